@@ -1,0 +1,1 @@
+//! The directory information tree over an ordered transactional engine.

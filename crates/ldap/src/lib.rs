@@ -1,0 +1,1 @@
+//! The LDAP protocol and its text forms, as pure functions on bytes.

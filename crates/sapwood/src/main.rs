@@ -1,0 +1,3 @@
+//! The `sapwood` command.
+
+fn main() {}

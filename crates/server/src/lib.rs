@@ -1,0 +1,1 @@
+//! Listeners, sessions, TLS and authentication for the directory.

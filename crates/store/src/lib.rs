@@ -1,0 +1,1 @@
+//! A memory-mapped, multi-version B+tree store: one file, copy on write, snapshots without locks.

@@ -1,0 +1,1 @@
+//! A durable redo log: opaque records, group commit, recycled segments, replay after a crash.

@@ -1,0 +1,3 @@
+//! The developers' own commands.
+
+fn main() {}
