@@ -1,3 +1,70 @@
-//! The developers' own commands.
+//! `cargo xtask`: the commands developers and CI use. `cargo xtask --help` lists them.
 
-fn main() {}
+mod audit;
+mod bench;
+mod packages;
+mod run;
+mod tidy;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::run::cargo;
+
+/// The developers' own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", max_term_width = 100)]
+enum Command {
+    /// Install what the tests need, then check formatting, lints and layering, and run every test.
+    Test {
+        /// Do not install missing operating-system packages, only name them.
+        #[arg(long)]
+        no_install: bool,
+        /// Arguments for `cargo test`, for example `-p sapwood-store recovery`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        cargo_test_args: Vec<String>,
+    },
+    /// Check what the compiler cannot: crate layering, file sizes, where `unsafe` lives.
+    Tidy,
+    /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs.
+    Audit(audit::Audit),
+    /// Measure against peers, in one run, as ratios.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Test {
+            no_install,
+            cargo_test_args,
+        } => test(no_install, &cargo_test_args),
+        Command::Tidy => tidy::check(),
+        Command::Audit(audit) => audit.run(),
+        Command::Bench(bench) => bench.run(),
+    }
+}
+
+/// The checks of every commit, fast ones first.
+fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
+    packages::ensure(packages::TEST, !no_install)?;
+    tidy::check()?;
+    cargo(["fmt", "--all", "--check"])?;
+    cargo([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
+    if cargo_test_args.is_empty() {
+        cargo(["test", "--workspace"])
+    } else {
+        cargo(
+            ["test"]
+                .into_iter()
+                .chain(cargo_test_args.iter().map(String::as_str)),
+        )
+    }
+}

@@ -1,0 +1,104 @@
+//! Checks that need extra tools or more time than a commit should take.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::run::{cargo, root, run, succeeds};
+
+/// Checks that need extra tools or time. Without a choice all of them run, and what cannot run here is named.
+#[derive(Args)]
+pub(crate) struct Audit {
+    /// Licences, advisories and duplicate versions of what we depend on (cargo-deny).
+    #[arg(long)]
+    deny: bool,
+    /// Every fuzz target (cargo-fuzz and a nightly toolchain).
+    #[arg(long)]
+    fuzz: bool,
+    /// The crash-state replays and kill loops at length.
+    #[arg(long)]
+    crash: bool,
+    /// Seconds for each fuzz target.
+    #[arg(long, default_value_t = 60)]
+    fuzz_seconds: u32,
+    /// How many times longer than in `cargo xtask test` the crash runs last.
+    #[arg(long, default_value_t = 50)]
+    crash_factor: u32,
+}
+
+impl Audit {
+    pub(crate) fn run(self) -> Result<()> {
+        let all = !(self.deny || self.fuzz || self.crash);
+        let mut failed = Vec::new();
+        let mut attempt = |name: &str, outcome: Result<()>| {
+            if let Err(error) = outcome {
+                eprintln!("audit: {name}: {error:#}");
+                failed.push(name.to_owned());
+            }
+        };
+        if all || self.deny {
+            attempt("deny", deny());
+        }
+        if all || self.crash {
+            attempt("crash", crash(self.crash_factor));
+        }
+        if all || self.fuzz {
+            attempt("fuzz", fuzz(self.fuzz_seconds));
+        }
+        if !failed.is_empty() {
+            bail!("failed: {}", failed.join(", "));
+        }
+        Ok(())
+    }
+}
+
+fn deny() -> Result<()> {
+    tool("deny", "cargo-deny")?;
+    cargo(["deny", "check"])
+}
+
+/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it.
+fn crash(factor: u32) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args([
+            "test",
+            "--release",
+            "--package",
+            "sapwood-wal",
+            "--package",
+            "sapwood-store",
+        ])
+        .env("SAPWOOD_CRASH_FACTOR", factor.to_string())
+        .current_dir(root()))
+}
+
+fn fuzz(seconds: u32) -> Result<()> {
+    tool("fuzz", "cargo-fuzz")?;
+    let folder = root().join("fuzz");
+    let mut targets: Vec<String> = fs::read_dir(folder.join("fuzz_targets"))
+        .with_context(|| format!("no fuzz targets in {}", folder.display()))?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            Some(path.file_stem()?.to_str()?.to_owned())
+        })
+        .collect();
+    targets.sort();
+    for target in targets {
+        run(Command::new("cargo")
+            .args(["+nightly", "fuzz", "run", &target, "--"])
+            .arg(format!("-max_total_time={seconds}"))
+            .current_dir(&folder))?;
+    }
+    Ok(())
+}
+
+/// Makes sure that `cargo NAME` works, installing `package` where it does not.
+fn tool(name: &str, package: &str) -> Result<()> {
+    if succeeds(Command::new("cargo").args([name, "--version"])) {
+        return Ok(());
+    }
+    cargo(["install", "--locked", package])
+}

@@ -1,0 +1,105 @@
+//! The programs of other projects that tests and benchmarks talk to, and how to get them on Debian.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::run::{run, succeeds};
+
+/// One program a check needs.
+pub(crate) struct Package {
+    /// Debian's name for it.
+    name: &'static str,
+    /// What it is for, for the person who is asked to install it.
+    purpose: &'static str,
+    present: fn() -> bool,
+}
+
+/// What the test suite talks to.
+pub(crate) const TEST: &[Package] = &[
+    Package {
+        name: "ldap-utils",
+        purpose: "ldapsearch, ldapmodify and their kin as clients",
+        present: || in_path("ldapsearch"),
+    },
+    Package {
+        name: "slapd",
+        purpose: "OpenLDAP's server, whose answers ours are compared with",
+        present: || in_path("slapd"),
+    },
+    Package {
+        name: "python3-ldap",
+        purpose: "python-ldap as a client",
+        present: || succeeds(Command::new("/usr/bin/python3").args(["-c", "import ldap"])),
+    },
+    Package {
+        name: "default-jdk-headless",
+        purpose: "JNDI as a client",
+        present: || in_path("java") && in_path("javac"),
+    },
+];
+
+/// What the benchmarks compare with.
+pub(crate) const BENCH_LDAP: &[Package] = &[Package {
+    name: "slapd",
+    purpose: "OpenLDAP's server, measured beside ours",
+    present: || in_path("slapd"),
+}];
+
+/// Makes sure that every package is there: installs the missing ones with `apt-get` when `install` and the
+/// user is root, and otherwise names them.
+pub(crate) fn ensure(packages: &[Package], install: bool) -> Result<()> {
+    let missing: Vec<&Package> = packages.iter().filter(|p| !(p.present)()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|p| p.name).collect();
+    if !(install && is_root() && in_path("apt-get")) {
+        for package in &missing {
+            eprintln!("missing: {} ({})", package.name, package.purpose);
+        }
+        bail!(
+            "install the missing packages, on Debian with: apt-get install {}",
+            names.join(" ")
+        );
+    }
+    // Debian's slapd would make and start a directory of its own on port 389; nobody asked for one.
+    if names.contains(&"slapd") {
+        run(Command::new("sh").args([
+            "-c",
+            "echo 'slapd slapd/no_configuration boolean true' | debconf-set-selections",
+        ]))?;
+    }
+    run(apt_get().arg("update"))?;
+    run(apt_get()
+        .args(["install", "--yes", "--no-install-recommends"])
+        .args(&names))?;
+    match missing.iter().find(|p| !(p.present)()) {
+        Some(package) => bail!("{} is installed but still not found", package.name),
+        None => Ok(()),
+    }
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .arg("--quiet=2")
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn is_root() -> bool {
+    Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Whether `program` is in `PATH` or in the folders for administrators, which not every `PATH` names.
+fn in_path(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .any(|folder| Path::new(folder).join(program).exists())
+}
