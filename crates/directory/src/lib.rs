@@ -1,1 +1,3 @@
 //! The directory information tree over an ordered transactional engine.
+
+pub mod schema;
