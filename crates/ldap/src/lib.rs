@@ -1,1 +1,3 @@
 //! The LDAP protocol and its text forms, as pure functions on bytes.
+
+pub mod schema;
