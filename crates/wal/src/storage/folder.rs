@@ -1,0 +1,110 @@
+//! The real thing: a folder of the file system.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{File, Identity, Map, OpenMode, Storage, Window, check_name, sys};
+
+/// A folder of the file system. It stays the same folder when it is renamed while open.
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens an existing folder.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `PermissionDenied`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let fd = sys::open_folder(path)?;
+        Ok(Self {
+            fd,
+            path: std::path::absolute(path)?,
+        })
+    }
+}
+
+impl Storage for Folder {
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        check_name(name)?;
+        Ok(Arc::new(Descriptor(sys::open(&self.fd, name, mode)?)))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            // A name that is not UTF-8 is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        sys::rename(&self.fd, from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        check_name(name)?;
+        sys::remove(&self.fd, name)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        sys::sync_all(&self.fd)
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        sys::identity(&self.fd)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+}
+
+/// A file of the operating system, on a disk or in memory.
+#[derive(Debug)]
+pub(super) struct Descriptor(pub(super) OwnedFd);
+
+impl File for Descriptor {
+    fn size(&self) -> io::Result<u64> {
+        sys::size(&self.0)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        sys::read_at(&self.0, buffer, offset)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        sys::write_at(&self.0, parts, offset)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        sys::allocate(&self.0, offset, length)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        sys::set_size(&self.0, size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        sys::sync_data(&self.0)
+    }
+
+    fn map(&self, reserve: usize) -> io::Result<Map> {
+        Map::new(self.0.as_fd(), reserve)
+    }
+
+    fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
+        Window::new(self.0.as_fd(), offset, length, None)
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        sys::identity(&self.0)
+    }
+}

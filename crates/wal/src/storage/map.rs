@@ -1,0 +1,155 @@
+//! Mapped ranges of a file: a [`Map`] to read through, a [`Window`] to write through.
+
+// The mappings hand out raw pointers and unmap themselves; what may be done with the pointers is stated at each function.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use super::{MAP_GRANULE_BYTES, sys};
+
+/// A file mapped read-only from its first byte in a reserved address range, under which it may grow.
+///
+/// Bytes beyond the end of the file must not be touched (the system answers with SIGBUS), and bytes may change under the reader
+/// wherever a [`Window`] or a write changes the file; which bytes stand still is the business of whoever reads, hence pointers.
+pub struct Map {
+    base: NonNull<u8>,
+    reserved: usize,
+}
+
+// SAFETY: the mapping is tied to the process, not to a thread, and offers no shared mutable state of its own.
+unsafe impl Send for Map {}
+// SAFETY: as above; all methods only read.
+unsafe impl Sync for Map {}
+
+impl Map {
+    pub(super) fn new(fd: impl AsFd, reserve: usize) -> io::Result<Self> {
+        let base = sys::map_shared(fd, reserve)?;
+        Ok(Self {
+            base,
+            reserved: reserve,
+        })
+    }
+
+    /// Where the first byte of the file is. It never moves.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
+    /// The size of the reserved address range in bytes, which the file can outgrow only by being mapped again.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// The bytes `offset..offset + length`, or `None` if they are not all within the reserved range.
+    ///
+    /// # Safety
+    /// The bytes lie within the file, and nothing changes them while the slice lives.
+    pub unsafe fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
+        if offset.checked_add(length)? > self.reserved {
+            return None;
+        }
+        // SAFETY: within the mapping by the test above; within the file and unchanged by the caller's promise.
+        Some(unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), length) })
+    }
+
+    /// Asks the system to read `offset..offset + length` ahead; a hint that may be ignored.
+    pub fn prefetch(&self, offset: usize, length: usize) {
+        let start = offset - offset % MAP_GRANULE_BYTES;
+        let end = offset.saturating_add(length).min(self.reserved);
+        if start < end {
+            // SAFETY: `start..end` is within the mapping, so `start` moves the base within it too.
+            unsafe { sys::will_need(self.base.add(start), end - start) }
+        }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: made by `sys::map_shared` with these values; slices into it borrow `self`.
+        unsafe { sys::unmap(self.base, self.reserved) }
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Map({} bytes)", self.reserved)
+    }
+}
+
+/// A writable mapping of a part of a file, for whoever alone may write there.
+pub struct Window {
+    base: NonNull<u8>,
+    length: usize,
+    /// Told by being dropped, before the mapping goes, that no more stores come through this window.
+    watcher: Option<Box<dyn Any + Send + Sync>>,
+}
+
+// SAFETY: the mapping is tied to the process, not to a thread.
+unsafe impl Send for Window {}
+// SAFETY: through a shared reference only the pointer can be had; what is done with it is the caller's promise.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub(super) fn new(
+        fd: impl AsFd,
+        offset: u64,
+        length: usize,
+        watcher: Option<Box<dyn Any + Send + Sync>>,
+    ) -> io::Result<Self> {
+        if length == 0 || !offset.is_multiple_of(MAP_GRANULE_BYTES as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let end = offset.checked_add(length as u64);
+        if end.is_none_or(|end| sys::size(fd.as_fd()).is_ok_and(|size| end > size)) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a window must lie within the file",
+            ));
+        }
+        let base = sys::map_writable(fd, offset, length)?;
+        Ok(Self {
+            base,
+            length,
+            watcher,
+        })
+    }
+
+    /// Where the first byte of the window is. It never moves. Stores through the pointer must not overlap with slices others
+    /// hold over the same part of the file.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The length in bytes, never 0.
+    #[expect(clippy::len_without_is_empty, reason = "a window is never empty")]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The whole window as a slice.
+    ///
+    /// # Safety
+    /// While the slice lives nobody reads or writes this part of the file through another mapping of this process.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: within the mapping, which lies within the file; exclusive by `&mut` and the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.watcher = None;
+        // SAFETY: made by `sys::map_writable` with these values; slices into it borrow `self`.
+        unsafe { sys::unmap(self.base, self.length) }
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Window({} bytes)", self.length)
+    }
+}

@@ -1,0 +1,184 @@
+//! The one place that touches files.
+//!
+//! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]), in memory
+//! ([`Memory`]) and on a simulated disk that loses power:
+//!
+//! - [`Storage`] is a folder: it opens files by name and makes names durable.
+//! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the store uses, a
+//!   large read-only [`Map`] under which the file grows, and a short-lived writable [`Window`] over freshly allocated pages.
+//!
+//! The calls are those of the operating system with its guarantees and no more: a write may be short or interrupted, nothing is
+//! durable before [`File::sync_data`], and a created, renamed or removed name not before [`Storage::sync_names`].
+
+mod folder;
+mod map;
+mod memory;
+mod sys;
+
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+
+pub use folder::Folder;
+pub use map::{Map, Window};
+pub use memory::Memory;
+
+/// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
+pub const MAP_GRANULE_BYTES: usize = 4096;
+
+/// How [`Storage::open`] opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading only.
+    Read,
+    /// An existing file, for reading and writing.
+    Write,
+    /// A file that must not exist yet, for reading and writing. It is empty, and its name is durable only after
+    /// [`Storage::sync_names`].
+    CreateNew,
+}
+
+/// What tells one folder or file from every other one while it is open, whatever path led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// The device number, or the number of the simulated disk.
+    pub device: u64,
+    /// The inode number on that device.
+    pub inode: u64,
+}
+
+/// A folder of files. Names are single path components.
+pub trait Storage: Send + Sync + Debug {
+    /// Opens the file `name`.
+    ///
+    /// # Errors
+    /// `NotFound`, or `AlreadyExists` for [`OpenMode::CreateNew`]; `InvalidInput` if `name` is not a single path component.
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// The names of all files in the folder, in no particular order.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Gives the file `from` the name `to`, replacing a file of that name in one step.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes the name; a file that is still open lives until it is closed.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes all created, renamed and removed names durable.
+    fn sync_names(&self) -> io::Result<()>;
+
+    /// Which folder this is.
+    fn identity(&self) -> io::Result<Identity>;
+
+    /// Where the folder is in the file system, if other processes can open it too. Without a path (in memory, on a simulated
+    /// disk) whatever several processes would share, such as a lock region, is private to this process.
+    fn path(&self) -> Option<&Path>;
+}
+
+/// An open file.
+pub trait File: Send + Sync + Debug {
+    /// The size in bytes.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Reads at `offset` and returns how many bytes were read, fewer than asked at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes the parts one after the other at `offset` and returns how many bytes were written, which may be fewer than given.
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+
+    /// Backs `offset..offset + length` with disk space and grows the file to hold it; new bytes read as zero and bytes already
+    /// there stay. After a [`File::sync_data`], stores to the range through a [`Window`] no longer need space, except on
+    /// file systems that copy on write.
+    ///
+    /// # Errors
+    /// `StorageFull`; the file may then have grown by a part.
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Cuts or extends the file to `size` bytes. An extension is not backed by disk space: see [`File::allocate`].
+    fn set_size(&self, size: u64) -> io::Result<()>;
+
+    /// Makes everything written to this file before the call durable, through writes and windows alike, with the size needed to
+    /// read it back. After an error nothing may be assumed about what reached the disk, and calling again proves nothing.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Maps the whole file read-only into a reserved address range of `reserve` bytes, under which it may grow without being
+    /// mapped again.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the address range is not to be had; the caller may try a smaller one.
+    fn map(&self, reserve: usize) -> io::Result<Map>;
+
+    /// Maps `offset..offset + length`, which must lie within the file, writable. Stores show at once in every [`Map`] and
+    /// [`File::read_at`], may reach the disk at any moment from then on, and are durable after [`File::sync_data`].
+    fn window(&self, offset: u64, length: usize) -> io::Result<Window>;
+
+    /// Which file this is.
+    fn identity(&self) -> io::Result<Identity>;
+}
+
+impl dyn File + '_ {
+    /// Fills `buffer` from `offset`, going on after interruptions and short reads.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before the buffer is full.
+    pub fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_at(buffer, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    buffer = buffer.get_mut(read..).unwrap_or_default();
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`, going on after interruptions and short writes.
+    ///
+    /// # Errors
+    /// `StorageFull` and others; a part may have been written.
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_parts_at(&mut [IoSlice::new(bytes)], offset)
+    }
+
+    /// Writes the parts one after the other at `offset`, going on after interruptions and short writes. The slices are used up.
+    ///
+    /// # Errors
+    /// As [`write_all_at`](#method.write_all_at).
+    pub fn write_parts_at(&self, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        // Leading empty parts would make a write of nothing look like a full disk.
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            // The system takes so many parts in one call.
+            let at_once = parts.len().min(PARTS_PER_CALL_MAX);
+            match self.write_at(&parts[..at_once], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    IoSlice::advance_slices(&mut parts, written);
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most parts one `pwritev(2)` takes (`IOV_MAX`).
+const PARTS_PER_CALL_MAX: usize = 1024;
+
+/// Refuses what is not a single, plain path component.
+fn check_name(name: &str) -> io::Result<()> {
+    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("'{name}' is not a file name"),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Every call to the operating system, retried when interrupted where that is harmless.
+
+// Mapping memory is what cannot be said in safe Rust; each function states what keeps the mapping sound.
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use super::{Identity, OpenMode};
+
+/// How many zeros are written at once where the file system cannot allocate.
+const ZEROS_BYTES: usize = 64 * 1024;
+
+pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
+}
+
+pub(super) fn open(folder: &OwnedFd, name: &str, mode: OpenMode) -> io::Result<OwnedFd> {
+    let flags = match mode {
+        OpenMode::Read => OFlags::RDONLY,
+        OpenMode::Write => OFlags::RDWR,
+        OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+    };
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let private = Mode::RUSR | Mode::WUSR;
+    Ok(retry_on_intr(|| fs::openat(folder, name, flags, private))?)
+}
+
+pub(super) fn open_in_memory(name: &CStr) -> io::Result<OwnedFd> {
+    Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?)
+}
+
+pub(super) fn rename(folder: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
+    Ok(fs::renameat(folder, from, folder, to)?)
+}
+
+pub(super) fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
+    Ok(fs::unlinkat(folder, name, fs::AtFlags::empty())?)
+}
+
+/// A sync is never repeated here: whoever asked must see its first answer.
+pub(super) fn sync_all(fd: impl AsFd) -> io::Result<()> {
+    Ok(fs::fsync(fd)?)
+}
+
+pub(super) fn sync_data(fd: impl AsFd) -> io::Result<()> {
+    Ok(fs::fdatasync(fd)?)
+}
+
+pub(super) fn identity(fd: impl AsFd) -> io::Result<Identity> {
+    let stat = fs::fstat(fd)?;
+    Ok(Identity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
+}
+
+pub(super) fn size(fd: impl AsFd) -> io::Result<u64> {
+    u64::try_from(fs::fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+pub(super) fn set_size(fd: impl AsFd, size: u64) -> io::Result<()> {
+    Ok(retry_on_intr(|| fs::ftruncate(fd.as_fd(), size))?)
+}
+
+pub(super) fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(fd, buffer, offset)?)
+}
+
+pub(super) fn write_at(fd: impl AsFd, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pwritev(fd, parts, offset)?)
+}
+
+/// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on.
+pub(super) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+    let fd = fd.as_fd();
+    match retry_on_intr(|| fs::fallocate(fd, FallocateFlags::empty(), offset, length)) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_to(fd, offset.saturating_add(length)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn write_zeros_to(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
+    let zeros = [0; ZEROS_BYTES];
+    let mut at = size(fd)?;
+    while at < end {
+        let length = usize::try_from(end - at).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
+        at += retry_on_intr(|| rustix::io::pwrite(fd, &zeros[..length], at))? as u64;
+    }
+    Ok(())
+}
+
+/// Maps the file from its start, read-only, in a range that may reach beyond its end.
+pub(super) fn map_shared(fd: impl AsFd, length: usize) -> io::Result<NonNull<u8>> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+    // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for the bytes.
+    let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, fd, 0)? };
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+pub(super) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: as in `map_shared`.
+    let base = unsafe {
+        mm::mmap(
+            ptr::null_mut(),
+            length,
+            access,
+            MapFlags::SHARED,
+            fd,
+            offset,
+        )?
+    };
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// # Safety
+/// `base` and `length` are those of one mapping made here, and nothing refers to it any more.
+pub(super) unsafe fn unmap(base: NonNull<u8>, length: usize) {
+    // SAFETY: the caller's promise. An error is impossible for a range that was mapped, and could not be handled.
+    let _ = unsafe { mm::munmap(base.as_ptr().cast(), length) };
+}
+
+/// Asks the system to read the range ahead; a hint, so errors mean nothing.
+///
+/// # Safety
+/// `base` and `length` lie within one mapping made here.
+pub(super) unsafe fn will_need(base: NonNull<u8>, length: usize) {
+    // SAFETY: the caller's promise; this advice changes no memory.
+    let _ = unsafe { mm::madvise(base.as_ptr().cast(), length, Advice::WillNeed) };
+}
