@@ -1,0 +1,209 @@
+//! Pages in plain memory.
+
+use super::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
+use crate::error::{Error, Result};
+
+/// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
+///
+/// Page 0 is never given out. What is freed stays readable for older snapshots until [`MemoryPages::next_commit`].
+#[derive(Clone)]
+pub struct MemoryPages {
+    places: Vec<Place>,
+    commit: CommitNo,
+    /// Single pages that may be used again.
+    reusable: Vec<PageNo>,
+    /// Pages of earlier commits freed by this one.
+    freed: Vec<PageNo>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Unused,
+    Page(Box<Page>),
+    /// The whole extent stands in its first place.
+    Extent(Vec<u8>),
+    /// Covered by an extent before it.
+    Covered,
+}
+
+impl Default for MemoryPages {
+    fn default() -> Self {
+        Self {
+            places: vec![Place::Unused],
+            commit: CommitNo(1),
+            reusable: Vec::new(),
+            freed: Vec::new(),
+        }
+    }
+}
+
+impl MemoryPages {
+    /// Ends the current commit and begins the next one: from now on every existing page is copied before it is changed.
+    pub fn next_commit(&mut self) {
+        self.commit.0 += 1;
+        for number in std::mem::take(&mut self.freed) {
+            self.release(number, 1);
+        }
+    }
+
+    /// How many pages are in use, those of extents included.
+    pub fn in_use(&self) -> usize {
+        self.places
+            .iter()
+            .filter(|place| !matches!(place, Place::Unused))
+            .count()
+            - self.freed.len()
+    }
+
+    /// Seals every page, as a commit does.
+    pub fn seal(&mut self) {
+        for place in &mut self.places {
+            if let Place::Page(page) = place {
+                page.seal();
+            }
+        }
+    }
+
+    /// The bytes stored under a page number, to be damaged by a test: a page, or the whole extent that begins there.
+    pub fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
+        match self.places.get_mut(index(number)) {
+            Some(Place::Page(page)) => Some(page.bytes_mut()),
+            Some(Place::Extent(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// One more than the largest page number in use.
+    pub fn end(&self) -> PageNo {
+        PageNo(self.places.len() as u64)
+    }
+
+    fn release(&mut self, first: PageNo, pages: u32) {
+        for number in first.0..first.0 + u64::from(pages) {
+            self.places[index(PageNo(number))] = Place::Unused;
+            self.reusable.push(PageNo(number));
+        }
+    }
+
+    fn push(&mut self, place: Place) -> PageNo {
+        self.places.push(place);
+        PageNo(self.places.len() as u64 - 1)
+    }
+
+    fn push_extent(&mut self, pages: u32) -> PageNo {
+        let first = self.push(Place::Extent(vec![0xEE; pages as usize * PAGE_BYTES]));
+        for _ in 1..pages {
+            self.push(Place::Covered);
+        }
+        first
+    }
+}
+
+fn index(number: PageNo) -> usize {
+    usize::try_from(number.0).unwrap_or(usize::MAX)
+}
+
+impl ReadPages for MemoryPages {
+    fn page(&self, number: PageNo) -> Result<&Page> {
+        match self.places.get(index(number)) {
+            Some(Place::Page(page)) => Ok(page),
+            _ => Err(Error::corrupt(number, "page number outside the store")),
+        }
+    }
+
+    fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
+        match self.places.get(index(first)) {
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            _ => Err(Error::corrupt(first, "extent outside the store")),
+        }
+    }
+}
+
+impl WritePages for MemoryPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn allocate(&mut self) -> Result<PageNo> {
+        let place = Place::Page(Box::new(Page::zeroed()));
+        match self.reusable.pop() {
+            Some(number) => {
+                self.places[index(number)] = place;
+                Ok(number)
+            }
+            None => Ok(self.push(place)),
+        }
+    }
+
+    fn allocate_extent(&mut self, pages: u32) -> Result<PageNo> {
+        Ok(self.push_extent(pages))
+    }
+
+    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
+        match self.places.get_mut(index(number)) {
+            Some(Place::Page(page)) => Ok(page),
+            _ => Err(Error::corrupt(number, "page number outside the store")),
+        }
+    }
+
+    fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
+        match self.places.get_mut(index(first)) {
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            _ => Err(Error::corrupt(first, "extent outside the store")),
+        }
+    }
+
+    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
+        let page = self.page(number)?;
+        if page.commit() == self.commit {
+            return Ok(number);
+        }
+        let mut copy = page.clone();
+        let new = self.allocate()?;
+        copy.set_number(new);
+        copy.set_commit(self.commit);
+        *self.page_mut(new)? = copy;
+        self.freed.push(number);
+        Ok(new)
+    }
+
+    fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
+        let own = match self.places.get(index(first)) {
+            Some(Place::Page(page)) if pages == 1 => page.commit() == self.commit,
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => {
+                crate::tree::extent_commit(bytes) == Some(self.commit)
+            }
+            _ => return Err(Error::corrupt(first, "freed, but not in use")),
+        };
+        if own {
+            self.release(first, pages);
+        } else {
+            self.freed
+                .extend((first.0..first.0 + u64::from(pages)).map(PageNo));
+        }
+        Ok(())
+    }
+}
+
+impl AppendPages for MemoryPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        let number = PageNo(self.places.len() as u64);
+        page.set_number(number);
+        page.seal();
+        Ok(self.push(Place::Page(Box::new(page.clone()))))
+    }
+
+    fn append_extent(
+        &mut self,
+        pages: u32,
+        fill: &mut dyn FnMut(PageNo, &mut [u8]),
+    ) -> Result<PageNo> {
+        let first = self.push_extent(pages);
+        fill(first, self.extent_mut(first, pages)?);
+        Ok(first)
+    }
+}
