@@ -49,6 +49,66 @@ pub enum Error {
         parent: CommitNo,
     },
 
+    /// The environment was opened before this process was forked off; a child opens it anew.
+    #[error("the environment was opened by the parent process: a child has to open it anew")]
+    Forked,
+
+    /// The environment was opened read-only.
+    #[error("the environment is open for reading only")]
+    ReadOnly,
+
+    /// The environment needs recovery, which opening it read-only cannot do.
+    #[error(
+        "the log holds commits that the data file lacks: open the environment for writing once"
+    )]
+    NeedsRecovery,
+
+    /// All slots of the reader table are taken.
+    #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
+    ReadersFull,
+
+    /// As many processes as possible have the environment open.
+    #[error("too many processes: {max} have the environment open", max = crate::PROCESSES_MAX)]
+    ProcessesFull,
+
+    /// A file was written in a format of another version.
+    #[error(
+        "format version {found} of the {what} is not known to this program, which knows {known}"
+    )]
+    UnknownVersion {
+        /// Which file.
+        what: &'static str,
+        /// Its version.
+        found: u32,
+        /// The version this program reads and writes.
+        known: u32,
+    },
+
+    /// There is a tree of this name already.
+    #[error("there is a tree '{0}' already")]
+    TreeExists(String),
+
+    /// The name of a tree is empty or longer than [`TREE_NAME_BYTES_MAX`](crate::TREE_NAME_BYTES_MAX).
+    #[error("a tree name has 1 to {max} bytes, not {0}", max = crate::TREE_NAME_BYTES_MAX)]
+    TreeName(usize),
+
+    /// The tree id belongs to another transaction, or its tree is gone.
+    #[error("no such tree in this transaction")]
+    NoSuchTree,
+
+    /// An operation of this write transaction failed half way, so that it cannot be committed.
+    #[error("the transaction failed earlier and cannot be committed")]
+    TxnFailed,
+
+    /// A write or sync failed, and nothing may be assumed about what reached the disk. No more commits are accepted until the
+    /// environment has been closed by everybody and is opened again.
+    #[error("the environment refuses commits since an I/O error, until it is opened anew: {0}")]
+    Poisoned(String),
+
+    /// The environment as a whole contradicts itself or the format.
+    #[error("damaged: {0}")]
+    Damaged(String),
+
     /// Reading or writing a file failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),

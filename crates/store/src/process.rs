@@ -1,0 +1,398 @@
+//! Which processes have the environment open, which of them live, and who came first.
+//!
+//! The lock file of an environment carries open-file-description locks on single bytes:
+//!
+//! ```text
+//!  byte 0        held while an environment is being opened: one process at a time looks around
+//!  byte 16 + n   held as long as the process with entry n of the process table has it open
+//! ```
+//!
+//! The system drops the locks of a dead process, however it died. A forked child would inherit them and keep its parent
+//! alive beyond death, so a fork handler closes them in the child; and for children that came about without the handler
+//! the entry also holds pid, start time and pid namespace: whoever is in the same namespace believes these.
+
+// Byte-range locks of open file descriptions and fork handlers exist only in libc; the calls take no memory but what is
+// passed by reference.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::sync::Once;
+use std::sync::atomic::AtomicI32;
+
+use crate::error::{Error, Result};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+
+/// How many processes may have one environment open at a time.
+pub const PROCESSES_MAX: usize = 128;
+
+const OPENING_BYTE: i64 = 0;
+const PROCESS_BYTES_FROM: i64 = 16;
+
+/// An entry of the process table in the region. All zeroes is a free one; who holds the entry's lock byte may change it.
+#[repr(C)]
+pub(crate) struct ProcessEntry {
+    pid: AtomicU32,
+    _reserved: AtomicU32,
+    start: AtomicU64,
+    namespace: AtomicU64,
+}
+
+impl ProcessEntry {
+    fn set(&self, identity: Identity) {
+        self.start.store(identity.start, Ordering::Relaxed);
+        self.namespace.store(identity.namespace, Ordering::Relaxed);
+        self.pid.store(identity.pid, Ordering::Release);
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Acquire)
+    }
+
+    fn get(&self) -> Identity {
+        Identity {
+            pid: self.pid(),
+            start: self.start.load(Ordering::Relaxed),
+            namespace: self.namespace.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What tells a process from all others there have been, within its pid namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Identity {
+    pid: u32,
+    /// In clock ticks since boot.
+    start: u64,
+    /// The inode of the pid namespace, 0 if unknown.
+    namespace: u64,
+}
+
+impl Identity {
+    fn own() -> Self {
+        let pid = std::process::id();
+        Self {
+            pid,
+            start: start_time(pid).unwrap_or(0),
+            namespace: own_namespace(),
+        }
+    }
+
+    /// Whether the process can be seen to have ended. Without a common namespace nothing can be seen.
+    fn has_ended(self) -> bool {
+        if self.namespace == 0 || self.namespace != own_namespace() || self.start == 0 {
+            return false;
+        }
+        match start_time(self.pid) {
+            Ok(start) => start != self.start,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+}
+
+fn own_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
+}
+
+/// Field 22 of `/proc/PID/stat`; the fields are counted from behind the command's closing parenthesis, which is field 2.
+fn start_time(pid: u32) -> io::Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    stat.rsplit_once(')')
+        .and_then(|(_, fields)| fields.split_ascii_whitespace().nth(19))
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// This process's place among those that have the environment open.
+pub(crate) struct Membership {
+    /// `None` where no other process can come: in memory and on a simulated disk.
+    locks: Option<LockFile>,
+    index: u16,
+    fork_count: u32,
+    /// One thread at a time clears up after a dead process: to the system all threads hold the same locks.
+    reaping: Mutex<()>,
+}
+
+impl Membership {
+    /// The only process there is.
+    pub(crate) fn alone(table: &[ProcessEntry]) -> Self {
+        if let Some(entry) = table.first() {
+            entry.set(Identity::own());
+        }
+        Self {
+            locks: None,
+            index: 0,
+            fork_count: fork_count(),
+            reaping: Mutex::new(()),
+        }
+    }
+
+    /// Takes the first entry of the table that no living process has.
+    pub(crate) fn join(locks: LockFile, table: &[ProcessEntry]) -> Result<Self> {
+        for (index, entry) in (0..).zip(table) {
+            if locks.try_lock(process_byte(index))? {
+                entry.set(Identity::own());
+                return Ok(Self {
+                    locks: Some(locks),
+                    index,
+                    fork_count: fork_count(),
+                    reaping: Mutex::new(()),
+                });
+            }
+        }
+        Err(Error::ProcessesFull)
+    }
+
+    /// The index of this process's entry.
+    pub(crate) fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Whether this is a child of the process that joined.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork_count != fork_count()
+    }
+
+    /// Whether the process with this entry still has the environment open.
+    pub(crate) fn is_alive(&self, index: u16, table: &[ProcessEntry]) -> bool {
+        if index == self.index {
+            return true;
+        }
+        let Some(locks) = &self.locks else {
+            return false;
+        };
+        // If the system does not answer, nobody is declared dead.
+        let locked = locks.is_locked(process_byte(index), 1).unwrap_or(true);
+        locked
+            && !table
+                .get(usize::from(index))
+                .is_some_and(|entry| entry.get().has_ended())
+    }
+
+    /// Whether any other process has the environment open.
+    pub(crate) fn is_alone(&self) -> bool {
+        let Some(locks) = &self.locks else {
+            return true;
+        };
+        let below = i64::from(self.index);
+        let above = PROCESSES_MAX as i64 - below - 1;
+        let free = |from, length| length == 0 || !locks.is_locked(from, length).unwrap_or(true);
+        free(PROCESS_BYTES_FROM, below) && free(PROCESS_BYTES_FROM + below + 1, above)
+    }
+
+    /// Runs `clear` for the entry of a dead process while nobody can take that entry over.
+    pub(crate) fn reap(&self, index: u16, clear: impl FnOnce()) {
+        let Some(locks) = self.locks.as_ref().filter(|_| index != self.index) else {
+            return;
+        };
+        let _one_thread = lock(&self.reaping);
+        if locks.try_lock(process_byte(index)).unwrap_or(false) {
+            clear();
+            locks.unlock(process_byte(index));
+        }
+    }
+}
+
+fn process_byte(index: u16) -> i64 {
+    PROCESS_BYTES_FROM + i64::from(index)
+}
+
+/// The lock file of an environment, opened for this process alone.
+pub(crate) struct LockFile {
+    fd: RawFd,
+    /// Where the fork handler finds the descriptor.
+    registered: Option<usize>,
+}
+
+impl LockFile {
+    /// Takes charge of the open lock file.
+    pub(crate) fn new(file: File) -> Self {
+        install_fork_handler();
+        let fd = file.into_raw_fd();
+        let registered = CLOSED_IN_CHILDREN.iter().position(|place| {
+            place
+                .compare_exchange(NO_FD, fd, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        });
+        Self { fd, registered }
+    }
+
+    /// Waits until no other process is opening the environment.
+    pub(crate) fn lock_opening(&self) -> io::Result<()> {
+        loop {
+            match self.control(libc::F_OFD_SETLKW, libc::F_WRLCK, OPENING_BYTE, 1) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn unlock_opening(&self) {
+        self.unlock(OPENING_BYTE);
+    }
+
+    /// Whether any process has the environment open already.
+    pub(crate) fn is_in_use(&self) -> io::Result<bool> {
+        self.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
+    }
+
+    fn try_lock(&self, byte: i64) -> io::Result<bool> {
+        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unlock(&self, byte: i64) {
+        // Unlocking a byte one holds cannot fail; the descriptor is open.
+        let _: io::Result<_> = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
+    }
+
+    /// Whether anybody else holds a lock on one of these bytes.
+    fn is_locked(&self, from: i64, length: i64) -> io::Result<bool> {
+        let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, from, length)?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
+    fn control(&self, command: i32, kind: i32, from: i64, length: i64) -> io::Result<libc::flock> {
+        // SAFETY: `flock` consists of integers, for which zero is a value; open-file-description locks require a pid of 0.
+        let mut range: libc::flock = unsafe { std::mem::zeroed() };
+        range.l_type = kind as i16;
+        range.l_whence = libc::SEEK_SET as i16;
+        range.l_start = from;
+        range.l_len = length;
+        // SAFETY: the descriptor is ours, and the command takes a pointer to a `flock` that lives across the call.
+        if unsafe { libc::fcntl(self.fd, command, &mut range) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(range)
+    }
+}
+
+impl AsRawFd for LockFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        let ours = match self.registered {
+            Some(place) => CLOSED_IN_CHILDREN[place]
+                .compare_exchange(self.fd, NO_FD, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok(),
+            None => true,
+        };
+        if ours {
+            // SAFETY: the descriptor is this value's own and is not used again. (If the fork handler has closed it in this
+            // process, the place no longer holds it.)
+            unsafe { libc::close(self.fd) };
+        }
+    }
+}
+
+/// How many environments of one process can be kept from being inherited. Beyond that, pid and start time must do.
+const CLOSED_IN_CHILDREN_MAX: usize = 256;
+const NO_FD: i32 = -1;
+
+static CLOSED_IN_CHILDREN: [AtomicI32; CLOSED_IN_CHILDREN_MAX] =
+    [const { AtomicI32::new(NO_FD) }; CLOSED_IN_CHILDREN_MAX];
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between the program's start and this process.
+pub(crate) fn fork_count() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+fn install_fork_handler() {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        // SAFETY: the handler does what a fork handler may do: it stores to atomics and calls close(2).
+        unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+    });
+}
+
+extern "C" fn in_the_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    for place in &CLOSED_IN_CHILDREN {
+        let fd = place.swap(NO_FD, Ordering::Relaxed);
+        if fd != NO_FD {
+            // SAFETY: the descriptor belongs to the `LockFile` that registered it, which by the empty place knows that it is
+            // closed in this process.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Vec<ProcessEntry> {
+        (0..PROCESSES_MAX)
+            .map(|_| ProcessEntry {
+                pid: AtomicU32::new(0),
+                _reserved: AtomicU32::new(0),
+                start: AtomicU64::new(0),
+                namespace: AtomicU64::new(0),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn entries_are_taken_and_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let path = folder.path().join("lock");
+            let mut options = File::options();
+            options.read(true).write(true).create(true).truncate(false);
+            LockFile::new(options.open(path).unwrap())
+        };
+        let table = table();
+        let first = open();
+        assert!(!first.is_in_use().unwrap());
+        let first = Membership::join(first, &table).unwrap();
+        assert!(open().is_in_use().unwrap());
+        // Another open file description counts as another process does.
+        let second = Membership::join(open(), &table).unwrap();
+        assert_eq!((first.index(), second.index()), (0, 1));
+        assert!(first.is_alive(1, &table));
+        assert!(!first.is_alive(2, &table));
+        assert!(!first.is_alone());
+        first.reap(1, || panic!("reaped the living"));
+        drop(second);
+        assert!(!first.is_alive(1, &table));
+        assert!(first.is_alone());
+        let mut reaped = false;
+        first.reap(1, || reaped = true);
+        assert!(reaped);
+    }
+
+    #[test]
+    fn an_ended_process_is_recognised() {
+        let own = Identity::own();
+        assert!(!own.has_ended());
+        assert!(
+            Identity {
+                start: own.start + 1,
+                ..own
+            }
+            .has_ended()
+        );
+        assert!(
+            !Identity {
+                namespace: 1,
+                start: own.start + 1,
+                ..own
+            }
+            .has_ended()
+        );
+    }
+}
