@@ -1,0 +1,324 @@
+//! `sapwood.toml`: everything that can be set, with its defaults.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::listen::ListenUrl;
+
+/// The name of the configuration file inside a directory's folder.
+pub const CONFIG_FILE: &str = "sapwood.toml";
+/// What `init` writes; `ADMIN_DN` stands for the administrator's DN as a TOML string.
+const TEMPLATE: &str = include_str!("sapwood.toml");
+
+/// The configuration of one directory. Paths are relative to its folder.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen.
+    #[serde(default = "default_listen")]
+    pub listen: Vec<ListenUrl>,
+    /// Runtimes that serve connections, each a thread; 0 means one per core.
+    #[serde(default)]
+    pub threads: usize,
+    /// The administrator, who may do everything.
+    pub admin: Admin,
+    /// Certificate and key.
+    #[serde(default)]
+    pub tls: TlsFiles,
+    /// What is allowed to whom, and in which state of a connection.
+    #[serde(default)]
+    pub access: Access,
+    /// The limits that keep the server within its means.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What is logged.
+    #[serde(default)]
+    pub log: Log,
+}
+
+/// The administrator.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// The DN to bind with; it need not be an entry.
+    pub dn: String,
+    /// The file that holds the hash of the password.
+    #[serde(default = "default_password_file")]
+    pub password_file: PathBuf,
+}
+
+/// Files with the certificate chain and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsFiles {
+    /// The certificate chain, the server's own certificate first.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// What is allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Access {
+    /// Anonymous connections may read what other users may read.
+    pub anonymous_read: bool,
+    /// Passwords may come over a connection without TLS from another machine.
+    pub danger_plaintext_passwords: bool,
+}
+
+/// Limits; each is named with its unit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Bytes of one request of a bound user.
+    pub message_bytes_max: usize,
+    /// Bytes of one request before a successful bind.
+    pub message_bytes_max_anonymous: usize,
+    /// Requests of one connection that wait for their answers.
+    pub operations_max: usize,
+    /// Seconds without a request and without an answer under way, after which a connection is closed; 0 means never.
+    pub idle_seconds_max: u64,
+    /// Bytes of answers that are kept for one connection before they are written.
+    pub output_bytes_max: usize,
+    /// Bytes of long requests being received, over all connections.
+    pub input_bytes_max: usize,
+    /// Bytes of updates waiting to be applied, over all connections.
+    pub update_queue_bytes_max: usize,
+    /// Entries that one search of anyone but the administrator returns; 0 means no limit.
+    pub search_entries_max: u32,
+    /// Seconds that one search of anyone but the administrator takes; 0 means no limit.
+    pub search_seconds_max: u32,
+    /// Passwords that are hashed at once, 19 MiB each.
+    pub hashers_max: usize,
+}
+
+/// What is logged to standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// One line for each connection, request and result.
+    pub access: bool,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: Level,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// What failed.
+    Error,
+    /// What may become a failure.
+    Warn,
+    /// What the server does.
+    #[default]
+    Info,
+    /// For finding faults.
+    Debug,
+    /// For finding faults in detail.
+    Trace,
+}
+
+fn default_listen() -> Vec<ListenUrl> {
+    vec![ListenUrl::Ldap(
+        "127.0.0.1".into(),
+        crate::listen::LDAP_PORT,
+    )]
+}
+
+fn default_password_file() -> PathBuf {
+    "admin.password".into()
+}
+
+impl Default for TlsFiles {
+    fn default() -> Self {
+        Self {
+            cert: "tls-cert.pem".into(),
+            key: "tls-key.pem".into(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 1000,
+            message_bytes_max: 4 << 20,
+            message_bytes_max_anonymous: 256 << 10,
+            operations_max: 2048,
+            idle_seconds_max: 3600,
+            output_bytes_max: 64 << 10,
+            input_bytes_max: 8 << 20,
+            update_queue_bytes_max: 8 << 20,
+            search_entries_max: 0,
+            search_seconds_max: 0,
+            hashers_max: 1,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            access: false,
+            level: Level::Info,
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("{}: {source} (is this a folder made by 'sapwood init'?)", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is not TOML, has an unknown key or a value of the wrong kind.
+    #[error("{}:{line}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+}
+
+impl Config {
+    /// Reads `sapwood.toml` of the directory in `folder`.
+    ///
+    /// # Errors
+    /// Names the file and, for a wrong key or value, the line.
+    pub fn load(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(CONFIG_FILE);
+        let text = std::fs::read_to_string(&path).map_err(|source| Error::Read {
+            path: path.clone(),
+            source,
+        })?;
+        Self::parse(&text).map_err(|(line, reason)| Error::Invalid { path, line, reason })
+    }
+
+    /// Parses the text of a configuration; an error is a line and what is wrong there.
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let Range { start, .. } = error.span().unwrap_or(0..0);
+            (
+                text[..start.min(text.len())].matches('\n').count() + 1,
+                error.message().to_owned(),
+            )
+        })?;
+        config.validate().map_err(|(key, reason)| {
+            let line = text
+                .lines()
+                .position(|line| line.trim_start().starts_with(key))
+                .map_or(1, |index| index + 1);
+            (line, format!("{key}: {reason}"))
+        })?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<(), (&'static str, String)> {
+        let limits = &self.limits;
+        let at_least = |key, value: usize, least: usize| {
+            if value < least {
+                Err((key, format!("{value} is too small, at least {least}")))
+            } else {
+                Ok(())
+            }
+        };
+        at_least("connections_max", limits.connections_max, 1)?;
+        at_least("message_bytes_max", limits.message_bytes_max, 16 << 10)?;
+        at_least(
+            "message_bytes_max_anonymous",
+            limits.message_bytes_max_anonymous,
+            4 << 10,
+        )?;
+        at_least("operations_max", limits.operations_max, 1)?;
+        at_least("output_bytes_max", limits.output_bytes_max, 4 << 10)?;
+        at_least(
+            "input_bytes_max",
+            limits.input_bytes_max,
+            limits.message_bytes_max,
+        )?;
+        at_least(
+            "update_queue_bytes_max",
+            limits.update_queue_bytes_max,
+            64 << 10,
+        )?;
+        at_least("hashers_max", limits.hashers_max, 1)?;
+        if limits.update_queue_bytes_max > u32::MAX as usize
+            || limits.input_bytes_max > u32::MAX as usize
+        {
+            return Err((
+                "input_bytes_max",
+                "queues of 4 GiB and more are not supported".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The commented file that `init` writes.
+    #[must_use]
+    pub fn template(admin_dn: &str) -> String {
+        TEMPLATE.replace(
+            "ADMIN_DN",
+            &toml::Value::String(admin_dn.to_owned()).to_string(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Config {
+        Config::parse("[admin]\ndn = 'cn=admin'").unwrap()
+    }
+
+    #[test]
+    fn the_template_spells_out_the_defaults() {
+        let template = Config::template("cn=admin");
+        assert_eq!(Config::parse(&template).unwrap(), defaults());
+        // What is commented out is an example that takes the place of the line before: it must parse as well.
+        let uncommented = template.replace("listen = [\"ldap://127.0.0.1:389\"]\n#: ", "");
+        assert_ne!(uncommented, template);
+        Config::parse(&uncommented).unwrap();
+    }
+
+    #[test]
+    fn a_dn_with_quotes_survives_the_template() {
+        let dn = r#"cn="ad\,min" 'x',dc=example"#;
+        assert_eq!(Config::parse(&Config::template(dn)).unwrap().admin.dn, dn);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let (line, reason) =
+            Config::parse("[admin]\ndn = 'x'\n[limits]\nconections_max = 3\n").unwrap_err();
+        assert_eq!(line, 4);
+        assert!(
+            reason.contains("conections_max") && reason.contains("connections_max"),
+            "{reason}"
+        );
+        let (line, reason) =
+            Config::parse("listen = ['http://x']\n[admin]\ndn = 'x'\n").unwrap_err();
+        assert_eq!(line, 1);
+        assert!(reason.contains("http://x"), "{reason}");
+        let (line, reason) =
+            Config::parse("[admin]\ndn = 'x'\n[limits]\n# few\noutput_bytes_max = 3\n")
+                .unwrap_err();
+        assert_eq!(line, 5);
+        assert!(reason.contains("4096"), "{reason}");
+    }
+}
