@@ -2,6 +2,14 @@
 
 pub mod attribute;
 pub mod base64;
+pub mod ber;
+pub mod control;
 pub mod dn;
+pub mod error;
+pub mod extended;
+pub mod filter;
 pub mod ldif;
+pub mod list;
+pub mod message;
+pub mod result;
 pub mod schema;

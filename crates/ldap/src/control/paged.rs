@@ -1,0 +1,42 @@
+//! Simple paged results (RFC 2696).
+
+use super::sequence;
+use crate::ber;
+use crate::error::{PartError, Violation};
+use crate::message::INTEGER_MAX;
+
+/// The value of the control, in a request and in a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PagedResults<'a> {
+    /// Request: entries wanted in this page. Response: an estimate of the whole result, zero when not known.
+    pub size: u32,
+    /// Empty in the first request and in the last response; else what the server gave out with the page before.
+    pub cookie: &'a [u8],
+}
+
+impl<'a> PagedResults<'a> {
+    /// Reads a control value.
+    pub fn decode(value: &'a [u8]) -> Result<Self, PartError> {
+        let mut reader = sequence(value, "realSearchControlValue")?;
+        let size = reader.integer("size")?;
+        let cookie = reader.octets("cookie")?;
+        reader.skip_extensions()?;
+        let size = u32::try_from(size).ok().filter(|size| *size <= INTEGER_MAX);
+        Ok(PagedResults {
+            size: size.ok_or(Violation::OutOfRange { field: "size" })?,
+            cookie,
+        })
+    }
+
+    /// Appends the control value.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let size = i64::from(self.size);
+        ber::put_header(
+            out,
+            ber::SEQUENCE,
+            2 + ber::integer_len(size) + ber::element_len(self.cookie.len()),
+        );
+        ber::put_integer(out, ber::INTEGER, size);
+        ber::put_octets(out, ber::OCTET_STRING, self.cookie);
+    }
+}

@@ -1,0 +1,136 @@
+//! Server-side sorting (RFC 2891).
+
+use super::sequence;
+use crate::ber::{self, Reader};
+use crate::error::{Malformed, PartError, Violation};
+use crate::message::utf8;
+use crate::result::ResultCode;
+
+/// Most sort keys in one request.
+pub const SORT_KEYS_MAX: usize = 16;
+
+const ORDERING_RULE: u8 = ber::context(0);
+const REVERSE_ORDER: u8 = ber::context(1);
+const ATTRIBUTE_TYPE: u8 = ber::context(0);
+
+/// One key to sort by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortKey<'a> {
+    /// The attribute description as sent.
+    pub attribute: &'a [u8],
+    /// The ordering rule's name or OID; the attribute's own if absent.
+    pub rule: Option<&'a [u8]>,
+    /// Whether the largest comes first.
+    pub reverse: bool,
+}
+
+impl<'a> SortKey<'a> {
+    fn decode(content: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(content);
+        let attribute = reader.octets("attributeType")?;
+        let rule = reader.optional(ORDERING_RULE, "orderingRule")?;
+        let reverse = match reader.optional(REVERSE_ORDER, "reverseOrder")? {
+            Some(content) => ber::boolean(content, "reverseOrder")?,
+            None => false,
+        };
+        reader.skip_extensions()?;
+        Ok(SortKey {
+            attribute,
+            rule,
+            reverse,
+        })
+    }
+}
+
+/// The request value: keys in falling weight, from one to [`SORT_KEYS_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortKeys<'a> {
+    ber: &'a [u8],
+}
+
+impl<'a> SortKeys<'a> {
+    /// Checks a control value.
+    pub fn decode(value: &'a [u8]) -> Result<Self, PartError> {
+        let mut reader = sequence(value, "SortKeyList")?;
+        let ber = reader.rest();
+        let mut keys = 0;
+        while !reader.is_empty() {
+            SortKey::decode(reader.expect(ber::SEQUENCE, "sort key")?)?;
+            keys += 1;
+        }
+        match keys {
+            1..=SORT_KEYS_MAX => Ok(SortKeys { ber }),
+            _ => Err(Violation::OutOfRange {
+                field: "number of sort keys",
+            }
+            .into()),
+        }
+    }
+
+    /// The keys, the weightiest first.
+    pub fn iter(self) -> impl Iterator<Item = SortKey<'a>> + Clone {
+        let mut reader = Reader::new(self.ber);
+        std::iter::from_fn(move || {
+            if reader.is_empty() {
+                return None;
+            }
+            SortKey::decode(reader.expect(ber::SEQUENCE, "sort key").ok()?).ok()
+        })
+    }
+}
+
+/// Appends a request value.
+pub fn put_sort_keys<'k>(out: &mut Vec<u8>, keys: impl IntoIterator<Item = SortKey<'k>>) {
+    let list = ber::open(out, ber::SEQUENCE, 0);
+    for key in keys {
+        let element = ber::open(out, ber::SEQUENCE, 0);
+        ber::put_octets(out, ber::OCTET_STRING, key.attribute);
+        if let Some(rule) = key.rule {
+            ber::put_octets(out, ORDERING_RULE, rule);
+        }
+        if key.reverse {
+            ber::put_boolean(out, REVERSE_ORDER, true);
+        }
+        ber::close(out, element);
+    }
+    ber::close(out, list);
+}
+
+/// The response value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortResult<'a> {
+    /// How the sorting ended.
+    pub code: ResultCode,
+    /// The first attribute that was in the way, if one was.
+    pub attribute: Option<&'a str>,
+}
+
+impl<'a> SortResult<'a> {
+    /// Reads a control value.
+    pub fn decode(value: &'a [u8]) -> Result<Self, PartError> {
+        let mut reader = sequence(value, "SortResult")?;
+        let code = u32::try_from(reader.enumerated("sortResult")?);
+        let attribute = reader.optional(ATTRIBUTE_TYPE, "attributeType")?;
+        reader.skip_extensions()?;
+        Ok(SortResult {
+            code: code
+                .map_err(|_| Violation::OutOfRange {
+                    field: "sortResult",
+                })?
+                .into(),
+            attribute: attribute
+                .map(|attribute| utf8(attribute, "attributeType"))
+                .transpose()?,
+        })
+    }
+
+    /// Appends the control value.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let element = ber::open(out, ber::SEQUENCE, 0);
+        ber::put_integer(out, ber::ENUMERATED, i64::from(self.code.code()));
+        if let Some(attribute) = self.attribute {
+            ber::put_octets(out, ATTRIBUTE_TYPE, attribute.as_bytes());
+        }
+        ber::close(out, element);
+    }
+}

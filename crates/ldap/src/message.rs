@@ -1,0 +1,332 @@
+//! LDAP messages (RFC 4511 §4): framing, envelope, requests and responses, read and written.
+//!
+//! Decoding borrows from the bytes it is given, allocates nothing and checks everything once: all views in a
+//! decoded message can be walked without errors. Encoding appends to a `Vec<u8>`, each length known beforehand.
+
+#![deny(clippy::indexing_slicing)]
+
+mod request;
+mod response;
+
+pub use request::{
+    AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest,
+    ModifyDnRequest, ModifyRequest, Request, Scope, SearchRequest,
+};
+pub use response::{
+    BindResponse, EntryWriter, ExtendedResponse, IntermediateResponse, Response, SearchResultEntry,
+    put_search_entry,
+};
+
+use crate::ber::{self, Header, Reader};
+use crate::control::Controls;
+use crate::error::{DecodeError, Malformed, PartError, Violation};
+use crate::list::OctetStrings;
+
+/// Largest message ID (RFC 4511 §4.1.1.1).
+pub const MESSAGE_ID_MAX: u32 = i32::MAX.cast_unsigned();
+
+/// Largest value of a size limit, a time limit and the like (`maxInt` of RFC 4511 §4.1.1).
+pub const INTEGER_MAX: u32 = i32::MAX.cast_unsigned();
+
+/// Most attributes in a search's selection, an add or a modify.
+pub const ATTRIBUTES_MAX: usize = 65_536;
+
+/// Tag of a message's controls.
+const CONTROLS: u8 = ber::context_constructed(0);
+
+/// What the start of a buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// A whole message of this many bytes.
+    Complete(usize),
+    /// The start of a message; the buffer needs at least this many bytes for the next look.
+    Incomplete(usize),
+}
+
+/// Finds the end of the first message in `buffer` without reading it. A message of more than `bytes_max` bytes,
+/// header included, is refused as soon as its length is seen.
+#[inline]
+pub fn frame(buffer: &[u8], bytes_max: usize) -> Result<Frame, Malformed> {
+    if let Some(&found) = buffer.first()
+        && found != ber::SEQUENCE
+    {
+        return Err(Malformed::Tag {
+            field: "LDAPMessage",
+            expected: ber::SEQUENCE,
+            found,
+        });
+    }
+    match ber::header(buffer)? {
+        Header::Incomplete(needed) => Ok(Frame::Incomplete(needed)),
+        Header::Complete {
+            header, content, ..
+        } => {
+            let bytes = content.saturating_add(header as u64);
+            match usize::try_from(bytes) {
+                Ok(bytes) if bytes <= buffer.len().min(bytes_max) => Ok(Frame::Complete(bytes)),
+                Ok(bytes) if bytes <= bytes_max => Ok(Frame::Incomplete(bytes)),
+                _ => Err(Malformed::TooLarge { bytes, bytes_max }),
+            }
+        }
+    }
+}
+
+/// An LDAPMessage: `Op` is [`Request`] or [`Response`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Message<'a, Op> {
+    /// Chosen by the client, not zero; zero in an unsolicited notification. At most [`MESSAGE_ID_MAX`].
+    pub id: u32,
+    /// What is asked or answered.
+    pub op: Op,
+    /// The controls, in their order.
+    pub controls: Controls<'a>,
+}
+
+/// A message to a server.
+pub type RequestMessage<'a> = Message<'a, Request<'a>>;
+
+/// A message to a client.
+pub type ResponseMessage<'a> = Message<'a, Response<'a>>;
+
+impl<'a> RequestMessage<'a> {
+    /// Reads a request from exactly one frame.
+    #[inline]
+    pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let envelope = Envelope::decode(message)?;
+        if envelope.id == 0 {
+            return Err(Malformed::MessageId.into());
+        }
+        let operation = Operation::of_request(envelope.tag)?;
+        let refused = |error| refused(error, envelope.id, operation);
+        let op = Request::decode(operation, envelope.content).map_err(refused)?;
+        let controls = envelope.controls().map_err(refused)?;
+        Ok(Message {
+            id: envelope.id,
+            op,
+            controls,
+        })
+    }
+}
+
+impl<'a> ResponseMessage<'a> {
+    /// Reads a response from exactly one frame.
+    pub fn decode(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let envelope = Envelope::decode(message)?;
+        let operation = response::operation(envelope.tag)?;
+        let refused = |error| refused(error, envelope.id, operation);
+        let op = Response::decode(envelope.tag, envelope.content).map_err(refused)?;
+        let controls = envelope.controls().map_err(refused)?;
+        Ok(Message {
+            id: envelope.id,
+            op,
+            controls,
+        })
+    }
+}
+
+impl<Op: ProtocolOp> Message<'_, Op> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (tag, op_len) = (self.op.tag(), self.op.content_len());
+        put_envelope(out, self.id, tag, op_len, self.controls);
+        self.op.put_content(out);
+        put_controls(out, self.controls);
+    }
+}
+
+/// Appends everything of a message up to the content of its protocolOp, which must have `op_len` octets, and makes
+/// room for the rest. [`put_controls`] ends the message.
+#[inline]
+fn put_envelope(out: &mut Vec<u8>, id: u32, tag: u8, op_len: usize, controls: Controls<'_>) {
+    let id = i64::from(id);
+    let controls_len = if controls.is_empty() {
+        0
+    } else {
+        ber::element_len(controls.as_ber().len())
+    };
+    let content_len = 2 + ber::integer_len(id) + ber::element_len(op_len) + controls_len;
+    out.reserve(ber::element_len(content_len));
+    ber::put_header(out, ber::SEQUENCE, content_len);
+    ber::put_integer(out, ber::INTEGER, id);
+    ber::put_header(out, tag, op_len);
+}
+
+#[inline]
+fn put_controls(out: &mut Vec<u8>, controls: Controls<'_>) {
+    if !controls.is_empty() {
+        ber::put_octets(out, CONTROLS, controls.as_ber());
+    }
+}
+
+/// What can stand in a [`Message`]: [`Request`] and [`Response`].
+pub trait ProtocolOp: sealed::Sealed {
+    /// The tag of the protocolOp.
+    fn tag(&self) -> u8;
+    /// Octets of its content.
+    fn content_len(&self) -> usize;
+    /// Appends its content.
+    fn put_content(&self, out: &mut Vec<u8>);
+}
+
+mod sealed {
+    /// Keeps [`ProtocolOp`](super::ProtocolOp) to the two of this crate.
+    pub trait Sealed {}
+    impl Sealed for super::Request<'_> {}
+    impl Sealed for super::Response<'_> {}
+}
+
+/// The operations of LDAP, without their content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// RFC 4511 §4.2.
+    Bind,
+    /// RFC 4511 §4.3.
+    Unbind,
+    /// RFC 4511 §4.5.
+    Search,
+    /// RFC 4511 §4.6.
+    Modify,
+    /// RFC 4511 §4.7.
+    Add,
+    /// RFC 4511 §4.8.
+    Delete,
+    /// RFC 4511 §4.9.
+    ModifyDn,
+    /// RFC 4511 §4.10.
+    Compare,
+    /// RFC 4511 §4.11.
+    Abandon,
+    /// RFC 4511 §4.12.
+    Extended,
+}
+
+impl Operation {
+    /// The tag of its request.
+    pub const fn request_tag(self) -> u8 {
+        match self {
+            Operation::Bind => 0x60,
+            Operation::Unbind => 0x42,
+            Operation::Search => 0x63,
+            Operation::Modify => 0x66,
+            Operation::Add => 0x68,
+            Operation::Delete => 0x4a,
+            Operation::ModifyDn => 0x6c,
+            Operation::Compare => 0x6e,
+            Operation::Abandon => 0x50,
+            Operation::Extended => 0x77,
+        }
+    }
+
+    /// Its name, as in logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Bind => "bind",
+            Operation::Unbind => "unbind",
+            Operation::Search => "search",
+            Operation::Modify => "modify",
+            Operation::Add => "add",
+            Operation::Delete => "delete",
+            Operation::ModifyDn => "modify DN",
+            Operation::Compare => "compare",
+            Operation::Abandon => "abandon",
+            Operation::Extended => "extended",
+        }
+    }
+
+    #[inline]
+    const fn of_request(tag: u8) -> Result<Self, Malformed> {
+        Ok(match tag {
+            0x60 => Operation::Bind,
+            0x42 => Operation::Unbind,
+            0x63 => Operation::Search,
+            0x66 => Operation::Modify,
+            0x68 => Operation::Add,
+            0x4a => Operation::Delete,
+            0x6c => Operation::ModifyDn,
+            0x6e => Operation::Compare,
+            0x50 => Operation::Abandon,
+            0x77 => Operation::Extended,
+            tag => return Err(Malformed::Operation { tag }),
+        })
+    }
+}
+
+/// The parts of an LDAPMessage, the inner ones not yet looked at.
+#[derive(Clone, Copy)]
+struct Envelope<'a> {
+    id: u32,
+    tag: u8,
+    content: &'a [u8],
+    after: Reader<'a>,
+}
+
+impl<'a> Envelope<'a> {
+    #[inline]
+    fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
+        let mut outer = Reader::new(message);
+        let mut reader = Reader::new(outer.expect(ber::SEQUENCE, "LDAPMessage")?);
+        if !outer.is_empty() {
+            return Err(Malformed::Trailing);
+        }
+        let id = reader.integer("messageID")?;
+        let id = u32::try_from(id)
+            .ok()
+            .filter(|id| *id <= MESSAGE_ID_MAX)
+            .ok_or(Malformed::MessageId)?;
+        let (tag, content) = reader.element("protocolOp")?;
+        Ok(Envelope {
+            id,
+            tag,
+            content,
+            after: reader,
+        })
+    }
+
+    #[inline]
+    fn controls(mut self) -> Result<Controls<'a>, PartError> {
+        let controls = match self.after.optional(CONTROLS, "controls")? {
+            None => Controls::EMPTY,
+            Some(content) => Controls::from_ber(content)?,
+        };
+        self.after.skip_extensions()?;
+        Ok(controls)
+    }
+}
+
+#[cold]
+fn refused(error: PartError, id: u32, operation: Operation) -> DecodeError {
+    match error {
+        PartError::Malformed(malformed) => DecodeError::Malformed(malformed),
+        PartError::Violation(violation) => DecodeError::Refused {
+            id,
+            operation,
+            violation,
+        },
+    }
+}
+
+/// An LDAPString.
+#[inline]
+pub(crate) fn utf8<'a>(octets: &'a [u8], field: &'static str) -> Result<&'a str, Violation> {
+    std::str::from_utf8(octets).map_err(|_| Violation::NotUtf8 { field })
+}
+
+/// An LDAPDN.
+#[inline]
+fn dn(octets: &[u8]) -> Result<&str, Violation> {
+    std::str::from_utf8(octets).map_err(|_| Violation::DnNotUtf8)
+}
+
+/// A list of strings within [`ATTRIBUTES_MAX`].
+#[inline]
+pub(crate) fn checked_list<'a>(
+    content: &'a [u8],
+    field: &'static str,
+) -> Result<OctetStrings<'a>, PartError> {
+    let (list, elements) = OctetStrings::checked(content, field)?;
+    if elements > ATTRIBUTES_MAX {
+        Err(Violation::Attributes.into())
+    } else {
+        Ok(list)
+    }
+}
