@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{File, Identity, Map, OpenMode, Storage, Window, check_name, sys};
+use super::{File, Identity, Map, OpenMode, Storage, Window, check_name};
+use crate::sys;
 
 /// A folder of the file system. It stays the same folder when it is renamed while open.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-use super::{MAP_GRANULE_BYTES, sys};
+use super::MAP_GRANULE_BYTES;
+use crate::sys;
 
 /// A file mapped read-only from its first byte in a reserved address range, under which it may grow.
 ///

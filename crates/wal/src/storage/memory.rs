@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::folder::Descriptor;
-use super::{File, Identity, OpenMode, Storage, check_name, sys};
+use super::{File, Identity, OpenMode, Storage, check_name};
+use crate::sys;
 
 /// A folder in memory: each file is an anonymous one (`memfd_create(2)`), so that it can be mapped like any other. Nothing in it
 /// outlives the process.

@@ -13,7 +13,6 @@
 mod folder;
 mod map;
 mod memory;
-mod sys;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};

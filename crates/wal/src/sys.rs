@@ -8,22 +8,25 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::thread::futex::{self, Timespec};
 
-use super::{Identity, OpenMode};
+use crate::storage::{Identity, OpenMode};
 
 /// How many zeros are written at once where the file system cannot allocate.
 const ZEROS_BYTES: usize = 64 * 1024;
 
-pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
 }
 
-pub(super) fn open(folder: &OwnedFd, name: &str, mode: OpenMode) -> io::Result<OwnedFd> {
+pub(crate) fn open(folder: &OwnedFd, name: &str, mode: OpenMode) -> io::Result<OwnedFd> {
     let flags = match mode {
         OpenMode::Read => OFlags::RDONLY,
         OpenMode::Write => OFlags::RDWR,
@@ -34,28 +37,28 @@ pub(super) fn open(folder: &OwnedFd, name: &str, mode: OpenMode) -> io::Result<O
     Ok(retry_on_intr(|| fs::openat(folder, name, flags, private))?)
 }
 
-pub(super) fn open_in_memory(name: &CStr) -> io::Result<OwnedFd> {
+pub(crate) fn open_in_memory(name: &CStr) -> io::Result<OwnedFd> {
     Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?)
 }
 
-pub(super) fn rename(folder: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
+pub(crate) fn rename(folder: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
     Ok(fs::renameat(folder, from, folder, to)?)
 }
 
-pub(super) fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
+pub(crate) fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(fs::unlinkat(folder, name, fs::AtFlags::empty())?)
 }
 
 /// A sync is never repeated here: whoever asked must see its first answer.
-pub(super) fn sync_all(fd: impl AsFd) -> io::Result<()> {
+pub(crate) fn sync_all(fd: impl AsFd) -> io::Result<()> {
     Ok(fs::fsync(fd)?)
 }
 
-pub(super) fn sync_data(fd: impl AsFd) -> io::Result<()> {
+pub(crate) fn sync_data(fd: impl AsFd) -> io::Result<()> {
     Ok(fs::fdatasync(fd)?)
 }
 
-pub(super) fn identity(fd: impl AsFd) -> io::Result<Identity> {
+pub(crate) fn identity(fd: impl AsFd) -> io::Result<Identity> {
     let stat = fs::fstat(fd)?;
     Ok(Identity {
         device: stat.st_dev,
@@ -63,24 +66,24 @@ pub(super) fn identity(fd: impl AsFd) -> io::Result<Identity> {
     })
 }
 
-pub(super) fn size(fd: impl AsFd) -> io::Result<u64> {
+pub(crate) fn size(fd: impl AsFd) -> io::Result<u64> {
     u64::try_from(fs::fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-pub(super) fn set_size(fd: impl AsFd, size: u64) -> io::Result<()> {
+pub(crate) fn set_size(fd: impl AsFd, size: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| fs::ftruncate(fd.as_fd(), size))?)
 }
 
-pub(super) fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pread(fd, buffer, offset)?)
 }
 
-pub(super) fn write_at(fd: impl AsFd, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+pub(crate) fn write_at(fd: impl AsFd, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
     Ok(rustix::io::pwritev(fd, parts, offset)?)
 }
 
 /// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on.
-pub(super) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
+pub(crate) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let fd = fd.as_fd();
     match retry_on_intr(|| fs::fallocate(fd, FallocateFlags::empty(), offset, length)) {
         Ok(()) => Ok(()),
@@ -100,14 +103,14 @@ fn write_zeros_to(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
 }
 
 /// Maps the file from its start, read-only, in a range that may reach beyond its end.
-pub(super) fn map_shared(fd: impl AsFd, length: usize) -> io::Result<NonNull<u8>> {
+pub(crate) fn map_shared(fd: impl AsFd, length: usize) -> io::Result<NonNull<u8>> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for the bytes.
     let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, fd, 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-pub(super) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Result<NonNull<u8>> {
+pub(crate) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Result<NonNull<u8>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: as in `map_shared`.
     let base = unsafe {
@@ -125,7 +128,7 @@ pub(super) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Res
 
 /// # Safety
 /// `base` and `length` are those of one mapping made here, and nothing refers to it any more.
-pub(super) unsafe fn unmap(base: NonNull<u8>, length: usize) {
+pub(crate) unsafe fn unmap(base: NonNull<u8>, length: usize) {
     // SAFETY: the caller's promise. An error is impossible for a range that was mapped, and could not be handled.
     let _ = unsafe { mm::munmap(base.as_ptr().cast(), length) };
 }
@@ -134,7 +137,23 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, length: usize) {
 ///
 /// # Safety
 /// `base` and `length` lie within one mapping made here.
-pub(super) unsafe fn will_need(base: NonNull<u8>, length: usize) {
+pub(crate) unsafe fn will_need(base: NonNull<u8>, length: usize) {
     // SAFETY: the caller's promise; this advice changes no memory.
     let _ = unsafe { mm::madvise(base.as_ptr().cast(), length, Advice::WillNeed) };
+}
+
+/// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up early.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
+    let timeout = Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(patience.subsec_nanos()),
+    };
+    // Changed already, interrupted, timed out: the caller looks at the word again in any case.
+    let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+}
+
+/// Wakes everybody who sleeps on `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // It fails only for an address that is not ours to read.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }

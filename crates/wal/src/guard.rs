@@ -1,0 +1,61 @@
+//! The measures that keep the log safe, by name, so that the crash tests can prove that each of them is needed.
+
+/// One measure. In tests a log can be made without it, and then the crash tests must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Acknowledged records are synced first.
+    SyncRecords,
+    /// A new segment is synced before it gets its name.
+    SyncNewSegment,
+    /// The name of a new segment is synced before its first use.
+    SyncNewName,
+    /// What recovery found is synced before it counts as durable, and what it cut off before anything is appended.
+    SyncRecovered,
+    /// Recovery erases what lies behind the end.
+    EraseTail,
+    /// The heir of a dead writer erases what that left unfinished.
+    EraseHole,
+    /// What the heir erased, and what it found, is synced before anything is appended.
+    SyncInherited,
+    /// A record that is not wholly written is erased again.
+    EraseFailed,
+    /// A record's header must have the right checksum.
+    HeaderChecksum,
+    /// A record's payload must have the right checksum.
+    PayloadChecksum,
+    /// A record must name its predecessor's checksum.
+    Chain,
+    /// A record must be of this log.
+    LogIdentity,
+    /// A record must be where it says.
+    ExactLsn,
+    /// A bad record that a later one proves durable is damage, not the end.
+    DamageIsNoEnd,
+    /// A record claims as durable what is durable, not what is merely written.
+    HonestDurable,
+    /// A segment's header must have the right checksum.
+    SegmentChecksum,
+    /// A failed sync is the last one.
+    PoisonOnFailedSync,
+    /// Space that is still needed is not written over.
+    KeepLiveSpace,
+}
+
+/// Which measures are taken: all of them, outside of tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guards {
+    #[cfg(test)]
+    pub(crate) without: Option<Guard>,
+}
+
+impl Guards {
+    #[cfg(test)]
+    pub(crate) fn has(self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+
+    #[cfg(not(test))]
+    pub(crate) fn has(self, _: Guard) -> bool {
+        true
+    }
+}

@@ -1,0 +1,285 @@
+//! The log as its users see it.
+
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, Result};
+use crate::format::{RECORD_HEADER_BYTES, RecordHeader, record_bytes};
+use crate::guard::{Guard, Guards};
+use crate::records::{Records, headers_from};
+use crate::ring::{self, Ring};
+use crate::shared::{Shared, State};
+use crate::storage::{OpenMode, Storage};
+use crate::{LogId, Lsn, Options, Position};
+
+/// The largest record, however large the log.
+const RECORD_BYTES_MAX: u64 = 1 << 30;
+
+/// A durable redo log. See the [crate documentation](crate) for how it is used.
+pub struct Wal {
+    pub(crate) ring: Ring,
+    pub(crate) shared: Arc<dyn AsRef<Shared> + Send + Sync>,
+    /// Taken for each sync in this process: a failed sync is reported once per open file, so a second one beside it could
+    /// succeed and know nothing of the failure.
+    pub(crate) syncing: Mutex<()>,
+    pub(crate) guards: Guards,
+}
+
+impl Wal {
+    /// Makes a new, empty log in files that are called `name` and a number. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::BadShape`], [`Error::Io`]. Leftovers of a creation that failed are removed with [`Wal::remove`].
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        id: LogId,
+        options: &Options,
+    ) -> Result<()> {
+        Ring::create(storage, name, id, *options, Guards::default())
+    }
+
+    /// Opens a log. `shared` is the state it shares with all others who have the same log open; unless one of them has started the
+    /// log already, [`Wal::start`] must be called before anything can be appended.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVersion`], [`Error::CorruptSegment`], [`Error::Io`].
+    pub fn open(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        mode: OpenMode,
+        shared: Arc<dyn AsRef<Shared> + Send + Sync>,
+    ) -> Result<Self> {
+        Self::open_with(storage, name, mode, shared, Guards::default())
+    }
+
+    pub(crate) fn open_with(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        mode: OpenMode,
+        shared: Arc<dyn AsRef<Shared> + Send + Sync>,
+        guards: Guards,
+    ) -> Result<Self> {
+        Ok(Self {
+            ring: Ring::open(storage, name, mode, guards)?,
+            shared,
+            syncing: Mutex::new(()),
+            guards,
+        })
+    }
+
+    /// Removes the files of the log `name`, whole or not. Not being there is no error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove(storage: &dyn Storage, name: &str) -> Result<()> {
+        ring::remove(storage, name)
+    }
+
+    /// The id the log was created with.
+    pub fn id(&self) -> LogId {
+        self.ring.log()
+    }
+
+    /// How many bytes of records the log holds, headers included.
+    pub fn capacity(&self) -> u64 {
+        self.ring.capacity()
+    }
+
+    /// The largest record in bytes: half of the log, and at most 1 GiB.
+    pub fn record_bytes_max(&self) -> u64 {
+        (self.capacity() / 2).min(RECORD_BYTES_MAX) - RECORD_HEADER_BYTES as u64
+    }
+
+    /// Reads the records from a position on that an append returned, or from [`Position::START`]. Nothing is changed, and
+    /// [`Wal::start`] need not have been called. While others append, the end is wherever the reader happens to meet it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the log cannot reach so far, [`Error::CorruptSegment`], [`Error::Io`].
+    pub fn records(&self, from: Position) -> Result<Records<'_>> {
+        Records::new(&self.ring, from, self.record_bytes_max(), self.guards)
+    }
+
+    /// Starts the log after a crash or a clean stop, while nobody else has it open: erases what lies behind `end`, makes everything
+    /// before it durable, and has new records appended there. `end` is where [`Wal::records`] ended, and everything before `floor` may be
+    /// overwritten.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; then the log is not started.
+    pub fn start(&self, floor: Lsn, end: Position) -> Result<()> {
+        self.ring.segments()?;
+        if self.guards.has(Guard::EraseTail) {
+            for lsn in headers_from(&self.ring, end.lsn, self.guards)? {
+                self.erase(lsn)?;
+            }
+        }
+        if self.guards.has(Guard::SyncRecovered) {
+            self.ring.sync(Lsn(0), Lsn(self.capacity()))?;
+        }
+        self.shared().start(floor, end);
+        Ok(())
+    }
+
+    /// Takes over from a dead holder of the writer lock: erases the record it may have left unfinished, makes everything before
+    /// durable, and returns where the log goes on.
+    ///
+    /// # Errors
+    /// [`Error::Io`], after which the log is poisoned; [`Error::Poisoned`], [`Error::NotStarted`].
+    pub fn inherit(&self) -> Result<Position> {
+        let tail = self.tail()?;
+        if self.guards.has(Guard::EraseHole) {
+            self.erase(tail.lsn).inspect_err(|_| self.poison())?;
+        }
+        if self.guards.has(Guard::SyncInherited) {
+            let behind = Lsn(tail.lsn.0 + RECORD_HEADER_BYTES as u64);
+            self.sync_range(self.durable(), behind, tail.lsn)?;
+        }
+        Ok(tail)
+    }
+
+    /// Makes sure that a record of so many bytes can be appended: that there is room in the log, and space for it on the disk. For the
+    /// holder of the writer lock, before it begins what the record will describe.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; nothing has happened then.
+    pub fn reserve(&self, payload_bytes: u64) -> Result<()> {
+        let tail = self.tail()?;
+        self.reserve_at(tail.lsn, payload_bytes).map(drop)
+    }
+
+    fn reserve_at(&self, end: Lsn, payload_bytes: u64) -> Result<Lsn> {
+        let max = self.record_bytes_max();
+        if payload_bytes > max {
+            return Err(Error::RecordTooLarge {
+                bytes: payload_bytes,
+                max,
+            });
+        }
+        let needed = record_bytes(payload_bytes);
+        let room = self.room();
+        if needed > room && self.guards.has(Guard::KeepLiveSpace) {
+            return Err(Error::Full { needed, room });
+        }
+        let new_end = Lsn(end.0 + needed);
+        self.ring.prepare(end, new_end)?;
+        Ok(new_end)
+    }
+
+    /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not durable yet: see
+    /// [`Wal::sync_to`]. For the holder of the writer lock only.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
+    /// [`Error::Io`], it may be there all the same.)
+    pub fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
+        let tail = self.tail()?;
+        let payload_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let new_end = self.reserve_at(tail.lsn, payload_bytes)?;
+        let mut payload_checksum = crc32fast::Hasher::new();
+        parts.iter().for_each(|part| payload_checksum.update(part));
+        let mut header = RecordHeader {
+            log: self.id(),
+            lsn: tail.lsn,
+            durable: self.claimed_durable(tail.lsn),
+            previous: tail.chain,
+            // At most `RECORD_BYTES_MAX`.
+            payload_bytes: u32::try_from(payload_bytes).unwrap_or(u32::MAX),
+            payload_checksum: payload_checksum.finalize(),
+            checksum: 0,
+        };
+        let encoded = header.encode();
+        let padding_bytes = new_end.0 - tail.lsn.0 - RECORD_HEADER_BYTES as u64 - payload_bytes;
+        let padding = &[0; 8][..usize::try_from(padding_bytes).unwrap_or_default()];
+        let mut pieces = Vec::with_capacity(parts.len() + 2);
+        pieces.push(IoSlice::new(&encoded));
+        pieces.extend_from_slice(parts);
+        pieces.push(IoSlice::new(padding));
+        if let Err(error) = self.ring.write(tail.lsn, &pieces) {
+            if self.guards.has(Guard::EraseFailed) {
+                self.erase(tail.lsn).inspect_err(|_| self.poison())?;
+            }
+            return Err(error);
+        }
+        let end = Position {
+            lsn: new_end,
+            chain: header.checksum,
+        };
+        self.shared().advance(end);
+        Ok(end)
+    }
+
+    fn claimed_durable(&self, end: Lsn) -> Lsn {
+        if self.guards.has(Guard::HonestDurable) {
+            self.durable()
+        } else {
+            end
+        }
+    }
+
+    /// Allows everything before `lsn` to be overwritten. For whoever has made a checkpoint durable that needs nothing before.
+    pub fn recycle_before(&self, lsn: Lsn) {
+        let shared = self.shared();
+        shared.raise_floor(lsn.min(shared.durable()));
+    }
+
+    /// Where the next record will begin.
+    pub fn end(&self) -> Lsn {
+        self.shared().end()
+    }
+
+    /// Everything before this is durable.
+    pub fn durable(&self) -> Lsn {
+        self.shared().durable()
+    }
+
+    /// How many bytes can be appended before the log is full, headers included.
+    pub fn room(&self) -> u64 {
+        let shared = self.shared();
+        let used = shared.end().0.saturating_sub(shared.floor().0);
+        self.capacity().saturating_sub(used)
+    }
+
+    /// How many syncs there have been since the log was started, by all processes.
+    pub fn syncs(&self) -> u64 {
+        self.shared().syncs()
+    }
+
+    /// Whether a failure has ended all use of the log until it is recovered.
+    pub fn is_poisoned(&self) -> bool {
+        self.shared().state() == State::Poisoned
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        (*self.shared).as_ref()
+    }
+
+    /// The end of a log in good order.
+    fn tail(&self) -> Result<Position> {
+        match self.shared().state() {
+            State::Stopped => Err(Error::NotStarted),
+            State::Poisoned => Err(Error::Poisoned),
+            // Only whoever writes without the writer lock could have left no tail.
+            State::Running => self.shared().tail().ok_or(Error::Poisoned),
+        }
+    }
+
+    /// Makes sure that no record begins here.
+    fn erase(&self, lsn: Lsn) -> Result<()> {
+        let behind = Lsn(lsn.0 + RECORD_HEADER_BYTES as u64);
+        if self.ring.exists(lsn, behind)? {
+            let zeros = [0; RECORD_HEADER_BYTES];
+            self.ring.write(lsn, &[IoSlice::new(&zeros)])?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Wal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Wal")
+            .field("end", &self.end())
+            .field("durable", &self.durable())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! Reading the log back: one record after the other, and the judgement where it ends.
+
+use crate::error::{Error, Result};
+use crate::format::{RECORD_ALIGNMENT_BYTES, RECORD_HEADER_BYTES, RecordHeader};
+use crate::guard::{Guard, Guards};
+use crate::ring::Ring;
+use crate::{Lsn, Position};
+
+/// How much of the log is read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A record that was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Where it begins.
+    pub lsn: Lsn,
+    /// Where its successor begins.
+    pub end: Position,
+    /// What was appended.
+    pub payload: &'a [u8],
+}
+
+/// The records of a log from some position on, in order. Made by [`Wal::records`](crate::Wal::records).
+#[derive(Debug)]
+pub struct Records<'a> {
+    reader: Reader<'a>,
+    payload_bytes_max: u64,
+    at: Position,
+    ended: bool,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(
+        ring: &'a Ring,
+        from: Position,
+        payload_bytes_max: u64,
+        guards: Guards,
+    ) -> Result<Self> {
+        let last = ring.first_lap_end()?;
+        if !from.lsn.0.is_multiple_of(RECORD_ALIGNMENT_BYTES)
+            || from.lsn.0.checked_add(ring.capacity()).is_none()
+            || last.is_some_and(|last| from.lsn > last)
+        {
+            return Err(Error::Corrupt {
+                lsn: from.lsn,
+                what: "the log never reached this position",
+            });
+        }
+        Ok(Self {
+            reader: Reader {
+                ring,
+                guards,
+                buffer: Vec::new(),
+                start: from.lsn,
+            },
+            payload_bytes_max,
+            at: from,
+            ended: false,
+        })
+    }
+
+    /// The next record, or `None` at the end of the log, where an append that was never acknowledged may have left anything.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if a later record proves that the one here had been durable, [`Error::Io`] if it cannot be read. Both are
+    /// final.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record borrows the buffer"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+        if self.ended {
+            return Ok(None);
+        }
+        self.ended = true;
+        let lsn = self.at.lsn;
+        let Some(header) = self.read_header()? else {
+            return self.judge_end().map(|()| None);
+        };
+        let Some(end) = header.end() else {
+            return self.judge_end().map(|()| None);
+        };
+        let length = header.payload_bytes as usize;
+        if !self.is_payload_intact(&header)? {
+            return self.judge_end().map(|()| None);
+        }
+        self.at = end;
+        self.ended = false;
+        let from = Lsn(lsn.0 + RECORD_HEADER_BYTES as u64);
+        let payload = self.reader.peek(from, length)?;
+        Ok(Some(Record { lsn, end, payload }))
+    }
+
+    /// Behind the last record that was returned; once [`Records::next`] has returned `None`, the end of the log.
+    pub fn position(&self) -> Position {
+        self.at
+    }
+
+    fn read_header(&mut self) -> Result<Option<RecordHeader>> {
+        let guards = self.reader.guards;
+        let at = self.at;
+        let Some(header) = self.reader.header_at(at.lsn)? else {
+            return Ok(None);
+        };
+        let follows = header.previous == at.chain || !guards.has(Guard::Chain);
+        let fits = u64::from(header.payload_bytes) <= self.payload_bytes_max;
+        Ok((follows && fits).then_some(header))
+    }
+
+    fn is_payload_intact(&mut self, header: &RecordHeader) -> Result<bool> {
+        let from = Lsn(self.at.lsn.0 + RECORD_HEADER_BYTES as u64);
+        let length = header.payload_bytes as usize;
+        let guards = self.reader.guards;
+        let payload = self.reader.peek(from, length)?;
+        Ok(payload.len() == length
+            && (crc32fast::hash(payload) == header.payload_checksum
+                || !guards.has(Guard::PayloadChecksum)))
+    }
+
+    /// There is no record here. If a record further on was written when this place was durable already, one is lost.
+    fn judge_end(&mut self) -> Result<()> {
+        let end = self.at.lsn;
+        let mut judged = Ok(());
+        self.reader.for_each_header_after(end, |header| {
+            if header.durable > end {
+                judged = Err(Error::Corrupt {
+                    lsn: end,
+                    what: "a record that had been durable cannot be read",
+                });
+            }
+        })?;
+        if self.reader.guards.has(Guard::DamageIsNoEnd) {
+            judged
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Finds all intact record headers that lie at `end` or behind it, up to a full lap: what an interrupted append or an abandoned future
+/// left there.
+pub(crate) fn headers_from(ring: &Ring, end: Lsn, guards: Guards) -> Result<Vec<Lsn>> {
+    let mut reader = Reader {
+        ring,
+        guards,
+        buffer: Vec::new(),
+        start: end,
+    };
+    let mut found = Vec::new();
+    if reader.header_at(end)?.is_some() {
+        found.push(end);
+    }
+    reader.for_each_header_after(end, |header| found.push(header.lsn))?;
+    Ok(found)
+}
+
+/// A read-ahead buffer over the stream.
+#[derive(Debug)]
+struct Reader<'a> {
+    ring: &'a Ring,
+    guards: Guards,
+    buffer: Vec<u8>,
+    /// The place of the buffer's first byte in the stream.
+    start: Lsn,
+}
+
+impl Reader<'_> {
+    /// The bytes from `lsn` on, fewer than `length` where the log has no more segments. `length` is at most what the ring holds.
+    fn peek(&mut self, lsn: Lsn, length: usize) -> Result<&[u8]> {
+        let buffered = usize::try_from(lsn.0.wrapping_sub(self.start.0))
+            .ok()
+            .filter(|skip| {
+                let left = self.buffer.len().checked_sub(*skip);
+                left.is_some_and(|left| left >= length)
+            });
+        let skip = match buffered {
+            Some(skip) => skip,
+            None => {
+                self.buffer.clear();
+                self.buffer.resize(length.max(READ_BYTES), 0);
+                self.start = lsn;
+                let filled = self.ring.read(lsn, &mut self.buffer)?;
+                self.buffer.truncate(filled);
+                0
+            }
+        };
+        let bytes = self.buffer.get(skip..).unwrap_or_default();
+        Ok(bytes.get(..length).unwrap_or(bytes))
+    }
+
+    /// The header of a record of this log that begins exactly here.
+    fn header_at(&mut self, lsn: Lsn) -> Result<Option<RecordHeader>> {
+        let guards = self.guards;
+        let log = self.ring.log();
+        let bytes = self.peek(lsn, RECORD_HEADER_BYTES)?;
+        let header = RecordHeader::decode(bytes, guards.has(Guard::HeaderChecksum));
+        Ok(header.filter(|header| {
+            (header.log == log || !guards.has(Guard::LogIdentity))
+                && (header.lsn == lsn || !guards.has(Guard::ExactLsn))
+        }))
+    }
+
+    /// Visits the intact headers of this log that begin behind `end` and less than a lap away, each exactly where it says.
+    fn for_each_header_after(
+        &mut self,
+        end: Lsn,
+        mut visit: impl FnMut(&RecordHeader),
+    ) -> Result<()> {
+        let capacity = self.ring.capacity();
+        let step = RECORD_ALIGNMENT_BYTES as usize;
+        let mut at = 0;
+        while at < capacity {
+            let length =
+                usize::try_from(capacity - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+            let from = Lsn(end.0.saturating_add(at));
+            let chunk = self.peek(from, length)?;
+            if chunk.is_empty() {
+                // On the first lap nothing was ever written behind the last segment.
+                break;
+            }
+            let candidates: Vec<u64> = chunk
+                .chunks_exact(step)
+                .enumerate()
+                .filter(|(_, bytes)| RecordHeader::may_begin_with(bytes))
+                .map(|(index, _)| at + (index * step) as u64)
+                .collect();
+            at += chunk.len() as u64;
+            for offset in candidates {
+                let lsn = Lsn(end.0.saturating_add(offset));
+                if offset > 0
+                    && let Some(header) = self.header_at(lsn)?
+                {
+                    visit(&header);
+                }
+            }
+        }
+        Ok(())
+    }
+}

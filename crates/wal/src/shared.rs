@@ -1,0 +1,140 @@
+//! The state of a log that all its users share, possibly across processes.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::{Lsn, Position};
+
+/// The state of a running log: where it ends, what is durable, who syncs. It consists of atomics only and is valid when all its
+/// bytes are zero (a log that has not been started), so it may live in private memory (`Arc<Shared>`) or in memory that several
+/// processes map, behind any type that gives `AsRef<Shared>`. It is volatile: after a reboot or a crash of all processes it must
+/// begin with zeros again, and [`Wal::start`](crate::Wal::start) fills it.
+///
+/// One process at a time changes the end, floor and tails: the one with the caller's writer lock. Everybody takes part in the rest.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Shared {
+    /// `STOPPED`, `RUNNING` or `POISONED`.
+    state: AtomicU32,
+    /// Odd while somebody syncs. The futex word on which everybody else waits for that to end.
+    pub(crate) turn: AtomicU32,
+    /// How many wait on `turn`; too high when one of them was killed, which costs a system call and nothing else.
+    pub(crate) sleepers: AtomicU32,
+    unused: AtomicU32,
+    /// Everything before it is durable.
+    durable: AtomicU64,
+    /// How many syncs there have been.
+    syncs: AtomicU64,
+    /// Where the next record goes. Everything before it is complete.
+    end: AtomicU64,
+    /// Everything before it may be overwritten.
+    floor: AtomicU64,
+    /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so that whoever
+    /// dies between two stores leaves the other one whole.
+    tails: [Tail; 2],
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Tail {
+    lsn: AtomicU64,
+    chain: AtomicU32,
+    unused: AtomicU32,
+}
+
+const STOPPED: u32 = 0;
+const RUNNING: u32 = 1;
+const POISONED: u32 = 2;
+
+/// Whether a log can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Stopped,
+    Running,
+    Poisoned,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            STOPPED => State::Stopped,
+            RUNNING => State::Running,
+            _ => State::Poisoned,
+        }
+    }
+
+    pub(crate) fn poison(&self) {
+        self.state.store(POISONED, Ordering::SeqCst);
+    }
+
+    pub(crate) fn start(&self, floor: Lsn, end: Position) {
+        let [first, second] = &self.tails;
+        first.lsn.store(end.lsn.0, Ordering::Relaxed);
+        first.chain.store(end.chain, Ordering::Relaxed);
+        second.lsn.store(u64::MAX, Ordering::Relaxed);
+        self.floor.store(floor.0, Ordering::Relaxed);
+        self.end.store(end.lsn.0, Ordering::Relaxed);
+        self.durable.store(end.lsn.0, Ordering::Relaxed);
+        self.state.store(RUNNING, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::Acquire))
+    }
+
+    /// The end with its chain; for the one with the writer lock only.
+    pub(crate) fn tail(&self) -> Option<Position> {
+        let lsn = self.end();
+        let tail = self
+            .tails
+            .iter()
+            .find(|tail| tail.lsn.load(Ordering::Acquire) == lsn.0)?;
+        Some(Position {
+            lsn,
+            chain: tail.chain.load(Ordering::Acquire),
+        })
+    }
+
+    /// Moves the end behind a record that is completely written; for the one with the writer lock only.
+    pub(crate) fn advance(&self, to: Position) {
+        let now = self.end.load(Ordering::Relaxed);
+        let [first, second] = &self.tails;
+        let free = if first.lsn.load(Ordering::Relaxed) == now {
+            second
+        } else {
+            first
+        };
+        // The LSN goes last: until then the slot matches no end.
+        free.lsn.store(u64::MAX, Ordering::Release);
+        free.chain.store(to.chain, Ordering::Release);
+        free.lsn.store(to.lsn.0, Ordering::Release);
+        self.end.store(to.lsn.0, Ordering::Release);
+    }
+
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Says that everything before `to` is durable, and how that came about.
+    pub(crate) fn made_durable(&self, to: Lsn) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.durable.fetch_max(to.0, Ordering::SeqCst);
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn floor(&self) -> Lsn {
+        Lsn(self.floor.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn raise_floor(&self, to: Lsn) {
+        self.floor.fetch_max(to.0, Ordering::AcqRel);
+    }
+}
+
+impl AsRef<Shared> for Shared {
+    fn as_ref(&self) -> &Shared {
+        self
+    }
+}
