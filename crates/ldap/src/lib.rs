@@ -13,3 +13,4 @@ pub mod list;
 pub mod message;
 pub mod result;
 pub mod schema;
+pub mod url;
