@@ -1,3 +1,27 @@
 //! The directory information tree over an ordered transactional engine.
+//!
+//! [`Directory`] is the door: it opens or creates a directory, hands out [`Snapshot`]s to read from and applies batches
+//! of [`Update`]s. Everything below is written against [`engine`], so that nothing knows which engine it runs on.
+//!
+//! Invariant: this crate knows nothing of sockets, sessions or threads of its own.
 
+pub mod access;
+mod directory;
+pub mod engine;
+mod error;
+mod outcome;
+mod root_dse;
 pub mod schema;
+pub mod search;
+mod sources;
+mod update;
+
+pub use access::{AccessPolicy, Identity};
+pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Snapshot};
+pub use engine::{CommitNo, EntryId, Ticket};
+pub use error::{Error, Result};
+pub use outcome::Outcome;
+pub use root_dse::RootDse;
+pub use search::{Budget, Search, SearchOptions, Step};
+pub use sources::{Clock, PasswordHasher, RandomUuids, SystemClock, UuidSource};
+pub use update::{Applied, Update, UpdateRequest};

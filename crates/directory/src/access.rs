@@ -1,0 +1,69 @@
+//! Who asks, and what they may do.
+//!
+//! The rules, until access rules can be written down: the admin may do everything; other bound users may read everything
+//! but userPassword and change nothing but their own password; who is anonymous may read the root DSE and the subschema,
+//! and what users may read only if the directory is opened so ([`AccessPolicy::anonymous_read`]).
+
+use crate::engine::EntryId;
+
+/// Who an operation is done for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Nobody.
+    Anonymous,
+    /// An entry of the directory.
+    User {
+        /// Its id.
+        entry: EntryId,
+        /// Its DN as it was at bind time.
+        dn: String,
+    },
+    /// The admin, who need not be an entry.
+    Admin {
+        /// The admin's DN.
+        dn: String,
+    },
+}
+
+impl Identity {
+    /// The DN, empty when anonymous: creatorsName, modifiersName, Who am I.
+    pub fn dn(&self) -> &str {
+        match self {
+            Identity::Anonymous => "",
+            Identity::User { dn, .. } | Identity::Admin { dn } => dn,
+        }
+    }
+}
+
+/// The part of the rules that is configured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AccessPolicy {
+    /// Whether who is anonymous may read what users may read.
+    pub anonymous_read: bool,
+}
+
+impl AccessPolicy {
+    /// Whether entries may be read, searched and compared at all.
+    pub fn may_read(self, identity: &Identity) -> bool {
+        self.anonymous_read || *identity != Identity::Anonymous
+    }
+
+    /// Whether protected attributes (userPassword) may be read, searched and compared.
+    pub fn may_read_protected(self, identity: &Identity) -> bool {
+        matches!(identity, Identity::Admin { .. })
+    }
+
+    /// Whether any entry may be added, changed, renamed and deleted.
+    pub fn may_update(self, identity: &Identity) -> bool {
+        matches!(identity, Identity::Admin { .. })
+    }
+
+    /// Whether the password of `target` may be set.
+    pub fn may_set_password(self, identity: &Identity, target: EntryId) -> bool {
+        match identity {
+            Identity::Anonymous => false,
+            Identity::User { entry, .. } => *entry == target,
+            Identity::Admin { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The one interface the directory is written against: an ordered, transactional key-value engine that also keeps
+//! posting lists and a change feed.
+//!
+//! It is shaped so that the embedded store pays nothing for it (everything is generic and borrows from the map) and a
+//! distributed transactional engine fits under it: values are owned-or-borrowed guards, limits are data ([`Caps`]),
+//! posting lists and the rules of the tree are operations, and a [`Bundle`] may be run more than once.
+//!
+//! | piece | what it is |
+//! | --- | --- |
+//! | [`Engine`] | opens snapshots, applies bundles, tells what changed |
+//! | [`Read`] | what a snapshot and an open transaction can both do |
+//! | [`Write`] | what a transaction can do besides |
+//! | [`Embedded`] | the engine over `sapwood-store` |
+//! | [`Model`] | plain ordered maps: what the conformance suite compares an engine with |
+
+mod embedded;
+mod model;
+mod postings;
+mod table;
+
+use std::ops::{Bound, Deref};
+
+pub use embedded::{Embedded, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn};
+pub use model::{Model, ModelSnapshot, ModelTicket, ModelTxn};
+pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
+pub use table::{AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, Table, TableName};
+
+/// The number of a commit, increasing in commit order. 0 is "before the first commit".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitNo(pub u64);
+
+/// What an engine can report; the meaning is kept whatever the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another transaction changed what this one read, more often than the engine retries.
+    #[error("conflict with another transaction; try again")]
+    Conflict,
+    /// [`Write::insert`] met a key that exists.
+    #[error("the key exists already")]
+    Exists,
+    /// A key, value or transaction is larger than [`Caps`] allows.
+    #[error("{what} of {bytes} bytes is larger than the {limit_bytes} bytes this engine takes")]
+    TooLarge {
+        /// What was too large: "key", "value" or "transaction".
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The snapshot or feed position is older than the engine remembers.
+    #[error("the snapshot or feed position is older than what is kept")]
+    TooOld,
+    /// The engine cannot work now (no space, poisoned by a failed sync, not reachable); nothing was changed.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// It is not known whether the commit happened.
+    #[error("the outcome of the commit is not known: {0}")]
+    Undetermined(String),
+    /// Stored data contradicts itself.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+}
+
+/// What an engine call returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The limits of an engine, to be checked before work starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// Largest key of a table.
+    pub key_bytes_max: usize,
+    /// Largest value of a table.
+    pub value_bytes_max: usize,
+    /// Largest sum of keys and values one bundle may write.
+    pub transaction_bytes_max: usize,
+    /// How long a snapshot can be used; `None` is "as long as it is held".
+    pub snapshot_age_max: Option<std::time::Duration>,
+}
+
+/// An ordered, transactional engine.
+pub trait Engine: Send + Sync + 'static {
+    /// A consistent view of one commit; owned, so that a search can keep it between steps.
+    type Snapshot: Read + Send + Sync + 'static;
+    /// The promise that a bundle becomes durable.
+    type Ticket: Ticket;
+
+    /// The engine's limits.
+    fn caps(&self) -> Caps;
+
+    /// The newest visible commit.
+    fn snapshot(&self) -> Result<Self::Snapshot>;
+
+    /// Runs a bundle as one transaction. The engine owns order, retry and commit: `bundle` may be run more than once.
+    /// When this returns the bundle is applied; it is durable and visible once the ticket says so. No ticket when no
+    /// operation was kept.
+    fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<Self::Ticket>>;
+
+    /// Builds whole tables from sorted input in one commit; see [`Load`]. Durable and visible on return.
+    fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo>;
+
+    /// Hands the records of [`Write::record_change`] with a commit number above `after` to `each`, in commit order,
+    /// until `each` answers false. [`Error::TooOld`] when records after `after` are no longer kept.
+    fn changes(&self, after: CommitNo, each: impl FnMut(CommitNo, &[u8]) -> bool) -> Result<()>;
+}
+
+/// A commit on its way to the disk.
+pub trait Ticket: Send + 'static {
+    /// Whether [`Ticket::wait`] would return at once.
+    fn is_durable(&self) -> bool;
+    /// Waits until the commit is durable and visible to new snapshots.
+    fn wait(self) -> Result<CommitNo>;
+}
+
+/// Direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// A range of keys, in `memcmp` order.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'k> {
+    /// Where it begins.
+    pub from: Bound<&'k [u8]>,
+    /// Where it ends.
+    pub to: Bound<&'k [u8]>,
+}
+
+impl<'k> Range<'k> {
+    /// Every key.
+    pub const ALL: Range<'static> = Range {
+        from: Bound::Unbounded,
+        to: Bound::Unbounded,
+    };
+
+    /// `from` and everything after it.
+    pub fn from(from: &'k [u8]) -> Range<'k> {
+        Range {
+            from: Bound::Included(from),
+            to: Bound::Unbounded,
+        }
+    }
+
+    /// `from` up to and without `to`.
+    pub fn between(from: &'k [u8], to: &'k [u8]) -> Range<'k> {
+        Range {
+            from: Bound::Included(from),
+            to: Bound::Excluded(to),
+        }
+    }
+
+    /// Whether `key` lies in the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let begun = match self.from {
+            Bound::Included(from) => key >= from,
+            Bound::Excluded(from) => key > from,
+            Bound::Unbounded => true,
+        };
+        begun
+            && match self.to {
+                Bound::Included(to) => key <= to,
+                Bound::Excluded(to) => key < to,
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+/// What a snapshot and an open transaction can both do. A transaction reads its own writes.
+pub trait Read {
+    /// A value: borrowed from the map, or owned by the guard.
+    type Value<'r>: Deref<Target = [u8]>
+    where
+        Self: 'r;
+    /// A scan of a table.
+    type Cursor<'r>: Cursor
+    where
+        Self: 'r;
+    /// A posting list being read.
+    type Postings<'r>: Postings
+    where
+        Self: 'r;
+
+    /// The commit read: a snapshot's own; for a transaction, the one it is going to be.
+    fn commit(&self) -> CommitNo;
+
+    /// The value of `key`. A table that was never written is empty.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
+
+    /// The values of many keys in one call, in the order of `keys`, each with its position. Ends when `each` answers false.
+    fn get_many<'k>(
+        &self,
+        table: Table,
+        keys: impl Iterator<Item = &'k [u8]>,
+        mut each: impl FnMut(usize, Option<&[u8]>) -> bool,
+    ) -> Result<()> {
+        for (position, key) in keys.enumerate() {
+            if !each(position, self.get(table, key)?.as_deref()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of `range`, in key order or against it.
+    fn scan(
+        &self,
+        table: Table,
+        range: Range<'_>,
+        direction: Direction,
+    ) -> Result<Self::Cursor<'_>>;
+
+    /// About how many records `range` has; exact for tables the engine counts ([`Table::is_counted`]).
+    fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64>;
+
+    /// The ids filed under `key`, ascending.
+    fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>>;
+
+    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, in key order, until it answers
+    /// false: how an index is checked, and how a range of values is read from an equality index.
+    fn scan_index(
+        &self,
+        index: Index,
+        range: Range<'_>,
+        each: impl FnMut(&[u8], EntryId) -> bool,
+    ) -> Result<()>;
+
+    /// About how many ids are filed under `key`; exact while they fit a few blocks.
+    fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64>;
+
+    /// Whether the index was created (it may still be incomplete: that is the directory's to know).
+    fn has_index(&self, index: Index) -> Result<bool>;
+}
+
+/// What a transaction can do besides reading.
+pub trait Write: Read {
+    /// Sets the value of `key`.
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets the value of `key`, which must be new: [`Error::Exists`] otherwise.
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes `key`; whether it was there.
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool>;
+
+    /// States that this operation needs `parent` to stay while a child is added below it. Free under one writer; a lock
+    /// key under snapshot isolation.
+    fn guard_child(&mut self, parent: EntryId) -> Result<()>;
+    /// States that this operation removes `parent` and needs it to stay without children.
+    fn guard_removal(&mut self, parent: EntryId) -> Result<()>;
+
+    /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
+    /// as empty.
+    fn open_index(&mut self, index: Index) -> Result<bool>;
+    /// The same for the ordering table of an attribute.
+    fn open_order(&mut self, attribute: AttributeNo) -> Result<bool>;
+    /// Makes an empty index; nothing happens when it exists.
+    fn create_index(&mut self, index: Index) -> Result<()>;
+    /// Drops an index with all it holds; whether it existed.
+    fn drop_index(&mut self, index: Index) -> Result<bool>;
+    /// Files `id` under `key`; whether it is new there. The index must have been created.
+    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool>;
+    /// Takes `id` from under `key`; whether it was there.
+    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool>;
+
+    /// Drops an ordinary table with all it holds; whether it existed. (`Table::Order` of an attribute that is no longer indexed.)
+    fn drop_table(&mut self, table: Table) -> Result<bool>;
+
+    /// Appends the change record of this transaction to the feed. At most once for each transaction.
+    fn record_change(&mut self, record: &[u8]) -> Result<()>;
+    /// Forgets the change records up to and with `upto`, at most `records_max` of them now.
+    fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()>;
+}
+
+/// What becomes of one operation of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its writes stay.
+    Keep,
+    /// Its writes are undone; the others are not touched, unless the bundle stands or falls as one.
+    Undo,
+}
+
+/// Operations that become one transaction, each succeeding or failing alone. An error from any method aborts the whole
+/// bundle and is returned by [`Engine::write`].
+pub trait Bundle {
+    /// How many operations there are.
+    fn operations(&self) -> usize;
+    /// Whether one [`Verdict::Undo`] undoes all.
+    fn stands_or_falls_as_one(&self) -> bool {
+        false
+    }
+    /// Called first in each run; forgets what an earlier run left.
+    fn begin<T: Write>(&mut self, txn: &mut T) -> Result<()>;
+    /// Applies one operation. What it wrote is undone when it answers [`Verdict::Undo`].
+    fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> Result<Verdict>;
+    /// Called last in each run: what is written once for the whole bundle. Not called when nothing was kept.
+    fn finish<T: Write>(&mut self, txn: &mut T) -> Result<()>;
+}
+
+/// Tables built bottom-up from sorted input, all becoming visible in one commit. Each table must be empty.
+pub trait Load {
+    /// Feeds the tables one after the other, each at most once.
+    fn run<B: Loader>(&mut self, loader: &mut B) -> Result<()>;
+}
+
+/// Takes the records of a table being built: keys ascend.
+pub type PushRecord<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
+
+/// Takes the postings of an index being built: (key, id) ascends, equal pairs are taken once.
+pub type PushPosting<'f> = dyn FnMut(&[u8], EntryId) -> Result<()> + 'f;
+
+/// Where a [`Load`] puts what it has.
+pub trait Loader {
+    /// Builds a table of the records that `fill` pushes.
+    fn table(
+        &mut self,
+        table: Table,
+        fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
+    ) -> Result<()>;
+    /// Builds an index of the postings that `fill` pushes.
+    fn index(
+        &mut self,
+        index: Index,
+        fill: impl FnOnce(&mut PushPosting<'_>) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// A scan: lends one record at a time.
+pub trait Cursor {
+    /// The next record.
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+}
+
+/// A posting list being read: ids ascend.
+pub trait Postings {
+    /// The next id.
+    fn next(&mut self) -> Result<Option<EntryId>>;
+    /// The first id at or after `id` that was not read yet, which is then read.
+    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>>;
+}

@@ -1,0 +1,474 @@
+//! An engine of plain ordered maps: what an engine has to do, in the fewest lines. The conformance suite compares
+//! every engine with it, and tests of the directory run on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::{
+    AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, Index, Load,
+    Loader, Postings, PushPosting, PushRecord, Range, Read, Result, Table, Ticket, Verdict, Write,
+};
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+type Lists = BTreeMap<Vec<u8>, BTreeSet<EntryId>>;
+
+/// Everything as of one commit.
+#[derive(Clone, Debug, Default)]
+struct State {
+    commit: u64,
+    tables: BTreeMap<Table, Arc<Records>>,
+    indexes: BTreeMap<Index, Arc<Lists>>,
+    changes: Arc<BTreeMap<u64, Vec<u8>>>,
+    trimmed: u64,
+}
+
+/// An engine in plain maps. Every commit is durable at once, as far as memory is.
+#[derive(Debug, Default)]
+pub struct Model {
+    visible: RwLock<Arc<State>>,
+    writer: Mutex<()>,
+}
+
+impl Model {
+    fn state(&self) -> Arc<State> {
+        self.visible
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn publish(&self, mut state: State) -> CommitNo {
+        state.commit += 1;
+        let commit = CommitNo(state.commit);
+        *self.visible.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+        commit
+    }
+}
+
+impl Engine for Model {
+    type Snapshot = ModelSnapshot;
+    type Ticket = ModelTicket;
+
+    fn caps(&self) -> Caps {
+        Caps {
+            key_bytes_max: 1300,
+            value_bytes_max: u32::MAX as usize,
+            transaction_bytes_max: usize::MAX,
+            snapshot_age_max: None,
+        }
+    }
+
+    fn snapshot(&self) -> Result<ModelSnapshot> {
+        Ok(ModelSnapshot {
+            state: self.state(),
+        })
+    }
+
+    fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<ModelTicket>> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut txn = ModelTxn {
+            state: State::clone(&self.state()),
+            recorded: false,
+        };
+        bundle.begin(&mut txn)?;
+        let mut kept = false;
+        for operation in 0..bundle.operations() {
+            let before = txn.state.clone();
+            match bundle.apply(&mut txn, operation)? {
+                Verdict::Keep => kept = true,
+                Verdict::Undo if bundle.stands_or_falls_as_one() => return Ok(None),
+                Verdict::Undo => txn.state = before,
+            }
+        }
+        if !kept {
+            return Ok(None);
+        }
+        bundle.finish(&mut txn)?;
+        Ok(Some(ModelTicket {
+            commit: self.publish(txn.state),
+        }))
+    }
+
+    fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loader = ModelLoader {
+            state: State::clone(&self.state()),
+        };
+        load.run(&mut loader)?;
+        Ok(self.publish(loader.state))
+    }
+
+    fn changes(
+        &self,
+        after: CommitNo,
+        mut each: impl FnMut(CommitNo, &[u8]) -> bool,
+    ) -> Result<()> {
+        let state = self.state();
+        if state.trimmed > after.0 {
+            return Err(Error::TooOld);
+        }
+        for (commit, record) in state.changes.range(after.0.saturating_add(1)..) {
+            if !each(CommitNo(*commit), record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A commit of the model.
+#[derive(Debug)]
+pub struct ModelTicket {
+    commit: CommitNo,
+}
+
+impl Ticket for ModelTicket {
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    fn wait(self) -> Result<CommitNo> {
+        Ok(self.commit)
+    }
+}
+
+/// A snapshot of the model.
+#[derive(Clone, Debug)]
+pub struct ModelSnapshot {
+    state: Arc<State>,
+}
+
+/// A transaction of the model.
+#[derive(Debug)]
+pub struct ModelTxn {
+    state: State,
+    recorded: bool,
+}
+
+impl State {
+    fn get(&self, table: Table, key: &[u8]) -> Option<&[u8]> {
+        self.tables.get(&table)?.get(key).map(Vec::as_slice)
+    }
+
+    fn records(
+        &self,
+        table: Table,
+        range: Range<'_>,
+    ) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        let (from, to) = bounds(range);
+        self.tables
+            .get(&table)
+            .into_iter()
+            .flat_map(move |records| records.range::<[u8], _>((from, to)))
+    }
+
+    fn scan(&self, table: Table, range: Range<'_>, direction: Direction) -> ModelCursor<'_> {
+        let mut records: Vec<_> = self.records(table, range).collect();
+        if direction == Direction::Backward {
+            records.reverse();
+        }
+        ModelCursor {
+            records: records.into_iter(),
+        }
+    }
+
+    fn postings(&self, index: Index, key: &[u8]) -> ModelPostings<'_> {
+        ModelPostings {
+            list: self.indexes.get(&index).and_then(|lists| lists.get(key)),
+            after: Bound::Unbounded,
+        }
+    }
+
+    fn scan_index(
+        &self,
+        index: Index,
+        range: Range<'_>,
+        mut each: impl FnMut(&[u8], EntryId) -> bool,
+    ) {
+        for (key, ids) in self
+            .indexes
+            .get(&index)
+            .into_iter()
+            .flat_map(|lists| lists.range::<[u8], _>(bounds(range)))
+        {
+            for id in ids {
+                if !each(key, *id) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn cardinality(&self, index: Index, key: &[u8]) -> u64 {
+        self.indexes
+            .get(&index)
+            .and_then(|lists| lists.get(key))
+            .map_or(0, |ids| ids.len() as u64)
+    }
+}
+
+/// The range's bounds; those of nothing when it is the wrong way round, which a map refuses.
+fn bounds(range: Range<'_>) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    let empty = match (range.from, range.to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
+        _ => false,
+    };
+    if empty {
+        (Bound::Included(&[]), Bound::Excluded(&[]))
+    } else {
+        (range.from, range.to)
+    }
+}
+
+macro_rules! read_from_state {
+    ($reader:ty, $commit:expr) => {
+        impl Read for $reader {
+            type Value<'r> = &'r [u8];
+            type Cursor<'r> = ModelCursor<'r>;
+            type Postings<'r> = ModelPostings<'r>;
+
+            fn commit(&self) -> CommitNo {
+                CommitNo(self.state.commit + $commit)
+            }
+
+            fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+                Ok(self.state.get(table, key))
+            }
+
+            fn scan(
+                &self,
+                table: Table,
+                range: Range<'_>,
+                direction: Direction,
+            ) -> Result<ModelCursor<'_>> {
+                Ok(self.state.scan(table, range, direction))
+            }
+
+            fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
+                Ok(self.state.records(table, range).count() as u64)
+            }
+
+            fn postings(&self, index: Index, key: &[u8]) -> Result<ModelPostings<'_>> {
+                Ok(self.state.postings(index, key))
+            }
+
+            fn scan_index(
+                &self,
+                index: Index,
+                range: Range<'_>,
+                each: impl FnMut(&[u8], EntryId) -> bool,
+            ) -> Result<()> {
+                self.state.scan_index(index, range, each);
+                Ok(())
+            }
+
+            fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64> {
+                Ok(self.state.cardinality(index, key))
+            }
+
+            fn has_index(&self, index: Index) -> Result<bool> {
+                Ok(self.state.indexes.contains_key(&index))
+            }
+        }
+    };
+}
+
+read_from_state!(ModelSnapshot, 0);
+read_from_state!(ModelTxn, 1);
+
+impl ModelTxn {
+    fn table(&mut self, table: Table) -> &mut Records {
+        Arc::make_mut(self.state.tables.entry(table).or_default())
+    }
+
+    fn lists(&mut self, index: Index) -> Result<&mut Lists> {
+        let lists = self.state.indexes.get_mut(&index);
+        lists.map(Arc::make_mut).ok_or_else(|| {
+            Error::Corrupt(format!("index {} does not exist", index.name().as_str()))
+        })
+    }
+}
+
+impl Write for ModelTxn {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.table(table).insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.state.get(table, key).is_some() {
+            Err(Error::Exists)
+        } else {
+            self.put(table, key, value)
+        }
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        Ok(self.table(table).remove(key).is_some())
+    }
+
+    fn guard_child(&mut self, _parent: EntryId) -> Result<()> {
+        Ok(())
+    }
+
+    fn guard_removal(&mut self, _parent: EntryId) -> Result<()> {
+        Ok(())
+    }
+
+    fn open_index(&mut self, index: Index) -> Result<bool> {
+        self.has_index(index)
+    }
+
+    fn open_order(&mut self, attribute: AttributeNo) -> Result<bool> {
+        Ok(self.state.tables.contains_key(&Table::Order(attribute)))
+    }
+
+    fn create_index(&mut self, index: Index) -> Result<()> {
+        self.state.indexes.entry(index).or_default();
+        Ok(())
+    }
+
+    fn drop_index(&mut self, index: Index) -> Result<bool> {
+        Ok(self.state.indexes.remove(&index).is_some())
+    }
+
+    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
+        Ok(self
+            .lists(index)?
+            .entry(key.to_vec())
+            .or_default()
+            .insert(id))
+    }
+
+    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
+        let lists = self.lists(index)?;
+        let Some(ids) = lists.get_mut(key) else {
+            return Ok(false);
+        };
+        let was_there = ids.remove(&id);
+        if ids.is_empty() {
+            lists.remove(key);
+        }
+        Ok(was_there)
+    }
+
+    fn drop_table(&mut self, table: Table) -> Result<bool> {
+        Ok(self.state.tables.remove(&table).is_some())
+    }
+
+    fn record_change(&mut self, record: &[u8]) -> Result<()> {
+        assert!(!self.recorded, "one change record for each transaction");
+        self.recorded = true;
+        let commit = self.state.commit + 1;
+        Arc::make_mut(&mut self.state.changes).insert(commit, record.to_vec());
+        Ok(())
+    }
+
+    fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()> {
+        let changes = Arc::make_mut(&mut self.state.changes);
+        for _ in 0..records_max {
+            match changes.first_key_value() {
+                Some((&commit, _)) if commit <= upto.0 => {
+                    changes.remove(&commit);
+                    self.state.trimmed = commit;
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A scan of the model.
+#[derive(Debug)]
+pub struct ModelCursor<'r> {
+    records: std::vec::IntoIter<(&'r Vec<u8>, &'r Vec<u8>)>,
+}
+
+impl Cursor for ModelCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Ok(self
+            .records
+            .next()
+            .map(|(key, value)| (key.as_slice(), value.as_slice())))
+    }
+}
+
+/// A posting list of the model.
+#[derive(Debug)]
+pub struct ModelPostings<'r> {
+    list: Option<&'r BTreeSet<EntryId>>,
+    after: Bound<EntryId>,
+}
+
+impl Postings for ModelPostings<'_> {
+    fn next(&mut self) -> Result<Option<EntryId>> {
+        let next = self
+            .list
+            .and_then(|list| list.range((self.after, Bound::Unbounded)).next().copied());
+        match next {
+            Some(id) => self.after = Bound::Excluded(id),
+            None => self.list = None,
+        }
+        Ok(next)
+    }
+
+    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+        if !matches!(self.after, Bound::Excluded(read) if read >= id) {
+            self.after = Bound::Included(id);
+        }
+        self.next()
+    }
+}
+
+/// A load of the model.
+struct ModelLoader {
+    state: State,
+}
+
+impl Loader for ModelLoader {
+    fn table(
+        &mut self,
+        table: Table,
+        fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut records = Records::new();
+        fill(&mut |key, value| {
+            assert!(
+                records
+                    .last_key_value()
+                    .is_none_or(|(last, _)| last.as_slice() < key),
+                "keys ascend"
+            );
+            records.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })?;
+        self.state.tables.insert(table, Arc::new(records));
+        Ok(())
+    }
+
+    fn index(
+        &mut self,
+        index: Index,
+        fill: impl FnOnce(&mut PushPosting<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut lists = Lists::new();
+        fill(&mut |key, id| {
+            assert!(
+                lists
+                    .last_key_value()
+                    .is_none_or(|(last, _)| last.as_slice() <= key),
+                "keys ascend"
+            );
+            lists.entry(key.to_vec()).or_default().insert(id);
+            Ok(())
+        })?;
+        self.state.indexes.insert(index, Arc::new(lists));
+        Ok(())
+    }
+}

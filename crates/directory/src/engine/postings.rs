@@ -1,0 +1,616 @@
+//! Posting lists in an ordered tree: exact at any size, in compact blocks that split as pages of a B+tree do.
+//!
+//! A list is one or more blocks. A block's key is the escaped, terminated index key and the block's first id
+//! (big-endian), so that the blocks of a list are neighbours in id order. Its value is empty when the first id is the
+//! only one, otherwise
+//!
+//! ```text
+//!  offset  size  field
+//!       0     2  count   ids in the block, the first included
+//!       2     8  last    the last id
+//!      10     ...        for each id but the first, its distance from the one before as LEB128
+//! ```
+//!
+//! with little-endian numbers. Adding at the end of a list, which is what growing directories do, appends a few bytes
+//! to the last block.
+
+use std::ops::Bound;
+
+use super::{EntryId, Error, Index, Postings, Range, Result};
+
+/// A block that would grow beyond this many bytes is split.
+pub(super) const BLOCK_BYTES_MAX: usize = 1000;
+
+const HEADER_BYTES: usize = 10;
+const ID_BYTES: usize = 8;
+
+/// The longest index key; longer values are filed under a prefix and a hash by the directory.
+pub const INDEX_KEY_BYTES_MAX: usize = 512;
+
+/// How many blocks are looked at before a cardinality is estimated.
+const EXACT_BLOCKS_MAX: u64 = 8;
+
+/// Appends `key` so that it sorts as before and its end can be found: 0x00 as 0x00 0xFF, then 0x00 0x00.
+pub fn append_escaped(out: &mut Vec<u8>, key: &[u8]) {
+    for part in key.split_inclusive(|&byte| byte == 0) {
+        out.extend_from_slice(part);
+        if part.last() == Some(&0) {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Undoes [`append_escaped`] at the beginning of `bytes`: appends the key to `out` and answers what follows its end.
+/// `None` when there is no end.
+pub fn take_escaped<'b>(mut bytes: &'b [u8], out: &mut Vec<u8>) -> Option<&'b [u8]> {
+    loop {
+        let zero = bytes.iter().position(|&byte| byte == 0)?;
+        let (plain, rest) = bytes.split_at_checked(zero)?;
+        out.extend_from_slice(plain);
+        match rest {
+            [0, 0xFF, rest @ ..] => {
+                out.push(0);
+                bytes = rest;
+            }
+            [0, 0, rest @ ..] => return Some(rest),
+            _ => return None,
+        }
+    }
+}
+
+/// A tree of blocks that can be read: what a posting list needs of a store.
+pub(super) trait BlockTree<'t>: Copy {
+    type Cursor: BlockCursor<'t>;
+    fn cursor(&self) -> Self::Cursor;
+    fn estimate(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<u64>;
+}
+
+/// A place among the blocks. Movements answer whether there is a block.
+pub(super) trait BlockCursor<'t> {
+    fn seek(&mut self, key: &[u8]) -> Result<bool>;
+    fn seek_back(&mut self, key: &[u8]) -> Result<bool>;
+    fn next(&mut self) -> Result<bool>;
+    fn record(&mut self) -> Result<Option<(&[u8], &'t [u8])>>;
+}
+
+/// A tree of blocks that can be written.
+pub(super) trait BlockTreeMut {
+    fn view(&self) -> Result<impl BlockTree<'_>>;
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
+}
+
+fn corrupt(index: Index) -> Error {
+    Error::Corrupt(format!(
+        "index {}: a posting block does not follow its format",
+        index.name().as_str()
+    ))
+}
+
+/// A block as read: its ids, without the key's prefix.
+#[derive(Clone, Copy)]
+struct Block<'t> {
+    first: u64,
+    last: u64,
+    count: u16,
+    deltas: &'t [u8],
+}
+
+impl<'t> Block<'t> {
+    fn read(key_tail: &[u8], value: &'t [u8]) -> Option<Block<'t>> {
+        let first = u64::from_be_bytes(key_tail.try_into().ok()?);
+        if value.is_empty() {
+            return Some(Block {
+                first,
+                last: first,
+                count: 1,
+                deltas: &[],
+            });
+        }
+        let (header, deltas) = value.split_at_checked(HEADER_BYTES)?;
+        let count = u16::from_le_bytes(header[..2].try_into().ok()?);
+        let last = u64::from_le_bytes(header[2..].try_into().ok()?);
+        (count >= 2 && last > first).then_some(Block {
+            first,
+            last,
+            count,
+            deltas,
+        })
+    }
+
+    fn ids(self, out: &mut Vec<u64>) -> Option<()> {
+        out.push(self.first);
+        let (mut id, mut deltas) = (self.first, self.deltas);
+        while !deltas.is_empty() {
+            id = id.checked_add(take_varint(&mut deltas)?)?;
+            out.push(id);
+        }
+        (id == self.last && out.len() == usize::from(self.count)).then_some(())
+    }
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for (position, &byte) in bytes.iter().enumerate().take(9) {
+        number |= u64::from(byte & 0x7F) << (7 * position);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[position + 1..];
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Appends ids to a block's value.
+#[derive(Default)]
+struct BlockWriter {
+    first: u64,
+    last: u64,
+    count: u16,
+    value: Vec<u8>,
+}
+
+impl BlockWriter {
+    fn clear(&mut self) {
+        self.count = 0;
+        self.value.clear();
+    }
+
+    fn is_full(&self) -> bool {
+        self.value.len() >= BLOCK_BYTES_MAX
+    }
+
+    fn push(&mut self, id: u64) {
+        match self.count {
+            0 => self.first = id,
+            1 => {
+                self.value.resize(HEADER_BYTES, 0);
+                put_varint(&mut self.value, id - self.last);
+            }
+            _ => put_varint(&mut self.value, id - self.last),
+        }
+        self.last = id;
+        self.count += 1;
+    }
+
+    fn value(&mut self) -> &[u8] {
+        if self.count > 1 {
+            self.value[..2].copy_from_slice(&self.count.to_le_bytes());
+            self.value[2..HEADER_BYTES].copy_from_slice(&self.last.to_le_bytes());
+        }
+        &self.value
+    }
+}
+
+/// Reusable buffers for changing lists.
+#[derive(Default)]
+pub(super) struct Scratch {
+    key: Vec<u8>,
+    value: Vec<u8>,
+    ids: Vec<u64>,
+    writer: BlockWriter,
+}
+
+impl Scratch {
+    /// Makes `key` the prefix of the list's blocks; its length.
+    fn list(&mut self, key: &[u8]) -> usize {
+        self.key.clear();
+        append_escaped(&mut self.key, key);
+        self.key.len()
+    }
+
+    /// Completes the key of a block of the list.
+    fn block(&mut self, prefix: usize, first: u64) -> &[u8] {
+        self.key.truncate(prefix);
+        self.key.extend_from_slice(&first.to_be_bytes());
+        &self.key
+    }
+
+    /// Writes the ids in `self.ids` as one or two blocks in place of the one that begins with `old_first`.
+    fn rewrite<T: BlockTreeMut>(
+        &mut self,
+        tree: &mut T,
+        prefix: usize,
+        old_first: u64,
+    ) -> Result<()> {
+        if self.ids.first() != Some(&old_first) {
+            self.block(prefix, old_first);
+            tree.delete(&self.key)?;
+        }
+        let ids = std::mem::take(&mut self.ids);
+        self.writer.clear();
+        ids.iter().for_each(|&id| self.writer.push(id));
+        if self.writer.value.len() > BLOCK_BYTES_MAX {
+            let (low, high) = ids.split_at(ids.len() / 2);
+            for half in [low, high] {
+                self.writer.clear();
+                half.iter().for_each(|&id| self.writer.push(id));
+                self.put(tree, prefix)?;
+            }
+        } else if !ids.is_empty() {
+            self.put(tree, prefix)?;
+        }
+        self.ids = ids;
+        Ok(())
+    }
+
+    fn put<T: BlockTreeMut>(&mut self, tree: &mut T, prefix: usize) -> Result<()> {
+        self.block(prefix, self.writer.first);
+        tree.put(&self.key, self.writer.value())
+    }
+}
+
+/// Where an id belongs.
+enum Place {
+    /// There is no list.
+    Nowhere,
+    /// In the block with this first id, which is copied to the scratch's value.
+    In { first: u64 },
+    /// In front of the list's first block, copied likewise.
+    Before { first: u64 },
+}
+
+fn find<T: BlockTreeMut>(
+    index: Index,
+    tree: &T,
+    scratch: &mut Scratch,
+    prefix: usize,
+    id: u64,
+) -> Result<Place> {
+    scratch.block(prefix, id);
+    let view = tree.view()?;
+    let mut cursor = view.cursor();
+    for before in [false, true] {
+        let found = if before {
+            cursor.seek(&scratch.key)?
+        } else {
+            cursor.seek_back(&scratch.key)?
+        };
+        if found
+            && let Some((key, value)) = cursor.record()?
+            && key.len() == prefix + ID_BYTES
+            && key[..prefix] == scratch.key[..prefix]
+        {
+            let first = key[prefix..].try_into().map_err(|_| corrupt(index))?;
+            let first = u64::from_be_bytes(first);
+            scratch.value.clear();
+            scratch.value.extend_from_slice(value);
+            return Ok(if before {
+                Place::Before { first }
+            } else {
+                Place::In { first }
+            });
+        }
+    }
+    Ok(Place::Nowhere)
+}
+
+/// Files `id` under `key`; whether it is new there.
+pub(super) fn add<T: BlockTreeMut>(
+    index: Index,
+    tree: &mut T,
+    scratch: &mut Scratch,
+    key: &[u8],
+    id: EntryId,
+) -> Result<bool> {
+    let prefix = scratch.list(key);
+    let place = find(index, tree, scratch, prefix, id.0)?;
+    let first = match place {
+        Place::Nowhere => {
+            scratch.block(prefix, id.0);
+            tree.put(&scratch.key, &[])?;
+            return Ok(true);
+        }
+        Place::In { first } | Place::Before { first } => first,
+    };
+    let block = Block::read(&first.to_be_bytes(), &scratch.value).ok_or_else(|| corrupt(index))?;
+    if id.0 == block.last {
+        return Ok(false);
+    }
+    if id.0 > block.last && block.deltas.len() + HEADER_BYTES < BLOCK_BYTES_MAX {
+        let (last, count) = (block.last, block.count);
+        if count == 1 {
+            scratch.value.resize(HEADER_BYTES, 0);
+        }
+        put_varint(&mut scratch.value, id.0 - last);
+        scratch.value[..2].copy_from_slice(&(count + 1).to_le_bytes());
+        scratch.value[2..HEADER_BYTES].copy_from_slice(&id.0.to_le_bytes());
+        scratch.block(prefix, first);
+        tree.put(&scratch.key, &scratch.value)?;
+        return Ok(true);
+    }
+    if id.0 > block.last {
+        // A full block at the place of insertion: ascending ids leave full blocks behind.
+        scratch.block(prefix, id.0);
+        tree.put(&scratch.key, &[])?;
+        return Ok(true);
+    }
+    let mut ids = std::mem::take(&mut scratch.ids);
+    ids.clear();
+    block.ids(&mut ids).ok_or_else(|| corrupt(index))?;
+    let is_new = match ids.binary_search(&id.0) {
+        Ok(_) => false,
+        Err(at) => {
+            ids.insert(at, id.0);
+            true
+        }
+    };
+    scratch.ids = ids;
+    if is_new {
+        scratch.rewrite(tree, prefix, first)?;
+    }
+    Ok(is_new)
+}
+
+/// Takes `id` from under `key`; whether it was there.
+pub(super) fn remove<T: BlockTreeMut>(
+    index: Index,
+    tree: &mut T,
+    scratch: &mut Scratch,
+    key: &[u8],
+    id: EntryId,
+) -> Result<bool> {
+    let prefix = scratch.list(key);
+    let Place::In { first } = find(index, tree, scratch, prefix, id.0)? else {
+        return Ok(false);
+    };
+    let mut ids = std::mem::take(&mut scratch.ids);
+    ids.clear();
+    let block = Block::read(&first.to_be_bytes(), &scratch.value).ok_or_else(|| corrupt(index))?;
+    block.ids(&mut ids).ok_or_else(|| corrupt(index))?;
+    let found = ids.binary_search(&id.0);
+    if let Ok(at) = found {
+        ids.remove(at);
+    }
+    scratch.ids = ids;
+    if found.is_ok() {
+        scratch.rewrite(tree, prefix, first)?;
+    }
+    Ok(found.is_ok())
+}
+
+/// A posting list being read in place.
+pub(super) struct List<'t, T: BlockTree<'t>> {
+    index: Index,
+    /// `None` for a list of an index that does not exist.
+    cursor: Option<T::Cursor>,
+    /// The prefix of the list's blocks; a block's first id is appended to seek.
+    key: Vec<u8>,
+    prefix: usize,
+    block: Option<Block<'t>>,
+    /// What of the block's deltas is not read, and the id before it.
+    rest: &'t [u8],
+    id: u64,
+    /// Whether the block's first id was read.
+    begun: bool,
+}
+
+impl<'t, T: BlockTree<'t>> List<'t, T> {
+    pub(super) fn new(index: Index, tree: Option<T>, key: &[u8]) -> Result<Self> {
+        let mut bytes = Vec::with_capacity(key.len() + 2 + ID_BYTES);
+        append_escaped(&mut bytes, key);
+        let prefix = bytes.len();
+        let mut list: List<'t, T> = List {
+            index,
+            cursor: tree.map(|tree| tree.cursor()),
+            key: bytes,
+            prefix,
+            block: None,
+            rest: &[],
+            id: 0,
+            begun: false,
+        };
+        if let Some(cursor) = &mut list.cursor
+            && cursor.seek(&list.key)?
+        {
+            list.enter()?;
+        }
+        Ok(list)
+    }
+
+    /// Reads the block the cursor stands on, if it is one of the list.
+    fn enter(&mut self) -> Result<()> {
+        self.block = None;
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
+        if let Some((key, value)) = cursor.record()?
+            && key.len() == self.prefix + ID_BYTES
+            && key[..self.prefix] == self.key[..self.prefix]
+        {
+            let block =
+                Block::read(&key[self.prefix..], value).ok_or_else(|| corrupt(self.index))?;
+            self.block = Some(block);
+            self.rest = block.deltas;
+            self.id = block.first;
+            self.begun = false;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<EntryId>> {
+        loop {
+            let Some(block) = self.block else {
+                return Ok(None);
+            };
+            if !self.begun {
+                self.begun = true;
+                return Ok(Some(EntryId(block.first)));
+            }
+            if !self.rest.is_empty() {
+                let delta = take_varint(&mut self.rest).ok_or_else(|| corrupt(self.index))?;
+                self.id = self
+                    .id
+                    .checked_add(delta)
+                    .ok_or_else(|| corrupt(self.index))?;
+                return Ok(Some(EntryId(self.id)));
+            }
+            let standing = self.cursor.as_mut().map_or(Ok(false), BlockCursor::next)?;
+            if standing {
+                self.enter()?;
+            } else {
+                self.block = None;
+            }
+        }
+    }
+}
+
+impl<'t, T: BlockTree<'t>> Postings for List<'t, T> {
+    fn next(&mut self) -> Result<Option<EntryId>> {
+        self.step()
+    }
+
+    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+        let Some(block) = self.block else {
+            return Ok(None);
+        };
+        if id.0 > block.last {
+            self.key.truncate(self.prefix);
+            self.key.extend_from_slice(&id.0.to_be_bytes());
+            let Some(cursor) = &mut self.cursor else {
+                return Ok(None);
+            };
+            // The block that begins at or before the id; it is one of the list, since this one is.
+            if !cursor.seek_back(&self.key)? {
+                return Err(corrupt(self.index));
+            }
+            self.enter()?;
+            if self.block.is_some_and(|block| block.last < id.0) {
+                self.rest = &[];
+                self.begun = true;
+            }
+        }
+        while let Some(next) = self.step()? {
+            if next >= id {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// About how many ids a list has; exact when it has few blocks.
+pub(super) fn cardinality<'t, T: BlockTree<'t>>(index: Index, tree: T, key: &[u8]) -> Result<u64> {
+    let mut from = Vec::with_capacity(key.len() + 2 + ID_BYTES);
+    append_escaped(&mut from, key);
+    let prefix = from.len();
+    let mut cursor = tree.cursor();
+    let mut standing = cursor.seek(&from)?;
+    let (mut ids, mut blocks) = (0, 0);
+    while standing {
+        let Some((key, value)) = cursor.record()? else {
+            break;
+        };
+        if key.len() != prefix + ID_BYTES || key[..prefix] != from[..prefix] {
+            break;
+        }
+        let block = Block::read(&key[prefix..], value).ok_or_else(|| corrupt(index))?;
+        ids += u64::from(block.count);
+        blocks += 1;
+        if blocks == EXACT_BLOCKS_MAX {
+            let mut to = from.clone();
+            to.extend_from_slice(&[0xFF; ID_BYTES]);
+            let all = tree.estimate(Bound::Included(&from), Bound::Included(&to))?;
+            return Ok(ids * all.max(blocks) / blocks);
+        }
+        standing = cursor.next()?;
+    }
+    Ok(ids)
+}
+
+/// Hands every (key, id) of `range` to `each` until it answers false.
+pub(super) fn scan<'t, T: BlockTree<'t>>(
+    index: Index,
+    tree: T,
+    range: Range<'_>,
+    mut each: impl FnMut(&[u8], EntryId) -> bool,
+) -> Result<()> {
+    let mut from = Vec::new();
+    if let Bound::Included(key) | Bound::Excluded(key) = range.from {
+        append_escaped(&mut from, key);
+    }
+    let mut cursor = tree.cursor();
+    let (mut key, mut ids) = (Vec::new(), Vec::new());
+    let mut standing = cursor.seek(&from)?;
+    while standing {
+        let Some((block_key, value)) = cursor.record()? else {
+            break;
+        };
+        key.clear();
+        let tail = take_escaped(block_key, &mut key).ok_or_else(|| corrupt(index))?;
+        ids.clear();
+        Block::read(tail, value)
+            .and_then(|block| block.ids(&mut ids))
+            .ok_or_else(|| corrupt(index))?;
+        if range.contains(&key) {
+            for &id in &ids {
+                if !each(&key, EntryId(id)) {
+                    return Ok(());
+                }
+            }
+        } else if !matches!(range.from, Bound::Excluded(from) if key == from) {
+            break;
+        }
+        standing = cursor.next()?;
+    }
+    Ok(())
+}
+
+/// Turns ascending postings into blocks for a bulk build.
+#[derive(Default)]
+pub(super) struct BlockBuilder {
+    /// The escaped key of the list under way.
+    key: Vec<u8>,
+    prefix: usize,
+    plain: Vec<u8>,
+    writer: BlockWriter,
+}
+
+impl BlockBuilder {
+    pub(super) fn post(
+        &mut self,
+        key: &[u8],
+        id: EntryId,
+        push: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if self.writer.count > 0 && self.plain == key {
+            if self.writer.last == id.0 {
+                return Ok(());
+            }
+            if self.writer.is_full() {
+                self.flush(push)?;
+            }
+        } else {
+            self.flush(push)?;
+            self.plain.clear();
+            self.plain.extend_from_slice(key);
+            self.key.clear();
+            append_escaped(&mut self.key, key);
+            self.prefix = self.key.len();
+        }
+        self.writer.push(id.0);
+        Ok(())
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        push: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        if self.writer.count > 0 {
+            self.key.truncate(self.prefix);
+            self.key.extend_from_slice(&self.writer.first.to_be_bytes());
+            push(&self.key, self.writer.value())?;
+            self.writer.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The names of the tables, and the numbers their keys are made of.
+
+use std::fmt;
+
+/// How many entries one store can number: the id's upper 16 bits are the store's number.
+pub const STORE_ENTRIES_MAX: u64 = (1 << 48) - 1;
+
+/// The number of an entry: 16 bits of store number, then 48 bits counted up in that store, never used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub u64);
+
+impl EntryId {
+    /// The parent of the naming contexts: the root of the tree, which is no entry of a table.
+    pub const ROOT: EntryId = EntryId(0);
+
+    /// The key of tables that are ordered by id.
+    pub fn to_key(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// The id of such a key; `None` for anything but 8 bytes.
+    pub fn from_key(key: &[u8]) -> Option<EntryId> {
+        Some(EntryId(u64::from_be_bytes(key.try_into().ok()?)))
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The number that stands for an attribute description inside the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttributeNo(pub u16);
+
+/// What an index answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexKind {
+    /// Equality: key is the normalised value.
+    Equality,
+    /// Presence: one posting list under the empty key.
+    Presence,
+    /// Substrings: keys are 3-grams of the prepared value, with anchors at both ends.
+    Substring,
+}
+
+impl IndexKind {
+    /// The word for it in configuration and table names.
+    pub fn word(self) -> &'static str {
+        match self {
+            IndexKind::Equality => "eq",
+            IndexKind::Presence => "pres",
+            IndexKind::Substring => "sub",
+        }
+    }
+}
+
+/// An index: lists of ids under keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Index {
+    /// The attribute, always one without options.
+    pub attribute: AttributeNo,
+    /// What it answers.
+    pub kind: IndexKind,
+}
+
+/// The tables of a directory.
+///
+/// | table | key -> value |
+/// | --- | --- |
+/// | `name` | parent id (u64, big-endian) + normalised RDN -> child id (u64, big-endian); counted |
+/// | `entry` | id -> header, attribute table, user attributes as BER, protected ones last ([`crate::entry`]) |
+/// | `operational` | id -> operational attributes, the same form |
+/// | `state` | id -> bind-time state, so that a bind never rewrites an entry |
+/// | `attr` | attribute number (u16, big-endian) -> description |
+/// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id |
+/// | `order/<attr>` | escaped, terminated ordering value + id -> nothing; counted |
+///
+/// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// `name`
+    Name,
+    /// `entry`
+    Entry,
+    /// `operational`
+    Operational,
+    /// `state`
+    State,
+    /// `attr`
+    Attribute,
+    /// `meta`
+    Meta,
+    /// `order/<attr>`
+    Order(AttributeNo),
+}
+
+impl Table {
+    /// The tables that every directory has.
+    pub const FIXED: [Table; 6] = [
+        Table::Name,
+        Table::Entry,
+        Table::Operational,
+        Table::State,
+        Table::Attribute,
+        Table::Meta,
+    ];
+
+    /// Whether the engine keeps counts, so that [`super::Read::estimate`] is exact.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Table::Name | Table::Entry | Table::Order(_))
+    }
+
+    /// The table's name in the store.
+    pub fn name(self) -> TableName {
+        match self {
+            Table::Name => TableName::new(format_args!("name")),
+            Table::Entry => TableName::new(format_args!("entry")),
+            Table::Operational => TableName::new(format_args!("operational")),
+            Table::State => TableName::new(format_args!("state")),
+            Table::Attribute => TableName::new(format_args!("attr")),
+            Table::Meta => TableName::new(format_args!("meta")),
+            Table::Order(attribute) => TableName::new(format_args!("order/{}", attribute.0)),
+        }
+    }
+}
+
+impl Index {
+    /// The name of the index's table in the store.
+    pub fn name(self) -> TableName {
+        TableName::new(format_args!(
+            "index/{}/{}",
+            self.attribute.0,
+            self.kind.word()
+        ))
+    }
+}
+
+/// The name of a table, made without allocation.
+#[derive(Clone, Copy)]
+pub struct TableName {
+    bytes: [u8; TableName::BYTES_MAX],
+    length: usize,
+}
+
+impl TableName {
+    const BYTES_MAX: usize = 24;
+
+    fn new(text: fmt::Arguments<'_>) -> TableName {
+        let mut name = TableName {
+            bytes: [0; TableName::BYTES_MAX],
+            length: 0,
+        };
+        // Every name above is far below the limit, so that this cannot fail.
+        let _ = fmt::Write::write_fmt(&mut name, text);
+        name
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for TableName {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        self.bytes
+            .get_mut(self.length..end)
+            .ok_or(fmt::Error)?
+            .copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! What can go wrong with a directory as a whole. What a client did wrong is an [`crate::Outcome`] instead.
+
+use crate::engine;
+
+/// An error of the directory itself, never of one client's request.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// There is no directory here, or one already.
+    #[error("{0}")]
+    State(String),
+    /// A naming context, index or limit that cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// Reading or writing a file beside the store failed.
+    #[error("{what}: {source}")]
+    File {
+        /// What was being done, naming the file.
+        what: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Stored data contradicts itself.
+    pub(crate) fn corrupt(what: impl Into<String>) -> Error {
+        Error::Engine(engine::Error::Corrupt(what.into()))
+    }
+}
+
+/// What a call on a directory returns.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,49 @@
+//! How an operation ended: what becomes the LDAPResult of its response.
+
+use sapwood_ldap::result::ResultCode;
+
+/// LDAPResult (RFC 4511 §4.1.9) and the response controls, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The result code.
+    pub code: ResultCode,
+    /// The deepest existing superior, where the code calls for it; else empty.
+    pub matched_dn: String,
+    /// A sentence a person can act on; empty on success.
+    pub diagnostic: String,
+    /// LDAP URLs, only with [`ResultCode::Referral`].
+    pub referrals: Vec<String>,
+    /// The response controls as BER elements, one after the other: what goes into `[0] Controls`. Empty for none.
+    pub controls: Vec<u8>,
+}
+
+impl Outcome {
+    /// Plain success.
+    pub const SUCCESS: Outcome = Outcome::of(ResultCode::Success);
+
+    const fn of(code: ResultCode) -> Outcome {
+        Outcome {
+            code,
+            matched_dn: String::new(),
+            diagnostic: String::new(),
+            referrals: Vec::new(),
+            controls: Vec::new(),
+        }
+    }
+
+    /// A result code with its reason.
+    pub fn new(code: ResultCode, diagnostic: impl Into<String>) -> Outcome {
+        Outcome {
+            diagnostic: diagnostic.into(),
+            ..Outcome::of(code)
+        }
+    }
+
+    /// The same with a matchedDN.
+    pub fn matched(self, matched_dn: impl Into<String>) -> Outcome {
+        Outcome {
+            matched_dn: matched_dn.into(),
+            ..self
+        }
+    }
+}
