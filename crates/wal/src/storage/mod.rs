@@ -1,7 +1,7 @@
 //! The one place that touches files.
 //!
-//! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]), in memory
-//! ([`Memory`]) and on a simulated disk that loses power:
+//! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]), in
+//! memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]):
 //!
 //! - [`Storage`] is a folder: it opens files by name and makes names durable.
 //! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the store uses, a
@@ -13,6 +13,7 @@
 mod folder;
 mod map;
 mod memory;
+pub mod recording;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};

@@ -1,0 +1,517 @@
+//! A simulated disk for crash tests of whatever keeps its files through [`Storage`].
+//!
+//! A [`Disk`] behaves like a folder in memory, and besides it
+//!
+//! - records every write, store through a window, change of size, sync and change of names, with the notes the test adds
+//!   ("transaction 7 was acknowledged");
+//! - can fail the n-th call, or everything from the n-th call on ([`Disk::fail`]);
+//! - lists the states in which a power cut could have left the disk at any moment of the recording ([`Disk::crashes`]), each of
+//!   which can be run again as a new disk ([`Disk::from_image`]) and crash again.
+//!
+//! # What a power cut may leave
+//!
+//! The unit is the sector of 512 bytes. A sector that was changed since the last sync of its file has its synced content or any content it
+//! had since then, each sector for itself: that covers lost, reordered and torn writes, and pages of a window that the system
+//! wrote back at any moment. (The stores through a window are seen whenever anything else happens on the disk, and when the
+//! window is closed.) The size of a file is the synced one or any it had since. Of the name changes since the last
+//! [`Storage::sync_names`] any number of the first are there, and the others are not. After a failed sync, what it was
+//! to sync may never arrive, not even with a later sync that succeeds.
+
+mod content;
+mod crash;
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+pub use crash::{Crash, Crashes, Image};
+
+use self::content::SECTOR_BYTES;
+use self::crash::Replay;
+use super::folder::Descriptor;
+use super::memory::next_folder_number;
+use super::{File, Identity, Map, OpenMode, Storage, Window, check_name};
+use crate::sys;
+
+/// A failure to inject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A write writes about half of what it was given. Other calls succeed.
+    ShortWrite,
+    /// The disk is full (`ENOSPC`) for whatever may need space: everything but reads and removals.
+    NoSpace,
+    /// The device fails (`EIO`).
+    Io,
+    /// A signal interrupts a read or a write (`EINTR`). Other calls succeed.
+    Interrupted,
+}
+
+/// The simulated disk. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct Disk(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    number: u64,
+    names: BTreeMap<String, usize>,
+    files: Vec<Recorded>,
+    events: Vec<Event>,
+    /// The disk before the first event.
+    before: Replay,
+    /// The disk up to some event, for [`Disk::synced_image`].
+    replayed: Replay,
+    calls: u64,
+    fault: Option<Injected>,
+    windows: u64,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    backing: Arc<Descriptor>,
+    windows: BTreeMap<u64, Watched>,
+}
+
+/// The part of a file under an open window, as it was last seen.
+#[derive(Debug)]
+struct Watched {
+    offset: u64,
+    seen: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Injected {
+    at: u64,
+    lasting: bool,
+    fault: Fault,
+}
+
+/// What happened on the disk. Files go by number, in the order of their creation.
+#[derive(Clone, Debug)]
+enum Event {
+    Write {
+        file: usize,
+        offset: u64,
+        bytes: Arc<[u8]>,
+    },
+    Size {
+        file: usize,
+        size: u64,
+    },
+    Sync {
+        file: usize,
+        succeeded: bool,
+    },
+    Create {
+        name: String,
+        file: usize,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Remove {
+        name: String,
+    },
+    SyncNames,
+    Note(u64),
+}
+
+/// What a call does, as far as faults are concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Remove,
+    Other,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::holding(BTreeMap::new(), Vec::new(), Replay::default())
+    }
+
+    /// A disk that holds what a crash has left, all of it durable.
+    ///
+    /// # Errors
+    /// Those of `memfd_create(2)`.
+    pub fn from_image(image: &Image) -> io::Result<Self> {
+        let mut names = BTreeMap::new();
+        let mut files = Vec::new();
+        for (name, content) in image.files() {
+            names.insert(name.clone(), files.len());
+            let file = Recorded::new()?;
+            file.backing.set_size(content.size())?;
+            for (offset, bytes) in content.pages() {
+                let length = usize::try_from(content.size().saturating_sub(offset))
+                    .map_or(bytes.len(), |left| left.min(bytes.len()));
+                let backing: &dyn File = &*file.backing;
+                backing.write_all_at(&bytes[..length], offset)?;
+            }
+            files.push(file);
+        }
+        Ok(Self::holding(names, files, Replay::of(image)))
+    }
+
+    fn holding(names: BTreeMap<String, usize>, files: Vec<Recorded>, before: Replay) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            number: next_folder_number(),
+            names,
+            files,
+            events: Vec::new(),
+            replayed: before.clone(),
+            before,
+            calls: 0,
+            fault: None,
+            windows: 0,
+        })))
+    }
+
+    /// Adds a note to the recording, such as the number of a transaction that was acknowledged just now. See [`Crash::notes`].
+    pub fn note(&self, note: u64) {
+        let mut state = self.lock();
+        state.see_windows();
+        state.events.push(Event::Note(note));
+    }
+
+    /// How many calls on the disk and its files there have been, failed ones included.
+    pub fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// Lets the `nth` call from now on fail (0 is the next one), and if `lasting`, all calls after it too.
+    pub fn fail(&self, nth: u64, fault: Fault, lasting: bool) {
+        let mut state = self.lock();
+        state.fault = Some(Injected {
+            at: state.calls + nth,
+            lasting,
+            fault,
+        });
+    }
+
+    /// Lets calls succeed again.
+    pub fn heal(&self) {
+        self.lock().fault = None;
+    }
+
+    /// How many events have been recorded.
+    pub fn events(&self) -> usize {
+        self.lock().events.len()
+    }
+
+    /// What a power cut at this moment leaves at least: what is synced.
+    pub fn synced_image(&self) -> Image {
+        let mut state = self.lock();
+        state.see_windows();
+        let State {
+            events, replayed, ..
+        } = &mut *state;
+        replayed.advance_to(events, events.len());
+        replayed.synced()
+    }
+
+    /// At most `states` states in which a power cut can have left the disk, spread over all moments of the recording and over
+    /// what may have become of what was not synced. The same seed gives the same states.
+    pub fn crashes(&self, seed: u64, states: usize) -> Crashes {
+        let mut state = self.lock();
+        state.see_windows();
+        Crashes::new(state.before.clone(), state.events.clone(), seed, states)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, call: Call) -> io::Result<(MutexGuard<'_, State>, bool)> {
+        let mut state = self.lock();
+        state.see_windows();
+        let short = state.count(call)?;
+        Ok((state, short))
+    }
+
+    fn file(&self, number: usize, state: &State) -> Arc<dyn File> {
+        Arc::new(Handle {
+            disk: self.clone(),
+            number,
+            backing: state.files[number].backing.clone(),
+        })
+    }
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// Counts a call and says whether it is to be short, or fails it.
+    fn count(&mut self, call: Call) -> io::Result<bool> {
+        let number = self.calls;
+        self.calls += 1;
+        let Some(injected) = self.fault else {
+            return Ok(false);
+        };
+        if number < injected.at || (number > injected.at && !injected.lasting) {
+            return Ok(false);
+        }
+        match injected.fault {
+            Fault::ShortWrite => Ok(call == Call::Write),
+            Fault::NoSpace if matches!(call, Call::Write | Call::Other) => Err(Errno::NOSPC.into()),
+            Fault::Io => Err(Errno::IO.into()),
+            // Interrupted for ever would mean to try for ever.
+            Fault::Interrupted
+                if matches!(call, Call::Read | Call::Write) && number == injected.at =>
+            {
+                Err(Errno::INTR.into())
+            }
+            Fault::NoSpace | Fault::Interrupted => Ok(false),
+        }
+    }
+
+    /// Records what has been stored through windows since the last look.
+    fn see_windows(&mut self) {
+        let Self { files, events, .. } = self;
+        for (file, recorded) in files.iter_mut().enumerate() {
+            for window in recorded.windows.values_mut() {
+                window.see(&recorded.backing, |offset, bytes| {
+                    events.push(Event::Write {
+                        file,
+                        offset,
+                        bytes,
+                    });
+                });
+            }
+        }
+    }
+}
+
+impl Recorded {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            backing: Arc::new(Descriptor(sys::open_in_memory(c"sapwood-disk")?)),
+            windows: BTreeMap::new(),
+        })
+    }
+}
+
+impl Watched {
+    fn see(&mut self, backing: &Descriptor, mut stored: impl FnMut(u64, Arc<[u8]>)) {
+        let mut now = vec![0; self.seen.len()];
+        let backing: &dyn File = backing;
+        // The file may have been cut under the window; then there is nothing to see.
+        if backing.read_exact_at(&mut now, self.offset).is_err() || now == self.seen {
+            return;
+        }
+        let sectors = now.chunks(SECTOR_BYTES).zip(self.seen.chunks(SECTOR_BYTES));
+        for (index, (now, seen)) in sectors.enumerate() {
+            if now != seen {
+                stored(self.offset + (index * SECTOR_BYTES) as u64, now.into());
+            }
+        }
+        self.seen = now;
+    }
+}
+
+impl Storage for Disk {
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        check_name(name)?;
+        let call = if mode == OpenMode::CreateNew {
+            Call::Other
+        } else {
+            Call::Read
+        };
+        let (mut state, _) = self.call(call)?;
+        match (state.names.get(name), mode) {
+            (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
+            (Some(number), _) => Ok(self.file(*number, &state)),
+            (None, OpenMode::CreateNew) => {
+                let number = state.files.len();
+                state.files.push(Recorded::new()?);
+                state.names.insert(name.to_owned(), number);
+                state.events.push(Event::Create {
+                    name: name.to_owned(),
+                    file: number,
+                });
+                Ok(self.file(number, &state))
+            }
+            (None, _) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let (state, _) = self.call(Call::Read)?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(to)?;
+        let (mut state, _) = self.call(Call::Other)?;
+        let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), number);
+        state.events.push(Event::Rename {
+            from: from.to_owned(),
+            to: to.to_owned(),
+        });
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let (mut state, _) = self.call(Call::Remove)?;
+        state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        state.events.push(Event::Remove {
+            name: name.to_owned(),
+        });
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let (mut state, _) = self.call(Call::Other)?;
+        state.events.push(Event::SyncNames);
+        Ok(())
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity {
+            device: u64::MAX,
+            inode: self.lock().number,
+        })
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// An open file of the simulated disk.
+#[derive(Debug)]
+struct Handle {
+    disk: Disk,
+    number: usize,
+    backing: Arc<Descriptor>,
+}
+
+impl Handle {
+    fn record_growth(&self, state: &mut State, old_size: u64) -> io::Result<()> {
+        let size = self.backing.size()?;
+        if size != old_size {
+            state.events.push(Event::Size {
+                file: self.number,
+                size,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl File for Handle {
+    fn size(&self) -> io::Result<u64> {
+        let _state = self.disk.call(Call::Read)?;
+        self.backing.size()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let _state = self.disk.call(Call::Read)?;
+        self.backing.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let (mut state, short) = self.disk.call(Call::Write)?;
+        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+        if short {
+            // Never nothing at all: the system does not do that either.
+            bytes.truncate(bytes.len().div_ceil(2));
+        }
+        let old_size = self.backing.size()?;
+        let backing: &dyn File = &*self.backing;
+        backing.write_all_at(&bytes, offset)?;
+        self.record_growth(&mut state, old_size)?;
+        let written = bytes.len();
+        state.events.push(Event::Write {
+            file: self.number,
+            offset,
+            bytes: bytes.into(),
+        });
+        Ok(written)
+    }
+
+    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
+        let (mut state, _) = self.disk.call(Call::Other)?;
+        let old_size = self.backing.size()?;
+        let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
+        // Memory need not be reserved: what is not stored to takes none.
+        self.backing.set_size(end.max(old_size))?;
+        self.record_growth(&mut state, old_size)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        let (mut state, _) = self.disk.call(Call::Other)?;
+        let old_size = self.backing.size()?;
+        self.backing.set_size(size)?;
+        self.record_growth(&mut state, old_size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.see_windows();
+        let answer = state.count(Call::Other);
+        state.events.push(Event::Sync {
+            file: self.number,
+            succeeded: answer.is_ok(),
+        });
+        answer.map(drop)
+    }
+
+    fn map(&self, reserve: usize) -> io::Result<Map> {
+        let _state = self.disk.call(Call::Read)?;
+        self.backing.map(reserve)
+    }
+
+    fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
+        let (mut state, _) = self.disk.call(Call::Read)?;
+        let id = state.windows;
+        state.windows += 1;
+        // The watch takes this lock when it goes.
+        drop(state);
+        let watch = Box::new(Watch {
+            disk: self.disk.clone(),
+            file: self.number,
+            id,
+        });
+        let window = Window::new(self.backing.0.as_fd(), offset, length, Some(watch))?;
+        let mut seen = vec![0; length];
+        let backing: &dyn File = &*self.backing;
+        backing.read_exact_at(&mut seen, offset)?;
+        let watched = Watched { offset, seen };
+        let mut state = self.disk.lock();
+        state.files[self.number].windows.insert(id, watched);
+        drop(state);
+        Ok(window)
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity {
+            device: self.disk.lock().number,
+            inode: self.number as u64,
+        })
+    }
+}
+
+/// Takes a last look at a window before it goes.
+struct Watch {
+    disk: Disk,
+    file: usize,
+    id: u64,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut state = self.disk.lock();
+        state.see_windows();
+        state.files[self.file].windows.remove(&self.id);
+    }
+}
