@@ -1,0 +1,170 @@
+//! The numbers that stand for attribute descriptions inside the store.
+//!
+//! Each attribute type in use has a number, and each set of options it is used with another one. Numbers are never given
+//! up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
+
+use std::collections::HashMap;
+
+use sapwood_ldap::attribute::AttributeDescription;
+
+use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
+use crate::error::{Error, Result};
+use crate::schema::{AttributeTypeId, Schema};
+
+/// Most attribute descriptions of a directory: clients that make up options cannot make more.
+pub(crate) const ATTRIBUTE_DESCRIPTIONS_MAX: usize = 20_000;
+
+/// The attribute descriptions of a directory and their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttributeTable {
+    /// By number.
+    known: Vec<KnownAttribute>,
+    /// By type: its numbers, ascending.
+    by_type: HashMap<AttributeTypeId, Vec<AttributeNo>>,
+}
+
+/// An attribute description that has a number.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownAttribute {
+    number: AttributeNo,
+    attribute_type: AttributeTypeId,
+    /// The type's name, then the options in lower case and sorted.
+    text: Box<str>,
+    type_bytes: usize,
+}
+
+impl KnownAttribute {
+    /// Its number.
+    pub(crate) fn number(&self) -> AttributeNo {
+        self.number
+    }
+
+    /// Its type.
+    pub(crate) fn attribute_type(&self) -> AttributeTypeId {
+        self.attribute_type
+    }
+
+    /// How it is written in answers: the type's name and the options.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The options in lower case, sorted, joined by semicolons; empty for none.
+    pub(crate) fn options(&self) -> &str {
+        self.text.get(self.type_bytes + 1..).unwrap_or_default()
+    }
+
+    /// As a description.
+    ///
+    /// # Panics
+    /// Never: it was a description when it became known.
+    #[allow(clippy::expect_used)]
+    pub(crate) fn description(&self) -> AttributeDescription<'_> {
+        AttributeDescription::parse(&self.text).expect("checked when the number was given")
+    }
+}
+
+/// No more attribute descriptions can be numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the directory knows {ATTRIBUTE_DESCRIPTIONS_MAX} attribute descriptions, as many as it can; use fewer options")]
+pub(crate) struct TooManyDescriptions;
+
+impl AttributeTable {
+    /// Reads the table as of a snapshot.
+    pub(crate) fn load<R: Read>(schema: &Schema, view: &R) -> Result<AttributeTable> {
+        let mut table = AttributeTable::default();
+        table.extend(schema, view)?;
+        Ok(table)
+    }
+
+    /// Learns the numbers that a snapshot knows beyond these; whether there were any.
+    pub(crate) fn extend<R: Read>(&mut self, schema: &Schema, view: &R) -> Result<bool> {
+        use engine::Cursor;
+        let before = self.known.len();
+        let from = (before as u16).to_be_bytes();
+        let mut rows = view.scan(Table::Attribute, Range::from(&from), Direction::Forward)?;
+        while let Some((key, text)) = rows.next()? {
+            let text = std::str::from_utf8(text)
+                .map_err(|_| Error::corrupt("an attribute description is not text"))?;
+            if key != (self.known.len() as u16).to_be_bytes() {
+                return Err(Error::corrupt(format!(
+                    "the number of the attribute description {text} does not follow the one before"
+                )));
+            }
+            let description = AttributeDescription::parse(text)
+                .map_err(|error| Error::corrupt(format!("attribute description {text}: {error}")))?;
+            let attribute_type = schema
+                .attribute_type(description.attribute_type().as_bytes())
+                .ok_or_else(|| {
+                    Error::State(format!(
+                        "the directory has values of {text}, which its schema files do not define (any more)"
+                    ))
+                })?;
+            self.push(attribute_type.id(), text.into(), description.attribute_type().len());
+        }
+        Ok(self.known.len() > before)
+    }
+
+    /// The description with a number.
+    pub(crate) fn get(&self, number: AttributeNo) -> Option<&KnownAttribute> {
+        self.known.get(usize::from(number.0))
+    }
+
+    /// The descriptions of a type (not of its subtypes), with all options.
+    pub(crate) fn of_type(&self, attribute_type: AttributeTypeId) -> impl Iterator<Item = &KnownAttribute> {
+        let numbers = self.by_type.get(&attribute_type).map_or(&[][..], Vec::as_slice);
+        numbers.iter().filter_map(|number| self.get(*number))
+    }
+
+    /// The number of a type with options in their normal form (lower case, sorted, joined by semicolons).
+    pub(crate) fn number(&self, attribute_type: AttributeTypeId, options: &str) -> Option<AttributeNo> {
+        self.of_type(attribute_type)
+            .find(|known| known.options() == options)
+            .map(KnownAttribute::number)
+    }
+
+    /// The number of a type with options, given now if it had none. The table must be the transaction's own copy.
+    pub(crate) fn number_or_new<W: Write>(
+        &mut self,
+        schema: &Schema,
+        txn: &mut W,
+        attribute_type: AttributeTypeId,
+        options: &str,
+    ) -> engine::Result<std::result::Result<AttributeNo, TooManyDescriptions>> {
+        if let Some(number) = self.number(attribute_type, options) {
+            return Ok(Ok(number));
+        }
+        if self.known.len() >= ATTRIBUTE_DESCRIPTIONS_MAX {
+            return Ok(Err(TooManyDescriptions));
+        }
+        let name = schema.type_of(attribute_type).name();
+        let text = match options {
+            "" => name.to_owned(),
+            options => format!("{name};{options}"),
+        };
+        let number = AttributeNo(self.known.len() as u16);
+        txn.insert(Table::Attribute, &number.0.to_be_bytes(), text.as_bytes())?;
+        self.push(attribute_type, text.into(), name.len());
+        Ok(Ok(number))
+    }
+
+    /// How many numbers there are.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Forgets the numbers from `len` on: those a transaction gave before it was undone.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        for known in self.known.drain(len.min(self.known.len())..) {
+            if let Some(numbers) = self.by_type.get_mut(&known.attribute_type) {
+                numbers.retain(|number| *number != known.number);
+            }
+        }
+    }
+
+    fn push(&mut self, attribute_type: AttributeTypeId, text: Box<str>, type_bytes: usize) {
+        let number = AttributeNo(self.known.len() as u16);
+        self.by_type.entry(attribute_type).or_default().push(number);
+        self.known.push(KnownAttribute { number, attribute_type, text, type_bytes });
+    }
+}

@@ -1,0 +1,426 @@
+//! The form in which entries are stored: the form in which they are sent.
+//!
+//! User attributes stand in the record as the BER of a PartialAttributeList, so that "all user attributes" is one copy
+//! out of the map; protected ones (userPassword) stand last, so that leaving them out is a shorter copy. A table in
+//! front says where each attribute is, so that a filter is evaluated in place. Operational attributes have a record of
+//! their own in the same form, without RDN.
+//!
+//! ```text
+//!  offset  size  field
+//!       0     1  form       1
+//!       1     1  flags      see EntryFlags
+//!       2     2  attributes number of rows in the table
+//!       4     8  parent     id of the parent; 0 for a naming context and in operational records
+//!      12     4  protected  where the protected attributes begin, from the start of the BER; its length when none
+//!      16     4  rdn        length of the RDN as written (of a naming context: of the whole DN)
+//!      20   12n  table      a row for each attribute, in the order of the BER:
+//!                             0  2  number of the attribute description
+//!                             2  2  length of what stands before the values: headers and description
+//!                             4  4  where the PartialAttribute begins, from the start of the BER
+//!                             8  4  its length
+//!   20+12n   rdn  RDN
+//!            ...  BER        PartialAttribute elements, one after the other
+//! ```
+//!
+//! Numbers are little-endian. A record is trusted as little as a message: every access is checked, and what does not
+//! fit is [`Damaged`].
+
+#![deny(clippy::indexing_slicing)]
+
+use sapwood_ldap::ber;
+use sapwood_ldap::list::OctetStrings;
+
+use crate::engine::{AttributeNo, EntryId};
+
+/// Most attributes of one entry.
+pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
+/// Largest record.
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
+
+const FORM: u8 = 1;
+const HEADER_BYTES: usize = 20;
+const ROW_BYTES: usize = 12;
+
+/// A record does not have the form of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record is not of the form of an entry")]
+pub(crate) struct Damaged;
+
+/// An entry would be larger than [`RECORD_BYTES_MAX`] or have more attributes than [`ATTRIBUTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an entry has at most {ATTRIBUTES_MAX} attributes and {RECORD_BYTES_MAX} bytes")]
+pub(crate) struct EntryTooLarge;
+
+/// What names and searches must know of an entry without reading it. All of it follows from structural object classes,
+/// so that it never changes while the entry lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EntryFlags(u8);
+
+impl EntryFlags {
+    /// The entry is an alias (RFC 4512 §2.6).
+    pub(crate) const ALIAS: EntryFlags = EntryFlags(1);
+    /// The entry is a referral object (RFC 3296).
+    pub(crate) const REFERRAL: EntryFlags = EntryFlags(2);
+
+    /// The flags of a stored byte; bits this version does not know are kept.
+    pub(crate) fn from_byte(byte: u8) -> EntryFlags {
+        EntryFlags(byte)
+    }
+
+    /// The byte to store.
+    pub(crate) fn to_byte(self) -> u8 {
+        self.0
+    }
+
+    /// These flags and those of `other`.
+    pub(crate) fn with(self, other: EntryFlags) -> EntryFlags {
+        EntryFlags(self.0 | other.0)
+    }
+
+    /// Whether the entry is an alias.
+    pub(crate) fn is_alias(self) -> bool {
+        self.0 & EntryFlags::ALIAS.0 != 0
+    }
+
+    /// Whether the entry is a referral object.
+    pub(crate) fn is_referral(self) -> bool {
+        self.0 & EntryFlags::REFERRAL.0 != 0
+    }
+}
+
+/// A record being read in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'r> {
+    parent: EntryId,
+    flags: EntryFlags,
+    protected: usize,
+    table: &'r [u8],
+    rdn: &'r str,
+    ber: &'r [u8],
+}
+
+impl<'r> Entry<'r> {
+    /// Looks at a record: its header and RDN are checked now, its attributes when they are asked for.
+    #[inline]
+    pub(crate) fn new(record: &'r [u8]) -> Result<Entry<'r>, Damaged> {
+        let (header, rest) = record
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or(Damaged)?;
+        let [form, flags, n0, n1, parent @ .., _, _, _, _, _, _, _, _] = header;
+        let [.., p0, p1, p2, p3, r0, r1, r2, r3] = header;
+        if *form != FORM {
+            return Err(Damaged);
+        }
+        let rows = usize::from(u16::from_le_bytes([*n0, *n1]));
+        let rdn_bytes = u32::from_le_bytes([*r0, *r1, *r2, *r3]) as usize;
+        let (table, rest) = rest.split_at_checked(rows * ROW_BYTES).ok_or(Damaged)?;
+        let (rdn, ber) = rest.split_at_checked(rdn_bytes).ok_or(Damaged)?;
+        let protected = u32::from_le_bytes([*p0, *p1, *p2, *p3]) as usize;
+        if protected > ber.len() {
+            return Err(Damaged);
+        }
+        Ok(Entry {
+            parent: EntryId(u64::from_le_bytes(*parent)),
+            flags: EntryFlags::from_byte(*flags),
+            protected,
+            table,
+            rdn: std::str::from_utf8(rdn).map_err(|_| Damaged)?,
+            ber,
+        })
+    }
+
+    /// The parent's id; [`EntryId::ROOT`] for a naming context.
+    #[inline]
+    pub(crate) fn parent(&self) -> EntryId {
+        self.parent
+    }
+
+    /// What is known of it without reading its attributes.
+    #[inline]
+    pub(crate) fn flags(&self) -> EntryFlags {
+        self.flags
+    }
+
+    /// The RDN as written; of a naming context, its whole DN.
+    #[inline]
+    pub(crate) fn rdn(&self) -> &'r str {
+        self.rdn
+    }
+
+    /// All attributes as the BER of a PartialAttributeList, without the list's header.
+    #[inline]
+    pub(crate) fn ber(&self) -> &'r [u8] {
+        self.ber
+    }
+
+    /// The same without the protected attributes.
+    #[inline]
+    pub(crate) fn public_ber(&self) -> &'r [u8] {
+        self.ber.get(..self.protected).unwrap_or_default()
+    }
+
+    /// The attributes in the order of the BER.
+    #[inline]
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = Result<StoredAttribute<'r>, Damaged>> + use<'r> {
+        let (ber, protected) = (self.ber, self.protected);
+        self.table
+            .as_chunks::<ROW_BYTES>()
+            .0
+            .iter()
+            .map(move |row| StoredAttribute::new(row, ber, protected))
+    }
+
+    /// The attribute with this number.
+    #[inline]
+    pub(crate) fn attribute(&self, number: AttributeNo) -> Result<Option<StoredAttribute<'r>>, Damaged> {
+        let wanted = number.0.to_le_bytes();
+        let rows = self.table.as_chunks::<ROW_BYTES>().0;
+        match rows.iter().find(|row| row.starts_with(&wanted)) {
+            Some(row) => StoredAttribute::new(row, self.ber, self.protected).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// One attribute of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredAttribute<'r> {
+    number: AttributeNo,
+    is_protected: bool,
+    before_values: usize,
+    ber: &'r [u8],
+}
+
+impl<'r> StoredAttribute<'r> {
+    #[inline]
+    fn new(row: &[u8; ROW_BYTES], ber: &'r [u8], protected: usize) -> Result<StoredAttribute<'r>, Damaged> {
+        let [n0, n1, b0, b1, o0, o1, o2, o3, l0, l1, l2, l3] = *row;
+        let offset = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let before_values = usize::from(u16::from_le_bytes([b0, b1]));
+        let ber = ber
+            .get(offset..)
+            .and_then(|from| from.get(..length))
+            .ok_or(Damaged)?;
+        if before_values > ber.len() {
+            return Err(Damaged);
+        }
+        Ok(StoredAttribute {
+            number: AttributeNo(u16::from_le_bytes([n0, n1])),
+            is_protected: offset >= protected,
+            before_values,
+            ber,
+        })
+    }
+
+    /// The number of its description.
+    #[inline]
+    pub(crate) fn number(&self) -> AttributeNo {
+        self.number
+    }
+
+    /// Whether it stands among the protected ones.
+    #[inline]
+    pub(crate) fn is_protected(&self) -> bool {
+        self.is_protected
+    }
+
+    /// The whole PartialAttribute, header included.
+    #[inline]
+    pub(crate) fn ber(&self) -> &'r [u8] {
+        self.ber
+    }
+
+    /// The values, in the order they were given.
+    #[inline]
+    pub(crate) fn values(&self) -> OctetStrings<'r> {
+        OctetStrings::from_checked(self.ber.get(self.before_values..).unwrap_or_default())
+    }
+}
+
+/// Makes records, one after the other, keeping its memory.
+#[derive(Debug, Default)]
+pub(crate) struct RecordBuilder {
+    public: Part,
+    protected: Part,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    rows: Vec<Row>,
+    ber: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    number: AttributeNo,
+    before_values: usize,
+    offset: usize,
+    length: usize,
+}
+
+impl RecordBuilder {
+    /// An empty builder.
+    pub(crate) fn new() -> RecordBuilder {
+        RecordBuilder::default()
+    }
+
+    /// Forgets the attributes.
+    pub(crate) fn clear(&mut self) {
+        for part in [&mut self.public, &mut self.protected] {
+            part.rows.clear();
+            part.ber.clear();
+        }
+    }
+
+    /// Appends an attribute. `description` is how it is written in answers.
+    pub(crate) fn push<'v>(
+        &mut self,
+        number: AttributeNo,
+        description: &[u8],
+        values: impl IntoIterator<Item = &'v [u8]>,
+        protected: bool,
+    ) {
+        let part = if protected { &mut self.protected } else { &mut self.public };
+        let offset = part.ber.len();
+        let attribute = ber::open(&mut part.ber, ber::SEQUENCE, 0);
+        ber::put_octets(&mut part.ber, ber::OCTET_STRING, description);
+        let set = ber::open(&mut part.ber, ber::SET, 0);
+        let before = part.ber.len();
+        for value in values {
+            ber::put_octets(&mut part.ber, ber::OCTET_STRING, value);
+        }
+        let values_bytes = part.ber.len() - before;
+        ber::close(&mut part.ber, set);
+        ber::close(&mut part.ber, attribute);
+        let length = part.ber.len() - offset;
+        part.rows.push(Row { number, before_values: length - values_bytes, offset, length });
+    }
+
+    /// Appends an attribute as it stands in another record.
+    pub(crate) fn copy(&mut self, attribute: &StoredAttribute<'_>) {
+        let part = if attribute.is_protected { &mut self.protected } else { &mut self.public };
+        part.rows.push(Row {
+            number: attribute.number,
+            before_values: attribute.before_values,
+            offset: part.ber.len(),
+            length: attribute.ber.len(),
+        });
+        part.ber.extend_from_slice(attribute.ber);
+    }
+
+    /// Appends the record to `out`.
+    ///
+    /// # Errors
+    /// [`EntryTooLarge`]; `out` is then as before.
+    pub(crate) fn finish(
+        &self,
+        parent: EntryId,
+        flags: EntryFlags,
+        rdn: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EntryTooLarge> {
+        let rows = self.public.rows.len() + self.protected.rows.len();
+        let ber_bytes = self.public.ber.len() + self.protected.ber.len();
+        let bytes = HEADER_BYTES + rows * ROW_BYTES + rdn.len() + ber_bytes;
+        let fits = rows <= ATTRIBUTES_MAX && bytes <= RECORD_BYTES_MAX;
+        // The description, which stands before the values, is bounded by the length of attribute descriptions.
+        let (Ok(row_count), true) = (u16::try_from(rows), fits) else {
+            return Err(EntryTooLarge);
+        };
+        out.reserve(bytes);
+        out.extend_from_slice(&[FORM, flags.to_byte()]);
+        out.extend_from_slice(&row_count.to_le_bytes());
+        out.extend_from_slice(&parent.0.to_le_bytes());
+        out.extend_from_slice(&(self.public.ber.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(rdn.len() as u32).to_le_bytes());
+        for (part, base) in [(&self.public, 0), (&self.protected, self.public.ber.len())] {
+            for row in &part.rows {
+                out.extend_from_slice(&row.number.0.to_le_bytes());
+                out.extend_from_slice(&(row.before_values as u16).to_le_bytes());
+                out.extend_from_slice(&((base + row.offset) as u32).to_le_bytes());
+                out.extend_from_slice(&(row.length as u32).to_le_bytes());
+            }
+        }
+        out.extend_from_slice(rdn.as_bytes());
+        out.extend_from_slice(&self.public.ber);
+        out.extend_from_slice(&self.protected.ber);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Sample = (u16, String, Vec<Vec<u8>>, bool);
+
+    fn build(parent: u64, rdn: &str, attributes: &[Sample]) -> Vec<u8> {
+        let mut builder = RecordBuilder::new();
+        for (number, description, values, protected) in attributes {
+            let values = values.iter().map(Vec::as_slice);
+            builder.push(AttributeNo(*number), description.as_bytes(), values, *protected);
+        }
+        let mut record = Vec::new();
+        builder
+            .finish(EntryId(parent), EntryFlags::REFERRAL, rdn, &mut record)
+            .unwrap();
+        record
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_built_is_read_back(
+            parent: u64,
+            rdn in "[a-zA-Z=äß]{0,40}",
+            attributes in prop::collection::vec(
+                (any::<u16>(), "[a-z;-]{1,200}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4), any::<bool>()),
+                0..8,
+            ),
+        ) {
+            let record = build(parent, &rdn, &attributes);
+            let entry = Entry::new(&record).unwrap();
+            prop_assert_eq!(entry.parent(), EntryId(parent));
+            prop_assert_eq!(entry.rdn(), rdn);
+            prop_assert!(entry.flags().is_referral() && !entry.flags().is_alias());
+            let in_order = |protected| attributes.iter().filter(move |sample| sample.3 == protected);
+            let mut expected = in_order(false).chain(in_order(true));
+            let mut copy = RecordBuilder::new();
+            for attribute in entry.attributes() {
+                let attribute = attribute.unwrap();
+                let (number, _, values, protected) = expected.next().unwrap();
+                prop_assert_eq!(attribute.number(), AttributeNo(*number));
+                prop_assert_eq!(attribute.is_protected(), *protected);
+                prop_assert!(attribute.values().iter().eq(values.iter().map(Vec::as_slice)));
+                copy.copy(&attribute);
+            }
+            prop_assert!(expected.next().is_none());
+            let mut copied = Vec::new();
+            copy.finish(EntryId(parent), EntryFlags::REFERRAL, &rdn, &mut copied).unwrap();
+            prop_assert_eq!(&copied, &record);
+            let public: usize = in_order(false).count();
+            let list = sapwood_ldap::list::Attributes::from_ber(entry.public_ber()).unwrap();
+            prop_assert_eq!(list.iter().count(), public);
+        }
+
+        #[test]
+        fn damaged_records_are_refused_or_read_without_panic(
+            mut record in prop::collection::vec(any::<u8>(), 0..200),
+            keep_form: bool,
+        ) {
+            if let (true, Some(form)) = (keep_form, record.first_mut()) {
+                *form = FORM;
+            }
+            if let Ok(entry) = Entry::new(&record) {
+                for attribute in entry.attributes().flatten() {
+                    attribute.values().iter().count();
+                }
+                let _ = (entry.public_ber(), entry.attribute(AttributeNo(0)));
+            }
+        }
+    }
+}
