@@ -58,7 +58,6 @@ impl KnownAttribute {
     ///
     /// # Panics
     /// Never: it was a description when it became known.
-    #[allow(clippy::expect_used)]
     pub(crate) fn description(&self) -> AttributeDescription<'_> {
         AttributeDescription::parse(&self.text).expect("checked when the number was given")
     }
@@ -66,7 +65,9 @@ impl KnownAttribute {
 
 /// No more attribute descriptions can be numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the directory knows {ATTRIBUTE_DESCRIPTIONS_MAX} attribute descriptions, as many as it can; use fewer options")]
+#[error(
+    "the directory knows {ATTRIBUTE_DESCRIPTIONS_MAX} attribute descriptions, as many as it can; use fewer options"
+)]
 pub(crate) struct TooManyDescriptions;
 
 impl AttributeTable {
@@ -91,8 +92,9 @@ impl AttributeTable {
                     "the number of the attribute description {text} does not follow the one before"
                 )));
             }
-            let description = AttributeDescription::parse(text)
-                .map_err(|error| Error::corrupt(format!("attribute description {text}: {error}")))?;
+            let description = AttributeDescription::parse(text).map_err(|error| {
+                Error::corrupt(format!("attribute description {text}: {error}"))
+            })?;
             let attribute_type = schema
                 .attribute_type(description.attribute_type().as_bytes())
                 .ok_or_else(|| {
@@ -100,7 +102,11 @@ impl AttributeTable {
                         "the directory has values of {text}, which its schema files do not define (any more)"
                     ))
                 })?;
-            self.push(attribute_type.id(), text.into(), description.attribute_type().len());
+            self.push(
+                attribute_type.id(),
+                text.into(),
+                description.attribute_type().len(),
+            );
         }
         Ok(self.known.len() > before)
     }
@@ -111,13 +117,23 @@ impl AttributeTable {
     }
 
     /// The descriptions of a type (not of its subtypes), with all options.
-    pub(crate) fn of_type(&self, attribute_type: AttributeTypeId) -> impl Iterator<Item = &KnownAttribute> {
-        let numbers = self.by_type.get(&attribute_type).map_or(&[][..], Vec::as_slice);
+    pub(crate) fn of_type(
+        &self,
+        attribute_type: AttributeTypeId,
+    ) -> impl Iterator<Item = &KnownAttribute> {
+        let numbers = self
+            .by_type
+            .get(&attribute_type)
+            .map_or(&[][..], Vec::as_slice);
         numbers.iter().filter_map(|number| self.get(*number))
     }
 
     /// The number of a type with options in their normal form (lower case, sorted, joined by semicolons).
-    pub(crate) fn number(&self, attribute_type: AttributeTypeId, options: &str) -> Option<AttributeNo> {
+    pub(crate) fn number(
+        &self,
+        attribute_type: AttributeTypeId,
+        options: &str,
+    ) -> Option<AttributeNo> {
         self.of_type(attribute_type)
             .find(|known| known.options() == options)
             .map(KnownAttribute::number)
@@ -165,6 +181,11 @@ impl AttributeTable {
     fn push(&mut self, attribute_type: AttributeTypeId, text: Box<str>, type_bytes: usize) {
         let number = AttributeNo(self.known.len() as u16);
         self.by_type.entry(attribute_type).or_default().push(number);
-        self.known.push(KnownAttribute { number, attribute_type, text, type_bytes });
+        self.known.push(KnownAttribute {
+            number,
+            attribute_type,
+            text,
+            type_bytes,
+        });
     }
 }

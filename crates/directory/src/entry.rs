@@ -103,9 +103,7 @@ impl<'r> Entry<'r> {
     /// Looks at a record: its header and RDN are checked now, its attributes when they are asked for.
     #[inline]
     pub(crate) fn new(record: &'r [u8]) -> Result<Entry<'r>, Damaged> {
-        let (header, rest) = record
-            .split_first_chunk::<HEADER_BYTES>()
-            .ok_or(Damaged)?;
+        let (header, rest) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Damaged)?;
         let [form, flags, n0, n1, parent @ .., _, _, _, _, _, _, _, _] = header;
         let [.., p0, p1, p2, p3, r0, r1, r2, r3] = header;
         if *form != FORM {
@@ -161,7 +159,9 @@ impl<'r> Entry<'r> {
 
     /// The attributes in the order of the BER.
     #[inline]
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = Result<StoredAttribute<'r>, Damaged>> + use<'r> {
+    pub(crate) fn attributes(
+        &self,
+    ) -> impl Iterator<Item = Result<StoredAttribute<'r>, Damaged>> + use<'r> {
         let (ber, protected) = (self.ber, self.protected);
         self.table
             .as_chunks::<ROW_BYTES>()
@@ -172,7 +172,10 @@ impl<'r> Entry<'r> {
 
     /// The attribute with this number.
     #[inline]
-    pub(crate) fn attribute(&self, number: AttributeNo) -> Result<Option<StoredAttribute<'r>>, Damaged> {
+    pub(crate) fn attribute(
+        &self,
+        number: AttributeNo,
+    ) -> Result<Option<StoredAttribute<'r>>, Damaged> {
         let wanted = number.0.to_le_bytes();
         let rows = self.table.as_chunks::<ROW_BYTES>().0;
         match rows.iter().find(|row| row.starts_with(&wanted)) {
@@ -193,7 +196,11 @@ pub(crate) struct StoredAttribute<'r> {
 
 impl<'r> StoredAttribute<'r> {
     #[inline]
-    fn new(row: &[u8; ROW_BYTES], ber: &'r [u8], protected: usize) -> Result<StoredAttribute<'r>, Damaged> {
+    fn new(
+        row: &[u8; ROW_BYTES],
+        ber: &'r [u8],
+        protected: usize,
+    ) -> Result<StoredAttribute<'r>, Damaged> {
         let [n0, n1, b0, b1, o0, o1, o2, o3, l0, l1, l2, l3] = *row;
         let offset = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -281,7 +288,11 @@ impl RecordBuilder {
         values: impl IntoIterator<Item = &'v [u8]>,
         protected: bool,
     ) {
-        let part = if protected { &mut self.protected } else { &mut self.public };
+        let part = if protected {
+            &mut self.protected
+        } else {
+            &mut self.public
+        };
         let offset = part.ber.len();
         let attribute = ber::open(&mut part.ber, ber::SEQUENCE, 0);
         ber::put_octets(&mut part.ber, ber::OCTET_STRING, description);
@@ -294,12 +305,21 @@ impl RecordBuilder {
         ber::close(&mut part.ber, set);
         ber::close(&mut part.ber, attribute);
         let length = part.ber.len() - offset;
-        part.rows.push(Row { number, before_values: length - values_bytes, offset, length });
+        part.rows.push(Row {
+            number,
+            before_values: length - values_bytes,
+            offset,
+            length,
+        });
     }
 
     /// Appends an attribute as it stands in another record.
     pub(crate) fn copy(&mut self, attribute: &StoredAttribute<'_>) {
-        let part = if attribute.is_protected { &mut self.protected } else { &mut self.public };
+        let part = if attribute.is_protected {
+            &mut self.protected
+        } else {
+            &mut self.public
+        };
         part.rows.push(Row {
             number: attribute.number,
             before_values: attribute.before_values,
@@ -361,7 +381,12 @@ mod tests {
         let mut builder = RecordBuilder::new();
         for (number, description, values, protected) in attributes {
             let values = values.iter().map(Vec::as_slice);
-            builder.push(AttributeNo(*number), description.as_bytes(), values, *protected);
+            builder.push(
+                AttributeNo(*number),
+                description.as_bytes(),
+                values,
+                *protected,
+            );
         }
         let mut record = Vec::new();
         builder

@@ -1,0 +1,311 @@
+//! The tree of names: from a DN to an entry, and from an entry to its DN.
+//!
+//! A record of the `name` table says which child of which parent has an RDN. Its key is the parent's id (big-endian)
+//! and the RDN in normal form; its value the child's id (big-endian) and its flags, so that a walk down the tree
+//! notices aliases and referrals without reading entries. A naming context is a child of [`EntryId::ROOT`] under the
+//! normal form of its whole DN.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
+use crate::entry::{Entry, EntryFlags};
+use crate::error::{Error, Result};
+use crate::schema::NormalDn;
+
+/// RDNs whose normal form is longer stand in keys as a prefix and a hash.
+const KEY_RDN_BYTES_MAX: usize = 400;
+const HASH_BYTES: usize = 16;
+
+/// Deepest entry: no DN of the directory has more RDNs below its naming context.
+pub(crate) const DEPTH_MAX: usize = 1000;
+
+/// Replaces `key` by the key of the child of `parent` with an RDN in normal form.
+pub(crate) fn name_key(parent: EntryId, rdn: &[u8], key: &mut Vec<u8>) {
+    key.clear();
+    key.extend_from_slice(&parent.to_key());
+    match rdn.split_at_checked(KEY_RDN_BYTES_MAX) {
+        Some((prefix, rest)) if !rest.is_empty() => {
+            key.extend_from_slice(&prefix[..KEY_RDN_BYTES_MAX - HASH_BYTES]);
+            key.extend_from_slice(&xxh3_128(rdn).to_be_bytes());
+        }
+        _ => key.extend_from_slice(rdn),
+    }
+}
+
+/// The range of the children of `parent`: from this key up to the next one.
+pub(crate) fn children_bounds(parent: EntryId) -> ([u8; 8], [u8; 8]) {
+    // No entry has the greatest id, so that there is a next one.
+    (
+        parent.to_key(),
+        EntryId(parent.0.saturating_add(1)).to_key(),
+    )
+}
+
+/// Number of children of an entry: the table is counted.
+pub(crate) fn children_count<R: Read>(view: &R, parent: EntryId) -> Result<u64> {
+    let (from, to) = children_bounds(parent);
+    Ok(view.estimate(Table::Name, Range::between(&from, &to))?)
+}
+
+/// Whether an entry has a child.
+pub(crate) fn has_children<R: Read>(view: &R, parent: EntryId) -> Result<bool> {
+    let (from, to) = children_bounds(parent);
+    let mut children = view.scan(Table::Name, Range::between(&from, &to), Direction::Forward)?;
+    Ok(children.next()?.is_some())
+}
+
+/// The value of a record of the `name` table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Child {
+    /// The entry.
+    pub(crate) id: EntryId,
+    /// Its flags.
+    pub(crate) flags: EntryFlags,
+}
+
+impl Child {
+    /// As stored.
+    pub(crate) fn to_value(self) -> [u8; 9] {
+        let mut value = [0; 9];
+        value[..8].copy_from_slice(&self.id.to_key());
+        value[8] = self.flags.to_byte();
+        value
+    }
+
+    /// From what is stored.
+    pub(crate) fn from_value(value: &[u8]) -> Result<Child> {
+        match value {
+            [id @ .., flags] if id.len() == 8 => {
+                let id = EntryId::from_key(id).unwrap_or_default();
+                Ok(Child {
+                    id,
+                    flags: EntryFlags::from_byte(*flags),
+                })
+            }
+            _ => Err(Error::corrupt(
+                "a record of the name table is not an id and flags",
+            )),
+        }
+    }
+}
+
+/// A naming context of the directory.
+#[derive(Clone, Debug)]
+pub(crate) struct NamingContext {
+    /// Its DN as configured.
+    pub(crate) dn: String,
+    /// Its DN in normal form.
+    pub(crate) normal: NormalDn,
+}
+
+/// Where a walk along a DN ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    /// Every entry on the way, the naming context's own first. Never empty.
+    pub(crate) entries: Vec<Child>,
+    /// How many RDNs of the DN the last one stands for.
+    pub(crate) matched_rdns: usize,
+    /// Whether that is the whole DN.
+    pub(crate) is_complete: bool,
+}
+
+impl Walk {
+    /// The last entry on the way.
+    pub(crate) fn last(&self) -> Child {
+        self.entries.last().copied().unwrap_or(Child {
+            id: EntryId::ROOT,
+            flags: EntryFlags::default(),
+        })
+    }
+
+    /// The entry the DN names, if it exists.
+    pub(crate) fn found(&self) -> Option<Child> {
+        self.is_complete.then(|| self.last())
+    }
+}
+
+/// The naming context a DN lies in: its position.
+pub(crate) fn context_of(contexts: &[NamingContext], dn: &NormalDn) -> Option<usize> {
+    // Contexts may lie in each other: the innermost holds the entry.
+    (0..contexts.len())
+        .filter(|at| dn.is_at_or_below(&contexts[*at].normal))
+        .max_by_key(|at| contexts[*at].normal.len())
+}
+
+/// Walks down from the naming context as far as entries exist. `None` when the DN is in no naming context or
+/// the context's own entry does not exist.
+pub(crate) fn walk<R: Read>(
+    view: &R,
+    contexts: &[NamingContext],
+    dn: &NormalDn,
+) -> Result<Option<Walk>> {
+    let Some(context) = context_of(contexts, dn) else {
+        return Ok(None);
+    };
+    let context = &contexts[context].normal;
+    let mut key = Vec::with_capacity(64);
+    let Some(top) = child(view, EntryId::ROOT, context.bytes(), &mut key)? else {
+        return Ok(None);
+    };
+    let mut walk = Walk {
+        entries: Vec::with_capacity(dn.len() - context.len() + 1),
+        matched_rdns: context.len(),
+        is_complete: false,
+    };
+    walk.entries.push(top);
+    for rdn in dn.rdns().skip(context.len()) {
+        match child(view, walk.last().id, rdn, &mut key)? {
+            Some(next) => walk.entries.push(next),
+            None => return Ok(Some(walk)),
+        }
+        walk.matched_rdns += 1;
+    }
+    walk.is_complete = true;
+    Ok(Some(walk))
+}
+
+/// The child of `parent` with an RDN in normal form. `key` is overwritten.
+pub(crate) fn child<R: Read>(
+    view: &R,
+    parent: EntryId,
+    rdn: &[u8],
+    key: &mut Vec<u8>,
+) -> Result<Option<Child>> {
+    name_key(parent, rdn, key);
+    match view.get(Table::Name, key)? {
+        Some(value) => Child::from_value(&value).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The DNs of the entries above those a search meets, each built once. Bounded: when it is full it begins anew.
+#[derive(Debug, Default)]
+pub(crate) struct DnCache {
+    known: HashMap<EntryId, Arc<Superior>, BuildHasherDefault<IdHasher>>,
+    last: Option<(EntryId, Arc<Superior>)>,
+}
+
+/// An entry above others.
+#[derive(Debug)]
+pub(crate) struct Superior {
+    /// Its DN as written.
+    pub(crate) dn: String,
+    /// Its parent; [`EntryId::ROOT`] for a naming context.
+    pub(crate) parent: Option<Arc<Superior>>,
+    /// Its id.
+    pub(crate) id: EntryId,
+}
+
+impl Superior {
+    /// Whether this is `id` or below it.
+    pub(crate) fn is_at_or_below(&self, id: EntryId) -> bool {
+        let mut at = self;
+        loop {
+            if at.id == id {
+                return true;
+            }
+            match &at.parent {
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl DnCache {
+    const SUPERIORS_MAX: usize = 8192;
+
+    /// The superior with this id; `None` for the root. Siblings that follow each other cost one comparison.
+    #[inline]
+    pub(crate) fn superior<R: Read>(
+        &mut self,
+        view: &R,
+        id: EntryId,
+    ) -> Result<Option<Arc<Superior>>> {
+        if id == EntryId::ROOT {
+            return Ok(None);
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
+            let superior = self.find(view, id)?;
+            self.last = Some((id, superior));
+        }
+        Ok(self.last.as_ref().map(|(_, superior)| superior))
+    }
+
+    fn find<R: Read>(&mut self, view: &R, id: EntryId) -> Result<Arc<Superior>> {
+        // From the entry upward until one is known, then back down.
+        let mut unknown = Vec::new();
+        let mut at = id;
+        let mut superior = loop {
+            if at == EntryId::ROOT {
+                break None;
+            }
+            if let Some(known) = self.known.get(&at) {
+                break Some(known.clone());
+            }
+            if unknown.len() > DEPTH_MAX {
+                return Err(Error::corrupt(format!(
+                    "entry {id} is deeper than {DEPTH_MAX} or its own superior"
+                )));
+            }
+            let record = view.get(Table::Entry, &at.to_key())?.ok_or_else(|| {
+                Error::corrupt(format!("entry {at} has children but does not exist"))
+            })?;
+            let entry = Entry::new(&record)
+                .map_err(|damaged| Error::corrupt(format!("entry {at}: {damaged}")))?;
+            unknown.push((at, entry.rdn().to_owned()));
+            at = entry.parent();
+        };
+        if self.known.len() + unknown.len() > Self::SUPERIORS_MAX {
+            self.known.clear();
+        }
+        for (id, rdn) in unknown.into_iter().rev() {
+            let dn = match &superior {
+                Some(parent) => format!("{rdn},{}", parent.dn),
+                None => rdn,
+            };
+            let next = Arc::new(Superior {
+                dn,
+                parent: superior,
+                id,
+            });
+            self.known.insert(id, next.clone());
+            superior = Some(next);
+        }
+        superior.ok_or_else(|| Error::corrupt(format!("entry {id} has no DN")))
+    }
+}
+
+/// The DN of one entry. A search, which needs many, keeps a [`DnCache`].
+pub(crate) fn dn_of<R: Read>(view: &R, id: EntryId) -> Result<String> {
+    Ok(match DnCache::default().superior(view, id)? {
+        Some(superior) => superior.dn.clone(),
+        None => String::new(),
+    })
+}
+
+/// Ids are counted up, so that one multiplication spreads them.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(26);
+    }
+}
