@@ -410,7 +410,7 @@ mod tests {
             let record = build(parent, &rdn, &attributes);
             let entry = Entry::new(&record).unwrap();
             prop_assert_eq!(entry.parent(), EntryId(parent));
-            prop_assert_eq!(entry.rdn(), rdn);
+            prop_assert_eq!(entry.rdn(), &rdn);
             prop_assert!(entry.flags().is_referral() && !entry.flags().is_alias());
             let in_order = |protected| attributes.iter().filter(move |sample| sample.3 == protected);
             let mut expected = in_order(false).chain(in_order(true));

@@ -225,7 +225,7 @@ impl DnCache {
         &mut self,
         view: &R,
         id: EntryId,
-    ) -> Result<Option<Arc<Superior>>> {
+    ) -> Result<Option<&Arc<Superior>>> {
         if id == EntryId::ROOT {
             return Ok(None);
         }
