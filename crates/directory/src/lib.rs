@@ -6,19 +6,17 @@
 //! Invariant: this crate knows nothing of sockets, sessions or threads of its own.
 
 pub mod access;
-mod attributes;
+pub mod attributes;
 mod directory;
 pub mod engine;
-mod entry;
+pub mod entry;
 mod error;
-mod indexes;
-mod names;
+pub mod names;
 mod outcome;
 mod root_dse;
 pub mod schema;
 pub mod search;
 mod sources;
-mod state;
 mod update;
 
 pub use access::{AccessPolicy, Identity};
