@@ -5,6 +5,12 @@
 //! and what users may read only if the directory is opened so ([`AccessPolicy::anonymous_read`]).
 
 use crate::engine::EntryId;
+use crate::schema::{AttributeTypeId, Schema};
+
+/// Whether values of a type are protected: they stand last in an entry's record, and only the admin sees them.
+pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> bool {
+    attribute_type == schema.well_known().user_password
+}
 
 /// Who an operation is done for.
 #[derive(Clone, Debug, PartialEq, Eq)]

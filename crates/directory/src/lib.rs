@@ -6,17 +6,19 @@
 //! Invariant: this crate knows nothing of sockets, sessions or threads of its own.
 
 pub mod access;
-pub mod attributes;
+mod attributes;
 mod directory;
 pub mod engine;
-pub mod entry;
+mod entry;
 mod error;
-pub mod names;
+mod indexes;
+mod names;
 mod outcome;
 mod root_dse;
 pub mod schema;
 pub mod search;
 mod sources;
+mod state;
 mod update;
 
 pub use access::{AccessPolicy, Identity};

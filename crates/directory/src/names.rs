@@ -1,215 +1,311 @@
-//! Names: the table that leads from a parent and a relative name to an entry, and the way back.
+//! The tree of names: from a DN to an entry, and from an entry to its DN.
 //!
-//! A key is the parent's id (big-endian) and the normal form of the RDN ([`NormalDn`]); a naming context stands below
-//! [`EntryId::ROOT`] under the normal form of its whole DN. So the children of an entry are neighbours, and renaming a
-//! subtree touches nothing below its top.
+//! A record of the `name` table says which child of which parent has an RDN. Its key is the parent's id (big-endian)
+//! and the RDN in normal form; its value the child's id (big-endian) and its flags, so that a walk down the tree
+//! notices aliases and referrals without reading entries. A naming context is a child of [`EntryId::ROOT`] under the
+//! normal form of its whole DN.
 
-use crate::engine::{self, Cursor, Direction, EntryId, Range, Read, Table};
-use crate::entry::Entry;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
+use crate::entry::{Entry, EntryFlags};
+use crate::error::{Error, Result};
 use crate::schema::NormalDn;
 
-/// The longest normal form of an RDN, and of a naming context's DN: the engine's keys are the limit.
-pub const NORMAL_RDN_BYTES_MAX: usize = 1200;
+/// RDNs whose normal form is longer stand in keys as a prefix and a hash.
+const KEY_RDN_BYTES_MAX: usize = 400;
+const HASH_BYTES: usize = 16;
 
-/// The most levels of the tree: bounds the walk upward in a damaged file.
-pub const LEVELS_MAX: usize = sapwood_ldap::dn::RDNS_MAX;
+/// Deepest entry: no DN of the directory has more RDNs below its naming context.
+pub(crate) const DEPTH_MAX: usize = 1000;
 
-/// The key of a child.
-pub fn key(parent: EntryId, normal_rdn: &[u8], out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(&parent.to_key());
-    out.extend_from_slice(normal_rdn);
+/// Replaces `key` by the key of the child of `parent` with an RDN in normal form.
+pub(crate) fn name_key(parent: EntryId, rdn: &[u8], key: &mut Vec<u8>) {
+    key.clear();
+    key.extend_from_slice(&parent.to_key());
+    match rdn.split_at_checked(KEY_RDN_BYTES_MAX) {
+        Some((prefix, rest)) if !rest.is_empty() => {
+            key.extend_from_slice(&prefix[..KEY_RDN_BYTES_MAX - HASH_BYTES]);
+            key.extend_from_slice(&xxh3_128(rdn).to_be_bytes());
+        }
+        _ => key.extend_from_slice(rdn),
+    }
 }
 
-/// Where a DN leads.
+/// The range of the children of `parent`: from this key up to the next one.
+pub(crate) fn children_bounds(parent: EntryId) -> ([u8; 8], [u8; 8]) {
+    // No entry has the greatest id, so that there is a next one.
+    (
+        parent.to_key(),
+        EntryId(parent.0.saturating_add(1)).to_key(),
+    )
+}
+
+/// Number of children of an entry: the table is counted.
+pub(crate) fn children_count<R: Read>(view: &R, parent: EntryId) -> Result<u64> {
+    let (from, to) = children_bounds(parent);
+    Ok(view.estimate(Table::Name, Range::between(&from, &to))?)
+}
+
+/// Whether an entry has a child.
+pub(crate) fn has_children<R: Read>(view: &R, parent: EntryId) -> Result<bool> {
+    let (from, to) = children_bounds(parent);
+    let mut children = view.scan(Table::Name, Range::between(&from, &to), Direction::Forward)?;
+    Ok(children.next()?.is_some())
+}
+
+/// The value of a record of the `name` table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The deepest entry there is on the way; [`EntryId::ROOT`] when not even a naming context is.
-    pub deepest: EntryId,
-    /// How many RDNs of the DN, from the root, lead to it.
-    pub rdns: usize,
-    /// Whether it is the entry itself.
-    pub is_found: bool,
+pub(crate) struct Child {
+    /// The entry.
+    pub(crate) id: EntryId,
+    /// Its flags.
+    pub(crate) flags: EntryFlags,
 }
 
-impl Place {
-    /// The entry, if the DN led to one.
-    pub fn entry(&self) -> Option<EntryId> {
-        self.is_found.then_some(self.deepest)
+impl Child {
+    /// As stored.
+    pub(crate) fn to_value(self) -> [u8; 9] {
+        let mut value = [0; 9];
+        value[..8].copy_from_slice(&self.id.to_key());
+        value[8] = self.flags.to_byte();
+        value
+    }
+
+    /// From what is stored.
+    pub(crate) fn from_value(value: &[u8]) -> Result<Child> {
+        match value {
+            [id @ .., flags] if id.len() == 8 => {
+                let id = EntryId::from_key(id).unwrap_or_default();
+                Ok(Child {
+                    id,
+                    flags: EntryFlags::from_byte(*flags),
+                })
+            }
+            _ => Err(Error::corrupt(
+                "a record of the name table is not an id and flags",
+            )),
+        }
     }
 }
 
-/// The naming context a DN is in: the longest one that it is at or below.
-pub fn context_of<'c>(contexts: &'c [NormalDn], dn: &NormalDn) -> Option<&'c NormalDn> {
-    contexts
-        .iter()
-        .filter(|context| dn.is_at_or_below(context))
-        .max_by_key(|context| context.len())
+/// A naming context of the directory.
+#[derive(Clone, Debug)]
+pub(crate) struct NamingContext {
+    /// Its DN as configured.
+    pub(crate) dn: String,
+    /// Its DN in normal form.
+    pub(crate) normal: NormalDn,
 }
 
-/// Follows a DN from its naming context down, as far as there are entries. `buffer` is overwritten.
-pub fn find(
-    read: &impl Read,
-    contexts: &[NormalDn],
+/// Where a walk along a DN ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    /// Every entry on the way, the naming context's own first. Never empty.
+    pub(crate) entries: Vec<Child>,
+    /// How many RDNs of the DN the last one stands for.
+    pub(crate) matched_rdns: usize,
+    /// Whether that is the whole DN.
+    pub(crate) is_complete: bool,
+}
+
+impl Walk {
+    /// The last entry on the way.
+    pub(crate) fn last(&self) -> Child {
+        self.entries.last().copied().unwrap_or(Child {
+            id: EntryId::ROOT,
+            flags: EntryFlags::default(),
+        })
+    }
+
+    /// The entry the DN names, if it exists.
+    pub(crate) fn found(&self) -> Option<Child> {
+        self.is_complete.then(|| self.last())
+    }
+}
+
+/// The naming context a DN lies in: its position.
+pub(crate) fn context_of(contexts: &[NamingContext], dn: &NormalDn) -> Option<usize> {
+    // Contexts may lie in each other: the innermost holds the entry.
+    (0..contexts.len())
+        .filter(|at| dn.is_at_or_below(&contexts[*at].normal))
+        .max_by_key(|at| contexts[*at].normal.len())
+}
+
+/// Walks down from the naming context as far as entries exist. `None` when the DN is in no naming context or
+/// the context's own entry does not exist.
+pub(crate) fn walk<R: Read>(
+    view: &R,
+    contexts: &[NamingContext],
     dn: &NormalDn,
-    buffer: &mut Vec<u8>,
-) -> engine::Result<Place> {
-    let mut place = Place {
-        deepest: EntryId::ROOT,
-        rdns: 0,
-        is_found: false,
-    };
+) -> Result<Option<Walk>> {
     let Some(context) = context_of(contexts, dn) else {
-        return Ok(place);
+        return Ok(None);
     };
-    let Some(id) = child(read, EntryId::ROOT, context.bytes(), buffer)? else {
-        return Ok(place);
+    let context = &contexts[context].normal;
+    let mut key = Vec::with_capacity(64);
+    let Some(top) = child(view, EntryId::ROOT, context.bytes(), &mut key)? else {
+        return Ok(None);
     };
-    place = Place {
-        deepest: id,
-        rdns: context.len(),
-        is_found: false,
+    let mut walk = Walk {
+        entries: Vec::with_capacity(dn.len() - context.len() + 1),
+        matched_rdns: context.len(),
+        is_complete: false,
     };
+    walk.entries.push(top);
     for rdn in dn.rdns().skip(context.len()) {
-        let Some(id) = child(read, place.deepest, rdn, buffer)? else {
-            return Ok(place);
-        };
-        place.deepest = id;
-        place.rdns += 1;
+        match child(view, walk.last().id, rdn, &mut key)? {
+            Some(next) => walk.entries.push(next),
+            None => return Ok(Some(walk)),
+        }
+        walk.matched_rdns += 1;
     }
-    Ok(Place {
-        is_found: true,
-        ..place
+    walk.is_complete = true;
+    Ok(Some(walk))
+}
+
+/// The child of `parent` with an RDN in normal form. `key` is overwritten.
+pub(crate) fn child<R: Read>(
+    view: &R,
+    parent: EntryId,
+    rdn: &[u8],
+    key: &mut Vec<u8>,
+) -> Result<Option<Child>> {
+    name_key(parent, rdn, key);
+    match view.get(Table::Name, key)? {
+        Some(value) => Child::from_value(&value).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The DNs of the entries above those a search meets, each built once. Bounded: when it is full it begins anew.
+#[derive(Debug, Default)]
+pub(crate) struct DnCache {
+    known: HashMap<EntryId, Arc<Superior>, BuildHasherDefault<IdHasher>>,
+    last: Option<(EntryId, Arc<Superior>)>,
+}
+
+/// An entry above others.
+#[derive(Debug)]
+pub(crate) struct Superior {
+    /// Its DN as written.
+    pub(crate) dn: String,
+    /// Its parent; [`EntryId::ROOT`] for a naming context.
+    pub(crate) parent: Option<Arc<Superior>>,
+    /// Its id.
+    pub(crate) id: EntryId,
+}
+
+impl Superior {
+    /// Whether this is `id` or below it.
+    pub(crate) fn is_at_or_below(&self, id: EntryId) -> bool {
+        let mut at = self;
+        loop {
+            if at.id == id {
+                return true;
+            }
+            match &at.parent {
+                Some(parent) => at = parent,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl DnCache {
+    const SUPERIORS_MAX: usize = 8192;
+
+    /// The superior with this id; `None` for the root. Siblings that follow each other cost one comparison.
+    #[inline]
+    pub(crate) fn superior<R: Read>(
+        &mut self,
+        view: &R,
+        id: EntryId,
+    ) -> Result<Option<&Arc<Superior>>> {
+        if id == EntryId::ROOT {
+            return Ok(None);
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
+            let superior = self.find(view, id)?;
+            self.last = Some((id, superior));
+        }
+        Ok(self.last.as_ref().map(|(_, superior)| superior))
+    }
+
+    fn find<R: Read>(&mut self, view: &R, id: EntryId) -> Result<Arc<Superior>> {
+        // From the entry upward until one is known, then back down.
+        let mut unknown = Vec::new();
+        let mut at = id;
+        let mut superior = loop {
+            if at == EntryId::ROOT {
+                break None;
+            }
+            if let Some(known) = self.known.get(&at) {
+                break Some(known.clone());
+            }
+            if unknown.len() > DEPTH_MAX {
+                return Err(Error::corrupt(format!(
+                    "entry {id} is deeper than {DEPTH_MAX} or its own superior"
+                )));
+            }
+            let record = view.get(Table::Entry, &at.to_key())?.ok_or_else(|| {
+                Error::corrupt(format!("entry {at} has children but does not exist"))
+            })?;
+            let entry = Entry::new(&record)
+                .map_err(|damaged| Error::corrupt(format!("entry {at}: {damaged}")))?;
+            unknown.push((at, entry.rdn().to_owned()));
+            at = entry.parent();
+        };
+        if self.known.len() + unknown.len() > Self::SUPERIORS_MAX {
+            self.known.clear();
+        }
+        for (id, rdn) in unknown.into_iter().rev() {
+            let dn = match &superior {
+                Some(parent) => format!("{rdn},{}", parent.dn),
+                None => rdn,
+            };
+            let next = Arc::new(Superior {
+                dn,
+                parent: superior,
+                id,
+            });
+            self.known.insert(id, next.clone());
+            superior = Some(next);
+        }
+        superior.ok_or_else(|| Error::corrupt(format!("entry {id} has no DN")))
+    }
+}
+
+/// The DN of one entry. A search, which needs many, keeps a [`DnCache`].
+pub(crate) fn dn_of<R: Read>(view: &R, id: EntryId) -> Result<String> {
+    Ok(match DnCache::default().superior(view, id)? {
+        Some(superior) => superior.dn.clone(),
+        None => String::new(),
     })
 }
 
-/// The child with this relative name.
-pub fn child(
-    read: &impl Read,
-    parent: EntryId,
-    normal_rdn: &[u8],
-    buffer: &mut Vec<u8>,
-) -> engine::Result<Option<EntryId>> {
-    if normal_rdn.len() > NORMAL_RDN_BYTES_MAX {
-        return Ok(None);
-    }
-    key(parent, normal_rdn, buffer);
-    read.get(Table::Name, buffer)?
-        .map(|id| id_of(&id))
-        .transpose()
-}
+/// Ids are counted up, so that one multiplication spreads them.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
 
-/// The id in a record of the name table.
-pub fn id_of(value: &[u8]) -> engine::Result<EntryId> {
-    EntryId::from_key(value)
-        .ok_or_else(|| engine::Error::Corrupt("a record of the name table holds no id".into()))
-}
-
-/// The keys of the children of an entry: from the first up to and without the second.
-pub fn children(parent: EntryId) -> ([u8; 8], [u8; 8]) {
-    (parent.to_key(), EntryId(parent.0 + 1).to_key())
-}
-
-/// How many children an entry has.
-pub fn count_children(read: &impl Read, parent: EntryId) -> engine::Result<u64> {
-    let (from, to) = children(parent);
-    read.estimate(Table::Name, Range::between(&from, &to))
-}
-
-/// Whether an entry has children.
-pub fn has_children(read: &impl Read, parent: EntryId) -> engine::Result<bool> {
-    let (from, to) = children(parent);
-    Ok(read
-        .scan(Table::Name, Range::between(&from, &to), Direction::Forward)?
-        .next()?
-        .is_some())
-}
-
-/// Builds DNs upward from ids and remembers the parent's, so that siblings cost one copy.
-#[derive(Debug, Default)]
-pub struct DnBuilder {
-    /// The entry whose DN is in `parent_dn`.
-    parent: EntryId,
-    parent_dn: Vec<u8>,
-    dn: Vec<u8>,
-}
-
-impl DnBuilder {
-    /// The DN of an entry whose record is at hand.
-    #[inline]
-    pub fn dn_of(&mut self, read: &impl Read, entry: &Entry<'_>) -> engine::Result<&[u8]> {
-        if entry.parent() != self.parent {
-            self.walk(read, entry.parent())?;
-        }
-        self.dn.clear();
-        self.dn.extend_from_slice(entry.rdn());
-        if self.parent != EntryId::ROOT {
-            self.dn.push(b',');
-            self.dn.extend_from_slice(&self.parent_dn);
-        }
-        Ok(&self.dn)
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
     }
 
-    /// The DN of an entry.
-    pub fn dn(&mut self, read: &impl Read, id: EntryId) -> engine::Result<&[u8]> {
-        if id != self.parent {
-            self.walk(read, id)?;
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
         }
-        Ok(&self.parent_dn)
     }
 
-    /// Makes `parent_dn` the DN of `id`.
-    fn walk(&mut self, read: &impl Read, id: EntryId) -> engine::Result<()> {
-        self.parent_dn.clear();
-        self.parent = EntryId::ROOT;
-        let mut above = id;
-        for _ in 0..=LEVELS_MAX {
-            if above == EntryId::ROOT {
-                self.parent = id;
-                return Ok(());
-            }
-            let record = read.get(Table::Entry, &above.to_key())?;
-            let entry = record.as_deref().and_then(Entry::read);
-            let entry = entry.ok_or_else(|| {
-                engine::Error::Corrupt(format!(
-                    "entry {above}, on the way up from entry {id}, cannot be read"
-                ))
-            })?;
-            if !self.parent_dn.is_empty() {
-                self.parent_dn.push(b',');
-            }
-            self.parent_dn.extend_from_slice(entry.rdn());
-            above = entry.parent();
-        }
-        Err(engine::Error::Corrupt(format!(
-            "entry {id} is below itself"
-        )))
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_left(26);
     }
-
-    /// Forgets what it remembers: after a rename in the same transaction.
-    pub fn clear(&mut self) {
-        self.parent = EntryId::ROOT;
-        self.parent_dn.clear();
-    }
-}
-
-/// Whether `id` is `top` or below it.
-pub fn is_at_or_below(read: &impl Read, id: EntryId, top: EntryId) -> engine::Result<bool> {
-    let mut above = id;
-    for _ in 0..=LEVELS_MAX {
-        if above == top {
-            return Ok(true);
-        }
-        if above == EntryId::ROOT {
-            return Ok(false);
-        }
-        let record = read.get(Table::Entry, &above.to_key())?;
-        let entry = record.as_deref().and_then(Entry::read);
-        above = entry
-            .ok_or_else(|| engine::Error::Corrupt(format!("entry {above} cannot be read")))?
-            .parent();
-    }
-    Err(engine::Error::Corrupt(format!(
-        "entry {id} is below itself"
-    )))
 }

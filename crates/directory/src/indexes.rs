@@ -1,0 +1,241 @@
+//! Which indexes there are, and what stands in them.
+//!
+//! The keys of an index are derived here and nowhere else, so that an update files an entry where a search looks for it.
+//! An index may answer with more entries than match (long values stand in it as a prefix and a hash, 3-grams know no
+//! order); every candidate is verified on its entry.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::engine::{AttributeNo, Index, IndexKind, Table};
+use crate::schema::{
+    AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
+};
+
+/// Normal forms up to this length stand in an index as they are; of longer ones a prefix and a hash.
+const VALUE_BYTES_MAX: usize = 256;
+const HASH_BYTES: usize = 16;
+const PREFIX_BYTES: usize = VALUE_BYTES_MAX - HASH_BYTES;
+
+/// Length of the pieces a substrings index is made of.
+const GRAM_BYTES: usize = 3;
+/// Stand before the first and after the last byte of a value in a substrings index, so that beginnings and ends can be
+/// looked up. Prepared strings have no control characters (RFC 4518 §2.2).
+const BEGIN: u8 = 0x01;
+const END: u8 = 0x02;
+
+/// How far an index has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Completeness {
+    /// There is none.
+    #[default]
+    Absent,
+    /// Updates keep it, but entries from before it was created are still being added: searches do not use it.
+    Building,
+    /// It answers.
+    Complete,
+}
+
+/// The indexes of one attribute type. Values with options stand under the type without options.
+#[derive(Clone, Debug)]
+pub(crate) struct AttributeIndexes {
+    /// The type; subtypes have indexes of their own.
+    pub(crate) attribute_type: AttributeTypeId,
+    /// The number of the type without options.
+    pub(crate) number: AttributeNo,
+    /// Equality.
+    pub(crate) equality: Completeness,
+    /// Presence.
+    pub(crate) presence: Completeness,
+    /// Substrings.
+    pub(crate) substring: Completeness,
+    /// Ordering: in [`Table::Order`].
+    pub(crate) ordering: Completeness,
+}
+
+/// All indexes of a directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IndexSet {
+    defined: Vec<AttributeIndexes>,
+}
+
+impl IndexSet {
+    /// The indexes of a type.
+    pub(crate) fn of(&self, attribute_type: AttributeTypeId) -> Option<&AttributeIndexes> {
+        self.defined
+            .iter()
+            .find(|defined| defined.attribute_type == attribute_type)
+    }
+
+    /// The indexes of a type, to be changed; made when there were none.
+    pub(crate) fn of_mut(
+        &mut self,
+        attribute_type: AttributeTypeId,
+        number: AttributeNo,
+    ) -> &mut AttributeIndexes {
+        let at = self
+            .defined
+            .iter()
+            .position(|defined| defined.attribute_type == attribute_type)
+            .unwrap_or_else(|| {
+                self.defined.push(AttributeIndexes {
+                    attribute_type,
+                    number,
+                    equality: Completeness::Absent,
+                    presence: Completeness::Absent,
+                    substring: Completeness::Absent,
+                    ordering: Completeness::Absent,
+                });
+                self.defined.len() - 1
+            });
+        &mut self.defined[at]
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AttributeIndexes> {
+        self.defined.iter()
+    }
+}
+
+impl AttributeIndexes {
+    /// How far the index of a kind has come.
+    pub(crate) fn completeness(&self, kind: IndexKind) -> Completeness {
+        match kind {
+            IndexKind::Equality => self.equality,
+            IndexKind::Presence => self.presence,
+            IndexKind::Substring => self.substring,
+        }
+    }
+
+    /// The engine's name for the index of a kind.
+    pub(crate) fn index(&self, kind: IndexKind) -> Index {
+        Index {
+            attribute: self.number,
+            kind,
+        }
+    }
+
+    /// The table of the ordering index.
+    pub(crate) fn order_table(&self) -> Table {
+        Table::Order(self.number)
+    }
+}
+
+/// What can be indexed of a type; also the reason why not, for the person who asked.
+pub(crate) fn can_index(
+    attribute_type: &AttributeType,
+    kind: IndexKind,
+) -> Result<(), &'static str> {
+    match kind {
+        IndexKind::Presence => Ok(()),
+        IndexKind::Equality => match attribute_type.equality() {
+            Some(rule) if rule.is_indexable() => Ok(()),
+            Some(_) => Err("its equality rule cannot be indexed"),
+            None => Err("it has no equality rule"),
+        },
+        IndexKind::Substring => match attribute_type.substrings() {
+            Some(_) => Ok(()),
+            None => Err("it has no substrings rule"),
+        },
+    }
+}
+
+/// Calls `each` with every key under which a value stands in an index of a kind; the same key may come twice. A value that has no
+/// normal form stands under none: no assertion matches it. `scratch` is overwritten.
+pub(crate) fn for_each_key(
+    schema: &Schema,
+    attribute_type: &AttributeType,
+    kind: IndexKind,
+    value: &[u8],
+    scratch: &mut Vec<u8>,
+    mut each: impl FnMut(&[u8]),
+) {
+    scratch.clear();
+    match kind {
+        IndexKind::Presence => each(&[]),
+        IndexKind::Equality => {
+            let Some(rule) = attribute_type.equality() else {
+                return;
+            };
+            if rule.normalise(schema, value, scratch).is_ok() {
+                shorten(scratch);
+                each(scratch);
+            }
+        }
+        IndexKind::Substring => {
+            let Some(rule) = attribute_type.substrings() else {
+                return;
+            };
+            scratch.push(BEGIN);
+            if rule.normalise(schema, value, scratch).is_ok() {
+                scratch.push(END);
+                scratch.windows(GRAM_BYTES).for_each(each);
+            }
+        }
+    }
+}
+
+/// The key of an equality index for a normal form, such as that of an assertion.
+pub(crate) fn equality_key(normal: &[u8]) -> Vec<u8> {
+    let mut key = normal.to_vec();
+    shorten(&mut key);
+    key
+}
+
+/// The keys of a substrings index under which every matching value stands; none when the parts are too short.
+pub(crate) fn substring_keys(pattern: &SubstringPattern) -> Vec<[u8; GRAM_BYTES]> {
+    let mut keys = Vec::new();
+    let mut add = |before: Option<u8>, part: &[u8], after: Option<u8>| {
+        let bytes: Vec<u8> = before
+            .into_iter()
+            .chain(part.iter().copied())
+            .chain(after)
+            .collect();
+        keys.extend(bytes.array_windows::<GRAM_BYTES>());
+    };
+    if let Some(initial) = pattern.initial() {
+        add(Some(BEGIN), initial, None);
+    }
+    for part in pattern.any() {
+        add(None, part, None);
+    }
+    if let Some(last) = pattern.last() {
+        add(None, last, Some(END));
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Appends the normal form under which a value stands in the ordering index, shortened like that of an equality index: values that
+/// agree in the prefix follow each other in no particular order.
+///
+/// # Errors
+/// When the value has no normal form.
+pub(crate) fn ordering_key(
+    schema: &Schema,
+    rule: &MatchingRule,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidValue> {
+    out.clear();
+    rule.normalise(schema, value, out)?;
+    shorten(out);
+    Ok(())
+}
+
+/// The part of a normal form that decides its place in an ordering index: a range begins or ends with it.
+pub(crate) fn ordering_prefix(normal: &[u8]) -> &[u8] {
+    if normal.len() > VALUE_BYTES_MAX {
+        &normal[..PREFIX_BYTES]
+    } else {
+        normal
+    }
+}
+
+fn shorten(normal: &mut Vec<u8>) {
+    if normal.len() > VALUE_BYTES_MAX {
+        let hash = xxh3_128(normal);
+        normal.truncate(PREFIX_BYTES);
+        normal.extend_from_slice(&hash.to_be_bytes());
+    }
+}

@@ -1,0 +1,419 @@
+//! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
+
+use sapwood_ldap::attribute::AttributeDescription;
+use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
+
+use crate::attributes::AttributeTable;
+use crate::engine::AttributeNo;
+use crate::schema::{
+    Assertion, AttributeType, AttributeTypeId, MatchingRule, RuleKind, Schema, SubstringPattern,
+};
+
+/// The three values of a filter (X.511 §7.8.1): `and` is the least of its components, `or` the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Truth {
+    /// Does not match.
+    False,
+    /// Cannot be told: the attribute is not known, or the asserted value does not fit it.
+    Undefined,
+    /// Matches.
+    True,
+}
+
+impl std::ops::Not for Truth {
+    type Output = Truth;
+
+    fn not(self) -> Truth {
+        match self {
+            Truth::False => Truth::True,
+            Truth::Undefined => Truth::Undefined,
+            Truth::True => Truth::False,
+        }
+    }
+}
+
+/// A filter compiled against a schema and the attribute numbers of a snapshot. Its depth is bounded by
+/// [`filter::FILTER_DEPTH_MAX`], so that it may be walked recursively.
+#[derive(Debug)]
+pub(crate) enum Node {
+    /// All must be true.
+    And(Vec<Node>),
+    /// One must be true.
+    Or(Vec<Node>),
+    /// Must be false.
+    Not(Box<Node>),
+    /// The same for every entry.
+    Constant(Truth),
+    /// To be looked up in the entry.
+    Item(Box<Item>),
+}
+
+/// A test on the values of an attribute.
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// Where the values are.
+    pub(crate) target: Target,
+    /// What one of them must satisfy.
+    pub(crate) test: Test,
+}
+
+/// Where the values that an item looks at are.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// In the entry's record or its operational one.
+    Stored(Stored),
+    /// Computed when read.
+    Computed(Computed),
+}
+
+/// Stored attributes, those of subtypes and with more options included (RFC 4512 §2.5.1, §2.5.2).
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// The type that was named, with neither options nor a choice of rule: an index on it and on its subtypes answers.
+    pub(crate) indexed_type: Option<AttributeTypeId>,
+    /// The numbers in the entry's record.
+    pub(crate) user: Vec<AttributeNo>,
+    /// The numbers in the operational record.
+    pub(crate) operational: Vec<AttributeNo>,
+    /// Whether the values of the entry's DN count as well (`dnAttributes`).
+    pub(crate) in_dn: Option<DnTypes>,
+}
+
+/// The types whose values in a DN count.
+#[derive(Debug)]
+pub(crate) enum DnTypes {
+    /// A type and its subtypes.
+    Of(AttributeTypeId),
+    /// All that the matching rule fits.
+    Any,
+}
+
+/// Attributes that are not stored but follow from the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Computed {
+    /// `entryDN` (RFC 5020).
+    EntryDn,
+    /// `hasSubordinates` (X.501 §14.4.4).
+    HasSubordinates,
+    /// `numSubordinates`.
+    NumSubordinates,
+    /// `subschemaSubentry` (RFC 4512 §4.2).
+    SubschemaSubentry,
+}
+
+impl Computed {
+    /// All of them.
+    pub(crate) const ALL: [Computed; 4] = [
+        Computed::EntryDn,
+        Computed::HasSubordinates,
+        Computed::NumSubordinates,
+        Computed::SubschemaSubentry,
+    ];
+
+    /// Its attribute type.
+    pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
+        let known = schema.well_known();
+        match self {
+            Computed::EntryDn => known.entry_dn,
+            Computed::HasSubordinates => known.has_subordinates,
+            Computed::NumSubordinates => known.num_subordinates,
+            Computed::SubschemaSubentry => known.subschema_subentry,
+        }
+    }
+
+    /// The one that computes this type.
+    pub(crate) fn of(schema: &Schema, attribute_type: AttributeTypeId) -> Option<Computed> {
+        Computed::ALL
+            .into_iter()
+            .find(|computed| computed.attribute_type(schema) == attribute_type)
+    }
+}
+
+/// What a value must satisfy.
+#[derive(Debug)]
+pub(crate) enum Test {
+    /// There is a value.
+    Present,
+    /// Equal by the rule of the assertion.
+    Equal(Assertion),
+    /// Greater or equal.
+    AtLeast(Assertion),
+    /// Less or equal.
+    AtMost(Assertion),
+    /// Has the parts.
+    Substrings(SubstringPattern),
+}
+
+/// Makes filters ready.
+pub(crate) struct Compiler<'c> {
+    /// The schema.
+    pub(crate) schema: &'c Schema,
+    /// The attribute numbers of the snapshot that will be searched.
+    pub(crate) attributes: &'c AttributeTable,
+    /// Whether protected attributes may be looked at; if not, items on them are Undefined.
+    pub(crate) sees_protected: bool,
+}
+
+impl Compiler<'_> {
+    /// Compiles a filter. What cannot be decided becomes [`Truth::Undefined`], never an error.
+    pub(crate) fn compile(&self, filter: Filter<'_>) -> Node {
+        match filter.view() {
+            FilterView::And(filters) => conjunction(filters.iter().map(|part| self.compile(part))),
+            FilterView::Or(filters) => disjunction(filters.iter().map(|part| self.compile(part))),
+            FilterView::Not(part) => match self.compile(part) {
+                Node::Constant(truth) => Node::Constant(!truth),
+                node => Node::Not(Box::new(node)),
+            },
+            FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => {
+                self.on_attribute(assertion.attribute, |attribute_type| {
+                    let rule = attribute_type.equality()?;
+                    Some(Test::Equal(rule.assertion(self.schema, assertion.value).ok()?))
+                })
+            }
+            FilterView::GreaterOrEqual(assertion) => {
+                self.on_attribute(assertion.attribute, |attribute_type| {
+                    let rule = attribute_type.ordering()?;
+                    Some(Test::AtLeast(rule.assertion(self.schema, assertion.value).ok()?))
+                })
+            }
+            FilterView::LessOrEqual(assertion) => {
+                self.on_attribute(assertion.attribute, |attribute_type| {
+                    let rule = attribute_type.ordering()?;
+                    Some(Test::AtMost(rule.assertion(self.schema, assertion.value).ok()?))
+                })
+            }
+            FilterView::Substrings(substrings) => {
+                self.on_attribute(substrings.attribute, |attribute_type| {
+                    self.substrings(attribute_type.substrings()?, substrings)
+                })
+            }
+            FilterView::Present(attribute) => self.on_attribute(attribute, |_| Some(Test::Present)),
+            FilterView::ExtensibleMatch(matched) => self.extensible(matched),
+            FilterView::Unknown => Node::Constant(Truth::Undefined),
+        }
+    }
+
+    fn on_attribute(
+        &self,
+        description: &[u8],
+        test: impl FnOnce(&AttributeType) -> Option<Test>,
+    ) -> Node {
+        let Some((attribute_type, description)) = self.describe(description) else {
+            return Node::Constant(Truth::Undefined);
+        };
+        let Some(test) = test(attribute_type) else {
+            return Node::Constant(Truth::Undefined);
+        };
+        self.item(attribute_type, &description, test, None)
+    }
+
+    fn item(
+        &self,
+        attribute_type: &AttributeType,
+        description: &AttributeDescription<'_>,
+        test: Test,
+        in_dn: Option<DnTypes>,
+    ) -> Node {
+        if let Some(computed) = Computed::of(self.schema, attribute_type.id()) {
+            let target = Target::Computed(computed);
+            return Node::Item(Box::new(Item { target, test }));
+        }
+        let mut stored = Stored {
+            indexed_type: (!description.has_options()).then(|| attribute_type.id()),
+            user: Vec::new(),
+            operational: Vec::new(),
+            in_dn,
+        };
+        for subtype in attribute_type.subtypes().iter() {
+            self.add_numbers(subtype, Some(description), &mut stored);
+        }
+        if !self.sees_protected && self.is_protected(attribute_type.id()) {
+            return Node::Constant(Truth::Undefined);
+        }
+        if stored.user.is_empty() && stored.operational.is_empty() && stored.in_dn.is_none() {
+            return Node::Constant(Truth::False);
+        }
+        let target = Target::Stored(stored);
+        Node::Item(Box::new(Item { target, test }))
+    }
+
+    fn add_numbers(
+        &self,
+        attribute_type: AttributeTypeId,
+        description: Option<&AttributeDescription<'_>>,
+        stored: &mut Stored,
+    ) {
+        if !self.sees_protected && self.is_protected(attribute_type) {
+            return;
+        }
+        let list = match self.schema.type_of(attribute_type).is_operational() {
+            true => &mut stored.operational,
+            false => &mut stored.user,
+        };
+        for known in self.attributes.of_type(attribute_type) {
+            if description.is_none_or(|wanted| known.description().options_cover(wanted)) {
+                list.push(known.number());
+            }
+        }
+    }
+
+    fn is_protected(&self, attribute_type: AttributeTypeId) -> bool {
+        crate::access::is_protected(self.schema, attribute_type)
+    }
+
+    fn describe<'d>(
+        &self,
+        description: &'d [u8],
+    ) -> Option<(&AttributeType, AttributeDescription<'d>)> {
+        let text = std::str::from_utf8(description).ok()?;
+        let description = AttributeDescription::parse(text).ok()?;
+        let attribute_type = self
+            .schema
+            .attribute_type(description.attribute_type().as_bytes())?;
+        Some((attribute_type, description))
+    }
+
+    fn substrings(
+        &self,
+        rule: &'static MatchingRule,
+        substrings: filter::Substrings<'_>,
+    ) -> Option<Test> {
+        let (mut initial, mut any, mut last) = (None, Vec::new(), None);
+        for part in substrings.parts() {
+            match part {
+                SubstringPart::Initial(part) => initial = Some(part),
+                SubstringPart::Any(part) => any.push(part),
+                SubstringPart::Final(part) => last = Some(part),
+            }
+        }
+        let pattern = SubstringPattern::new(rule, self.schema, initial, any, last).ok()?;
+        Some(Test::Substrings(pattern))
+    }
+
+    fn extensible(&self, matched: filter::ExtensibleMatch<'_>) -> Node {
+        let node = match (matched.rule, matched.attribute) {
+            (rule, Some(attribute)) => self.extensible_on(rule, attribute, &matched),
+            (Some(rule), None) => self.extensible_on_all(rule, &matched),
+            (None, None) => None,
+        };
+        node.unwrap_or(Node::Constant(Truth::Undefined))
+    }
+
+    fn extensible_on(
+        &self,
+        rule: Option<&[u8]>,
+        attribute: &[u8],
+        matched: &filter::ExtensibleMatch<'_>,
+    ) -> Option<Node> {
+        let (attribute_type, description) = self.describe(attribute)?;
+        let rule = match rule {
+            Some(rule) => MatchingRule::find(rule)?,
+            None => attribute_type.equality()?,
+        };
+        if !fits(rule, attribute_type) {
+            return None;
+        }
+        let test = self.extensible_test(rule, matched.value)?;
+        let in_dn = matched
+            .dn_attributes
+            .then(|| DnTypes::Of(attribute_type.id()));
+        let mut node = self.item(attribute_type, &description, test, in_dn);
+        if let Node::Item(item) = &mut node
+            && let Target::Stored(stored) = &mut item.target
+            && (stored.in_dn.is_some() || attribute_type.equality() != Some(rule))
+        {
+            stored.indexed_type = None;
+        }
+        Some(node)
+    }
+
+    fn extensible_on_all(
+        &self,
+        rule: &[u8],
+        matched: &filter::ExtensibleMatch<'_>,
+    ) -> Option<Node> {
+        let rule = MatchingRule::find(rule)?;
+        let test = self.extensible_test(rule, matched.value)?;
+        let mut stored = Stored {
+            indexed_type: None,
+            user: Vec::new(),
+            operational: Vec::new(),
+            in_dn: matched.dn_attributes.then_some(DnTypes::Any),
+        };
+        for attribute_type in self.schema.attribute_types() {
+            if uses(rule, attribute_type) {
+                self.add_numbers(attribute_type.id(), None, &mut stored);
+            }
+        }
+        let target = Target::Stored(stored);
+        Some(Node::Item(Box::new(Item { target, test })))
+    }
+
+    fn extensible_test(&self, rule: &'static MatchingRule, value: &[u8]) -> Option<Test> {
+        let assertion = rule.assertion(self.schema, value).ok()?;
+        Some(match rule.kind() {
+            // X.520 §6.1.3: an ordering rule used in an extensible match means "less than"; like the peers, or equal.
+            RuleKind::Ordering => Test::AtMost(assertion),
+            RuleKind::Equality | RuleKind::Substrings => Test::Equal(assertion),
+        })
+    }
+}
+
+/// Whether a rule may be applied to values of a type: it is one of the type's own rules, or takes the same syntax as
+/// one of them (RFC 4512 §4.1.4).
+pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
+    uses(rule, attribute_type)
+        || attribute_type
+            .syntax()
+            .is_some_and(|syntax| syntax.oid() == rule.syntax().oid())
+        || attribute_type
+            .equality()
+            .is_some_and(|own| own.syntax().oid() == rule.syntax().oid())
+}
+
+fn uses(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
+    [
+        attribute_type.equality(),
+        attribute_type.ordering(),
+        attribute_type.substrings(),
+    ]
+    .into_iter()
+    .flatten()
+    .any(|own| own.oid() == rule.oid())
+}
+
+fn conjunction(parts: impl Iterator<Item = Node>) -> Node {
+    let mut nodes = Vec::new();
+    for part in parts {
+        match part {
+            Node::Constant(Truth::True) => {}
+            // An undefined component keeps an `and` from being true, though not from being false.
+            Node::Constant(Truth::False) => return Node::Constant(Truth::False),
+            part => nodes.push(part),
+        }
+    }
+    single(nodes, Truth::True, Node::And)
+}
+
+fn disjunction(parts: impl Iterator<Item = Node>) -> Node {
+    let mut nodes = Vec::new();
+    for part in parts {
+        match part {
+            Node::Constant(Truth::False) => {}
+            Node::Constant(Truth::True) => return Node::Constant(Truth::True),
+            part => nodes.push(part),
+        }
+    }
+    single(nodes, Truth::False, Node::Or)
+}
+
+fn single(mut nodes: Vec<Node>, empty: Truth, many: fn(Vec<Node>) -> Node) -> Node {
+    match (nodes.pop(), nodes.is_empty()) {
+        (None, _) => Node::Constant(empty),
+        (Some(node), true) => node,
+        (Some(node), false) => {
+            nodes.push(node);
+            many(nodes)
+        }
+    }
+}
