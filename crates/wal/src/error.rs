@@ -67,6 +67,9 @@ pub enum Error {
     /// The log was opened but [`Wal::start`](crate::Wal::start) was not called yet.
     #[error("the log has not been recovered yet")]
     NotStarted,
+    /// [`Wal::start`](crate::Wal::start) was called before all records had been read, which would have cut off the others.
+    #[error("the log cannot be started before all of its records were read")]
+    Unread,
     /// A position beyond the end of the log, or one that is no longer in it.
     #[error("{lsn} is not in the log, which ends at {end}")]
     NotInLog {

@@ -184,7 +184,7 @@ impl RecordHeader {
         (!check_sum || crc32fast::hash(covered) == header.checksum).then_some(header)
     }
 
-    /// Where the next record begins, and what it must say about this one. `None` if there is no such address.
+    /// Where the next record begins, and what it must say about this one. `None` if there can be no such position.
     pub(crate) fn end(&self) -> Option<Position> {
         let bytes = record_bytes(u64::from(self.payload_bytes));
         Some(Position {

@@ -11,6 +11,8 @@ pub(crate) enum Guard {
     SyncNewName,
     /// What recovery found is synced before it counts as durable, and what it cut off before anything is appended.
     SyncRecovered,
+    /// Recovery writes again what is not known to be durable.
+    RewriteRecovered,
     /// Recovery erases what lies behind the end.
     EraseTail,
     /// The heir of a dead writer erases what that left unfinished.

@@ -14,6 +14,8 @@ use crate::{LogId, Lsn, Options, Position};
 
 /// The largest record, however large the log.
 const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// How much is written again at once.
+const REWRITE_BYTES: usize = 256 * 1024;
 
 /// A durable redo log. See the [crate documentation](crate) for how it is used.
 pub struct Wal {
@@ -100,23 +102,44 @@ impl Wal {
         Records::new(&self.ring, from, self.record_bytes_max(), self.guards)
     }
 
-    /// Starts the log after a crash or a clean stop, while nobody else has it open: erases what lies behind `end`, makes everything
-    /// before it durable, and has new records appended there. `end` is where [`Wal::records`] ended, and everything before `floor` may be
-    /// overwritten.
+    /// Starts the log after a crash or a clean stop, while nobody else has it open: erases what lies behind the last of `records`,
+    /// which have been read to the end, makes everything before it durable, and has new records appended there. Everything before
+    /// `floor` may be overwritten.
     ///
     /// # Errors
-    /// [`Error::Io`]; then the log is not started.
-    pub fn start(&self, floor: Lsn, end: Position) -> Result<()> {
-        self.ring.segments()?;
+    /// [`Error::Unread`]; [`Error::Io`]. The log is not started then.
+    pub fn start(&self, floor: Lsn, records: &Records<'_>) -> Result<()> {
+        let end = records.end().ok_or(Error::Unread)?;
         if self.guards.has(Guard::EraseTail) {
             for lsn in headers_from(&self.ring, end.lsn, self.guards)? {
                 self.erase(lsn)?;
             }
         }
+        if self.guards.has(Guard::RewriteRecovered) {
+            self.rewrite(records.known_durable(), end.lsn)?;
+        }
         if self.guards.has(Guard::SyncRecovered) {
             self.ring.sync(Lsn(0), Lsn(self.capacity()))?;
         }
         self.shared().start(floor, end);
+        Ok(())
+    }
+
+    /// Writes what is in the log once more. After a sync has failed, the system may hold as clean in its cache what never
+    /// reached the disk, and would have nothing to do for the next sync.
+    fn rewrite(&self, from: Lsn, to: Lsn) -> Result<()> {
+        let mut buffer = vec![0; REWRITE_BYTES];
+        let mut at = from;
+        while at < to {
+            let left = usize::try_from(to.0 - at.0).unwrap_or(usize::MAX);
+            let length = left.min(REWRITE_BYTES);
+            let filled = self.ring.read(at, &mut buffer[..length])?;
+            if filled == 0 {
+                break;
+            }
+            self.ring.write(at, &[IoSlice::new(&buffer[..filled])])?;
+            at = Lsn(at.0 + filled as u64);
+        }
         Ok(())
     }
 
@@ -172,9 +195,16 @@ impl Wal {
     /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
     /// [`Error::Io`], it may be there all the same.)
     pub fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
+        let end = self.write_record(parts)?;
+        self.shared().advance(end);
+        Ok(end)
+    }
+
+    /// Writes a record behind the end, which does not move yet.
+    pub(crate) fn write_record(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
         let tail = self.tail()?;
         let payload_bytes = parts.iter().map(|part| part.len() as u64).sum();
-        let new_end = self.reserve_at(tail.lsn, payload_bytes)?;
+        let end = self.reserve_at(tail.lsn, payload_bytes)?;
         let mut payload_checksum = crc32fast::Hasher::new();
         parts.iter().for_each(|part| payload_checksum.update(part));
         let mut header = RecordHeader {
@@ -188,7 +218,7 @@ impl Wal {
             checksum: 0,
         };
         let encoded = header.encode();
-        let padding_bytes = new_end.0 - tail.lsn.0 - RECORD_HEADER_BYTES as u64 - payload_bytes;
+        let padding_bytes = end.0 - tail.lsn.0 - RECORD_HEADER_BYTES as u64 - payload_bytes;
         let padding = &[0; 8][..usize::try_from(padding_bytes).unwrap_or_default()];
         let mut pieces = Vec::with_capacity(parts.len() + 2);
         pieces.push(IoSlice::new(&encoded));
@@ -200,12 +230,10 @@ impl Wal {
             }
             return Err(error);
         }
-        let end = Position {
-            lsn: new_end,
+        Ok(Position {
+            lsn: end,
             chain: header.checksum,
-        };
-        self.shared().advance(end);
-        Ok(end)
+        })
     }
 
     fn claimed_durable(&self, end: Lsn) -> Lsn {

@@ -26,7 +26,16 @@ pub struct Records<'a> {
     reader: Reader<'a>,
     payload_bytes_max: u64,
     at: Position,
-    ended: bool,
+    /// Everything before it is durable, as the records say.
+    known_durable: Lsn,
+    state: ReadState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadState {
+    Reading,
+    Ended,
+    Failed,
 }
 
 impl<'a> Records<'a> {
@@ -55,7 +64,8 @@ impl<'a> Records<'a> {
             },
             payload_bytes_max,
             at: from,
-            ended: false,
+            known_durable: from.lsn,
+            state: ReadState::Reading,
         })
     }
 
@@ -69,52 +79,56 @@ impl<'a> Records<'a> {
         reason = "the record borrows the buffer"
     )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
-        if self.ended {
+        if self.state != ReadState::Reading {
             return Ok(None);
         }
-        self.ended = true;
-        let lsn = self.at.lsn;
-        let Some(header) = self.read_header()? else {
-            return self.judge_end().map(|()| None);
+        self.state = ReadState::Failed;
+        let Some((header, end)) = self.read_header()? else {
+            self.judge_end()?;
+            self.state = ReadState::Ended;
+            return Ok(None);
         };
-        let Some(end) = header.end() else {
-            return self.judge_end().map(|()| None);
-        };
-        let length = header.payload_bytes as usize;
-        if !self.is_payload_intact(&header)? {
-            return self.judge_end().map(|()| None);
-        }
+        self.state = ReadState::Reading;
+        self.known_durable = self.known_durable.max(header.durable);
         self.at = end;
-        self.ended = false;
-        let from = Lsn(lsn.0 + RECORD_HEADER_BYTES as u64);
-        let payload = self.reader.peek(from, length)?;
+        let lsn = header.lsn;
+        let payload = self.reader.payload_of(&header)?;
         Ok(Some(Record { lsn, end, payload }))
     }
 
-    /// Behind the last record that was returned; once [`Records::next`] has returned `None`, the end of the log.
+    /// Behind the last record that was returned.
     pub fn position(&self) -> Position {
         self.at
     }
 
-    fn read_header(&mut self) -> Result<Option<RecordHeader>> {
-        let guards = self.reader.guards;
-        let at = self.at;
-        let Some(header) = self.reader.header_at(at.lsn)? else {
-            return Ok(None);
-        };
-        let follows = header.previous == at.chain || !guards.has(Guard::Chain);
-        let fits = u64::from(header.payload_bytes) <= self.payload_bytes_max;
-        Ok((follows && fits).then_some(header))
+    /// The end of the log, once it has been found.
+    pub(crate) fn end(&self) -> Option<Position> {
+        (self.state == ReadState::Ended).then_some(self.at)
     }
 
-    fn is_payload_intact(&mut self, header: &RecordHeader) -> Result<bool> {
-        let from = Lsn(self.at.lsn.0 + RECORD_HEADER_BYTES as u64);
-        let length = header.payload_bytes as usize;
+    /// Everything before this is durable; what is between here and the end may or may not be.
+    pub(crate) fn known_durable(&self) -> Lsn {
+        self.known_durable.min(self.at.lsn)
+    }
+
+    /// The header of an intact record at the present position, and where that record ends.
+    fn read_header(&mut self) -> Result<Option<(RecordHeader, Position)>> {
         let guards = self.reader.guards;
-        let payload = self.reader.peek(from, length)?;
-        Ok(payload.len() == length
-            && (crc32fast::hash(payload) == header.payload_checksum
-                || !guards.has(Guard::PayloadChecksum)))
+        let Some(header) = self.reader.header_at(self.at.lsn)? else {
+            return Ok(None);
+        };
+        let Some(end) = header.end() else {
+            return Ok(None);
+        };
+        let follows = header.previous == self.at.chain || !guards.has(Guard::Chain);
+        if !follows || u64::from(header.payload_bytes) > self.payload_bytes_max {
+            return Ok(None);
+        }
+        let payload = self.reader.payload_of(&header)?;
+        let is_whole = payload.len() == header.payload_bytes as usize;
+        let is_intact = crc32fast::hash(payload) == header.payload_checksum
+            || !guards.has(Guard::PayloadChecksum);
+        Ok((is_whole && is_intact).then_some((header, end)))
     }
 
     /// There is no record here. If a record further on was written when this place was durable already, one is lost.
@@ -186,6 +200,12 @@ impl Reader<'_> {
         };
         let bytes = self.buffer.get(skip..).unwrap_or_default();
         Ok(bytes.get(..length).unwrap_or(bytes))
+    }
+
+    /// The payload behind a header; shorter where the log has no more segments.
+    fn payload_of(&mut self, header: &RecordHeader) -> Result<&[u8]> {
+        let from = Lsn(header.lsn.0.saturating_add(RECORD_HEADER_BYTES as u64));
+        self.peek(from, header.payload_bytes as usize)
     }
 
     /// The header of a record of this log that begins exactly here.

@@ -17,8 +17,14 @@ fn new_log(options: &Options) -> (Arc<dyn Storage>, Wal) {
     let storage: Arc<dyn Storage> = Arc::new(Memory::new());
     Wal::create(&storage, "log", ID, options).unwrap();
     let log = open(&storage);
-    log.start(Lsn(0), Position::START).unwrap();
+    start(&log);
     (storage, log)
+}
+
+fn start(log: &Wal) {
+    let mut records = log.records(Position::START).unwrap();
+    while records.next().unwrap().is_some() {}
+    log.start(Lsn(0), &records).unwrap();
 }
 
 fn open(storage: &Arc<dyn Storage>) -> Wal {
@@ -57,7 +63,7 @@ fn what_was_appended_is_read_back() {
     assert_eq!(payloads, [b"one two".to_vec(), Vec::new()]);
     assert_eq!(end, second);
     assert_eq!(read_all(&log, first), (vec![Vec::new()], second));
-    log.start(Lsn(0), end).unwrap();
+    start(&log);
     let third = append(&log, b"three").unwrap();
     log.sync_to(third.lsn).unwrap();
     assert_eq!(read_all(&log, second), (vec![b"three".to_vec()], third));
@@ -119,9 +125,12 @@ fn a_record_that_can_never_fit_is_refused() {
 }
 
 #[test]
-fn a_log_wants_to_be_started() {
-    let (storage, _log) = new_log(&SMALL);
+fn a_log_wants_to_be_read_and_started() {
+    let (storage, log) = new_log(&SMALL);
+    append(&log, b"").unwrap();
     let log = open(&storage);
+    let records = log.records(Position::START).unwrap();
+    assert!(matches!(log.start(Lsn(0), &records), Err(Error::Unread)));
     assert!(matches!(append(&log, b""), Err(Error::NotStarted)));
     assert!(matches!(log.sync_to(Lsn(8)), Err(Error::NotStarted)));
 }
@@ -139,7 +148,7 @@ fn the_heir_erases_what_the_dead_left() {
     let end = append(&log, b"whole").unwrap();
     // A second user of the same files stands in for a writer that died before it could say that it had appended.
     let dead = open(&storage);
-    dead.start(Lsn(0), end).unwrap();
+    start(&dead);
     append(&dead, b"hole").unwrap();
     assert_eq!(read_all(&log, Position::START).0.len(), 2);
     assert_eq!(log.inherit().unwrap(), end);
