@@ -1,21 +1,83 @@
 //! Trees built from sorted input, bottom-up into full pages.
 
-use crate::error::Result;
-use crate::page::AppendPages;
-use crate::tree::{TreeKind, TreeRecord};
+use crate::error::{Error, Result};
+use crate::page::{AppendPages, Page, PageKind, PageNo};
+use crate::tree::entries::{Entries, common_prefix};
+use crate::tree::node::{Child, NODE_ROOM_BYTES, Run, cell_bytes, encode_pair, slots_bytes};
+use crate::tree::value::{extent_pages, fill_extent};
+use crate::tree::{HEIGHT_MAX, KEY_BYTES_MAX, TreeKind, TreeRecord, VALUE_BYTES_MAX, is_inline};
 
 /// Builds one tree from records in ascending order of their keys. Its pages are full and written one after the other.
 ///
 /// Memory: one page for each level. Several builders may run on the same pages in turn.
 pub struct TreeBuilder {
     tree: TreeRecord,
+    levels: Vec<Level>,
+    last_key: Vec<u8>,
+    page: Box<Page>,
+}
+
+/// The page being filled on one level.
+struct Level {
+    entries: Entries,
+    /// The separator before it: what its parent will call it.
+    separator: Vec<u8>,
+    prefix_len: usize,
+    longest_key: usize,
+    /// What the entries take in a page under this prefix.
+    cells: usize,
+    /// How many pages of the level are written.
+    written: u64,
+}
+
+impl Level {
+    fn new(kind: PageKind, level: usize) -> Self {
+        Self {
+            entries: Entries::new(kind, level),
+            separator: Vec::new(),
+            prefix_len: 0,
+            longest_key: 0,
+            cells: 0,
+            written: 0,
+        }
+    }
+
+    /// Appends an entry. Answers `false`, and appends it nevertheless, if the entries no longer fit into a page.
+    fn push(&mut self, kind: PageKind, key: &[u8], payload: &[u8], large: bool) -> bool {
+        self.entries.push(key, payload, large);
+        let n = self.entries.len();
+        let first_key = usize::from(kind != PageKind::Leaf);
+        if n > first_key {
+            let common = common_prefix(self.entries.key(first_key), key);
+            self.longest_key = self.longest_key.max(key.len());
+            let prefix_len = common.min(self.longest_key.saturating_sub(4));
+            if prefix_len == self.prefix_len {
+                self.cells += cell_bytes(kind, key.len() - prefix_len, payload.len());
+            } else {
+                self.prefix_len = prefix_len;
+                self.cells = self.entries.cells_bytes(0..n, prefix_len);
+            }
+        } else {
+            self.cells += cell_bytes(kind, 0, payload.len());
+        }
+        self.prefix_len + slots_bytes(n) + self.cells <= NODE_ROOM_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        (self.prefix_len, self.longest_key, self.cells) = (0, 0, 0);
+    }
 }
 
 impl TreeBuilder {
     /// A builder of an empty tree.
     pub fn new(kind: TreeKind) -> Self {
+        let tree = TreeRecord::empty(kind);
         Self {
-            tree: TreeRecord::empty(kind),
+            tree,
+            levels: Vec::new(),
+            last_key: Vec::new(),
+            page: Box::new(Page::zeroed()),
         }
     }
 
@@ -26,13 +88,121 @@ impl TreeBuilder {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let _ = (&self.tree, pages, key, value);
-        todo!()
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong(key.len()));
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong(value.len()));
+        }
+        if self.tree.records > 0 && key <= self.last_key.as_slice() {
+            return Err(Error::NotSorted(self.tree.records));
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.tree.records += 1;
+        if is_inline(key, value) {
+            return self.append(pages, 0, key, value, false);
+        }
+        let commit = pages.commit();
+        let count = extent_pages(value.len());
+        let first = pages.append_extent(count, &mut |first, extent| {
+            fill_extent(extent, first, commit, value)
+        })?;
+        self.tree.extent_pages += u64::from(count);
+        self.append(
+            pages,
+            0,
+            key,
+            &encode_pair(first.0, value.len() as u64),
+            true,
+        )
     }
 
     /// Writes what is left and returns the tree's record.
-    pub fn finish<P: AppendPages + ?Sized>(self, pages: &mut P) -> Result<TreeRecord> {
-        let _ = pages;
-        todo!()
+    pub fn finish<P: AppendPages + ?Sized>(mut self, pages: &mut P) -> Result<TreeRecord> {
+        let mut level = 0;
+        while level < self.levels.len() {
+            let is_root = level + 1 == self.levels.len() && self.levels[level].written == 0;
+            let end = self.levels[level].entries.len();
+            let child = self.write(pages, level, end)?;
+            if is_root {
+                self.tree.root = child.page;
+                self.tree.height = level as u8 + 1;
+                break;
+            }
+            let separator = std::mem::take(&mut self.levels[level].separator);
+            self.append_child(pages, level + 1, &separator, child)?;
+            level += 1;
+        }
+        Ok(self.tree)
+    }
+
+    fn append_child<P: AppendPages + ?Sized>(
+        &mut self,
+        pages: &mut P,
+        level: usize,
+        separator: &[u8],
+        child: Child,
+    ) -> Result<()> {
+        let payload = child.encode();
+        let stored = self.tree.page_kind(level).child_payload(&payload);
+        self.append(pages, level, separator, stored, false)
+    }
+
+    /// Appends an entry to a level; if its page is full, writes that first and tells the level above.
+    fn append<P: AppendPages + ?Sized>(
+        &mut self,
+        pages: &mut P,
+        level: usize,
+        key: &[u8],
+        payload: &[u8],
+        large: bool,
+    ) -> Result<()> {
+        if level == HEIGHT_MAX {
+            return Err(Error::TreeTooHigh);
+        }
+        let kind = self.tree.page_kind(level);
+        if level == self.levels.len() {
+            self.levels.push(Level::new(kind, level));
+        }
+        let current = &mut self.levels[level];
+        if current.push(kind, key, payload, large) {
+            return Ok(());
+        }
+        let end = current.entries.len() - 1;
+        let separator = current.entries.separator(end).to_vec();
+        let child = self.write(pages, level, end)?;
+        let current = &mut self.levels[level];
+        current.clear();
+        current.push(kind, key, payload, large);
+        let separator = std::mem::replace(&mut current.separator, separator);
+        self.append_child(pages, level + 1, &separator, child)
+    }
+
+    /// Writes the first `end` entries of a level as a page.
+    fn write<P: AppendPages + ?Sized>(
+        &mut self,
+        pages: &mut P,
+        level: usize,
+        end: usize,
+    ) -> Result<Child> {
+        let current = &mut self.levels[level];
+        current.written += 1;
+        current.entries.write(
+            0..end,
+            &mut self.page,
+            PageNo(0),
+            pages.commit(),
+            Run::default(),
+        )?;
+        let records = current.entries.records(0..end);
+        match level {
+            0 => self.tree.leaf_pages += 1,
+            _ => self.tree.branch_pages += 1,
+        }
+        Ok(Child {
+            page: pages.append(&mut self.page)?,
+            records,
+        })
     }
 }

@@ -62,6 +62,8 @@ pub enum PageKind {
     Leaf = 3,
     /// The first page of a large value.
     Extent = 4,
+    /// An inner page of a counted tree.
+    CountedBranch = 5,
 }
 
 /// One page, as it is in the file.
@@ -106,6 +108,7 @@ impl Page {
             2 => Some(PageKind::Branch),
             3 => Some(PageKind::Leaf),
             4 => Some(PageKind::Extent),
+            5 => Some(PageKind::CountedBranch),
             _ => None,
         }
     }

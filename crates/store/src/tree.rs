@@ -4,10 +4,27 @@
 //! through the functions [`put`], [`insert`], [`delete`] and [`clear`], which change the record in place; whoever owns
 //! the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
+mod check;
+mod count;
+mod cursor;
+pub(crate) mod entries;
+pub(crate) mod node;
+mod prefetch;
+pub(crate) mod value;
+mod write;
+
 use std::ops::Bound;
 
-use crate::error::{Error, Result};
-use crate::page::{CommitNo, PAGE_NO_MAX, PageNo, ReadPages, WritePages};
+use crate::error::Result;
+use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
+
+use node::Node;
+
+pub use check::{CheckSink, check};
+pub use cursor::{Cursor, Range};
+pub use value::{extent_commit, verify_extent};
+pub(crate) use write::is_inline;
+pub use write::{clear, delete, insert, put};
 
 /// The longest key, in bytes: three of them and their bookkeeping fit into one branch page.
 pub const KEY_BYTES_MAX: usize = 1300;
@@ -61,6 +78,15 @@ impl TreeRecord {
             extent_pages: 0,
             height: 0,
             kind,
+        }
+    }
+
+    /// The kind of the pages on a level, leaves being level 0.
+    pub(crate) fn page_kind(&self, level: usize) -> PageKind {
+        match (level, self.kind.counted) {
+            (0, _) => PageKind::Leaf,
+            (_, false) => PageKind::Branch,
+            (_, true) => PageKind::CountedBranch,
         }
     }
 
@@ -137,8 +163,21 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     /// The value stored under `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'p [u8]>> {
-        let _ = (key, self.pages);
-        todo!()
+        let mut number = self.record.root;
+        for level in (1..self.height()).rev() {
+            let node = self.open(number, level)?;
+            number = node.child(node.child_slot(key)?)?.page;
+        }
+        if self.height() == 0 {
+            return Ok(None);
+        }
+        let leaf = self.open(number, 0)?;
+        let place = leaf.search(key, 0)?;
+        if place.exact {
+            self.value(&leaf, place.slot).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// A cursor that stands nowhere yet.
@@ -146,168 +185,29 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         Cursor::new(*self)
     }
 
-    /// How many records have a key less than `key`. Counted trees only.
-    pub fn rank(&self, key: &[u8]) -> Result<u64> {
-        let _ = key;
-        todo!()
+    /// The records between two bounds, in ascending order from the front and in descending order from the back.
+    pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Range<'p, P>> {
+        Range::new(*self, from, to)
     }
 
-    /// How many records lie between the bounds. Counted trees only.
-    pub fn count(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<u64> {
-        let _ = (from, to);
-        todo!()
+    fn height(&self) -> usize {
+        usize::from(self.record.height)
     }
 
-    /// About how many records lie between the bounds, in O(log n) from the shape of the search paths: exact in a
-    /// counted tree.
-    pub fn estimate(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<u64> {
-        let _ = (from, to);
-        todo!()
-    }
-}
-
-/// A place in a tree. It moves in both directions and hands out records without copying their values.
-///
-/// A cursor stands on a record, or nowhere: before its first seek, and after it ran off either end.
-pub struct Cursor<'p, P: ?Sized> {
-    view: View<'p, P>,
-}
-
-impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
-    fn new(view: View<'p, P>) -> Self {
-        Self { view }
+    #[inline]
+    fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
+        let page = self.pages.page(number)?;
+        prefetch::slots(page);
+        Node::open(page, number, self.record.page_kind(level), level)
     }
 
-    /// Goes to the first record. Like all movements, answers whether the cursor stands on a record now.
-    pub fn first(&mut self) -> Result<bool> {
-        todo!()
+    #[inline]
+    fn value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
+        let cell = leaf.cell(slot)?;
+        if cell.large {
+            value::load(self.pages, leaf.number(), cell.payload)
+        } else {
+            Ok(cell.payload)
+        }
     }
-
-    /// Goes to the last record.
-    pub fn last(&mut self) -> Result<bool> {
-        todo!()
-    }
-
-    /// Goes to the first record whose key is `key` or greater.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let _ = (key, self.view);
-        todo!()
-    }
-
-    /// Goes to the record with this very key.
-    pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
-        let _ = key;
-        todo!()
-    }
-
-    /// Goes to the last record whose key is `key` or less.
-    pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
-        let _ = key;
-        todo!()
-    }
-
-    /// Goes to record number `n`, counted from 0. Counted trees only.
-    pub fn seek_nth(&mut self, n: u64) -> Result<bool> {
-        let _ = n;
-        todo!()
-    }
-
-    /// Goes to the next record; to the first from nowhere.
-    #[allow(clippy::should_implement_trait)] // A cursor lends its key, which an iterator cannot.
-    pub fn next(&mut self) -> Result<bool> {
-        todo!()
-    }
-
-    /// Goes to the record before; to the last from nowhere.
-    pub fn prev(&mut self) -> Result<bool> {
-        todo!()
-    }
-
-    /// The key of the record the cursor stands on; `None` when it stands nowhere. Puts it together in the cursor's buffer.
-    pub fn key(&mut self) -> Result<Option<&[u8]>> {
-        todo!()
-    }
-
-    /// The value of the record the cursor stands on.
-    pub fn value(&self) -> Result<Option<&'p [u8]>> {
-        todo!()
-    }
-
-    /// Key and value of the record the cursor stands on.
-    pub fn record(&mut self) -> Result<Option<(&[u8], &'p [u8])>> {
-        let value = self.value()?;
-        Ok(self.key()?.zip(value))
-    }
-}
-
-/// Stores `value` under `key`, replacing what was there. Answers whether the key is new.
-pub fn put<P: WritePages + ?Sized>(
-    pages: &mut P,
-    tree: &mut TreeRecord,
-    key: &[u8],
-    value: &[u8],
-) -> Result<bool> {
-    let _ = (pages, tree, key, value);
-    todo!()
-}
-
-/// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
-pub fn insert<P: WritePages + ?Sized>(
-    pages: &mut P,
-    tree: &mut TreeRecord,
-    key: &[u8],
-    value: &[u8],
-) -> Result<bool> {
-    let _ = (pages, tree, key, value);
-    todo!()
-}
-
-/// Removes `key` and its value. Answers whether it was there.
-pub fn delete<P: WritePages + ?Sized>(
-    pages: &mut P,
-    tree: &mut TreeRecord,
-    key: &[u8],
-) -> Result<bool> {
-    let _ = (pages, tree, key);
-    todo!()
-}
-
-/// Removes every record and frees every page; the record is that of an empty tree afterwards.
-pub fn clear<P: WritePages + ?Sized>(pages: &mut P, tree: &mut TreeRecord) -> Result<()> {
-    let _ = (pages, tree);
-    todo!()
-}
-
-/// The commit in an extent's header; `None` if the bytes do not begin with one.
-pub fn extent_commit(extent: &[u8]) -> Option<CommitNo> {
-    let _ = extent;
-    todo!()
-}
-
-/// Checks the checksum of an extent and that it begins at page `first`.
-pub fn verify_extent(extent: &[u8], first: PageNo) -> Result<()> {
-    let _ = (extent, first);
-    todo!()
-}
-
-/// What [`check`] tells its caller.
-pub trait CheckSink {
-    /// A page of the tree (`pages` = 1) or an extent is in use. Answers whether it was not in use before: a page that
-    /// is reached twice is not descended into twice.
-    fn in_use(&mut self, first: PageNo, pages: u32) -> bool;
-
-    /// Something is wrong.
-    fn problem(&mut self, problem: Error);
-}
-
-/// Walks the whole tree: checksums, page numbers, commits, the order of keys within and between pages, separators, counts, the
-/// record itself. `parent` is the commit of whatever holds the record. Goes on after each problem where that is possible.
-pub fn check<P: ReadPages + ?Sized>(
-    pages: &P,
-    tree: &TreeRecord,
-    parent: CommitNo,
-    sink: &mut dyn CheckSink,
-) {
-    let _ = (pages, tree, parent, sink);
-    todo!()
 }

@@ -1,0 +1,262 @@
+//! Entries taken out of their pages, to be laid out anew: in one page with another prefix, or divided between two.
+
+use std::ops::Range;
+
+use super::node::{Child, NODE_ROOM_BYTES, Node, NodeMut, Run, cell_bytes, slots_bytes};
+use crate::error::{Error, Result};
+use crate::page::{CommitNo, Page, PageKind, PageNo};
+
+/// Entries of one level in ascending order, keys and payloads in one buffer.
+pub(crate) struct Entries {
+    kind: PageKind,
+    level: usize,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key_at: u32,
+    payload_at: u32,
+    key_len: u16,
+    payload_len: u16,
+    large: bool,
+}
+
+impl Entries {
+    pub(crate) fn new(kind: PageKind, level: usize) -> Self {
+        Self {
+            kind,
+            level,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    /// Appends an entry.
+    pub(crate) fn push(&mut self, key: &[u8], payload: &[u8], large: bool) {
+        self.insert(self.len(), key, payload, large);
+    }
+
+    /// Appends the entry of a child.
+    pub(crate) fn push_child(&mut self, separator: &[u8], child: Child) {
+        let payload = child.encode();
+        self.push(separator, self.kind.child_payload(&payload), false);
+    }
+
+    /// Inserts an entry before that at `slot`.
+    pub(crate) fn insert(&mut self, slot: usize, key: &[u8], payload: &[u8], large: bool) {
+        let key_at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(payload);
+        let entry = Entry {
+            key_at: key_at as u32,
+            payload_at: (key_at + key.len()) as u32,
+            key_len: key.len() as u16,
+            payload_len: payload.len() as u16,
+            large,
+        };
+        self.entries.insert(slot, entry);
+    }
+
+    /// Gives an entry another key.
+    pub(super) fn replace_key(&mut self, slot: usize, key: &[u8]) {
+        let key_at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let entry = &mut self.entries[slot];
+        entry.key_at = key_at as u32;
+        entry.key_len = key.len() as u16;
+    }
+
+    /// Appends all entries of a page. The first entry of a branch, which has no key, gets `first_key`.
+    pub(super) fn load(&mut self, node: &Node<'_>, first_key: &[u8]) -> Result<()> {
+        for slot in 0..node.len() {
+            let cell = node.cell(slot)?;
+            let key_at = self.bytes.len();
+            if slot == 0 && self.kind != PageKind::Leaf {
+                self.bytes.extend_from_slice(first_key);
+            } else {
+                node.push_key(slot, &mut self.bytes)?;
+            }
+            let payload_at = self.bytes.len();
+            self.bytes.extend_from_slice(cell.payload);
+            self.entries.push(Entry {
+                key_at: key_at as u32,
+                payload_at: payload_at as u32,
+                key_len: (payload_at - key_at) as u16,
+                payload_len: cell.payload.len() as u16,
+                large: cell.large,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn key(&self, slot: usize) -> &[u8] {
+        self.slice(self.entries[slot].key_at, self.entries[slot].key_len)
+    }
+
+    fn payload(&self, slot: usize) -> &[u8] {
+        self.slice(
+            self.entries[slot].payload_at,
+            self.entries[slot].payload_len,
+        )
+    }
+
+    fn slice(&self, at: u32, len: u16) -> &[u8] {
+        &self.bytes[at as usize..at as usize + usize::from(len)]
+    }
+
+    /// The number of records in or below these entries; 0 if that is not counted.
+    pub(crate) fn records(&self, range: Range<usize>) -> u64 {
+        match self.kind {
+            PageKind::Leaf => range.len() as u64,
+            _ => range
+                .filter_map(|slot| Child::decode(self.payload(slot)))
+                .map(|child| child.records)
+                .sum(),
+        }
+    }
+
+    /// The entries of a range that bring a key into a page of their own.
+    fn keyed(&self, range: Range<usize>) -> Range<usize> {
+        if self.kind == PageKind::Leaf {
+            range
+        } else {
+            (range.start + 1).min(range.end)..range.end
+        }
+    }
+
+    /// How much of their keys a page of these entries stores once. No more than leaves four bytes to the longest key, since
+    /// heads cost those anyway.
+    pub(crate) fn prefix_len(&self, range: Range<usize>) -> usize {
+        let keyed = self.keyed(range);
+        if keyed.is_empty() {
+            return 0;
+        }
+        let common = common_prefix(self.key(keyed.start), self.key(keyed.end - 1));
+        let longest = keyed
+            .map(|slot| usize::from(self.entries[slot].key_len))
+            .max()
+            .unwrap_or(0);
+        common.min(longest.saturating_sub(4))
+    }
+
+    /// How many bytes a page of these entries takes, header aside.
+    fn bytes(&self, range: Range<usize>) -> usize {
+        let prefix_len = self.prefix_len(range.clone());
+        prefix_len + slots_bytes(range.len()) + self.cells_bytes(range, prefix_len)
+    }
+
+    /// How many bytes the cells of these entries take in a page that stores this much of their keys once.
+    pub(crate) fn cells_bytes(&self, range: Range<usize>, prefix_len: usize) -> usize {
+        range
+            .clone()
+            .map(|slot| self.cell(&range, slot, prefix_len))
+            .sum()
+    }
+
+    fn cell(&self, range: &Range<usize>, slot: usize, prefix_len: usize) -> usize {
+        let entry = &self.entries[slot];
+        let keyless = self.kind != PageKind::Leaf && slot == range.start;
+        let suffix_len = if keyless {
+            0
+        } else {
+            usize::from(entry.key_len).saturating_sub(prefix_len)
+        };
+        cell_bytes(self.kind, suffix_len, usize::from(entry.payload_len))
+    }
+
+    /// Whether one page holds these entries with `spare` bytes left.
+    pub(crate) fn fit(&self, range: Range<usize>, spare: usize) -> bool {
+        self.bytes(range) + spare <= NODE_ROOM_BYTES
+    }
+
+    /// Where to divide all entries between two pages: as near to `wish` as they fit, in the middle (by bytes) without a wish. `None` if they
+    /// fit nowhere, which only entries of a damaged page do.
+    pub(crate) fn cut(&self, wish: Option<usize>) -> Option<usize> {
+        let n = self.len();
+        // Half a branch has two children at least.
+        let least = if self.kind == PageKind::Leaf { 1 } else { 2 };
+        if n < 2 * least {
+            return None;
+        }
+        let wish = wish
+            .unwrap_or_else(|| self.middle())
+            .clamp(least, n - least);
+        let fits = |cut: &usize| {
+            (least..=n - least).contains(cut) && self.fit(0..*cut, 0) && self.fit(*cut..n, 0)
+        };
+        (0..n)
+            .flat_map(|distance| [wish + distance, wish.wrapping_sub(distance)])
+            .find(fits)
+    }
+
+    fn middle(&self) -> usize {
+        let all = 0..self.len();
+        let prefix_len = self.prefix_len(all.clone());
+        let slot_bytes = |slot| self.cell(&all, slot, prefix_len) + slots_bytes(8) / 8;
+        let half = all.clone().map(slot_bytes).sum::<usize>() / 2;
+        let mut sum = 0;
+        all.clone()
+            .find(|&slot| {
+                let bytes = slot_bytes(slot);
+                sum += bytes;
+                // The entry in the middle goes where the larger part of it would lie.
+                sum - bytes / 2 > half
+            })
+            .unwrap_or(self.len() / 2)
+    }
+
+    /// The shortest key that is greater than every key before `slot` and not greater than the key there.
+    pub(crate) fn separator(&self, slot: usize) -> &[u8] {
+        let key = self.key(slot);
+        if self.kind == PageKind::Leaf && slot > 0 {
+            &key[..(common_prefix(self.key(slot - 1), key) + 1).min(key.len())]
+        } else {
+            key
+        }
+    }
+
+    /// Writes these entries as the whole contents of a page.
+    pub(crate) fn write(
+        &self,
+        range: Range<usize>,
+        page: &mut Page,
+        number: PageNo,
+        commit: CommitNo,
+        run: Run,
+    ) -> Result<()> {
+        let keyed = self.keyed(range.clone());
+        let prefix: &[u8] = match keyed.is_empty() {
+            true => &[],
+            false => &self.key(keyed.start)[..self.prefix_len(range.clone())],
+        };
+        let mut node = NodeMut::init(page, number, commit, self.kind, self.level, prefix);
+        for (place, slot) in range.enumerate() {
+            if !node.insert(
+                place,
+                self.key(slot),
+                self.payload(slot),
+                self.entries[slot].large,
+            )? {
+                return Err(Error::corrupt(number, "entries do not fit into one page"));
+            }
+        }
+        run.store(page);
+        Ok(())
+    }
+}
+
+/// How many bytes two keys have in common at their beginning.
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

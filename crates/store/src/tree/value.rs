@@ -1,0 +1,138 @@
+//! Values that do not fit into a leaf: an extent of consecutive pages each, written once and never changed.
+//!
+//! ```text
+//!  offset  size  field
+//!       0    24  common header (kind Extent); the checksum covers header and value
+//!      24     8  length of the value in bytes
+//!      32        the value, in one piece across page borders; what follows it in the last page is arbitrary
+//! ```
+
+use super::VALUE_BYTES_MAX;
+use super::node::{self, EXTENT_POINTER_BYTES};
+use crate::error::{Error, Result};
+use crate::page::{
+    self, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages, WritePages,
+};
+
+const EXTENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;
+
+/// Where a large value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ExtentPointer {
+    pub(super) first: PageNo,
+    pub(super) len: u64,
+}
+
+impl ExtentPointer {
+    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+        let (first, len) = node::decode_pair(payload.first_chunk()?);
+        (len <= VALUE_BYTES_MAX as u64).then_some(Self {
+            first: PageNo(first),
+            len,
+        })
+    }
+
+    pub(super) fn encode(self) -> [u8; EXTENT_POINTER_BYTES] {
+        node::encode_pair(self.first.0, self.len)
+    }
+
+    pub(super) fn pages(self) -> u32 {
+        extent_pages(self.len as usize)
+    }
+}
+
+/// How many pages a large value takes.
+pub(crate) fn extent_pages(value_len: usize) -> u32 {
+    // A value has at most 2^32 - 1 bytes, so its pages are at most 2^20 + 1.
+    (EXTENT_HEADER_BYTES + value_len).div_ceil(PAGE_BYTES) as u32
+}
+
+/// Writes a value and its header into an extent.
+pub(crate) fn fill_extent(extent: &mut [u8], first: PageNo, commit: CommitNo, value: &[u8]) {
+    let (header, place) = extent.split_at_mut(EXTENT_HEADER_BYTES);
+    header.fill(0);
+    header[4] = PageKind::Extent as u8;
+    header[8..16].copy_from_slice(&first.0.to_le_bytes());
+    header[16..24].copy_from_slice(&commit.0.to_le_bytes());
+    header[24..32].copy_from_slice(&(value.len() as u64).to_le_bytes());
+    let sum = page::checksum(&[&header[4..], value]);
+    header[..4].copy_from_slice(&sum.to_le_bytes());
+    place[..value.len()].copy_from_slice(value);
+    // The rest of the last page: never another transaction's leftovers.
+    place[value.len()..].fill(0);
+}
+
+/// Allocates an extent for a value and writes it.
+pub(super) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<ExtentPointer> {
+    let count = extent_pages(value.len());
+    let first = pages.allocate_extent(count)?;
+    let commit = pages.commit();
+    fill_extent(pages.extent_mut(first, count)?, first, commit, value);
+    Ok(ExtentPointer {
+        first,
+        len: value.len() as u64,
+    })
+}
+
+/// The value that a leaf's payload points to.
+pub(super) fn load<'p, P: ReadPages + ?Sized>(
+    pages: &'p P,
+    leaf: PageNo,
+    payload: &[u8],
+) -> Result<&'p [u8]> {
+    let pointer = ExtentPointer::decode(payload)
+        .ok_or_else(|| Error::corrupt(leaf, "pointer to an extent is damaged"))?;
+    let extent = pages.extent(pointer.first, pointer.pages())?;
+    let header = Header::read(extent)
+        .filter(|header| header.number == pointer.first && header.len == pointer.len);
+    let value = header.and_then(|_| {
+        extent
+            .get(EXTENT_HEADER_BYTES..)?
+            .get(..pointer.len as usize)
+    });
+    value.ok_or_else(|| Error::corrupt(pointer.first, "not the extent that it should be"))
+}
+
+struct Header {
+    checksum: u32,
+    number: PageNo,
+    commit: CommitNo,
+    len: u64,
+}
+
+impl Header {
+    fn read(extent: &[u8]) -> Option<Self> {
+        let header: &[u8; EXTENT_HEADER_BYTES] = extent.first_chunk()?;
+        let [head, number, commit, len] = header.as_chunks::<8>().0 else {
+            return None;
+        };
+        let [a, b, c, d, kind, ..] = *head;
+        (kind == PageKind::Extent as u8).then(|| Self {
+            checksum: u32::from_le_bytes([a, b, c, d]),
+            number: PageNo(u64::from_le_bytes(*number)),
+            commit: CommitNo(u64::from_le_bytes(*commit)),
+            len: u64::from_le_bytes(*len),
+        })
+    }
+}
+
+/// The commit in an extent's header; `None` if the bytes do not begin with one.
+pub fn extent_commit(extent: &[u8]) -> Option<CommitNo> {
+    Header::read(extent).map(|header| header.commit)
+}
+
+/// Checks the checksum of an extent and that it begins at page `first`.
+pub fn verify_extent(extent: &[u8], first: PageNo) -> Result<()> {
+    let header = Header::read(extent).ok_or_else(|| Error::corrupt(first, "not an extent"))?;
+    let value = usize::try_from(header.len)
+        .ok()
+        .and_then(|len| extent.get(EXTENT_HEADER_BYTES..)?.get(..len))
+        .ok_or_else(|| Error::corrupt(first, "extent shorter than its value"))?;
+    if header.checksum != page::checksum(&[&extent[4..EXTENT_HEADER_BYTES], value]) {
+        return Err(Error::corrupt(first, "checksum does not match"));
+    }
+    if header.number != first {
+        return Err(Error::corrupt(first, "carries another page's number"));
+    }
+    Ok(())
+}
