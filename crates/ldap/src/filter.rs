@@ -355,26 +355,32 @@ impl std::fmt::Debug for Filter<'_> {
 
 /// Checks everything below an and, or, not. The stack is of fixed size, so a hostile message costs no memory.
 fn check_nested(tag: u8, content: &[u8]) -> Result<Option<Violation>, Malformed> {
-    // For each level that is open, the octets that follow it in the level around it.
-    let mut after = [&[][..]; FILTER_DEPTH_MAX];
-    let mut depth = 1;
+    // Where each open level ends; four octets a level, because clearing them is most of what a small filter costs.
+    let mut ends = [0u32; FILTER_DEPTH_MAX];
+    let Ok(mut end) = u32::try_from(content.len()) else {
+        return Ok(Some(Violation::FilterElements));
+    };
+    let mut position = 0u32;
+    let mut depth = 0;
     let mut elements = 1usize;
     let mut violation = None;
-    let mut reader = Reader::new(content);
+    // Whether exactly one component must follow, up to `end`.
     let mut alone = tag == NOT;
     loop {
-        if reader.is_empty() && !alone {
-            depth -= 1;
+        if position == end && !alone {
             if depth == 0 {
                 return Ok(violation);
             }
-            let Some(rest) = after.get(depth) else {
-                return Ok(Some(Violation::FilterDepth));
-            };
-            reader = Reader::new(rest);
+            depth -= 1;
+            end = ends.get(depth).copied().unwrap_or(end);
             continue;
         }
-        let (tag, content) = reader.element("filter")?;
+        let mut reader = Reader::new(
+            content
+                .get(position as usize..end as usize)
+                .unwrap_or_default(),
+        );
+        let (tag, inner) = reader.element("filter")?;
         if alone && !reader.is_empty() {
             return Err(Malformed::Trailing);
         }
@@ -383,16 +389,23 @@ fn check_nested(tag: u8, content: &[u8]) -> Result<Option<Violation>, Malformed>
         if elements > FILTER_ELEMENTS_MAX {
             return Ok(Some(Violation::FilterElements));
         }
+        // Both fit: they are at most `end`.
+        let after = end - reader.rest().len() as u32;
         if matches!(tag, AND | OR | NOT) {
-            let Some(slot) = after.get_mut(depth) else {
+            // The outermost level is open as well, but nothing follows it.
+            let Some(slot) = ends.get_mut(depth).filter(|_| depth + 1 < FILTER_DEPTH_MAX) else {
                 return Ok(Some(Violation::FilterDepth));
             };
-            *slot = reader.rest();
+            *slot = end;
             depth += 1;
-            reader = Reader::new(content);
+            end = after;
+            position = after - inner.len() as u32;
             alone = tag == NOT;
-        } else if let Some(found) = check_item(tag, content)? {
-            violation = Some(found);
+        } else {
+            if let Some(found) = check_item(tag, inner)? {
+                violation = Some(found);
+            }
+            position = after;
         }
     }
 }
@@ -506,4 +519,218 @@ pub fn put_substrings<'p>(
 /// Appends an extensible match.
 pub fn put_extensible_match(out: &mut Vec<u8>, matched: &ExtensibleMatch<'_>) {
     matched.encode(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `levels` nots around `(a=*)`.
+    fn nots(levels: usize) -> Vec<u8> {
+        let mut filter = vec![PRESENT, 1, b'a'];
+        for _ in 0..levels {
+            let mut around = Vec::new();
+            ber::put_octets(&mut around, NOT, &filter);
+            filter = around;
+        }
+        filter
+    }
+
+    fn violation(filter: &[u8]) -> Option<Violation> {
+        match Filter::from_ber(filter) {
+            Ok(_) => None,
+            Err(PartError::Violation(violation)) => Some(violation),
+            Err(PartError::Malformed(malformed)) => panic!("{malformed}"),
+        }
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        assert_eq!(violation(&nots(FILTER_DEPTH_MAX)), None);
+        assert_eq!(
+            violation(&nots(FILTER_DEPTH_MAX + 1)),
+            Some(Violation::FilterDepth)
+        );
+        assert_eq!(violation(&nots(10_000)), Some(Violation::FilterDepth));
+    }
+
+    #[test]
+    fn elements_are_limited() {
+        let or_with = |components: usize| {
+            let mut ber = Vec::new();
+            let or = open_or(&mut ber);
+            (0..components).for_each(|_| put_present(&mut ber, b"a"));
+            ber::close(&mut ber, or);
+            ber
+        };
+        assert_eq!(violation(&or_with(FILTER_ELEMENTS_MAX - 1)), None);
+        assert_eq!(
+            violation(&or_with(FILTER_ELEMENTS_MAX)),
+            Some(Violation::FilterElements)
+        );
+    }
+
+    #[test]
+    fn every_choice_comes_back_as_written() {
+        let mut ber = Vec::new();
+        let and = open_and(&mut ber);
+        put_equality_match(&mut ber, b"cn", b"x");
+        let or = open_or(&mut ber);
+        put_greater_or_equal(&mut ber, b"n", b"1");
+        put_less_or_equal(&mut ber, b"n", b"2");
+        put_approx_match(&mut ber, b"cn", b"y");
+        ber::close(&mut ber, or);
+        let not = open_not(&mut ber);
+        put_present(&mut ber, b"mail");
+        ber::close(&mut ber, not);
+        let parts = [
+            SubstringPart::Initial(b"a"),
+            SubstringPart::Any(b"b"),
+            SubstringPart::Final(b"c"),
+        ];
+        put_substrings(&mut ber, b"sn", parts);
+        let matched = ExtensibleMatch {
+            rule: Some(b"2.5.13.2"),
+            attribute: None,
+            value: b"z",
+            dn_attributes: true,
+        };
+        put_extensible_match(&mut ber, &matched);
+        ber.extend_from_slice(&[ber::context(20), 1, 0]);
+        ber::close(&mut ber, and);
+
+        let filter = Filter::from_ber(&ber).unwrap().to_buf();
+        let FilterView::And(all) = filter.as_filter().view() else {
+            panic!("{filter:?}")
+        };
+        let all: Vec<_> = all.iter().map(Filter::view).collect();
+        let [
+            cn,
+            FilterView::Or(any),
+            FilterView::Not(not),
+            FilterView::Substrings(sn),
+            extensible,
+            unknown,
+        ] = all[..]
+        else {
+            panic!("{all:?}")
+        };
+        assert_eq!(
+            cn,
+            FilterView::EqualityMatch(Assertion {
+                attribute: b"cn",
+                value: b"x"
+            })
+        );
+        let any: Vec<_> = any.iter().map(Filter::view).collect();
+        assert_eq!(
+            any,
+            [
+                FilterView::GreaterOrEqual(Assertion {
+                    attribute: b"n",
+                    value: b"1"
+                }),
+                FilterView::LessOrEqual(Assertion {
+                    attribute: b"n",
+                    value: b"2"
+                }),
+                FilterView::ApproxMatch(Assertion {
+                    attribute: b"cn",
+                    value: b"y"
+                }),
+            ]
+        );
+        assert_eq!(not.view(), FilterView::Present(b"mail"));
+        assert_eq!(sn.attribute, b"sn");
+        assert_eq!(sn.parts().collect::<Vec<_>>(), parts);
+        assert_eq!(extensible, FilterView::ExtensibleMatch(matched));
+        assert_eq!(unknown, FilterView::Unknown);
+    }
+
+    #[test]
+    fn true_and_false_are_filters() {
+        for ber in [[AND, 0], [OR, 0]] {
+            assert_eq!(violation(&ber), None);
+        }
+        assert_eq!(
+            Filter::from_ber(&[NOT, 0]),
+            Err(Malformed::Missing { field: "filter" }.into())
+        );
+        assert_eq!(
+            Filter::OBJECT_CLASS_PRESENT.view(),
+            FilterView::Present(b"objectClass")
+        );
+        assert_eq!(violation(Filter::OBJECT_CLASS_PRESENT.as_ber()), None);
+    }
+
+    #[test]
+    fn a_not_has_one_component() {
+        let ber = [NOT, 6, PRESENT, 1, b'a', PRESENT, 1, b'a'];
+        assert_eq!(Filter::from_ber(&ber), Err(Malformed::Trailing.into()));
+    }
+
+    #[test]
+    fn broken_inside_is_broken() {
+        // An and whose component reaches beyond it.
+        let ber = [AND, 3, PRESENT, 2, b'a', b'b'];
+        assert_eq!(
+            Filter::from_ber(&ber[..5]),
+            Err(Malformed::Truncated { field: "filter" }.into())
+        );
+        assert_eq!(
+            Filter::from_ber(&[]),
+            Err(Malformed::Missing { field: "filter" }.into())
+        );
+    }
+
+    #[test]
+    fn the_order_of_substrings_is_checked() {
+        let substrings = |parts: &[SubstringPart<'_>]| {
+            let mut ber = Vec::new();
+            put_substrings(&mut ber, b"cn", parts.iter().copied());
+            violation(&ber)
+        };
+        let (initial, any, last) = (
+            SubstringPart::Initial(b"a"),
+            SubstringPart::Any(b""),
+            SubstringPart::Final(b"c"),
+        );
+        for good in [
+            &[initial][..],
+            &[any],
+            &[last],
+            &[initial, any, any, last],
+            &[initial, last],
+        ] {
+            assert_eq!(substrings(good), None, "{good:?}");
+        }
+        for bad in [
+            &[][..],
+            &[any, initial],
+            &[last, any],
+            &[initial, initial],
+            &[last, last],
+        ] {
+            assert_eq!(
+                substrings(bad),
+                Some(Violation::FilterSubstrings),
+                "{bad:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_extensible_match_names_something() {
+        let mut ber = Vec::new();
+        put_extensible_match(
+            &mut ber,
+            &ExtensibleMatch {
+                rule: None,
+                attribute: None,
+                value: b"z",
+                dn_attributes: false,
+            },
+        );
+        assert_eq!(violation(&ber), Some(Violation::FilterExtensible));
+    }
 }
