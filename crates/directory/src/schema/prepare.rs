@@ -1,8 +1,546 @@
-//! String preparation (RFC 4518).
+//! String preparation (RFC 4518): how character strings are made comparable.
+//!
+//! The six steps are done in one pass for printable ASCII and by way of an owned string for everything else.
+//! Two deliberate readings of the RFC, which is written for Unicode 3.2:
+//! - Code points assigned since then are accepted, with the properties current Unicode gives them; the RFC would have
+//!   every letter and emoji newer than 2002 refused.
+//! - "foo bar  " as an *any* part is prepared to "foo  bar " (erratum 1757), as §2.6.1 says, not as its example says.
 
-/// Version of everything that shapes normal forms: this module's rules and the Unicode tables beneath it. An index or
+#![deny(clippy::indexing_slicing)]
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// Version of everything that shapes normal forms: the rules of this crate and the Unicode tables beneath them. An index or
 /// name table written under another version is rebuilt.
 pub const PREPARATION_VERSION: u32 = 1 << 24
     | (char::UNICODE_VERSION.0 as u32) << 16
     | (char::UNICODE_VERSION.1 as u32) << 8
     | unicode_normalization::UNICODE_VERSION.0 as u32;
+
+/// Whether letter case matters (RFC 4518 §2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    Exact,
+    Fold,
+}
+
+/// Insignificant character handling (RFC 4518 §2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Words separated by single spaces: as good as §2.6.1 for equality and order, and shorter.
+    Words,
+    /// Words as §2.6.1 has them: one space around, two between; the form substrings are looked for in.
+    SpacedWords,
+    /// An initial, any or final part of a substrings assertion over [`Shape::SpacedWords`].
+    Part(Part),
+    /// Without spaces (§2.6.2).
+    Numeric,
+    /// Without spaces and hyphens (§2.6.3).
+    Telephone,
+}
+
+/// The place of a substring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Initial,
+    Any,
+    Final,
+}
+
+/// Why a string cannot be prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unpreparable {
+    NotUtf8,
+    Prohibited,
+}
+
+/// Appends the prepared form of `value` to `out`.
+///
+/// # Errors
+/// When `value` is not UTF-8 or has a prohibited code point; `out` is then as before.
+pub(super) fn prepare(
+    value: &[u8],
+    case: Case,
+    shape: Shape,
+    out: &mut Vec<u8>,
+) -> Result<(), Unpreparable> {
+    let start = out.len();
+    if is_printable_ascii(value) {
+        out.extend_from_slice(value);
+        if case == Case::Fold {
+            out.get_mut(start..)
+                .unwrap_or_default()
+                .make_ascii_lowercase();
+        }
+    } else {
+        let text = std::str::from_utf8(value).map_err(|_| Unpreparable::NotUtf8)?;
+        let text = map_and_normalise(text, case);
+        if text.chars().any(is_prohibited) {
+            return Err(Unpreparable::Prohibited);
+        }
+        out.extend_from_slice(text.as_bytes());
+    }
+    match shape {
+        Shape::Words => drop(squeeze(out, start)),
+        Shape::SpacedWords => {
+            squeeze(out, start);
+            if out.len() == start {
+                out.extend_from_slice(b"  ");
+            } else {
+                spread(out, start, true, true);
+            }
+        }
+        Shape::Part(part) => {
+            let edges = squeeze(out, start);
+            if out.len() == start {
+                out.push(b' ');
+            } else {
+                spread(
+                    out,
+                    start,
+                    part == Part::Initial || edges.leading,
+                    part == Part::Final || edges.trailing,
+                );
+            }
+        }
+        Shape::Numeric => remove(out, start, |_| false),
+        Shape::Telephone => remove(out, start, is_hyphen),
+    }
+    Ok(())
+}
+
+/// Whether a value equals a [`Shape::Words`] form, decided without copying it; `None` when that takes a real preparation.
+pub(super) fn ascii_words_equal(value: &[u8], case: Case, prepared: &[u8]) -> Option<bool> {
+    if !is_printable_ascii(value) {
+        return None;
+    }
+    // Without spaces to squeeze, lengths and bytes decide.
+    if value.len() == prepared.len() {
+        let same = match case {
+            Case::Exact => value == prepared,
+            Case::Fold => value.eq_ignore_ascii_case(prepared),
+        };
+        if same {
+            return Some(true);
+        }
+    }
+    if value.len() < prepared.len() {
+        return Some(false);
+    }
+    if !value.contains(&b' ') {
+        return Some(false);
+    }
+    let mut rest = prepared.iter();
+    let mut first = true;
+    for word in value
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty())
+    {
+        if !first && rest.next() != Some(&b' ') {
+            return Some(false);
+        }
+        first = false;
+        for byte in word {
+            let byte = if case == Case::Fold {
+                byte.to_ascii_lowercase()
+            } else {
+                *byte
+            };
+            if rest.next() != Some(&byte) {
+                return Some(false);
+            }
+        }
+    }
+    Some(rest.next().is_none())
+}
+
+/// Whether the first two and the last four steps leave the bytes alone, letter case and spaces apart. Written
+/// without an early exit so that it compiles to vector instructions.
+fn is_printable_ascii(value: &[u8]) -> bool {
+    value
+        .iter()
+        .fold(true, |all, byte| all & (byte.wrapping_sub(b' ') < 0x5f))
+}
+
+/// The Map and Normalize steps (RFC 4518 §2.2, §2.3). Folding is repeated between two normalisations, because a
+/// compatibility character may stand for capital letters.
+fn map_and_normalise(text: &str, case: Case) -> String {
+    let mapped = text.chars().filter_map(map).nfkc();
+    match case {
+        Case::Exact => mapped.collect(),
+        Case::Fold => {
+            let mut folded = String::with_capacity(text.len() + 8);
+            for c in mapped {
+                fold(c, &mut folded);
+            }
+            folded.nfkc().collect()
+        }
+    }
+}
+
+/// The Map step without case folding (RFC 4518 §2.2): nothing, a space, or the code point itself.
+fn map(c: char) -> Option<char> {
+    match c {
+        '\u{00AD}'
+        | '\u{1806}'
+        | '\u{034F}'
+        | '\u{180B}'..='\u{180D}'
+        | '\u{FE00}'..='\u{FE0F}'
+        | '\u{FFFC}' => None,
+        '\u{0009}'..='\u{000D}' | '\u{0085}' => Some(' '),
+        '\u{0000}'..='\u{0008}'
+        | '\u{000E}'..='\u{001F}'
+        | '\u{007F}'..='\u{0084}'
+        | '\u{0086}'..='\u{009F}'
+        | '\u{06DD}'
+        | '\u{070F}'
+        | '\u{180E}'
+        | '\u{200B}'..='\u{200F}'
+        | '\u{202A}'..='\u{202E}'
+        | '\u{2060}'..='\u{2063}'
+        | '\u{206A}'..='\u{206F}'
+        | '\u{FEFF}'
+        | '\u{FFF9}'..='\u{FFFB}'
+        | '\u{1D173}'..='\u{1D17A}'
+        | '\u{E0001}'
+        | '\u{E0020}'..='\u{E007F}' => None,
+        '\u{00A0}'
+        | '\u{1680}'
+        | '\u{2000}'..='\u{200A}'
+        | '\u{2028}'..='\u{2029}'
+        | '\u{202F}'
+        | '\u{205F}'
+        | '\u{3000}' => Some(' '),
+        c => Some(c),
+    }
+}
+
+/// Full case folding: lower case of upper case of lower case puts the same characters together as Unicode's
+/// CaseFolding (RFC 3454 table B.2), save for dotless i, which folds to itself.
+fn fold(c: char, out: &mut String) {
+    if c == 'ı' {
+        out.push(c);
+    } else {
+        out.extend(
+            c.to_lowercase()
+                .flat_map(char::to_uppercase)
+                .flat_map(char::to_lowercase),
+        );
+    }
+}
+
+/// The Prohibit step (RFC 4518 §2.4): private use (RFC 3454 table C.3), non-characters (C.4) and U+FFFD. Surrogates
+/// (C.5) are not UTF-8; what tables C.8 lists never survives mapping and normalising.
+fn is_prohibited(c: char) -> bool {
+    let code = u32::from(c);
+    matches!(c, '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{FFFFD}' | '\u{100000}'..='\u{10FFFD}' | '\u{FDD0}'..='\u{FDEF}' | '\u{FFFD}')
+        || code & 0xFFFE == 0xFFFE
+}
+
+/// A hyphen of RFC 4518 §2.6.3 as it looks after normalising (the small and fullwidth ones have become U+002D).
+fn is_hyphen(c: char) -> bool {
+    matches!(c, '-' | '\u{058A}' | '\u{2010}' | '\u{2011}' | '\u{2212}')
+}
+
+/// Where a string had insignificant spaces at its ends.
+struct Edges {
+    leading: bool,
+    trailing: bool,
+}
+
+/// Removes spaces at both ends of `out[start..]` and makes one of each run between words.
+fn squeeze(out: &mut Vec<u8>, start: usize) -> Edges {
+    let text = out.get(start..).unwrap_or_default();
+    if !text.contains(&b' ') {
+        return Edges {
+            leading: false,
+            trailing: false,
+        };
+    }
+    let leading = is_space(text);
+    let mut write = start;
+    let mut read = start;
+    let mut pending = false;
+    while let Some(rest) = out.get(read..).filter(|rest| !rest.is_empty()) {
+        if is_space(rest) {
+            pending = true;
+        } else {
+            let Some(byte) = rest.first().copied() else {
+                break;
+            };
+            if pending && write > start {
+                put(out, &mut write, b' ');
+            }
+            pending = false;
+            put(out, &mut write, byte);
+        }
+        read += 1;
+    }
+    out.truncate(write);
+    Edges {
+        leading,
+        trailing: pending,
+    }
+}
+
+fn put(out: &mut [u8], at: &mut usize, byte: u8) {
+    if let Some(place) = out.get_mut(*at) {
+        *place = byte;
+    }
+    *at += 1;
+}
+
+/// Doubles the spaces of a squeezed, non-empty `out[start..]` and puts one before and one behind where asked.
+fn spread(out: &mut Vec<u8>, start: usize, leading: bool, trailing: bool) {
+    let end = out.len();
+    let inner = (start..end)
+        .filter(|at| is_space(out.get(*at..).unwrap_or_default()))
+        .count();
+    out.resize(
+        end + inner + usize::from(leading) + usize::from(trailing),
+        b' ',
+    );
+    let mut write = out.len() - usize::from(trailing);
+    // From the back, so that nothing is overwritten before it is moved. What follows a byte has been moved already.
+    for read in (start..end).rev() {
+        let Some(byte) = out.get(read).copied() else {
+            break;
+        };
+        let double = byte == b' ' && !begins_with_mark(out.get(write..).unwrap_or_default());
+        for _ in 0..=usize::from(double) {
+            write -= 1;
+            if let Some(place) = out.get_mut(write) {
+                *place = byte;
+            }
+        }
+    }
+    if leading && let Some(first) = out.get_mut(start) {
+        *first = b' ';
+    }
+}
+
+/// Removes spaces, and characters that `also` names, unless a combining mark follows.
+fn remove(out: &mut Vec<u8>, start: usize, also: impl Fn(char) -> bool) {
+    let Ok(text) = std::str::from_utf8(out.get(start..).unwrap_or_default()) else {
+        return;
+    };
+    if !text.chars().any(|c| c == ' ' || also(c)) {
+        return;
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let insignificant =
+            (c == ' ' || also(c)) && !chars.peek().copied().is_some_and(is_combining_mark);
+        if !insignificant {
+            kept.push(c);
+        }
+    }
+    out.truncate(start);
+    out.extend_from_slice(kept.as_bytes());
+}
+
+/// Whether the text begins with a space that no combining mark follows (RFC 4518 §2.6.1).
+fn is_space(text: &[u8]) -> bool {
+    match text.split_first() {
+        Some((b' ', rest)) => !begins_with_mark(rest),
+        _ => false,
+    }
+}
+
+fn begins_with_mark(text: &[u8]) -> bool {
+    match text.first() {
+        Some(0x80..) => text
+            .utf8_chunks()
+            .next()
+            .and_then(|chunk| chunk.valid().chars().next())
+            .is_some_and(is_combining_mark),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn prepared(value: &str, case: Case, shape: Shape) -> String {
+        let mut out = b"kept".to_vec();
+        prepare(value.as_bytes(), case, shape, &mut out).unwrap();
+        String::from_utf8(out[4..].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn spaces_of_the_rfc() {
+        // RFC 4518 §2.6.1
+        assert_eq!(
+            prepared("foo bar  ", Case::Exact, Shape::SpacedWords),
+            " foo  bar "
+        );
+        assert_eq!(prepared("   ", Case::Exact, Shape::SpacedWords), "  ");
+        assert_eq!(
+            prepared("foo bar  ", Case::Exact, Shape::Part(Part::Initial)),
+            " foo  bar "
+        );
+        assert_eq!(
+            prepared("foo bar  ", Case::Exact, Shape::Part(Part::Any)),
+            "foo  bar "
+        );
+        assert_eq!(
+            prepared("foo bar  ", Case::Exact, Shape::Part(Part::Final)),
+            "foo  bar "
+        );
+        assert_eq!(
+            prepared("  foo", Case::Exact, Shape::Part(Part::Any)),
+            " foo"
+        );
+        assert_eq!(prepared("  ", Case::Exact, Shape::Part(Part::Any)), " ");
+        assert_eq!(
+            prepared("  foo   bar ", Case::Exact, Shape::Words),
+            "foo bar"
+        );
+        // §2.6.2, §2.6.3
+        assert_eq!(
+            prepared("  123  456  ", Case::Exact, Shape::Numeric),
+            "123456"
+        );
+        assert_eq!(prepared("   ", Case::Exact, Shape::Numeric), "");
+        assert_eq!(
+            prepared(" -123  456 -", Case::Fold, Shape::Telephone),
+            "123456"
+        );
+        assert_eq!(prepared("---", Case::Fold, Shape::Telephone), "");
+        assert_eq!(
+            prepared(
+                "\u{2010}1\u{2212}2\u{FF0D}3\u{FE63}4",
+                Case::Fold,
+                Shape::Telephone
+            ),
+            "1234"
+        );
+    }
+
+    #[test]
+    fn mapping() {
+        assert_eq!(
+            prepared(
+                "a\tb\r\nc\u{85}d\u{a0}e\u{3000}f",
+                Case::Exact,
+                Shape::Words
+            ),
+            "a b c d e f"
+        );
+        assert_eq!(
+            prepared(
+                "a\0b\u{ad}c\u{200b}d\u{feff}e\u{fe00}f",
+                Case::Exact,
+                Shape::Words
+            ),
+            "abcdef"
+        );
+        assert_eq!(
+            prepared("STRASSE ß ẞ Σς ſ ı İ ﬃ", Case::Fold, Shape::Words),
+            "strasse ss ss σσ s ı i\u{307} ffi"
+        );
+        assert_eq!(prepared("ﬃ ℡ Å", Case::Exact, Shape::Words), "ffi TEL Å");
+        assert_eq!(prepared("℡ \u{212b}", Case::Fold, Shape::Words), "tel å");
+        assert_eq!(prepared("e\u{301}", Case::Exact, Shape::Words), "é");
+    }
+
+    #[test]
+    fn a_space_under_a_combining_mark_is_a_letter() {
+        assert_eq!(
+            prepared("  \u{301}a", Case::Exact, Shape::Words),
+            " \u{301}a"
+        );
+        assert_eq!(
+            prepared("a  \u{301}", Case::Exact, Shape::SpacedWords),
+            " a   \u{301} "
+        );
+        assert_eq!(prepared("\u{a8}", Case::Exact, Shape::Words), " \u{308}");
+    }
+
+    #[test]
+    fn prohibited() {
+        let mut out = vec![7];
+        for text in [
+            "\u{e000}",
+            "a\u{fffd}",
+            "\u{ffff}",
+            "\u{1fffe}",
+            "\u{fdd0}",
+            "\u{10fffd}",
+        ] {
+            assert_eq!(
+                prepare(text.as_bytes(), Case::Fold, Shape::Words, &mut out),
+                Err(Unpreparable::Prohibited)
+            );
+        }
+        assert_eq!(
+            prepare(b"a\xff", Case::Fold, Shape::Words, &mut out),
+            Err(Unpreparable::NotUtf8)
+        );
+        assert_eq!(out, [7]);
+    }
+
+    /// RFC 4518 §2.6.1 word for word, on characters.
+    fn spaced_slowly(text: &str) -> String {
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        if words.is_empty() {
+            "  ".to_owned()
+        } else {
+            format!(" {} ", words.join("  "))
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn preparing_twice_changes_nothing(text in "[ a-zA-Z\u{e0}-\u{24f}\u{300}-\u{320}\u{1e00}-\u{2fff}]{0,12}|\\PC{0,12}") {
+            for shape in [Shape::Words, Shape::Numeric, Shape::Telephone] {
+                for case in [Case::Exact, Case::Fold] {
+                    let mut once = Vec::new();
+                    if prepare(text.as_bytes(), case, shape, &mut once).is_ok() {
+                        let mut twice = Vec::new();
+                        prop_assert_eq!(prepare(&once, case, shape, &mut twice), Ok(()));
+                        prop_assert_eq!(String::from_utf8(once), String::from_utf8(twice));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn both_paths_agree_on_ascii(text in "[ -~]{0,20}") {
+            let mut fast = Vec::new();
+            prepare(text.as_bytes(), Case::Fold, Shape::SpacedWords, &mut fast).unwrap();
+            let slow = spaced_slowly(&map_and_normalise(&text, Case::Fold));
+            prop_assert_eq!(String::from_utf8(fast).unwrap(), slow);
+        }
+
+        #[test]
+        fn in_place_comparison_agrees(value in "[ abAB\u{e9}]{0,6}", other in "[ abAB]{0,6}") {
+            for case in [Case::Exact, Case::Fold] {
+                let (mut key, mut other_key) = (Vec::new(), Vec::new());
+                prepare(value.as_bytes(), case, Shape::Words, &mut key).unwrap();
+                prepare(other.as_bytes(), case, Shape::Words, &mut other_key).unwrap();
+                let quick = ascii_words_equal(value.as_bytes(), case, &other_key);
+                prop_assert_eq!(quick.is_some(), value.is_ascii());
+                prop_assert_eq!(quick.unwrap_or(key == other_key), key == other_key);
+            }
+        }
+
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut out = Vec::new();
+            for shape in [Shape::Words, Shape::SpacedWords, Shape::Part(Part::Any), Shape::Numeric, Shape::Telephone] {
+                let before = out.len();
+                if prepare(&bytes, Case::Fold, shape, &mut out).is_err() {
+                    prop_assert_eq!(out.len(), before);
+                }
+            }
+        }
+    }
+}
