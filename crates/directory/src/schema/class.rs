@@ -1,5 +1,7 @@
 //! Object classes (RFC 4512 §2.4).
 
+use sapwood_ldap::schema as language;
+
 use super::TypeSet;
 
 /// Number of an object class within one [`Schema`](super::Schema); dense, starting at 0.
@@ -24,12 +26,21 @@ pub enum ClassKind {
     Auxiliary,
 }
 
+impl std::fmt::Display for ClassKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ClassKind::Abstract => "abstract",
+            ClassKind::Structural => "structural",
+            ClassKind::Auxiliary => "auxiliary",
+        })
+    }
+}
+
 /// An object class. `must` and `may` include what its superclasses say.
 #[derive(Debug)]
 pub struct ObjectClass {
     pub(super) id: ObjectClassId,
-    pub(super) oid: Box<str>,
-    pub(super) names: Vec<Box<str>>,
+    pub(super) definition: language::ObjectClass,
     pub(super) kind: ClassKind,
     pub(super) direct_superiors: Vec<ObjectClassId>,
     pub(super) superiors: ClassSet,
@@ -45,17 +56,20 @@ impl ObjectClass {
 
     /// The object identifier in dotted-decimal form.
     pub fn oid(&self) -> &str {
-        &self.oid
+        &self.definition.oid
     }
 
     /// The short names, in the order and letter case of the definition.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.definition.names.iter().map(String::as_str)
     }
 
     /// The first short name or, without one, the OID.
     pub fn name(&self) -> &str {
-        self.names.first().unwrap_or(&self.oid)
+        self.definition
+            .names
+            .first()
+            .unwrap_or(&self.definition.oid)
     }
 
     /// Abstract, structural or auxiliary.

@@ -11,17 +11,24 @@
 mod assertion;
 mod check;
 mod class;
+mod load;
+mod lookup;
 mod name;
 mod prepare;
+mod publish;
 mod rule;
 mod syntax;
 mod types;
 
 use std::sync::Arc;
 
+use lookup::NameTable;
+use sapwood_ldap::attribute::is_numeric_oid;
+
 pub use assertion::{Assertion, SubstringPattern};
-pub use check::{AttributeValues, CheckMode, CheckedEntry, ResultCode, Violation};
+pub use check::{AttributeValues, CheckMode, CheckedEntry, Violation};
 pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
+pub use load::{SchemaBuilder, SchemaError, Source};
 pub use name::{InvalidName, NormalDn};
 pub use prepare::PREPARATION_VERSION;
 pub use rule::{MatchingRule, RuleKind};
@@ -42,7 +49,20 @@ pub struct Schema {
 struct Content {
     types: Vec<AttributeType>,
     classes: Vec<ObjectClass>,
+    type_names: NameTable,
+    class_names: NameTable,
     well_known: WellKnown,
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Schema of {} attribute types and {} object classes",
+            self.content.types.len(),
+            self.content.classes.len()
+        )
+    }
 }
 
 /// The ids of what the directory itself sets or interprets. They are in every schema.
@@ -74,23 +94,19 @@ pub struct WellKnown {
 impl Schema {
     /// The schema built in: RFC 4512, 4519, 4524, 2798, 2079, 2307, 3296, 4523, 4530, 5020 and what they need.
     pub fn standard() -> Schema {
-        unimplemented!()
+        load::standard()
     }
 
     /// The attribute type with this name or dotted-decimal OID, without options; letter case does not matter.
     pub fn attribute_type(&self, name_or_oid: &[u8]) -> Option<&AttributeType> {
-        self.content
-            .types
-            .iter()
-            .find(|known| known.name().as_bytes().eq_ignore_ascii_case(name_or_oid))
+        let number = self.content.type_names.get(name_or_oid)?;
+        self.content.types.get(usize::from(number))
     }
 
     /// The object class with this name or dotted-decimal OID; letter case does not matter.
     pub fn object_class(&self, name_or_oid: &[u8]) -> Option<&ObjectClass> {
-        self.content
-            .classes
-            .iter()
-            .find(|known| known.name().as_bytes().eq_ignore_ascii_case(name_or_oid))
+        let number = self.content.class_names.get(name_or_oid)?;
+        self.content.classes.get(usize::from(number))
     }
 
     /// All attribute types; the index of each is its id.
@@ -122,5 +138,45 @@ impl Schema {
     /// The types and classes that the directory itself sets or interprets.
     pub fn well_known(&self) -> &WellKnown {
         &self.content.well_known
+    }
+
+    /// The dotted-decimal form of an object identifier given in either form (objectIdentifierMatch, RFC 4517 §4.2.26); `None`
+    /// for a name that nothing in the schema has. A name that a class shares with an attribute type stands for the class.
+    fn object_identifier<'a>(&'a self, value: &'a [u8]) -> Option<&'a [u8]> {
+        if value.first()?.is_ascii_digit() {
+            return std::str::from_utf8(value)
+                .is_ok_and(is_numeric_oid)
+                .then_some(value);
+        }
+        if let Some(class) = self.object_class(value) {
+            return Some(class.oid().as_bytes());
+        }
+        if let Some(attribute) = self.attribute_type(value) {
+            return Some(attribute.oid().as_bytes());
+        }
+        MatchingRule::find(value).map(|rule| rule.oid().as_bytes())
+    }
+
+    /// All ways to write an object identifier given in dotted-decimal form.
+    fn spellings(&self, oid: &[u8]) -> Vec<Box<[u8]>> {
+        let mut spellings: Vec<Box<[u8]>> = vec![oid.into()];
+        spellings.extend(
+            self.object_class(oid)
+                .into_iter()
+                .flat_map(ObjectClass::names)
+                .map(|name| name.as_bytes().into()),
+        );
+        // A class takes precedence over an attribute type of the same name.
+        let names = self
+            .attribute_type(oid)
+            .into_iter()
+            .flat_map(AttributeType::names);
+        spellings.extend(
+            names
+                .filter(|name| self.object_class(name.as_bytes()).is_none())
+                .map(|name| name.as_bytes().into()),
+        );
+        spellings.extend(MatchingRule::find(oid).map(|rule| rule.name().as_bytes().into()));
+        spellings
     }
 }

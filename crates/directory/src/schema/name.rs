@@ -1,21 +1,51 @@
 //! Normal forms of distinguished names (distinguishedNameMatch, RFC 4517 §4.2.15).
 
-use super::Schema;
+#![deny(clippy::indexing_slicing)]
+
+use sapwood_ldap::dn::{Ava, Dn, DnError, Rdn};
+
+use super::rule::Method;
+use super::{InvalidValue, Schema};
 
 /// Why a DN has no normal form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct InvalidName {
-    /// What is wrong, naming the RDN.
-    pub reason: String,
+#[non_exhaustive]
+pub enum InvalidName {
+    /// The text is not a DN.
+    #[error(transparent)]
+    Text(#[from] DnError),
+    /// A value is not of its attribute type's syntax.
+    #[error("the value of {attribute} in {rdn:?} is {error}")]
+    Value {
+        /// The attribute type as written.
+        attribute: String,
+        /// The RDN as written.
+        rdn: String,
+        /// What is wrong with the value.
+        error: InvalidValue,
+    },
+    /// An attribute type stands twice in one RDN (RFC 4512 §2.3.1).
+    #[error("{attribute} occurs twice in {rdn:?}")]
+    DuplicateType {
+        /// The attribute type as written.
+        attribute: String,
+        /// The RDN as written.
+        rdn: String,
+    },
 }
+
+/// Ends an attribute value that is not the last of its RDN.
+const AVA_END: [u8; 2] = [0, 1];
+/// Ends an RDN.
+const RDN_END: [u8; 2] = [0, 0];
 
 /// The normal form of a DN, reusable: each RDN by the equality rules of its attribute types, the RDN next to the
 /// root first. Two DNs match exactly when their [`bytes`](Self::bytes) are equal, and a DN is at or below
 /// another exactly when its bytes begin with the other's.
 ///
 /// An RDN is its attribute values sorted, each as lower-case type name, `=`, normal value with 0x00 written
-/// as 0x00 0xFF; 0x00 0x01 stands between two of them and 0x00 0x00 after the last.
+/// as 0x00 0xFF; 0x00 0x01 stands between two of them and 0x00 0x00 after the last. The value of a type that the schema does
+/// not know, or that has no equality rule, is taken as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NormalDn {
     bytes: Vec<u8>,
@@ -34,8 +64,35 @@ impl NormalDn {
     /// # Errors
     /// When it is not a DN, or a value is not of its type's syntax; the content is then the root.
     pub fn parse(&mut self, schema: &Schema, dn: &[u8]) -> Result<(), InvalidName> {
-        let _ = (schema, dn);
-        unimplemented!()
+        self.truncate(0);
+        for rdn in Dn::from_bytes(dn)?.rdns().rev() {
+            if let Err(error) = self.push(schema, rdn) {
+                self.truncate(0);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an RDN below.
+    ///
+    /// # Errors
+    /// When a value is not of its type's syntax; the content is then as before.
+    pub fn push(&mut self, schema: &Schema, rdn: Rdn<'_>) -> Result<(), InvalidName> {
+        append_rdn(schema, rdn, Nesting::Outer, &mut self.bytes)?;
+        // A DN's text is limited to DN_BYTES_MAX, and its normal form to a small multiple of that.
+        self.ends
+            .push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+        Ok(())
+    }
+
+    /// Appends the normal form of an RFC 4514 string to `out`, without where its RDNs end.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); `out` is then as before.
+    pub fn append(schema: &Schema, dn: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidName> {
+        let start = out.len();
+        append_rdns(schema, dn, Nesting::Outer, out).inspect_err(|_| out.truncate(start))
     }
 
     /// Number of RDNs.
@@ -56,12 +113,9 @@ impl NormalDn {
     /// The RDNs from the one next to the root to the entry's own, with their terminators.
     pub fn rdns(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (0..self.ends.len()).map(|at| {
-            let start = if at == 0 {
-                0
-            } else {
-                self.ends[at - 1] as usize
-            };
-            &self.bytes[start..self.ends[at] as usize]
+            self.bytes
+                .get(self.end_of(at)..self.end_of(at + 1))
+                .unwrap_or_default()
         })
     }
 
@@ -70,10 +124,153 @@ impl NormalDn {
         self.bytes.starts_with(&other.bytes)
     }
 
-    /// Removes the entry's own RDN, leaving the parent. The root stays the root.
+    /// Keeps the first `rdns` RDNs, counted from the root, and drops those below.
     pub fn truncate(&mut self, rdns: usize) {
         self.ends.truncate(rdns);
-        self.bytes
-            .truncate(self.ends.last().map_or(0, |end| *end as usize));
+        self.bytes.truncate(self.end_of(self.ends.len()));
+    }
+
+    /// Where the first `rdns` RDNs end.
+    fn end_of(&self, rdns: usize) -> usize {
+        rdns.checked_sub(1)
+            .and_then(|last| self.ends.get(last))
+            .map_or(0, |end| *end as usize)
     }
 }
+
+/// Where a name stands. The value of an attribute type with DN syntax is itself a name, and that name may have such values
+/// again, without end: the third and deeper ones are compared octet by octet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nesting {
+    Outer,
+    Inner,
+}
+
+/// Appends the normal forms of all RDNs of a name; what was appended before an error stays.
+fn append_rdns(
+    schema: &Schema,
+    dn: &[u8],
+    nesting: Nesting,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidName> {
+    Dn::from_bytes(dn)?
+        .rdns()
+        .rev()
+        .try_for_each(|rdn| append_rdn(schema, rdn, nesting, out))
+}
+
+/// Appends the normal form of an RDN with its terminator; `out` is as before after an error.
+fn append_rdn(
+    schema: &Schema,
+    rdn: Rdn<'_>,
+    nesting: Nesting,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidName> {
+    let start = out.len();
+    let mut avas = rdn.avas();
+    let first = avas.next();
+    let second = avas.next();
+    let result = match (first, second) {
+        (Some(only), None) => append_ava(schema, rdn, only, nesting, out),
+        _ => append_sorted(schema, rdn, nesting, out),
+    };
+    match result {
+        Ok(()) => out.extend_from_slice(&RDN_END),
+        Err(_) => out.truncate(start),
+    }
+    result
+}
+
+/// Appends the attribute values of an RDN of several, sorted.
+fn append_sorted(
+    schema: &Schema,
+    rdn: Rdn<'_>,
+    nesting: Nesting,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidName> {
+    let mut sorted = Vec::new();
+    for ava in rdn.avas() {
+        let mut bytes = Vec::new();
+        append_ava(schema, rdn, ava, nesting, &mut bytes)?;
+        sorted.push((bytes, ava.attribute()));
+    }
+    sorted.sort_unstable();
+    let type_of = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'=');
+    for pair in sorted.windows(2) {
+        if let [(one, _), (other, attribute)] = pair
+            && type_of(one).map(|end| one.get(..end)) == type_of(other).map(|end| other.get(..end))
+        {
+            return Err(InvalidName::DuplicateType {
+                attribute: (*attribute).to_owned(),
+                rdn: rdn.as_str().to_owned(),
+            });
+        }
+    }
+    for (at, (bytes, _)) in sorted.iter().enumerate() {
+        if at > 0 {
+            out.extend_from_slice(&AVA_END);
+        }
+        out.extend_from_slice(bytes);
+    }
+    Ok(())
+}
+
+/// Appends type, equals sign and escaped normal value.
+fn append_ava(
+    schema: &Schema,
+    rdn: Rdn<'_>,
+    ava: Ava<'_>,
+    nesting: Nesting,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidName> {
+    let known = schema.attribute_type(ava.attribute().as_bytes());
+    match known {
+        Some(known) => out.extend_from_slice(known.key_name().as_bytes()),
+        None => out.extend(
+            ava.attribute()
+                .bytes()
+                .map(|byte| byte.to_ascii_lowercase()),
+        ),
+    }
+    out.push(b'=');
+    let start = out.len();
+    let value = ava.value();
+    match known.and_then(|known| Some((known.syntax()?, known.equality()?))) {
+        Some((_, equality)) if equality.method == Method::Dn => match nesting {
+            Nesting::Outer => append_rdns(schema, &value, Nesting::Inner, out)?,
+            Nesting::Inner => out.extend_from_slice(&value),
+        },
+        Some((_, equality)) if equality.method == Method::NameAndOptionalUid => {
+            out.extend_from_slice(&value);
+        }
+        Some((syntax, equality)) => syntax
+            .validate(schema, &value)
+            .and_then(|()| equality.normalise(schema, &value, out))
+            .map_err(|error| InvalidName::Value {
+                attribute: ava.attribute().to_owned(),
+                rdn: rdn.as_str().to_owned(),
+                error,
+            })?,
+        None => out.extend_from_slice(&value),
+    }
+    escape_zeros(out, start);
+    Ok(())
+}
+
+/// Puts 0xFF behind each 0x00 of `out[start..]`.
+fn escape_zeros(out: &mut Vec<u8>, start: usize) {
+    let value = out.get(start..).unwrap_or_default();
+    if !value.contains(&0) {
+        return;
+    }
+    let escaped: Vec<u8> = value
+        .iter()
+        .flat_map(|byte| [Some(*byte), (*byte == 0).then_some(0xff)])
+        .flatten()
+        .collect();
+    out.truncate(start);
+    out.extend_from_slice(&escaped);
+}
+
+#[cfg(test)]
+mod tests;

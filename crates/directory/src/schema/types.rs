@@ -1,5 +1,7 @@
 //! Attribute types (RFC 4512 §2.5).
 
+use sapwood_ldap::schema as language;
+
 use super::{MatchingRule, Syntax};
 
 /// Number of an attribute type within one [`Schema`](super::Schema); dense, starting at 0.
@@ -30,17 +32,13 @@ pub enum Usage {
 #[derive(Debug)]
 pub struct AttributeType {
     pub(super) id: AttributeTypeId,
-    pub(super) oid: Box<str>,
-    pub(super) names: Vec<Box<str>>,
+    pub(super) definition: language::AttributeType,
     pub(super) superiors: Vec<AttributeTypeId>,
     pub(super) subtypes: TypeSet,
     pub(super) syntax: Option<&'static Syntax>,
     pub(super) equality: Option<&'static MatchingRule>,
     pub(super) ordering: Option<&'static MatchingRule>,
     pub(super) substrings: Option<&'static MatchingRule>,
-    pub(super) single_value: bool,
-    pub(super) collective: bool,
-    pub(super) no_user_modification: bool,
     pub(super) usage: Usage,
     /// The lower-case name that stands for the type in normal forms of DNs.
     pub(super) key_name: Box<str>,
@@ -54,17 +52,20 @@ impl AttributeType {
 
     /// The object identifier in dotted-decimal form.
     pub fn oid(&self) -> &str {
-        &self.oid
+        &self.definition.oid
     }
 
     /// The short names, in the order and letter case of the definition.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.definition.names.iter().map(String::as_str)
     }
 
     /// The first short name or, without one, the OID: how the type is written in answers.
     pub fn name(&self) -> &str {
-        self.names.first().unwrap_or(&self.oid)
+        self.definition
+            .names
+            .first()
+            .unwrap_or(&self.definition.oid)
     }
 
     /// [`name`](Self::name) in lower case: a key that does not depend on the schema's numbering.
@@ -109,17 +110,17 @@ impl AttributeType {
 
     /// Whether at most one value is allowed.
     pub fn is_single_value(&self) -> bool {
-        self.single_value
+        self.definition.single_value
     }
 
     /// Whether the attribute is collective (RFC 3671).
     pub fn is_collective(&self) -> bool {
-        self.collective
+        self.definition.collective
     }
 
     /// Whether only the directory itself may change the attribute.
     pub fn is_no_user_modification(&self) -> bool {
-        self.no_user_modification
+        self.definition.no_user_modification
     }
 
     /// What the attribute is used for.
