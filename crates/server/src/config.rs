@@ -107,6 +107,31 @@ pub struct Log {
     pub level: Level,
 }
 
+/// What flags of the command line set in place of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Where to listen; empty leaves it to the file.
+    pub listen: Vec<ListenUrl>,
+    /// The certificate chain.
+    pub tls_cert: Option<PathBuf>,
+    /// The private key.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl Flags {
+    pub(crate) fn override_in(&self, config: &mut Config) {
+        if !self.listen.is_empty() {
+            config.listen.clone_from(&self.listen);
+        }
+        if let Some(cert) = &self.tls_cert {
+            config.tls.cert.clone_from(cert);
+        }
+        if let Some(key) = &self.tls_key {
+            config.tls.key.clone_from(key);
+        }
+    }
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,0 +1,168 @@
+//! What all sessions share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sapwood_directory::Directory;
+use sapwood_directory::schema::{NormalDn, Schema};
+use tokio::sync::Semaphore;
+
+use crate::config::{self, Config, Flags};
+use crate::password::HasherPool;
+use crate::tls::{self, Tls};
+use crate::writer::Writer;
+
+/// The directory being served and everything that sessions share.
+pub(crate) struct Service {
+    pub(crate) folder: PathBuf,
+    pub(crate) directory: Directory,
+    pub(crate) writer: Writer,
+    pub(crate) hashers: HasherPool,
+    /// `None` when there is neither certificate nor key.
+    pub(crate) tls: Option<Tls>,
+    /// Bytes of long requests being received.
+    pub(crate) input_bytes: Arc<Semaphore>,
+    /// Bytes of updates that wait to be applied.
+    pub(crate) update_bytes: Arc<Semaphore>,
+    connections: AtomicUsize,
+    connection_number: AtomicU64,
+    settings: RwLock<Arc<Settings>>,
+    flags: Flags,
+}
+
+/// The part of the configuration that `reload` changes, ready for use.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// The administrator's DN in its normal form.
+    pub(crate) admin_name: NormalDn,
+    /// The administrator's stored password.
+    pub(crate) admin_password: Vec<u8>,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The configuration file.
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    /// Certificate or key.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    /// The administrator's DN.
+    #[error("admin.dn '{dn}' is not a DN: {reason}")]
+    AdminDn {
+        /// What is configured.
+        dn: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The administrator's password.
+    #[error("{}: {source} (sapwood passwd DIR makes a new one)", path.display())]
+    AdminPassword {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl Settings {
+    pub(crate) fn new(folder: &std::path::Path, config: Config, schema: &Schema) -> Result<Self, SettingsError> {
+        let mut admin_name = NormalDn::new();
+        let wrong = |reason: String| SettingsError::AdminDn { dn: config.admin.dn.clone(), reason };
+        admin_name.parse(schema, config.admin.dn.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        if admin_name.is_empty() {
+            return Err(wrong("it is empty".into()));
+        }
+        let path = folder.join(&config.admin.password_file);
+        let stored = std::fs::read(&path).map_err(|source| SettingsError::AdminPassword { path, source })?;
+        Ok(Self { config, admin_name, admin_password: stored.trim_ascii().to_vec() })
+    }
+}
+
+impl Settings {
+    /// Whether a DN is the administrator's.
+    pub(crate) fn is_admin(&self, schema: &Schema, dn: &str) -> bool {
+        let mut name = NormalDn::new();
+        name.parse(schema, dn.as_bytes()).is_ok() && name == self.admin_name
+    }
+}
+
+/// What a service starts with.
+pub(crate) struct Parts {
+    pub(crate) folder: PathBuf,
+    pub(crate) directory: Directory,
+    pub(crate) writer: Writer,
+    pub(crate) hashers: HasherPool,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) settings: Settings,
+    pub(crate) flags: Flags,
+}
+
+impl Service {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let limits = &parts.settings.config.limits;
+        Self {
+            folder: parts.folder,
+            directory: parts.directory,
+            writer: parts.writer,
+            hashers: parts.hashers,
+            tls: parts.tls,
+            input_bytes: Arc::new(Semaphore::new(limits.input_bytes_max)),
+            update_bytes: Arc::new(Semaphore::new(limits.update_queue_bytes_max)),
+            connections: AtomicUsize::new(0),
+            connection_number: AtomicU64::new(0),
+            settings: RwLock::new(Arc::new(parts.settings)),
+            flags: parts.flags,
+        }
+    }
+
+    /// The settings in force; take them once for each burst.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads configuration and certificates again. On an error everything stays as it was.
+    pub(crate) fn reload(&self) -> Result<(), SettingsError> {
+        let mut config = Config::load(&self.folder)?;
+        self.flags.override_in(&mut config);
+        let settings = Settings::new(&self.folder, config, self.directory.schema())?;
+        if let Some(tls) = &self.tls {
+            let files = &settings.config.tls;
+            tls.reload(&self.folder.join(&files.cert), &self.folder.join(&files.key))?;
+        }
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        Ok(())
+    }
+
+    /// Counts a new connection in and gives it its number; `None` when there are too many.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Admission> {
+        let connections_max = self.settings().config.limits.connections_max;
+        if self.connections.fetch_add(1, Ordering::Relaxed) >= connections_max {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let number = self.connection_number.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(Admission { service: Arc::clone(self), number })
+    }
+
+    /// Connections now.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection's place among [`Service::connections`], given back when dropped.
+pub(crate) struct Admission {
+    service: Arc<Service>,
+    pub(crate) number: u64,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.service.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

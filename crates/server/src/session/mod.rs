@@ -1,0 +1,398 @@
+//! A session: the protocol of one connection as a state machine on byte buffers, without input or output of its own.
+//!
+//! The [connection](crate::connection) reads into [`Session::input`], calls [`Session::process`] and writes what is in
+//! [`Session::output`]. One call decodes every complete request: the *burst*. Its reads run on one snapshot, its updates
+//! go to the writer as one unit, and its answers gather in the output buffer for one write. Searches that are not done
+//! at once stay in [`searches`](search) and go on, one step each in turn, whenever there is room for output.
+//!
+//! Bind, StartTLS and what needs a password hashed are *exclusive*: they wait until what came before has been answered,
+//! and what comes after waits for them.
+
+mod bind;
+mod extended;
+mod password_modify;
+mod search;
+mod update;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sapwood_directory::{Identity, Outcome, Snapshot};
+use sapwood_ldap::control::{self, Controls};
+use sapwood_ldap::error::DecodeError;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response, frame};
+use sapwood_ldap::result::{LdapResult, ResultCode};
+use sapwood_ldap::{ber, extended as oids};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::service::{Service, Settings};
+use crate::writer::{Reply, Unit};
+
+/// Bytes that are read at once, and so the burst that is decoded at once.
+pub(crate) const INPUT_BYTES: usize = 64 << 10;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A socket in the file system, with the user id that the kernel vouches for.
+    Local { uid: u32 },
+}
+
+/// What another thread has finished for a session.
+pub(crate) enum Completion {
+    /// The updates of a unit, durable if they succeeded.
+    Updated(Vec<(Reply, Outcome)>),
+    /// The password of a bind has been checked.
+    Verified { id: u32, identity: Option<Identity> },
+    /// Passwords have been checked and hashed; what is left is an update, or an answer.
+    Hashed(Box<Result<Unit, (Reply, Outcome)>>),
+}
+
+/// What the connection is to do once the output has been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Go on.
+    Continue,
+    /// Shake hands for TLS; what was read before is void.
+    StartTls,
+    /// Close the connection.
+    Close,
+}
+
+pub(crate) struct Session {
+    service: Arc<Service>,
+    settings: Arc<Settings>,
+    peer: Peer,
+    secure: bool,
+    /// The connection's number, for the access log.
+    number: u64,
+    identity: Identity,
+    /// What was received and not yet decoded: the start of a request at most, between bursts.
+    input: Vec<u8>,
+    /// Bytes that the request at the start of `input` needs to be complete.
+    input_needed: usize,
+    output: Vec<u8>,
+    /// Bytes of `output` that have been written.
+    written: usize,
+    searches: search::Running,
+    /// Message ids of the updates that the writer has.
+    updating: HashSet<u32>,
+    /// The message id of the request that nothing may overlap.
+    exclusive: Option<u32>,
+    /// A unit for which the queue has no room yet.
+    waiting_unit: Option<Unit>,
+    then: Then,
+    completions: UnboundedSender<Completion>,
+}
+
+impl Session {
+    pub(crate) fn new(service: Arc<Service>, peer: Peer, secure: bool, number: u64, completions: UnboundedSender<Completion>) -> Self {
+        let settings = service.settings();
+        Self {
+            service,
+            settings,
+            peer,
+            secure,
+            number,
+            identity: Identity::Anonymous,
+            input: Vec::new(),
+            input_needed: 0,
+            output: Vec::new(),
+            written: 0,
+            searches: search::Running::default(),
+            updating: HashSet::new(),
+            exclusive: None,
+            waiting_unit: None,
+            then: Then::Continue,
+            completions,
+        }
+    }
+
+    /// Where received bytes are appended.
+    pub(crate) fn input(&mut self) -> &mut Vec<u8> {
+        &mut self.input
+    }
+
+    /// Bytes that the request being received needs in all, as far as is known.
+    pub(crate) fn input_needed(&self) -> usize {
+        self.input_needed
+    }
+
+    /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
+    pub(crate) fn wants_input(&self) -> bool {
+        self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
+    }
+
+    /// What is to be written.
+    pub(crate) fn output(&self) -> &[u8] {
+        &self.output[self.written..]
+    }
+
+    /// Notes that the first `count` bytes of [`Session::output`] have been written.
+    pub(crate) fn wrote(&mut self, count: usize) {
+        self.written += count;
+        if self.written == self.output.len() {
+            self.output.clear();
+            self.written = 0;
+            // One answer may be much larger than the rest; its memory is not kept.
+            self.output.shrink_to(2 * self.settings.config.limits.output_bytes_max);
+        }
+    }
+
+    /// The output buffer, to be given back to a pool; it must have been written.
+    pub(crate) fn output_buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// What to do when the output has been written.
+    pub(crate) fn then(&self) -> Then {
+        self.then
+    }
+
+    /// Whether there is work to do without more input: searches under way and room for their entries.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.searches.is_empty() && self.has_room() && self.then != Then::Close
+    }
+
+    /// Whether no request is being worked on.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.searches.is_empty() && self.updating.is_empty() && self.exclusive.is_none() && self.waiting_unit.is_none()
+    }
+
+    /// The number of bytes the update queue must have room for before the session goes on; see [`Session::granted`].
+    pub(crate) fn wants_queue_bytes(&self) -> Option<u32> {
+        self.waiting_unit.as_ref().map(|unit| self.share_of_queue(unit))
+    }
+
+    /// The update queue has room now.
+    pub(crate) fn granted(&mut self, permit: tokio::sync::OwnedSemaphorePermit) {
+        if let Some(mut unit) = self.waiting_unit.take() {
+            unit.permit = Some(permit);
+            self.service.writer.submit(unit);
+        }
+    }
+
+    /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by others.
+    pub(crate) fn secured(&mut self) {
+        self.secure = true;
+        self.input.clear();
+        self.input_needed = 0;
+        self.then = Then::Continue;
+    }
+
+    /// The peer has closed its side, or the server stops: nothing more is decoded. What is under way is finished.
+    pub(crate) fn end(&mut self, notice: Option<(ResultCode, &str)>) {
+        if self.then == Then::Close {
+            return;
+        }
+        if let Some((code, diagnostic)) = notice {
+            self.disconnect(code, diagnostic);
+        }
+        self.then = Then::Close;
+    }
+
+    /// Goes on with the searches under way, then decodes and does every complete request that there is room for.
+    pub(crate) fn process(&mut self) {
+        self.settings = self.service.settings();
+        self.step_searches();
+        if self.input.is_empty() || !self.takes_requests() {
+            return;
+        }
+        let input = std::mem::take(&mut self.input);
+        let mut burst = Burst::default();
+        let mut taken = 0;
+        self.input_needed = 0;
+        while self.takes_requests() && taken < input.len() {
+            match frame(&input[taken..], self.message_bytes_max()) {
+                Ok(Frame::Complete(length)) => {
+                    if !self.request(&input[taken..taken + length], &mut burst) {
+                        break;
+                    }
+                    taken += length;
+                }
+                Ok(Frame::Incomplete(needed)) => {
+                    self.input_needed = needed;
+                    break;
+                }
+                Err(malformed) => self.disconnect(ResultCode::ProtocolError, &malformed.to_string()),
+            }
+        }
+        self.submit(burst.updates, burst.replies);
+        self.input = input;
+        self.input.drain(..taken);
+        if self.then == Then::Close {
+            self.input.clear();
+        }
+    }
+
+    /// Takes in what another thread has finished. [`Session::process`] goes on.
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        match completion {
+            Completion::Updated(answers) => {
+                for (reply, outcome) in answers {
+                    self.updating.remove(&reply.id);
+                    self.answer_update(&reply, &outcome);
+                }
+            }
+            Completion::Verified { id, identity } => self.bound(id, identity),
+            Completion::Hashed(hashed) => {
+                self.exclusive = None;
+                match *hashed {
+                    Ok(unit) => self.submit(unit.updates, unit.replies),
+                    Err((reply, outcome)) => self.answer_update(&reply, &outcome),
+                }
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.output.len() - self.written < self.settings.config.limits.output_bytes_max
+    }
+
+    fn takes_requests(&self) -> bool {
+        self.then == Then::Continue
+            && self.exclusive.is_none()
+            && self.waiting_unit.is_none()
+            && self.has_room()
+            && !self.searches.is_full()
+            && self.updating.len() < self.settings.config.limits.operations_max
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        let limits = &self.settings.config.limits;
+        if self.identity == Identity::Anonymous { limits.message_bytes_max_anonymous } else { limits.message_bytes_max }
+    }
+
+    /// Does one request; `false` when it has to wait until what is under way has been answered.
+    fn request(&mut self, bytes: &[u8], burst: &mut Burst) -> bool {
+        let message = match RequestMessage::decode(bytes) {
+            Ok(message) => message,
+            Err(DecodeError::Malformed(malformed)) => {
+                self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
+                return true;
+            }
+            Err(DecodeError::Refused { id, operation, violation }) => {
+                self.answer(id, operation, &Outcome::new(violation.code(), violation.to_string()));
+                return true;
+            }
+            Err(error) => {
+                self.disconnect(ResultCode::ProtocolError, &error.to_string());
+                return true;
+            }
+        };
+        if is_exclusive(&message.op) && !(self.is_idle() && burst.updates.is_empty()) {
+            return false;
+        }
+        let id = message.id;
+        let operation = message.op.operation();
+        if let Some(oid) = unknown_critical(operation, message.controls) {
+            let diagnostic = format!("the critical control {oid} is not known for this operation");
+            self.answer(id, operation, &Outcome::new(ResultCode::UnavailableCriticalExtension, diagnostic));
+            return true;
+        }
+        match message.op {
+            Request::Bind(request) => self.bind(id, &request),
+            Request::Unbind => self.then = Then::Close,
+            Request::Search(request) => self.search(id, &request, message.controls, burst),
+            Request::Compare(request) => self.compare(id, &request, message.controls, burst),
+            Request::Abandon(abandoned) => self.searches.remove(abandoned),
+            Request::Extended(request) => self.extended(id, &request),
+            Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
+                self.update(bytes, &message, burst);
+            }
+        }
+        true
+    }
+
+    /// Appends the response that ends an operation, if it has one.
+    fn answer(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
+        let mut referrals = OctetStringsBuf::default();
+        if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
+            self.log_result(id, operation, outcome);
+            let controls = Controls::from_ber(&outcome.controls).unwrap_or_default();
+            Message { id, op: response, controls }.encode(&mut self.output);
+        }
+    }
+
+    /// Tells the peer why the connection ends (RFC 4511 §4.4.1), and ends it. Nothing is answered after it.
+    fn disconnect(&mut self, code: ResultCode, diagnostic: &str) {
+        if self.settings.config.log.access {
+            tracing::info!(target: "access", conn = self.number, code = code.code(), diagnostic, "disconnect");
+        }
+        let op = Response::Extended(ExtendedResponse {
+            result: LdapResult::new(code, diagnostic),
+            name: Some(oids::NOTICE_OF_DISCONNECTION),
+            value: None,
+        });
+        Message { id: 0, op, controls: Controls::EMPTY }.encode(&mut self.output);
+        self.searches.clear();
+        self.then = Then::Close;
+    }
+
+    fn log_result(&self, id: u32, operation: Operation, outcome: &Outcome) {
+        if self.settings.config.log.access {
+            let (code, diagnostic) = (outcome.code.code(), outcome.diagnostic.as_str());
+            tracing::info!(target: "access", conn = self.number, id, code, diagnostic, "{} ends", operation.name());
+        }
+    }
+}
+
+/// What is gathered while the requests of one burst are decoded.
+#[derive(Default)]
+struct Burst {
+    snapshot: Option<Snapshot>,
+    updates: Vec<sapwood_directory::Update>,
+    replies: Vec<Reply>,
+}
+
+impl Burst {
+    /// The one snapshot that the reads of the burst run on.
+    fn snapshot(&mut self, service: &Service) -> Result<Snapshot, Outcome> {
+        if self.snapshot.is_none() {
+            self.snapshot = Some(service.directory.snapshot().map_err(|error| crate::writer::refusal(&error))?);
+        }
+        Ok(self.snapshot.clone().expect("filled just above"))
+    }
+}
+
+/// Whether a request must not overlap with others of its connection.
+fn is_exclusive(request: &Request<'_>) -> bool {
+    match request {
+        Request::Bind(_) => true,
+        Request::Extended(request) => request.name == oids::START_TLS || request.name == oids::PASSWORD_MODIFY,
+        _ => false,
+    }
+}
+
+/// The first critical control that the operation does not know; those of updates are the directory's to judge.
+fn unknown_critical<'a>(operation: Operation, controls: Controls<'a>) -> Option<&'a str> {
+    if controls.is_empty() {
+        return None;
+    }
+    let known: &[&str] = match operation {
+        Operation::Search => &[control::PAGED_RESULTS, control::MANAGE_DSA_IT],
+        Operation::Compare => &[control::MANAGE_DSA_IT],
+        Operation::Bind | Operation::Extended => &[],
+        // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
+        Operation::Abandon | Operation::Unbind => return None,
+        Operation::Add | Operation::Modify | Operation::Delete | Operation::ModifyDn => return None,
+    };
+    controls.iter().find(|control| control.critical && !known.contains(&control.oid)).map(|control| control.oid)
+}
+
+/// An outcome as LDAPResult; `referrals` keeps the URLs.
+fn result<'a>(outcome: &'a Outcome, referrals: &'a mut OctetStringsBuf) -> LdapResult<'a> {
+    for url in &outcome.referrals {
+        referrals.push(url.as_bytes());
+    }
+    LdapResult {
+        code: outcome.code,
+        matched_dn: &outcome.matched_dn,
+        diagnostic: &outcome.diagnostic,
+        referral: (!outcome.referrals.is_empty()).then(|| referrals.view()),
+    }
+}

@@ -1,0 +1,159 @@
+//! The way of an update from a session to the disk and back.
+//!
+//! Sessions put *units* (the updates of one burst) into one queue. The writer thread takes everything that waits, applies
+//! it as one batch, each update succeeding or failing alone, and hands the batch with its commit ticket to the
+//! acknowledging thread, which waits until the commit is durable and only then sends the outcomes back to the sessions.
+//! So the next batch is applied while the last one is on its way to the disk, and one sync serves all that waited.
+
+use std::sync::mpsc::{self, Receiver, RecvError, Sender, SyncSender};
+use std::thread::{self, JoinHandle};
+
+use sapwood_directory::engine::{self, Ticket as _};
+use sapwood_directory::{Directory, Outcome, Update};
+use sapwood_ldap::message::Operation;
+use sapwood_ldap::result::ResultCode;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::password::Password;
+use crate::session::Completion;
+
+/// Updates that become one batch at most: bounds the work that one commit makes everybody wait for.
+const BATCH_UPDATES_MAX: usize = 4096;
+/// Batches that are applied and wait for the disk at most.
+const BATCHES_UNSYNCED_MAX: usize = 16;
+
+type Ticket = <engine::Embedded as engine::Engine>::Ticket;
+
+/// The updates of one burst of one session.
+pub(crate) struct Unit {
+    pub(crate) updates: Vec<Update>,
+    /// One for each update: whom to answer and how.
+    pub(crate) replies: Vec<Reply>,
+    /// The session.
+    pub(crate) session: UnboundedSender<Completion>,
+    /// The unit's share of the queue's bytes, given back when the unit has been applied.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// How one update is answered.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) id: u32,
+    pub(crate) operation: Operation,
+    /// Password Modify (RFC 3062 §2): the password that the server made.
+    pub(crate) generated: Option<Password>,
+}
+
+struct Batch {
+    units: Vec<(Vec<Reply>, UnboundedSender<Completion>)>,
+    outcomes: Vec<Outcome>,
+    ticket: Option<Ticket>,
+}
+
+/// The queue's entrance. The threads end when the last one is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    queue: Sender<Unit>,
+}
+
+impl Writer {
+    /// Starts the writer and the acknowledging thread.
+    pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
+        let (queue, waiting) = mpsc::channel();
+        let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
+        let apply = thread::Builder::new().name("writer".into()).spawn(move || apply(&directory, &waiting, &applied))?;
+        let acknowledge = thread::Builder::new().name("acknowledger".into()).spawn(move || acknowledge(&unsynced))?;
+        Ok((Self { queue }, WriterThreads { threads: [apply, acknowledge] }))
+    }
+
+    pub(crate) fn submit(&self, unit: Unit) {
+        if let Err(mpsc::SendError(unit)) = self.queue.send(unit) {
+            // The writer thread is gone: only after a panic in it.
+            let outcomes = vec![Outcome::new(ResultCode::Unavailable, "the writer has stopped; restart the server"); unit.updates.len()];
+            answer(unit.replies, outcomes, &unit.session);
+        }
+    }
+}
+
+/// The threads behind a [`Writer`].
+#[derive(Debug)]
+pub(crate) struct WriterThreads {
+    threads: [JoinHandle<()>; 2],
+}
+
+impl WriterThreads {
+    /// Waits until all that was submitted is on the disk; every [`Writer`] must have been dropped.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn apply(directory: &Directory, waiting: &Receiver<Unit>, applied: &SyncSender<Batch>) {
+    loop {
+        let first = match waiting.recv() {
+            Ok(unit) => unit,
+            Err(RecvError) => return,
+        };
+        let mut updates = Vec::new();
+        let mut units = Vec::new();
+        let mut permits = Vec::new();
+        let mut next = Some(first);
+        while let Some(mut unit) = next {
+            updates.append(&mut unit.updates);
+            permits.extend(unit.permit);
+            units.push((unit.replies, unit.session));
+            next = if updates.len() < BATCH_UPDATES_MAX { waiting.try_recv().ok() } else { None };
+        }
+        let (outcomes, ticket) = match directory.apply(&updates) {
+            Ok(batch) => (batch.outcomes, batch.ticket),
+            Err(error) => {
+                tracing::error!(updates = updates.len(), "a batch of updates failed: {error}");
+                (vec![refusal(&error); updates.len()], None)
+            }
+        };
+        drop(permits);
+        if applied.send(Batch { units, outcomes, ticket }).is_err() {
+            return;
+        }
+    }
+}
+
+fn acknowledge(unsynced: &Receiver<Batch>) {
+    while let Ok(batch) = unsynced.recv() {
+        let mut outcomes = batch.outcomes;
+        if let Some(ticket) = batch.ticket
+            && let Err(error) = ticket.wait()
+        {
+            tracing::error!("a commit did not become durable: {error}");
+            let refusal = refusal(&error.into());
+            for outcome in outcomes.iter_mut().filter(|outcome| outcome.code == ResultCode::Success) {
+                *outcome = refusal.clone();
+            }
+        }
+        let mut outcomes = outcomes.into_iter();
+        for (replies, session) in batch.units {
+            let own = outcomes.by_ref().take(replies.len()).collect();
+            answer(replies, own, &session);
+        }
+    }
+}
+
+fn answer(replies: Vec<Reply>, outcomes: Vec<Outcome>, session: &UnboundedSender<Completion>) {
+    // The session may be gone; its updates stay.
+    let _ = session.send(Completion::Updated(replies.into_iter().zip(outcomes).collect()));
+}
+
+/// What a client is told when the directory itself failed.
+pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
+    use sapwood_directory::Error;
+    let code = match error {
+        Error::Engine(engine::Error::Conflict) => ResultCode::Busy,
+        Error::Engine(engine::Error::TooLarge { .. }) => ResultCode::AdminLimitExceeded,
+        Error::Engine(engine::Error::Unavailable(_)) => ResultCode::Unavailable,
+        _ => ResultCode::UnknownError,
+    };
+    Outcome::new(code, error.to_string())
+}
