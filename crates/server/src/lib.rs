@@ -1,6 +1,19 @@
 //! Listeners, sessions, TLS and authentication for the directory.
+//!
+//! A request's way: [`server`] accepts a connection on one of its threads, [`connection`] reads bytes, [`session`] decodes
+//! and answers; updates go through [`writer`].
 
 pub mod config;
+mod connection;
 pub mod listen;
 pub mod password;
+pub mod server;
+mod service;
+mod session;
+mod stream;
 pub mod tls;
+mod writer;
+
+pub use config::{Config, Flags};
+pub use server::{Server, StartError, root_dse};
+pub use service::SettingsError;

@@ -70,16 +70,30 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    pub(crate) fn new(folder: &std::path::Path, config: Config, schema: &Schema) -> Result<Self, SettingsError> {
+    pub(crate) fn new(
+        folder: &std::path::Path,
+        config: Config,
+        schema: &Schema,
+    ) -> Result<Self, SettingsError> {
         let mut admin_name = NormalDn::new();
-        let wrong = |reason: String| SettingsError::AdminDn { dn: config.admin.dn.clone(), reason };
-        admin_name.parse(schema, config.admin.dn.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        let wrong = |reason: String| SettingsError::AdminDn {
+            dn: config.admin.dn.clone(),
+            reason,
+        };
+        admin_name
+            .parse(schema, config.admin.dn.as_bytes())
+            .map_err(|error| wrong(error.to_string()))?;
         if admin_name.is_empty() {
             return Err(wrong("it is empty".into()));
         }
         let path = folder.join(&config.admin.password_file);
-        let stored = std::fs::read(&path).map_err(|source| SettingsError::AdminPassword { path, source })?;
-        Ok(Self { config, admin_name, admin_password: stored.trim_ascii().to_vec() })
+        let stored =
+            std::fs::read(&path).map_err(|source| SettingsError::AdminPassword { path, source })?;
+        Ok(Self {
+            config,
+            admin_name,
+            admin_password: stored.trim_ascii().to_vec(),
+        })
     }
 }
 
@@ -132,9 +146,15 @@ impl Service {
         let settings = Settings::new(&self.folder, config, self.directory.schema())?;
         if let Some(tls) = &self.tls {
             let files = &settings.config.tls;
-            tls.reload(&self.folder.join(&files.cert), &self.folder.join(&files.key))?;
+            tls.reload(
+                &self.folder.join(&files.cert),
+                &self.folder.join(&files.key),
+            )?;
         }
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         Ok(())
     }
 
@@ -146,7 +166,10 @@ impl Service {
             return None;
         }
         let number = self.connection_number.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Admission { service: Arc::clone(self), number })
+        Some(Admission {
+            service: Arc::clone(self),
+            number,
+        })
     }
 
     /// Connections now.

@@ -62,15 +62,30 @@ impl Writer {
     pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
         let (queue, waiting) = mpsc::channel();
         let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
-        let apply = thread::Builder::new().name("writer".into()).spawn(move || apply(&directory, &waiting, &applied))?;
-        let acknowledge = thread::Builder::new().name("acknowledger".into()).spawn(move || acknowledge(&unsynced))?;
-        Ok((Self { queue }, WriterThreads { threads: [apply, acknowledge] }))
+        let apply = thread::Builder::new()
+            .name("writer".into())
+            .spawn(move || apply(&directory, &waiting, &applied))?;
+        let acknowledge = thread::Builder::new()
+            .name("acknowledger".into())
+            .spawn(move || acknowledge(&unsynced))?;
+        Ok((
+            Self { queue },
+            WriterThreads {
+                threads: [apply, acknowledge],
+            },
+        ))
     }
 
     pub(crate) fn submit(&self, unit: Unit) {
         if let Err(mpsc::SendError(unit)) = self.queue.send(unit) {
             // The writer thread is gone: only after a panic in it.
-            let outcomes = vec![Outcome::new(ResultCode::Unavailable, "the writer has stopped; restart the server"); unit.updates.len()];
+            let outcomes = vec![
+                Outcome::new(
+                    ResultCode::Unavailable,
+                    "the writer has stopped; restart the server"
+                );
+                unit.updates.len()
+            ];
             answer(unit.replies, outcomes, &unit.session);
         }
     }
@@ -105,17 +120,31 @@ fn apply(directory: &Directory, waiting: &Receiver<Unit>, applied: &SyncSender<B
             updates.append(&mut unit.updates);
             permits.extend(unit.permit);
             units.push((unit.replies, unit.session));
-            next = if updates.len() < BATCH_UPDATES_MAX { waiting.try_recv().ok() } else { None };
+            next = if updates.len() < BATCH_UPDATES_MAX {
+                waiting.try_recv().ok()
+            } else {
+                None
+            };
         }
         let (outcomes, ticket) = match directory.apply(&updates) {
             Ok(batch) => (batch.outcomes, batch.ticket),
             Err(error) => {
-                tracing::error!(updates = updates.len(), "a batch of updates failed: {error}");
+                tracing::error!(
+                    updates = updates.len(),
+                    "a batch of updates failed: {error}"
+                );
                 (vec![refusal(&error); updates.len()], None)
             }
         };
         drop(permits);
-        if applied.send(Batch { units, outcomes, ticket }).is_err() {
+        if applied
+            .send(Batch {
+                units,
+                outcomes,
+                ticket,
+            })
+            .is_err()
+        {
             return;
         }
     }
@@ -129,7 +158,10 @@ fn acknowledge(unsynced: &Receiver<Batch>) {
         {
             tracing::error!("a commit did not become durable: {error}");
             let refusal = refusal(&error.into());
-            for outcome in outcomes.iter_mut().filter(|outcome| outcome.code == ResultCode::Success) {
+            for outcome in outcomes
+                .iter_mut()
+                .filter(|outcome| outcome.code == ResultCode::Success)
+            {
                 *outcome = refusal.clone();
             }
         }
@@ -143,7 +175,9 @@ fn acknowledge(unsynced: &Receiver<Batch>) {
 
 fn answer(replies: Vec<Reply>, outcomes: Vec<Outcome>, session: &UnboundedSender<Completion>) {
     // The session may be gone; its updates stay.
-    let _ = session.send(Completion::Updated(replies.into_iter().zip(outcomes).collect()));
+    let _ = session.send(Completion::Updated(
+        replies.into_iter().zip(outcomes).collect(),
+    ));
 }
 
 /// What a client is told when the directory itself failed.

@@ -16,11 +16,15 @@ impl Session {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.identity = Identity::Anonymous;
         let outcome = match request.authentication {
-            _ if request.version != 3 => {
-                Err(Outcome::new(ResultCode::ProtocolError, "only version 3 of the protocol is spoken here"))
-            }
+            _ if request.version != 3 => Err(Outcome::new(
+                ResultCode::ProtocolError,
+                "only version 3 of the protocol is spoken here",
+            )),
             Authentication::Simple(password) => self.simple(id, request.name, password),
-            Authentication::Sasl { mechanism, credentials } => self.sasl(mechanism, credentials).map(Some),
+            Authentication::Sasl {
+                mechanism,
+                credentials,
+            } => self.sasl(mechanism, credentials).map(Some),
         };
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.number, id, dn = request.name, "bind");
@@ -48,7 +52,12 @@ impl Session {
     }
 
     /// Simple authentication: who the client is, or `None` once a hasher checks the password.
-    fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Option<Identity>, Outcome> {
+    fn simple(
+        &mut self,
+        id: u32,
+        name: &str,
+        password: &[u8],
+    ) -> Result<Option<Identity>, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
                 Ok(Some(Identity::Anonymous))
@@ -59,30 +68,52 @@ impl Session {
         }
         self.require_confidentiality()?;
         if name.len() > NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
-            let reason = format!("a name has at most {NAME_BYTES_MAX} bytes, a password {PASSWORD_BYTES_MAX}");
+            let reason = format!(
+                "a name has at most {NAME_BYTES_MAX} bytes, a password {PASSWORD_BYTES_MAX}"
+            );
             return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
         }
-        let (identity, stored) = if self.settings.is_admin(self.service.directory.schema(), name) {
-            let identity = Identity::Admin { dn: self.settings.config.admin.dn.clone() };
+        let (identity, stored) = if self
+            .settings
+            .is_admin(self.service.directory.schema(), name)
+        {
+            let identity = Identity::Admin {
+                dn: self.settings.config.admin.dn.clone(),
+            };
             (Some(identity), vec![self.settings.admin_password.clone()])
         } else {
             match self.credentials(name)? {
-                Some(Credentials { entry, dn, stored }) => (Some(Identity::User { entry, dn }), stored),
+                Some(Credentials { entry, dn, stored }) => {
+                    (Some(Identity::User { entry, dn }), stored)
+                }
                 // The hasher works all the same: the time taken does not tell either.
                 None => (None, Vec::new()),
             }
         };
-        let (password, session) = (password::Password::new(password.to_vec()), self.completions.clone());
+        let (password, session) = (
+            password::Password::new(password.to_vec()),
+            self.completions.clone(),
+        );
         let check = move || {
             let matches = password::verify(&password, stored.iter().map(Vec::as_slice));
-            let _ = session.send(Completion::Verified { id, identity: identity.filter(|_| matches) });
+            let _ = session.send(Completion::Verified {
+                id,
+                identity: identity.filter(|_| matches),
+            });
         };
-        self.service.hashers.submit(check).map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
+        self.service
+            .hashers
+            .submit(check)
+            .map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
         Ok(None)
     }
 
     pub(super) fn credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
-        let snapshot = self.service.directory.snapshot().map_err(|error| refusal(&error))?;
+        let snapshot = self
+            .service
+            .directory
+            .snapshot()
+            .map_err(|error| refusal(&error))?;
         snapshot.credentials(dn).map_err(|error| refusal(&error))
     }
 
@@ -95,18 +126,28 @@ impl Session {
         }
         let Peer::Local { uid } = self.peer else {
             let reason = "EXTERNAL works on ldapi only";
-            return Err(Outcome::new(ResultCode::InappropriateAuthentication, reason));
+            return Err(Outcome::new(
+                ResultCode::InappropriateAuthentication,
+                reason,
+            ));
         };
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-            let reason = format!("user id {uid} has no identity here: only root and the user that runs the server have");
+            let reason = format!(
+                "user id {uid} has no identity here: only root and the user that runs the server have"
+            );
             return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
         }
         let dn = &self.settings.config.admin.dn;
         match credentials.unwrap_or_default() {
             [] => {}
             asked => {
-                let asked = std::str::from_utf8(asked).ok().and_then(|asked| asked.strip_prefix("dn:"));
-                if !asked.is_some_and(|asked| self.settings.is_admin(self.service.directory.schema(), asked)) {
+                let asked = std::str::from_utf8(asked)
+                    .ok()
+                    .and_then(|asked| asked.strip_prefix("dn:"));
+                if !asked.is_some_and(|asked| {
+                    self.settings
+                        .is_admin(self.service.directory.schema(), asked)
+                }) {
                     let reason = format!("the authorization identity here is dn:{dn}");
                     return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
                 }
@@ -125,7 +166,8 @@ impl Session {
         if confidential || self.settings.config.access.danger_plaintext_passwords {
             Ok(())
         } else {
-            let reason = "passwords are accepted over TLS only: use StartTLS (ldapsearch -ZZ) or ldaps://";
+            let reason =
+                "passwords are accepted over TLS only: use StartTLS (ldapsearch -ZZ) or ldaps://";
             Err(Outcome::new(ResultCode::ConfidentialityRequired, reason))
         }
     }

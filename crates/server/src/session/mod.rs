@@ -22,9 +22,11 @@ use sapwood_directory::{Identity, Outcome, Snapshot};
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response, frame};
+use sapwood_ldap::message::{
+    ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response, frame,
+};
 use sapwood_ldap::result::{LdapResult, ResultCode};
-use sapwood_ldap::{ber, extended as oids};
+use sapwood_ldap::extended as oids;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::service::{Service, Settings};
@@ -42,6 +44,15 @@ pub(crate) enum Peer {
     Local { uid: u32 },
 }
 
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Local { uid } => write!(f, "local, user id {uid}"),
+        }
+    }
+}
+
 /// What another thread has finished for a session.
 pub(crate) enum Completion {
     /// The updates of a unit, durable if they succeeded.
@@ -50,6 +61,8 @@ pub(crate) enum Completion {
     Verified { id: u32, identity: Option<Identity> },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
     Hashed(Box<Result<Unit, (Reply, Outcome)>>),
+    /// The server stops: what is under way is finished, then the session ends.
+    Stop,
 }
 
 /// What the connection is to do once the output has been written.
@@ -61,6 +74,13 @@ pub(crate) enum Then {
     StartTls,
     /// Close the connection.
     Close,
+}
+
+/// Why no more requests are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draining {
+    PeerClosed,
+    ServerStops,
 }
 
 pub(crate) struct Session {
@@ -85,12 +105,20 @@ pub(crate) struct Session {
     exclusive: Option<u32>,
     /// A unit for which the queue has no room yet.
     waiting_unit: Option<Unit>,
+    /// No more requests are taken; the session ends when it is idle.
+    draining: Option<Draining>,
     then: Then,
     completions: UnboundedSender<Completion>,
 }
 
 impl Session {
-    pub(crate) fn new(service: Arc<Service>, peer: Peer, secure: bool, number: u64, completions: UnboundedSender<Completion>) -> Self {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        peer: Peer,
+        secure: bool,
+        number: u64,
+        completions: UnboundedSender<Completion>,
+    ) -> Self {
         let settings = service.settings();
         Self {
             service,
@@ -107,6 +135,7 @@ impl Session {
             updating: HashSet::new(),
             exclusive: None,
             waiting_unit: None,
+            draining: None,
             then: Then::Continue,
             completions,
         }
@@ -139,7 +168,8 @@ impl Session {
             self.output.clear();
             self.written = 0;
             // One answer may be much larger than the rest; its memory is not kept.
-            self.output.shrink_to(2 * self.settings.config.limits.output_bytes_max);
+            self.output
+                .shrink_to(2 * self.settings.config.limits.output_bytes_max);
         }
     }
 
@@ -160,12 +190,17 @@ impl Session {
 
     /// Whether no request is being worked on.
     pub(crate) fn is_idle(&self) -> bool {
-        self.searches.is_empty() && self.updating.is_empty() && self.exclusive.is_none() && self.waiting_unit.is_none()
+        self.searches.is_empty()
+            && self.updating.is_empty()
+            && self.exclusive.is_none()
+            && self.waiting_unit.is_none()
     }
 
     /// The number of bytes the update queue must have room for before the session goes on; see [`Session::granted`].
     pub(crate) fn wants_queue_bytes(&self) -> Option<u32> {
-        self.waiting_unit.as_ref().map(|unit| self.share_of_queue(unit))
+        self.waiting_unit
+            .as_ref()
+            .map(|unit| self.share_of_queue(unit))
     }
 
     /// The update queue has room now.
@@ -184,21 +219,24 @@ impl Session {
         self.then = Then::Continue;
     }
 
-    /// The peer has closed its side, or the server stops: nothing more is decoded. What is under way is finished.
-    pub(crate) fn end(&mut self, notice: Option<(ResultCode, &str)>) {
-        if self.then == Then::Close {
-            return;
-        }
-        if let Some((code, diagnostic)) = notice {
-            self.disconnect(code, diagnostic);
-        }
-        self.then = Then::Close;
+    /// The peer sends nothing more: what is under way is finished, then the session ends.
+    pub(crate) fn peer_closed(&mut self) {
+        self.draining = Some(Draining::PeerClosed);
+        self.input.clear();
+        self.input_needed = 0;
     }
 
     /// Goes on with the searches under way, then decodes and does every complete request that there is room for.
     pub(crate) fn process(&mut self) {
         self.settings = self.service.settings();
         self.step_searches();
+        match self.draining {
+            Some(Draining::ServerStops) if self.is_idle() && self.then != Then::Close => {
+                self.disconnect(ResultCode::Unavailable, "the server is stopping");
+            }
+            Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
+            _ => {}
+        }
         if self.input.is_empty() || !self.takes_requests() {
             return;
         }
@@ -218,7 +256,9 @@ impl Session {
                     self.input_needed = needed;
                     break;
                 }
-                Err(malformed) => self.disconnect(ResultCode::ProtocolError, &malformed.to_string()),
+                Err(malformed) => {
+                    self.disconnect(ResultCode::ProtocolError, &malformed.to_string())
+                }
             }
         }
         self.submit(burst.updates, burst.replies);
@@ -239,6 +279,7 @@ impl Session {
                 }
             }
             Completion::Verified { id, identity } => self.bound(id, identity),
+            Completion::Stop => self.draining = self.draining.or(Some(Draining::ServerStops)),
             Completion::Hashed(hashed) => {
                 self.exclusive = None;
                 match *hashed {
@@ -255,6 +296,7 @@ impl Session {
 
     fn takes_requests(&self) -> bool {
         self.then == Then::Continue
+            && self.draining.is_none()
             && self.exclusive.is_none()
             && self.waiting_unit.is_none()
             && self.has_room()
@@ -264,7 +306,11 @@ impl Session {
 
     fn message_bytes_max(&self) -> usize {
         let limits = &self.settings.config.limits;
-        if self.identity == Identity::Anonymous { limits.message_bytes_max_anonymous } else { limits.message_bytes_max }
+        if self.identity == Identity::Anonymous {
+            limits.message_bytes_max_anonymous
+        } else {
+            limits.message_bytes_max
+        }
     }
 
     /// Does one request; `false` when it has to wait until what is under way has been answered.
@@ -275,8 +321,16 @@ impl Session {
                 self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
                 return true;
             }
-            Err(DecodeError::Refused { id, operation, violation }) => {
-                self.answer(id, operation, &Outcome::new(violation.code(), violation.to_string()));
+            Err(DecodeError::Refused {
+                id,
+                operation,
+                violation,
+            }) => {
+                self.answer(
+                    id,
+                    operation,
+                    &Outcome::new(violation.code(), violation.to_string()),
+                );
                 return true;
             }
             Err(error) => {
@@ -291,7 +345,11 @@ impl Session {
         let operation = message.op.operation();
         if let Some(oid) = unknown_critical(operation, message.controls) {
             let diagnostic = format!("the critical control {oid} is not known for this operation");
-            self.answer(id, operation, &Outcome::new(ResultCode::UnavailableCriticalExtension, diagnostic));
+            self.answer(
+                id,
+                operation,
+                &Outcome::new(ResultCode::UnavailableCriticalExtension, diagnostic),
+            );
             return true;
         }
         match message.op {
@@ -314,7 +372,12 @@ impl Session {
         if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
             self.log_result(id, operation, outcome);
             let controls = Controls::from_ber(&outcome.controls).unwrap_or_default();
-            Message { id, op: response, controls }.encode(&mut self.output);
+            Message {
+                id,
+                op: response,
+                controls,
+            }
+            .encode(&mut self.output);
         }
     }
 
@@ -328,7 +391,12 @@ impl Session {
             name: Some(oids::NOTICE_OF_DISCONNECTION),
             value: None,
         });
-        Message { id: 0, op, controls: Controls::EMPTY }.encode(&mut self.output);
+        Message {
+            id: 0,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut self.output);
         self.searches.clear();
         self.then = Then::Close;
     }
@@ -353,7 +421,12 @@ impl Burst {
     /// The one snapshot that the reads of the burst run on.
     fn snapshot(&mut self, service: &Service) -> Result<Snapshot, Outcome> {
         if self.snapshot.is_none() {
-            self.snapshot = Some(service.directory.snapshot().map_err(|error| crate::writer::refusal(&error))?);
+            self.snapshot = Some(
+                service
+                    .directory
+                    .snapshot()
+                    .map_err(|error| crate::writer::refusal(&error))?,
+            );
         }
         Ok(self.snapshot.clone().expect("filled just above"))
     }
@@ -363,7 +436,9 @@ impl Burst {
 fn is_exclusive(request: &Request<'_>) -> bool {
     match request {
         Request::Bind(_) => true,
-        Request::Extended(request) => request.name == oids::START_TLS || request.name == oids::PASSWORD_MODIFY,
+        Request::Extended(request) => {
+            request.name == oids::START_TLS || request.name == oids::PASSWORD_MODIFY
+        }
         _ => false,
     }
 }
@@ -379,9 +454,14 @@ fn unknown_critical<'a>(operation: Operation, controls: Controls<'a>) -> Option<
         Operation::Bind | Operation::Extended => &[],
         // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
         Operation::Abandon | Operation::Unbind => return None,
-        Operation::Add | Operation::Modify | Operation::Delete | Operation::ModifyDn => return None,
+        Operation::Add | Operation::Modify | Operation::Delete | Operation::ModifyDn => {
+            return None;
+        }
     };
-    controls.iter().find(|control| control.critical && !known.contains(&control.oid)).map(|control| control.oid)
+    controls
+        .iter()
+        .find(|control| control.critical && !known.contains(&control.oid))
+        .map(|control| control.oid)
 }
 
 /// An outcome as LDAPResult; `referrals` keeps the URLs.

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use sapwood_directory::{Budget, Identity, Outcome, Search, SearchOptions, Step};
+use sapwood_directory::{
+    Budget, Clock, Identity, Outcome, Search, SearchOptions, Step, SystemClock,
+};
 use sapwood_ldap::control::{self, Controls, PagedResults};
 use sapwood_ldap::message::{CompareRequest, Operation, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -45,7 +47,13 @@ impl Running {
 }
 
 impl Session {
-    pub(super) fn search(&mut self, id: u32, request: &SearchRequest<'_>, controls: Controls<'_>, burst: &mut Burst) {
+    pub(super) fn search(
+        &mut self,
+        id: u32,
+        request: &SearchRequest<'_>,
+        controls: Controls<'_>,
+        burst: &mut Burst,
+    ) {
         self.log_search(id, request);
         match self.begin_search(id, request, controls, burst) {
             Ok(search) => self.step(id, search),
@@ -60,23 +68,38 @@ impl Session {
         controls: Controls<'_>,
         burst: &mut Burst,
     ) -> Result<Search, Outcome> {
-        let mut options = SearchOptions { message_id: id, ..SearchOptions::default() };
+        let mut options = SearchOptions {
+            message_id: id,
+            ..SearchOptions::default()
+        };
         for control in controls.iter() {
             if control.oid == control::MANAGE_DSA_IT {
                 options.manage_dsa_it = true;
             } else if control.oid == control::PAGED_RESULTS {
                 let value = control.value.unwrap_or_default();
-                let page = PagedResults::decode(value)
-                    .map_err(|error| Outcome::new(ResultCode::ProtocolError, format!("paged results control: {error}")))?;
+                let page = PagedResults::decode(value).map_err(|error| {
+                    Outcome::new(
+                        ResultCode::ProtocolError,
+                        format!("paged results control: {error}"),
+                    )
+                })?;
                 options.page = Some((page.size, page.cookie.to_vec()));
             }
         }
         if !matches!(self.identity, Identity::Admin { .. }) {
             let limits = &self.settings.config.limits;
             options.entries_max = limits.search_entries_max;
-            options.seconds_max = limits.search_seconds_max;
+            if limits.search_seconds_max > 0 {
+                let micros = u64::from(limits.search_seconds_max) * 1_000_000;
+                options.deadline_micros = Some(SystemClock.now_micros() + micros);
+            }
         }
-        Ok(Search::new(burst.snapshot(&self.service)?, &self.identity, request, options))
+        Ok(Search::new(
+            burst.snapshot(&self.service)?,
+            &self.identity,
+            request,
+            options,
+        ))
     }
 
     /// Steps each search under way once, as long as there is room.
@@ -93,7 +116,13 @@ impl Session {
 
     fn step(&mut self, id: u32, mut search: Search) {
         let out_bytes = self.written + self.settings.config.limits.output_bytes_max;
-        match search.step(&mut self.output, Budget { entries: STEP_ENTRIES, out_bytes }) {
+        match search.step(
+            &mut self.output,
+            Budget {
+                entries: STEP_ENTRIES,
+                out_bytes,
+            },
+        ) {
             Ok(Step::More) => self.searches.queue.push_back((id, search)),
             Ok(Step::Done(outcome)) => self.answer(id, Operation::Search, &outcome),
             Err(error) => {
@@ -103,7 +132,13 @@ impl Session {
         }
     }
 
-    pub(super) fn compare(&mut self, id: u32, request: &CompareRequest<'_>, controls: Controls<'_>, burst: &mut Burst) {
+    pub(super) fn compare(
+        &mut self,
+        id: u32,
+        request: &CompareRequest<'_>,
+        controls: Controls<'_>,
+        burst: &mut Burst,
+    ) {
         if self.settings.config.log.access {
             let attribute = String::from_utf8_lossy(request.assertion.attribute);
             tracing::info!(target: "access", conn = self.number, id, dn = request.dn, %attribute, "compare");
@@ -112,7 +147,13 @@ impl Session {
         let outcome = burst.snapshot(&self.service).and_then(|snapshot| {
             let assertion = &request.assertion;
             snapshot
-                .compare(&self.identity, request.dn, assertion.attribute, assertion.value, manage_dsa_it)
+                .compare(
+                    &self.identity,
+                    request.dn,
+                    assertion.attribute,
+                    assertion.value,
+                    manage_dsa_it,
+                )
                 .map_err(|error| refusal(&error))
         });
         let outcome = outcome.unwrap_or_else(|outcome| outcome);

@@ -1,11 +1,15 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
 use sapwood_directory::{Outcome, Update, UpdateRequest};
-use sapwood_ldap::message::{Operation, Request, RequestMessage};
+use sapwood_ldap::list::{Attribute, AttributesBuf, Change, ChangeKind, ChangesBuf};
+use sapwood_ldap::message::{
+    AddRequest, Message, ModifyRequest, Operation, Request, RequestMessage,
+};
 use sapwood_ldap::result::ResultCode;
+use zeroize::Zeroize;
 
 use super::{Burst, Completion, Session};
-use crate::password;
+use crate::password::{self, PASSWORD_BYTES_MAX};
 use crate::writer::{Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
@@ -15,11 +19,21 @@ impl Session {
     pub(super) fn update(&mut self, bytes: &[u8], message: &RequestMessage<'_>, burst: &mut Burst) {
         let operation = message.op.operation();
         self.log_update(message);
-        let update = Update { identity: self.identity.clone(), request: UpdateRequest::Message(bytes.to_vec()) };
-        let reply = Reply { id: message.id, operation, generated: None };
+        let update = Update {
+            identity: self.identity.clone(),
+            request: UpdateRequest::Message(bytes.to_vec()),
+        };
+        let reply = Reply {
+            id: message.id,
+            operation,
+            generated: None,
+        };
         if has_cleartext_password(&message.op) {
             // What came before goes first; what comes after waits.
-            self.submit(std::mem::take(&mut burst.updates), std::mem::take(&mut burst.replies));
+            self.submit(
+                std::mem::take(&mut burst.updates),
+                std::mem::take(&mut burst.replies),
+            );
             self.hash(update, reply);
         } else {
             burst.updates.push(update);
@@ -33,7 +47,12 @@ impl Session {
             return;
         }
         self.updating.extend(replies.iter().map(|reply| reply.id));
-        let mut unit = Unit { updates, replies, session: self.completions.clone(), permit: None };
+        let mut unit = Unit {
+            updates,
+            replies,
+            session: self.completions.clone(),
+            permit: None,
+        };
         let share = self.share_of_queue(&unit);
         match std::sync::Arc::clone(&self.service.update_bytes).try_acquire_many_owned(share) {
             Ok(permit) => {
@@ -60,7 +79,8 @@ impl Session {
                 _ => UPDATE_BYTES,
             })
             .sum();
-        u32::try_from(bytes.min(self.settings.config.limits.update_queue_bytes_max)).unwrap_or(u32::MAX)
+        u32::try_from(bytes.min(self.settings.config.limits.update_queue_bytes_max))
+            .unwrap_or(u32::MAX)
     }
 
     pub(super) fn answer_update(&mut self, reply: &Reply, outcome: &Outcome) {
@@ -68,6 +88,32 @@ impl Session {
             self.answer_password_modify(reply, outcome);
         } else {
             self.answer(reply.id, reply.operation, outcome);
+        }
+    }
+
+    /// Has the cleartext passwords of an update hashed, which then goes to the writer.
+    fn hash(&mut self, mut update: Update, reply: Reply) {
+        let (id, operation) = (reply.id, reply.operation);
+        let session = self.completions.clone();
+        let job = move || {
+            let hashed = match hash_passwords(&mut update) {
+                Ok(()) => Ok(Unit {
+                    updates: vec![update],
+                    replies: vec![reply],
+                    session: session.clone(),
+                    permit: None,
+                }),
+                Err(outcome) => Err((reply, outcome)),
+            };
+            let _ = session.send(Completion::Hashed(Box::new(hashed)));
+        };
+        match self.service.hashers.submit(job) {
+            Ok(()) => self.exclusive = Some(id),
+            Err(full) => self.answer(
+                id,
+                operation,
+                &Outcome::new(ResultCode::Busy, full.to_string()),
+            ),
         }
     }
 
@@ -83,5 +129,181 @@ impl Session {
             let operation = message.op.operation().name();
             tracing::info!(target: "access", conn = self.number, id = message.id, dn, "{operation}");
         }
+    }
+}
+
+/// Whether an attribute description is userPassword, by name or OID, with any options.
+fn is_password(description: &[u8]) -> bool {
+    let base = description
+        .split(|&byte| byte == b';')
+        .next()
+        .unwrap_or_default();
+    base.eq_ignore_ascii_case(b"userPassword") || base == b"2.5.4.35"
+}
+
+/// Whether an attribute has a password in the clear.
+fn is_cleartext(attribute: &Attribute<'_>) -> bool {
+    is_password(attribute.description)
+        && attribute
+            .values
+            .iter()
+            .any(|value| !password::is_hashed(value))
+}
+
+/// Whether a request adds or replaces with a password in the clear. (A value to delete is compared with what is stored.)
+fn has_cleartext_password(request: &Request<'_>) -> bool {
+    match request {
+        Request::Add(add) => add
+            .attributes
+            .iter()
+            .any(|attribute| is_cleartext(&attribute)),
+        Request::Modify(modify) => modify
+            .changes
+            .iter()
+            .any(|change| change.kind != ChangeKind::Delete && is_cleartext(&change.attribute)),
+        _ => false,
+    }
+}
+
+/// Replaces the cleartext passwords in an add or a modify by their hashes.
+fn hash_passwords(update: &mut Update) -> Result<(), Outcome> {
+    let UpdateRequest::Message(bytes) = &mut update.request else {
+        return Ok(());
+    };
+    let too_long = || {
+        let reason = format!("a password has at most {PASSWORD_BYTES_MAX} bytes");
+        Outcome::new(ResultCode::ConstraintViolation, reason)
+    };
+    let hashed = |attribute: &Attribute<'_>| -> Result<Vec<Vec<u8>>, Outcome> {
+        let hash = |value: &[u8]| match value {
+            value if password::is_hashed(value) => Ok(value.to_vec()),
+            value if value.len() > PASSWORD_BYTES_MAX => Err(too_long()),
+            value => Ok(password::hash(value)),
+        };
+        attribute.values.iter().map(hash).collect()
+    };
+    let message = RequestMessage::decode(bytes)
+        .map_err(|error| Outcome::new(ResultCode::ProtocolError, error.to_string()))?;
+    let mut fresh = Vec::with_capacity(bytes.len() + 128);
+    match message.op {
+        Request::Add(add) => {
+            let mut attributes = AttributesBuf::default();
+            for attribute in add.attributes.iter() {
+                if is_cleartext(&attribute) {
+                    attributes.push(
+                        attribute.description,
+                        hashed(&attribute)?.iter().map(Vec::as_slice),
+                    );
+                } else {
+                    attributes.push(attribute.description, attribute.values.iter());
+                }
+            }
+            let op = Request::Add(AddRequest {
+                dn: add.dn,
+                attributes: attributes.view(),
+            });
+            Message { op, ..message }.encode(&mut fresh);
+        }
+        Request::Modify(modify) => {
+            let mut changes = ChangesBuf::default();
+            for Change { kind, attribute } in modify.changes.iter() {
+                if kind != ChangeKind::Delete && is_cleartext(&attribute) {
+                    changes.push(
+                        kind,
+                        attribute.description,
+                        hashed(&attribute)?.iter().map(Vec::as_slice),
+                    );
+                } else {
+                    changes.push(kind, attribute.description, attribute.values.iter());
+                }
+            }
+            let op = Request::Modify(ModifyRequest {
+                dn: modify.dn,
+                changes: changes.view(),
+            });
+            Message { op, ..message }.encode(&mut fresh);
+        }
+        _ => return Ok(()),
+    }
+    bytes.zeroize();
+    *bytes = fresh;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sapwood_directory::Identity;
+    use sapwood_ldap::control::Controls;
+
+    fn message(op: Request<'_>) -> Update {
+        let mut bytes = Vec::new();
+        Message {
+            id: 7,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut bytes);
+        Update {
+            identity: Identity::Anonymous,
+            request: UpdateRequest::Message(bytes),
+        }
+    }
+
+    fn bytes(update: &Update) -> &[u8] {
+        match &update.request {
+            UpdateRequest::Message(bytes) => bytes,
+            _ => panic!("not a message"),
+        }
+    }
+
+    #[test]
+    fn cleartext_passwords_of_an_add_are_hashed_and_nothing_else_changes() {
+        let mut attributes = AttributesBuf::default();
+        attributes.push(b"cn", [b"Ann".as_slice()]);
+        attributes.push(b"USERPASSWORD;x-y", [b"secret".as_slice(), b"{SSHA}abc"]);
+        let op = Request::Add(AddRequest {
+            dn: "cn=Ann",
+            attributes: attributes.view(),
+        });
+        assert!(has_cleartext_password(&op));
+        let mut update = message(op);
+        hash_passwords(&mut update).unwrap();
+        let decoded = RequestMessage::decode(bytes(&update)).unwrap();
+        assert_eq!(decoded.id, 7);
+        let Request::Add(add) = decoded.op else {
+            panic!("not an add")
+        };
+        assert_eq!(add.dn, "cn=Ann");
+        let attributes: Vec<_> = add.attributes.iter().collect();
+        assert_eq!(attributes[0].values.iter().collect::<Vec<_>>(), [b"Ann"]);
+        let values: Vec<_> = attributes[1].values.iter().collect();
+        assert!(password::verify(b"secret", [values[0]]) && values[0] != b"secret");
+        assert_eq!(values[1], b"{SSHA}abc");
+        assert!(!has_cleartext_password(&decoded.op));
+    }
+
+    #[test]
+    fn a_modify_hashes_what_it_adds_but_not_what_it_deletes() {
+        let mut changes = ChangesBuf::default();
+        changes.push(ChangeKind::Delete, b"userPassword", [b"old".as_slice()]);
+        changes.push(ChangeKind::Add, b"2.5.4.35", [b"new".as_slice()]);
+        let op = Request::Modify(ModifyRequest {
+            dn: "cn=Ann",
+            changes: changes.view(),
+        });
+        assert!(has_cleartext_password(&op));
+        let mut update = message(op);
+        hash_passwords(&mut update).unwrap();
+        let Request::Modify(modify) = RequestMessage::decode(bytes(&update)).unwrap().op else {
+            panic!("not a modify")
+        };
+        let changes: Vec<_> = modify.changes.iter().collect();
+        assert_eq!(
+            changes[0].attribute.values.iter().collect::<Vec<_>>(),
+            [b"old"]
+        );
+        let new = changes[1].attribute.values.iter().next().unwrap();
+        assert!(password::verify(b"new", [new]) && password::is_hashed(new));
     }
 }

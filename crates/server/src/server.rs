@@ -1,0 +1,395 @@
+//! The running server: its listeners, the threads that serve connections, starting and stopping.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use sapwood_directory::{Directory, RootDse};
+use sapwood_ldap::{control, extended};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime;
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep};
+
+use crate::config::{Config, Flags};
+use crate::connection::{self, OpenSessions};
+use crate::listen::{self, ListenUrl};
+use crate::password::HasherPool;
+use crate::service::{Parts, Service, Settings, SettingsError};
+use crate::session::Peer;
+use crate::stream::Stream;
+use crate::tls::{self, Tls};
+use crate::writer::{Writer, WriterThreads};
+
+/// Seconds that connections have to finish what is under way when the server stops.
+pub const STOP_SECONDS_MAX: u64 = 10;
+/// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
+const ACCEPT_PAUSE_MS: u64 = 50;
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Certificate or key.
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {url}: {source}{}", hint(source))]
+    Listen {
+        /// The address.
+        url: ListenUrl,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            " (ports below 1024 need root or CAP_NET_BIND_SERVICE; try --listen ldap://127.0.0.1:3890)"
+        }
+        io::ErrorKind::AddrInUse => " (is another server running?)",
+        _ => "",
+    }
+}
+
+/// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
+#[must_use]
+pub fn root_dse(version: &str) -> RootDse {
+    let strings = |oids: &[&str]| oids.iter().map(|&oid| oid.to_owned()).collect();
+    RootDse {
+        controls: strings(&[control::PAGED_RESULTS, control::MANAGE_DSA_IT]),
+        extensions: strings(&[
+            extended::START_TLS,
+            extended::PASSWORD_MODIFY,
+            extended::WHO_AM_I,
+            extended::CANCEL,
+        ]),
+        // All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters
+        // (RFC 4526), language tags (RFC 3866), modify-increment (RFC 4525).
+        features: strings(&[
+            "1.3.6.1.4.1.4203.1.5.1",
+            "1.3.6.1.4.1.4203.1.5.2",
+            "1.3.6.1.4.1.4203.1.5.3",
+            "1.3.6.1.4.1.4203.1.5.4",
+            "1.3.6.1.1.14",
+        ]),
+        sasl_mechanisms: strings(&["EXTERNAL"]),
+        vendor_version: version.to_owned(),
+    }
+}
+
+/// A server that is running. Dropping it stops it.
+pub struct Server {
+    urls: Vec<ListenUrl>,
+    service: Option<Arc<Service>>,
+    stop: watch::Sender<bool>,
+    runtimes: Vec<JoinHandle<()>>,
+    writer: Option<WriterThreads>,
+    /// Socket files to remove at the end.
+    socket_files: Vec<PathBuf>,
+}
+
+/// A listener before it belongs to a runtime.
+enum Listener {
+    Tcp {
+        listener: std::net::TcpListener,
+        tls_first: bool,
+    },
+    Local(std::os::unix::net::UnixListener),
+}
+
+impl Server {
+    /// Starts serving the directory of `folder` with its configuration; `flags` win over it.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used or an address cannot be listened on. Nothing is left running.
+    pub fn start(
+        folder: &Path,
+        directory: Directory,
+        mut config: Config,
+        flags: Flags,
+    ) -> Result<Self, StartError> {
+        flags.override_in(&mut config);
+        let (cert, key) = (folder.join(&config.tls.cert), folder.join(&config.tls.key));
+        let wants_tls = config
+            .listen
+            .iter()
+            .any(|url| matches!(url, ListenUrl::Ldaps(..)));
+        let tls = if wants_tls || cert.exists() || key.exists() {
+            Some(Tls::load(&cert, &key)?)
+        } else {
+            None
+        };
+        let settings = Settings::new(folder, config.clone(), directory.schema())?;
+        let threads = if config.threads == 0 {
+            thread::available_parallelism().map_or(1, usize::from)
+        } else {
+            config.threads
+        };
+
+        let mut urls = Vec::new();
+        let mut socket_files = Vec::new();
+        let mut listeners: Vec<Vec<Listener>> = (0..threads).map(|_| Vec::new()).collect();
+        for url in &config.listen {
+            let bound = bind(url, &mut listeners, &mut socket_files);
+            urls.push(bound.map_err(|source| StartError::Listen {
+                url: url.clone(),
+                source,
+            })?);
+        }
+        let hashers = HasherPool::start(config.limits.hashers_max)?;
+        let (writer, writer_threads) = Writer::start(directory.clone())?;
+        let folder = folder.to_owned();
+        let service = Arc::new(Service::new(Parts {
+            folder,
+            directory,
+            writer,
+            hashers,
+            tls,
+            settings,
+            flags,
+        }));
+        let (stop, stopping) = watch::channel(false);
+        let mut server = Self {
+            urls,
+            service: Some(Arc::clone(&service)),
+            stop,
+            runtimes: Vec::new(),
+            writer: Some(writer_threads),
+            socket_files,
+        };
+        for (index, listeners) in listeners.into_iter().enumerate() {
+            let (service, stopping) = (Arc::clone(&service), stopping.clone());
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .build()?;
+            let serve =
+                move || LocalSet::new().block_on(&runtime, run(service, listeners, stopping));
+            server.runtimes.push(
+                thread::Builder::new()
+                    .name(format!("sessions-{index}"))
+                    .spawn(serve)?,
+            );
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, with the ports that were found.
+    #[must_use]
+    pub fn urls(&self) -> &[ListenUrl] {
+        &self.urls
+    }
+
+    /// Connections now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.service
+            .as_ref()
+            .map_or(0, |service| service.connections())
+    }
+
+    /// Reads configuration and certificates again. On an error everything stays as it was.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn reload(&self) -> Result<(), SettingsError> {
+        self.service
+            .as_ref()
+            .map_or(Ok(()), |service| service.reload())
+    }
+
+    /// Stops: no new connections, what is under way is finished (within [`STOP_SECONDS_MAX`]) and answered, each client gets
+    /// a Notice of Disconnection, and every update that was taken is on the disk when this returns.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        for runtime in self.runtimes.drain(..) {
+            let _ = runtime.join();
+        }
+        // The last writer goes with the service.
+        self.service = None;
+        if let Some(writer) = self.writer.take() {
+            writer.join();
+        }
+        for path in &self.socket_files {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Opens the listeners of one address, one for each runtime. Returns the address with its port filled in.
+fn bind(
+    url: &ListenUrl,
+    listeners: &mut [Vec<Listener>],
+    socket_files: &mut Vec<PathBuf>,
+) -> io::Result<ListenUrl> {
+    let (host, port, tls_first) = match url {
+        ListenUrl::Ldap(host, port) => (host, *port, false),
+        ListenUrl::Ldaps(host, port) => (host, *port, true),
+        ListenUrl::Ldapi(path) => {
+            let socket = bind_local(path)?;
+            socket_files.push(path.clone());
+            for listeners in listeners {
+                listeners.push(Listener::Local(socket.try_clone()?));
+            }
+            return Ok(url.clone());
+        }
+    };
+    let (address, first) = listen::claim(listen::resolve(host, port)?)?;
+    let mut first = Some(first);
+    for listeners in listeners {
+        let listener = first.take().map_or_else(|| listen::share(address), Ok)?;
+        listeners.push(Listener::Tcp {
+            listener,
+            tls_first,
+        });
+    }
+    let (host, port) = (host.clone(), address.port());
+    Ok(if tls_first {
+        ListenUrl::Ldaps(host, port)
+    } else {
+        ListenUrl::Ldap(host, port)
+    })
+}
+
+/// Listens on a socket file that anybody may connect to; who they are the kernel tells. A socket that no server listens on
+/// any more is replaced.
+pub(crate) fn bind_local(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
+    use std::os::unix::net::{UnixListener, UnixStream};
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket
+        && UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// One runtime: accepts and serves connections until the server stops.
+async fn run(service: Arc<Service>, listeners: Vec<Listener>, mut stopping: watch::Receiver<bool>) {
+    let open = OpenSessions::default();
+    let accepting: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| {
+            tokio::task::spawn_local(accept(Arc::clone(&service), listener, open.clone()))
+        })
+        .collect();
+    // An error means that the server was dropped, which is a stop as well.
+    let _ = stopping.wait_for(|&stop| stop).await;
+    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    open.stop();
+    let deadline = Instant::now() + Duration::from_secs(STOP_SECONDS_MAX);
+    while !open.is_empty() && Instant::now() < deadline {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn accept(service: Arc<Service>, listener: Listener, open: OpenSessions) {
+    let result = match listener {
+        Listener::Tcp {
+            listener,
+            tls_first,
+        } => accept_tcp(service, listener, tls_first, open).await,
+        Listener::Local(listener) => accept_local(service, listener, open).await,
+    };
+    if let Err(error) = result {
+        tracing::error!("a listener failed: {error}");
+    }
+}
+
+async fn accept_tcp(
+    service: Arc<Service>,
+    listener: std::net::TcpListener,
+    tls_first: bool,
+    open: OpenSessions,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                // Answers are written in one piece: waiting for more would only delay them.
+                let _ = stream.set_nodelay(true);
+                begin(
+                    &service,
+                    Stream::Tcp(stream),
+                    Peer::Tcp(address),
+                    tls_first,
+                    &open,
+                );
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_local(
+    service: Arc<Service>,
+    listener: std::os::unix::net::UnixListener,
+    open: OpenSessions,
+) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match stream.peer_cred() {
+                Ok(peer) => begin(
+                    &service,
+                    Stream::Local(stream),
+                    Peer::Local { uid: peer.uid() },
+                    false,
+                    &open,
+                ),
+                Err(error) => tracing::warn!("a local peer without credentials: {error}"),
+            },
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+fn begin(service: &Arc<Service>, stream: Stream, peer: Peer, tls_first: bool, open: &OpenSessions) {
+    match service.admit() {
+        Some(admission) => {
+            tokio::task::spawn_local(connection::serve(
+                Arc::clone(service),
+                admission,
+                stream,
+                peer,
+                tls_first,
+                open.clone(),
+            ));
+        }
+        // Closing is the answer: a message would have to be waited for.
+        None => tracing::warn!(%peer, "refused a connection: limits.connections_max are open"),
+    }
+}
+
+async fn pause(error: &io::Error) {
+    // What concerns the one connection that just went away is no reason to wait.
+    if !matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+    ) {
+        tracing::warn!("cannot accept a connection: {error}");
+        sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! Extended operations: StartTLS, Who am I?, Cancel; Password Modify has a [file of its own](super::password_modify).
+
+use sapwood_directory::{Identity, Outcome};
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::extended as oids;
+use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
+use sapwood_ldap::result::{LdapResult, ResultCode};
+
+use super::{Peer, Session, Then};
+
+impl Session {
+    pub(super) fn extended(&mut self, id: u32, request: &ExtendedRequest<'_>) {
+        if self.settings.config.log.access {
+            tracing::info!(target: "access", conn = self.number, id, oid = request.name, "extended");
+        }
+        match request.name {
+            oids::START_TLS => self.start_tls(id, request.value),
+            oids::WHO_AM_I => self.who_am_i(id, request.value),
+            oids::CANCEL => self.cancel(id, request.value),
+            oids::PASSWORD_MODIFY => self.password_modify(id, request.value),
+            oid => {
+                let reason = format!("the extended operation {oid} is not known");
+                self.answer_extended(
+                    id,
+                    &Outcome::new(ResultCode::ProtocolError, reason),
+                    None,
+                    None,
+                );
+            }
+        }
+    }
+
+    /// Appends the ExtendedResponse.
+    pub(super) fn answer_extended(
+        &mut self,
+        id: u32,
+        outcome: &Outcome,
+        name: Option<&str>,
+        value: Option<&[u8]>,
+    ) {
+        self.log_result(id, Operation::Extended, outcome);
+        let result =
+            LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
+        let op = Response::Extended(ExtendedResponse {
+            result,
+            name,
+            value,
+        });
+        Message {
+            id,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut self.output);
+    }
+
+    /// RFC 4511 §4.14. Nothing else is under way: the request is exclusive.
+    fn start_tls(&mut self, id: u32, value: Option<&[u8]>) {
+        let outcome = if value.is_some() {
+            Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
+        } else if self.secure {
+            Outcome::new(ResultCode::OperationsError, "TLS is established already")
+        } else if matches!(self.peer, Peer::Local { .. }) {
+            Outcome::new(
+                ResultCode::UnwillingToPerform,
+                "a local socket needs no TLS",
+            )
+        } else if self.service.tls.is_none() {
+            Outcome::new(ResultCode::Unavailable, "this server has no certificate")
+        } else {
+            self.then = Then::StartTls;
+            Outcome::SUCCESS
+        };
+        self.answer_extended(id, &outcome, Some(oids::START_TLS), None);
+    }
+
+    /// RFC 4532.
+    fn who_am_i(&mut self, id: u32, value: Option<&[u8]>) {
+        if value.is_some() {
+            let outcome = Outcome::new(ResultCode::ProtocolError, "Who am I? has no value");
+            return self.answer_extended(id, &outcome, None, None);
+        }
+        let authorization = match &self.identity {
+            Identity::Anonymous => String::new(),
+            identity => format!("dn:{}", identity.dn()),
+        };
+        self.answer_extended(id, &Outcome::SUCCESS, None, Some(authorization.as_bytes()));
+    }
+
+    /// RFC 3909. A search is ended with `canceled`; an update that the writer has can no longer be stopped.
+    fn cancel(&mut self, id: u32, value: Option<&[u8]>) {
+        let outcome = match oids::cancel_id(value.unwrap_or_default()) {
+            Err(error) => Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}")),
+            Ok(target) if self.searches.contains(target) => {
+                self.searches.remove(target);
+                self.answer(
+                    target,
+                    Operation::Search,
+                    &Outcome::new(ResultCode::Canceled, "canceled by the client"),
+                );
+                Outcome::SUCCESS
+            }
+            Ok(target) if self.updating.contains(&target) => {
+                Outcome::new(ResultCode::TooLate, "the update is being applied")
+            }
+            Ok(target) => Outcome::new(
+                ResultCode::NoSuchOperation,
+                format!("no operation {target} is under way"),
+            ),
+        };
+        self.answer_extended(id, &outcome, None, None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Password Modify (RFC 3062).
+
+use sapwood_directory::{AccessPolicy, Identity, Outcome, Update, UpdateRequest};
+use sapwood_ldap::extended::{PasswordModify, put_generated_password};
+use sapwood_ldap::message::Operation;
+use sapwood_ldap::result::ResultCode;
+
+use super::{Completion, Session};
+use crate::password::{self, PASSWORD_BYTES_MAX, Password};
+use crate::writer::{Reply, Unit};
+
+impl Session {
+    pub(super) fn password_modify(&mut self, id: u32, value: Option<&[u8]>) {
+        if let Err(outcome) = self.begin_password_modify(id, value) {
+            self.answer_extended(id, &outcome, None, None);
+        }
+    }
+
+    pub(super) fn answer_password_modify(&mut self, reply: &Reply, outcome: &Outcome) {
+        let mut value = Vec::new();
+        if let (Some(generated), ResultCode::Success) = (&reply.generated, outcome.code) {
+            put_generated_password(&mut value, generated);
+        }
+        self.answer_extended(
+            reply.id,
+            outcome,
+            None,
+            (!value.is_empty()).then_some(value.as_slice()),
+        );
+        zeroize::Zeroize::zeroize(&mut value);
+    }
+
+    /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
+    fn begin_password_modify(&mut self, id: u32, value: Option<&[u8]>) -> Result<(), Outcome> {
+        let request = PasswordModify::decode(value).map_err(|error| {
+            Outcome::new(
+                ResultCode::ProtocolError,
+                format!("Password Modify: {error}"),
+            )
+        })?;
+        self.require_confidentiality()?;
+        if self.identity == Identity::Anonymous {
+            return Err(Outcome::new(
+                ResultCode::StrongerAuthRequired,
+                "bind before changing a password",
+            ));
+        }
+        let target = match request.user_identity {
+            None => self.identity.dn().to_owned(),
+            Some(identity) => {
+                let identity = std::str::from_utf8(identity).map_err(|_| {
+                    Outcome::new(
+                        ResultCode::InvalidDnSyntax,
+                        "the user identity is not UTF-8",
+                    )
+                })?;
+                identity.strip_prefix("dn:").unwrap_or(identity).to_owned()
+            }
+        };
+        let Some(credentials) = self.credentials(&target)? else {
+            return Err(
+                if self
+                    .settings
+                    .is_admin(self.service.directory.schema(), &target)
+                {
+                    let reason = "the administrator's password is set with 'sapwood passwd DIR' on the server";
+                    Outcome::new(ResultCode::UnwillingToPerform, reason)
+                } else {
+                    Outcome::new(
+                        ResultCode::NoSuchObject,
+                        "no entry has this user identity as its DN",
+                    )
+                },
+            );
+        };
+        // The update is judged again when it is applied; this keeps the hasher from working for who may not.
+        if !AccessPolicy::default().may_set_password(&self.identity, credentials.entry) {
+            return Err(Outcome::new(
+                ResultCode::InsufficientAccessRights,
+                "only one's own password may be changed",
+            ));
+        }
+        let too_long = |password: Option<&[u8]>| {
+            password.is_some_and(|password| password.len() > PASSWORD_BYTES_MAX)
+        };
+        if request.new_password == Some(b"")
+            || too_long(request.new_password)
+            || too_long(request.old_password)
+        {
+            let reason = format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes");
+            return Err(Outcome::new(ResultCode::ConstraintViolation, reason));
+        }
+        let old = request.old_password.map(|old| Password::new(old.to_vec()));
+        let (new, generated) = match request.new_password {
+            Some(new) => (Password::new(new.to_vec()), None),
+            None => {
+                let new = password::generate();
+                (new.clone(), Some(new))
+            }
+        };
+        let reply = Reply {
+            id,
+            operation: Operation::Extended,
+            generated,
+        };
+        let (identity, session) = (self.identity.clone(), self.completions.clone());
+        let job = move || {
+            let hashed = if old.is_some_and(|old| {
+                !password::verify(&old, credentials.stored.iter().map(Vec::as_slice))
+            }) {
+                Err((
+                    reply,
+                    Outcome::new(
+                        ResultCode::InvalidCredentials,
+                        "the old password is not the current one",
+                    ),
+                ))
+            } else {
+                let stored = password::hash(&new);
+                let request = UpdateRequest::SetPassword {
+                    dn: credentials.dn,
+                    stored,
+                };
+                let updates = vec![Update { identity, request }];
+                Ok(Unit {
+                    updates,
+                    replies: vec![reply],
+                    session: session.clone(),
+                    permit: None,
+                })
+            };
+            let _ = session.send(Completion::Hashed(Box::new(hashed)));
+        };
+        self.service
+            .hashers
+            .submit(job)
+            .map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
+        self.exclusive = Some(id);
+        Ok(())
+    }
+}
