@@ -21,12 +21,12 @@ use std::sync::Arc;
 use sapwood_directory::{Identity, Outcome, Snapshot};
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::error::DecodeError;
+use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
     ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response, frame,
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
-use sapwood_ldap::extended as oids;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::service::{Service, Settings};
