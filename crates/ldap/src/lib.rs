@@ -8,6 +8,7 @@ pub mod dn;
 pub mod error;
 pub mod extended;
 pub mod filter;
+pub mod filter_text;
 pub mod ldif;
 pub mod list;
 pub mod message;
