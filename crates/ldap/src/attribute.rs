@@ -44,6 +44,12 @@ impl<'a> AttributeDescription<'a> {
         if text.len() > ATTRIBUTE_DESCRIPTION_BYTES_MAX {
             return Err(AttributeDescriptionError::TooLong);
         }
+        if is_descriptor(text) {
+            return Ok(AttributeDescription {
+                text,
+                type_end: text.len(),
+            });
+        }
         let (attribute_type, options) = match text.split_once(';') {
             Some((attribute_type, options)) => (attribute_type, Some(options)),
             None => (text, None),

@@ -243,6 +243,10 @@ impl<'a> Records<'a> {
 
     /// The next line if its name is `name`; otherwise nothing is read.
     fn next_if(&mut self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Reason> {
+        let first = |text: &[u8]| text.first().map(u8::to_ascii_lowercase);
+        if !self.rest.starts_with(b"#") && first(self.rest) != first(name.as_bytes()) {
+            return Ok(None);
+        }
         let before = self.clone();
         let line = self.next_line()?;
         let is_wanted = |line: &[u8]| {
