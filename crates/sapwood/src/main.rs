@@ -1,3 +1,29 @@
-//! The `sapwood` command.
+//! The `sapwood` command: parses the command line and calls the libraries.
 
-fn main() {}
+mod cli;
+mod commands;
+mod index_spec;
+mod open;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Init(args) => commands::init::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Reload(args) => commands::reload::run(&args),
+        Command::Passwd(args) => commands::passwd::run(&args),
+        _ => Err(anyhow::anyhow!("not available yet")),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("sapwood: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

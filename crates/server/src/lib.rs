@@ -3,6 +3,7 @@
 //! A request's way: [`server`] accepts a connection on one of its threads, [`connection`] reads bytes, [`session`] decodes
 //! and answers; updates go through [`writer`].
 
+pub mod admin;
 pub mod config;
 mod connection;
 pub mod listen;

@@ -1,0 +1,204 @@
+//! The command line. Each flag is defined here once; help and errors come from it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use sapwood_server::listen::ListenUrl;
+
+use crate::index_spec::IndexSpec;
+
+/// An LDAP directory server.
+#[derive(Debug, Parser)]
+#[command(name = "sapwood", version, about, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a new directory in an empty or missing folder
+    Init(Init),
+    /// Load LDIF while no server runs; '-' is standard input
+    Import(Import),
+    /// Serve a directory
+    Serve(Serve),
+    /// Write entries as LDIF to standard output, also while a server runs
+    Export(Export),
+    /// Look at every page and compare every index with the entries; exit status 1 when something is wrong
+    Check(Folder),
+    /// Show sizes and numbers
+    Stat(Folder),
+    /// Add, drop or list indexes, also while a server runs
+    Index(Index),
+    /// Copy a directory to one file, also while a server runs
+    Backup(Backup),
+    /// Make a directory's data from a backup
+    Restore(Backup),
+    /// Make the running server read its configuration and certificates again
+    Reload(Folder),
+    /// Set the administrator's password
+    Passwd(Passwd),
+    /// Serve a directory of 10,000 made-up entries to try things on
+    Demo(Demo),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Folder {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Init {
+    /// The folder to make
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// A naming context, such as dc=example,dc=com
+    #[arg(long = "suffix", value_name = "DN", required = true)]
+    pub(crate) suffixes: Vec<String>,
+    /// The administrator [default: cn=admin,<first suffix>]
+    #[arg(long, value_name = "DN")]
+    pub(crate) admin_dn: Option<String>,
+    /// Read the administrator's password from the first line of a file; without it one is generated and printed once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_password_file: Option<PathBuf>,
+    /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"; replaces the usual set
+    #[arg(long = "index", value_name = "SPEC")]
+    pub(crate) indexes: Vec<IndexSpec>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Import {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// LDIF files
+    #[arg(value_name = "FILE.ldif", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where bad entries go [default: <first file>.rejected in the current folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) reject_file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Where to listen: ldap://HOST:PORT, ldaps://HOST:PORT or ldapi://%2Fpath; replaces what the configuration says
+    #[arg(long, value_name = "URL")]
+    pub(crate) listen: Vec<ListenUrl>,
+    /// The certificate chain in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Only this entry and what is below it
+    #[arg(long, value_name = "DN")]
+    pub(crate) base: Option<String>,
+    /// Only entries that match
+    #[arg(long, value_name = "FILTER", default_value = "(objectClass=*)")]
+    pub(crate) filter: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Index {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What to do
+    pub(crate) action: IndexAction,
+    /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"
+    #[arg(value_name = "SPEC", required_if_eq_any([("action", "add"), ("action", "drop")]))]
+    pub(crate) specs: Vec<IndexSpec>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IndexAction {
+    /// Build indexes
+    Add,
+    /// Drop indexes
+    Drop,
+    /// Show all indexes
+    List,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Backup {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Passwd {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Read the new password from the first line of a file ('-' is standard input); without it one is generated and printed once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Run the searches that are suggested, print the answers and end
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_documented_lines_parse() {
+        for line in [
+            "sapwood init d --suffix dc=example,dc=com --suffix o=x --admin-dn cn=root --admin-password-file f --index uid_eq --index cn,mail_eq,sub",
+            "sapwood import d a.ldif b.ldif -",
+            "sapwood serve d --listen ldap://127.0.0.1:389 --listen ldaps://[::]:636 --listen ldapi://%2Frun%2Fsapwood.sock",
+            "sapwood serve d --tls-cert c --tls-key k",
+            "sapwood export d --base dc=x --filter (cn=*)",
+            "sapwood check d",
+            "sapwood stat d",
+            "sapwood index d add cn_eq",
+            "sapwood index d drop cn_eq,sub",
+            "sapwood index d list",
+            "sapwood backup d f",
+            "sapwood restore d f",
+            "sapwood reload d",
+            "sapwood passwd d",
+            "sapwood demo --once",
+        ] {
+            let words = line.split(' ').map(|word| word.replace('_', " "));
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+        assert!(
+            Cli::try_parse_from(["sapwood", "init", "d"]).is_err(),
+            "a suffix is required"
+        );
+        assert!(
+            Cli::try_parse_from(["sapwood", "index", "d", "add"]).is_err(),
+            "what to add is required"
+        );
+    }
+}

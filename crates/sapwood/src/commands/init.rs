@@ -1,0 +1,117 @@
+//! `sapwood init`: a new directory.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use sapwood_directory::Directory;
+use sapwood_server::config::CONFIG_FILE;
+use sapwood_server::password;
+use sapwood_server::{Config, tls};
+
+use crate::cli::Init;
+use crate::commands::passwd;
+use crate::{index_spec, open};
+
+/// What `init` has to tell.
+pub(crate) struct Made {
+    pub(crate) admin_dn: String,
+    pub(crate) fingerprint: String,
+}
+
+pub(crate) fn run(args: &Init) -> Result<ExitCode> {
+    let (password, generated) = match &args.admin_password_file {
+        Some(file) => (passwd::read(file)?, false),
+        None => (password::generate(), true),
+    };
+    let made = make(args, &password)?;
+    println!(
+        "Made {} for {}",
+        args.folder.display(),
+        args.suffixes.join(", ")
+    );
+    println!("Administrator:    {}", made.admin_dn);
+    if generated {
+        println!(
+            "Password:         {}   (shown this once; 'sapwood passwd' sets a new one)",
+            String::from_utf8_lossy(&password)
+        );
+    }
+    println!("TLS certificate:  self-signed, SHA-256 fingerprint");
+    println!("  {}", made.fingerprint);
+    println!(
+        "Next: 'sapwood import {0} FILE.ldif', then 'sapwood serve {0}'",
+        args.folder.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the folder and all that is in it; what was begun is taken away again when something fails.
+pub(crate) fn make(args: &Init, password: &[u8]) -> Result<Made> {
+    let folder = args.folder.as_path();
+    let existed = folder.exists();
+    if existed
+        && fs::read_dir(folder)
+            .with_context(|| folder.display().to_string())?
+            .next()
+            .is_some()
+    {
+        bail!(
+            "{} is not empty: init makes a new directory in an empty or missing folder",
+            folder.display()
+        );
+    }
+    let made = fill(folder, args, password);
+    if made.is_err() {
+        if existed {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let _ = if path.is_dir() {
+                    fs::remove_dir_all(path)
+                } else {
+                    fs::remove_file(path)
+                };
+            }
+        } else {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+    made
+}
+
+fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| folder.display().to_string())?;
+    let admin_dn = args
+        .admin_dn
+        .clone()
+        .unwrap_or_else(|| format!("cn=admin,{}", args.suffixes[0]));
+    let path = folder.join(CONFIG_FILE);
+    fs::write(&path, Config::template(&admin_dn)).with_context(|| path.display().to_string())?;
+    let config = Config::load(folder)?;
+    passwd::store(folder, &config, password)?;
+    let year = jiff::Zoned::now().year();
+    let fingerprint = tls::create_self_signed(
+        &folder.join(&config.tls.cert),
+        &folder.join(&config.tls.key),
+        year,
+    )?;
+    let contents = sapwood_directory::Config {
+        naming_contexts: args.suffixes.clone(),
+        indexes: index_spec::definitions(&args.indexes),
+    };
+    Directory::create(
+        &open::data_folder(folder),
+        &contents,
+        open::options(&config),
+    )?;
+    Ok(Made {
+        admin_dn,
+        fingerprint,
+    })
+}

@@ -1,0 +1,116 @@
+//! `sapwood serve`: the server in the foreground, until a signal stops it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use sapwood_server::admin::{self, ControlSocket};
+use sapwood_server::config::Level;
+use sapwood_server::{Config, Flags, Server};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::cli::Serve;
+use crate::open;
+
+pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
+    let config = Config::load(&args.folder)?;
+    start_log(config.log.level);
+    if admin::is_running(&args.folder) {
+        bail!("a server runs on {} already", args.folder.display());
+    }
+    raise_open_files();
+    let directory = open::directory(&args.folder, &config, false)?;
+    let flags = Flags {
+        listen: args.listen.clone(),
+        tls_cert: args.tls_cert.clone(),
+        tls_key: args.tls_key.clone(),
+    };
+    let server = Arc::new(Server::start(&args.folder, directory, config, flags)?);
+    let control = control_socket(&args.folder, &server)?;
+    for url in server.urls() {
+        tracing::info!("listening on {url}");
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    let name = until_stopped(&server)?;
+    tracing::info!("{name}: stopping");
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    drop(control);
+    drop(server);
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Logs go to standard error, in one line each.
+fn start_log(level: Level) {
+    let level = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
+/// Each connection takes a file descriptor: take as many as the system gives.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+}
+
+fn control_socket(folder: &std::path::Path, server: &Arc<Server>) -> Result<ControlSocket> {
+    let server = Arc::downgrade(server);
+    let handler = move |words: &[String], _notes: &mut dyn FnMut(&str)| {
+        let server = server.upgrade().ok_or("the server is stopping")?;
+        match words.first().map(String::as_str) {
+            Some("reload") => reload(&server),
+            _ => Err(format!("unknown command '{}'", words.join(" "))),
+        }
+    };
+    ControlSocket::open(folder, Box::new(handler))
+        .with_context(|| format!("control socket in {}", folder.display()))
+}
+
+fn reload(server: &Server) -> Result<String, String> {
+    match server.reload() {
+        Ok(()) => {
+            tracing::info!("configuration and certificates reloaded");
+            Ok("configuration and certificates reloaded".into())
+        }
+        Err(error) => {
+            tracing::error!("not reloaded, all stays as it was: {error}");
+            Err(format!("not reloaded, all stays as it was: {error}"))
+        }
+    }
+}
+
+/// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads.
+fn until_stopped(server: &Server) -> Result<&'static str> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return Ok("SIGTERM"),
+                _ = interrupt.recv() => return Ok("SIGINT"),
+                _ = hang_up.recv() => drop(reload(server)),
+            }
+        }
+    })
+}
