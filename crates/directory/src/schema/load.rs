@@ -226,6 +226,8 @@ impl SchemaBuilder {
                     continue;
                 }
                 match Definition::parse(attribute, text) {
+                    // The class of the entry itself, not a definition of one.
+                    _ if attribute.eq_ignore_ascii_case("objectClass") => {}
                     None => {}
                     Some(Ok(definition)) => self.add(definition, at.clone(), false),
                     Some(Err(error)) => {

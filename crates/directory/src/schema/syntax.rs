@@ -124,7 +124,7 @@ const fn binary(oid: &'static str, description: &'static str, validator: Validat
 macro_rules! declare {
     ($($name:ident = $make:ident($oid:expr, $description:expr, $validator:expr);)*) => {
         /// Positions in the table of syntaxes, for the matching rules to name theirs.
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[allow(dead_code, reason = "those that no rule names count too")]
         #[derive(Debug, Clone, Copy)]
         pub(super) enum At { $($name,)* }
         static SYNTAXES: &[Syntax] = &[$($make($oid, $description, $validator),)*];
@@ -192,4 +192,4 @@ declare! {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -9,7 +9,7 @@ use super::Reason;
 /// A value that is one DER SEQUENCE.
 pub(super) fn sequence(_: &Schema, value: &[u8]) -> Result<(), Reason> {
     match element(value) {
-        Some((0x30, _, rest)) if rest.is_empty() => Ok(()),
+        Some((0x30, _, [])) => Ok(()),
         _ => Err("it is not one ASN.1 SEQUENCE in DER"),
     }
 }
