@@ -164,6 +164,19 @@ impl AttributeTable {
         Ok(Ok(number))
     }
 
+    /// The number of a type without options in a table that no store keeps: an entry beside the tree has its own.
+    pub(crate) fn number_beside(
+        &mut self,
+        schema: &Schema,
+        attribute_type: AttributeTypeId,
+    ) -> AttributeNo {
+        self.number(attribute_type, "").unwrap_or_else(|| {
+            let name = schema.type_of(attribute_type).name();
+            self.push(attribute_type, name.into(), name.len());
+            AttributeNo((self.known.len() - 1) as u16)
+        })
+    }
+
     /// How many numbers there are.
     pub(crate) fn len(&self) -> usize {
         self.known.len()

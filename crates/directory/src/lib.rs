@@ -7,6 +7,7 @@
 
 pub mod access;
 mod attributes;
+mod beside;
 mod directory;
 pub mod engine;
 mod entry;
