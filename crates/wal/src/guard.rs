@@ -43,14 +43,46 @@ pub(crate) enum Guard {
     KeepLiveSpace,
 }
 
+#[cfg(test)]
+impl Guard {
+    pub(crate) const ALL: [Self; 19] = [
+        Self::SyncRecords,
+        Self::SyncNewSegment,
+        Self::SyncNewName,
+        Self::SyncRecovered,
+        Self::RewriteRecovered,
+        Self::EraseTail,
+        Self::EraseHole,
+        Self::SyncInherited,
+        Self::EraseFailed,
+        Self::HeaderChecksum,
+        Self::PayloadChecksum,
+        Self::Chain,
+        Self::LogIdentity,
+        Self::ExactLsn,
+        Self::DamageIsNoEnd,
+        Self::HonestDurable,
+        Self::SegmentChecksum,
+        Self::PoisonOnFailedSync,
+        Self::KeepLiveSpace,
+    ];
+}
+
 /// Which measures are taken: all of them, outside of tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Guards {
     #[cfg(test)]
-    pub(crate) without: Option<Guard>,
+    without: Option<Guard>,
 }
 
 impl Guards {
+    #[cfg(test)]
+    pub(crate) fn without(guard: Guard) -> Self {
+        Self {
+            without: Some(guard),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn has(self, guard: Guard) -> bool {
         self.without != Some(guard)

@@ -21,6 +21,8 @@
 //! be there wholly, in part (sector by sector, in any order) or not at all. A sector that is written again with the same bytes at its
 //! start keeps these bytes. A read returns what was written, or an error, or damage that a CRC-32 shows.
 
+#[cfg(test)]
+mod crash_tests;
 mod error;
 mod format;
 mod group;

@@ -60,6 +60,7 @@ impl<'a> Records<'a> {
                 ring,
                 guards,
                 buffer: Vec::new(),
+                filled: 0,
                 start: from.lsn,
             },
             payload_bytes_max,
@@ -158,6 +159,7 @@ pub(crate) fn headers_from(ring: &Ring, end: Lsn, guards: Guards) -> Result<Vec<
         ring,
         guards,
         buffer: Vec::new(),
+        filled: 0,
         start: end,
     };
     let mut found = Vec::new();
@@ -174,32 +176,41 @@ struct Reader<'a> {
     ring: &'a Ring,
     guards: Guards,
     buffer: Vec<u8>,
-    /// The place of the buffer's first byte in the stream.
+    /// How much of the buffer holds bytes of the stream, the first of them at `start`.
+    filled: usize,
     start: Lsn,
 }
 
 impl Reader<'_> {
     /// The bytes from `lsn` on, fewer than `length` where the log has no more segments. `length` is at most what the ring holds.
     fn peek(&mut self, lsn: Lsn, length: usize) -> Result<&[u8]> {
-        let buffered = usize::try_from(lsn.0.wrapping_sub(self.start.0))
-            .ok()
-            .filter(|skip| {
-                let left = self.buffer.len().checked_sub(*skip);
-                left.is_some_and(|left| left >= length)
-            });
-        let skip = match buffered {
+        let is_buffered = |skip: &usize| {
+            let left = self.filled.checked_sub(*skip);
+            left.is_some_and(|left| left >= length)
+        };
+        let skip = usize::try_from(lsn.0.wrapping_sub(self.start.0)).ok();
+        let skip = match skip.filter(is_buffered) {
             Some(skip) => skip,
             None => {
-                self.buffer.clear();
-                self.buffer.resize(length.max(READ_BYTES), 0);
-                self.start = lsn;
-                let filled = self.ring.read(lsn, &mut self.buffer)?;
-                self.buffer.truncate(filled);
+                self.fill(lsn, length)?;
                 0
             }
         };
-        let bytes = self.buffer.get(skip..).unwrap_or_default();
+        let bytes = self.buffer.get(skip..self.filled).unwrap_or_default();
         Ok(bytes.get(..length).unwrap_or(bytes))
+    }
+
+    /// Reads at least `length` bytes, if the log has them.
+    fn fill(&mut self, lsn: Lsn, length: usize) -> Result<()> {
+        let lap = usize::try_from(self.ring.capacity()).unwrap_or(usize::MAX);
+        let wanted = length.max(READ_BYTES.min(lap));
+        if self.buffer.len() < wanted {
+            self.buffer = vec![0; wanted];
+        }
+        self.start = lsn;
+        self.filled = 0;
+        self.filled = self.ring.read(lsn, &mut self.buffer[..wanted])?;
+        Ok(())
     }
 
     /// The payload behind a header; shorter where the log has no more segments.

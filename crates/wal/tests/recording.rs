@@ -187,13 +187,13 @@ fn the_nth_call_fails_and_the_others_do_not() {
         assert_eq!(write().unwrap_err().kind(), kind);
         assert_eq!(write().unwrap(), 5);
     }
-    disk.fail(0, Fault::ShortWrite, false);
+    disk.fail(0, Fault::ShortWrite(3), false);
     assert_eq!(
         file.write_at(&[std::io::IoSlice::new(b"12345")], 0)
             .unwrap(),
         3
     );
-    for fault in [Fault::ShortWrite, Fault::Interrupted] {
+    for fault in [Fault::ShortWrite(3), Fault::Interrupted] {
         disk.fail(0, fault, true);
         file.write_all_at(b"123456789", 0).unwrap();
     }

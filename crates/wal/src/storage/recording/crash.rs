@@ -190,7 +190,7 @@ impl FileReplay {
         let versions = self.sectors.get(&sector);
         let last = versions.and_then(|versions| versions.last());
         let unchanged = match last {
-            Some((_, last)) => *last == content,
+            Some((event, last)) => self.is_certain(*event) && *last == content,
             None => self.synced.sector(sector) == content,
         };
         if !unchanged {
@@ -210,21 +210,26 @@ impl FileReplay {
         self.sizes.push((now, size));
     }
 
+    /// Whether the next successful sync covers an event, because no sync has failed since.
+    fn is_certain(&self, event: usize) -> bool {
+        self.failed.is_none_or(|failed| event > failed)
+    }
+
     /// Makes the newest content durable, but for what an earlier sync has failed to write and nobody wrote again.
     fn sync(&mut self) {
-        let Self { synced, failed, .. } = self;
-        let is_certain = |event: usize| failed.is_none_or(|failed| event > failed);
-        self.sectors.retain(|sector, versions| {
-            let newest = versions.last().filter(|(event, _)| is_certain(*event));
-            if let Some((_, content)) = newest {
-                synced.write(*sector * SECTOR_BYTES as u64, content);
+        let mut sectors = std::mem::take(&mut self.sectors);
+        sectors.retain(|sector, versions| match versions.last() {
+            Some((event, content)) if self.is_certain(*event) => {
+                self.synced.write(*sector * SECTOR_BYTES as u64, content);
+                false
             }
-            newest.is_none()
+            _ => true,
         });
+        self.sectors = sectors;
         if let Some((event, size)) = self.sizes.last()
-            && is_certain(*event)
+            && self.is_certain(*event)
         {
-            synced.set_size(*size);
+            self.synced.set_size(*size);
             self.sizes.clear();
         }
     }
@@ -389,17 +394,17 @@ impl Iterator for Crashes {
 
 /// Reproducible chance (SplitMix64).
 #[derive(Clone, Debug)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.roll() % limit.max(1) as u64) as usize
     }
 }

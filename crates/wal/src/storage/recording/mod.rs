@@ -28,6 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+#[cfg(test)]
+pub(crate) use crash::Dice;
 pub use crash::{Crash, Crashes, Image};
 
 use self::content::SECTOR_BYTES;
@@ -40,8 +42,8 @@ use crate::sys;
 /// A failure to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A write writes about half of what it was given. Other calls succeed.
-    ShortWrite,
+    /// A write of more bytes writes only so many, at least 1. Other calls succeed.
+    ShortWrite(usize),
     /// The disk is full (`ENOSPC`) for whatever may need space: everything but reads and removals.
     NoSpace,
     /// The device fails (`EIO`).
@@ -65,7 +67,7 @@ struct State {
     /// The disk up to some event, for [`Disk::synced_image`].
     replayed: Replay,
     calls: u64,
-    fault: Option<Injected>,
+    faults: Vec<Injected>,
     windows: u64,
 }
 
@@ -166,7 +168,7 @@ impl Disk {
             replayed: before.clone(),
             before,
             calls: 0,
-            fault: None,
+            faults: Vec::new(),
             windows: 0,
         })))
     }
@@ -183,19 +185,16 @@ impl Disk {
         self.lock().calls
     }
 
-    /// Lets the `nth` call from now on fail (0 is the next one), and if `lasting`, all calls after it too.
+    /// Lets the `nth` call from now on fail (0 is the next one), and if `lasting`, all calls after it too. Faults add up.
     pub fn fail(&self, nth: u64, fault: Fault, lasting: bool) {
         let mut state = self.lock();
-        state.fault = Some(Injected {
-            at: state.calls + nth,
-            lasting,
-            fault,
-        });
+        let at = state.calls + nth;
+        state.faults.push(Injected { at, lasting, fault });
     }
 
     /// Lets calls succeed again.
     pub fn heal(&self) {
-        self.lock().fault = None;
+        self.lock().faults.clear();
     }
 
     /// How many events have been recorded.
@@ -226,11 +225,11 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn call(&self, call: Call) -> io::Result<(MutexGuard<'_, State>, bool)> {
+    fn call(&self, call: Call) -> io::Result<(MutexGuard<'_, State>, usize)> {
         let mut state = self.lock();
         state.see_windows();
-        let short = state.count(call)?;
-        Ok((state, short))
+        let write_bytes_max = state.count(call)?;
+        Ok((state, write_bytes_max))
     }
 
     fn file(&self, number: usize, state: &State) -> Arc<dyn File> {
@@ -249,28 +248,33 @@ impl Default for Disk {
 }
 
 impl State {
-    /// Counts a call and says whether it is to be short, or fails it.
-    fn count(&mut self, call: Call) -> io::Result<bool> {
+    /// Counts a call, and fails it or says how many bytes it may write.
+    fn count(&mut self, call: Call) -> io::Result<usize> {
         let number = self.calls;
         self.calls += 1;
-        let Some(injected) = self.fault else {
-            return Ok(false);
-        };
-        if number < injected.at || (number > injected.at && !injected.lasting) {
-            return Ok(false);
-        }
-        match injected.fault {
-            Fault::ShortWrite => Ok(call == Call::Write),
-            Fault::NoSpace if matches!(call, Call::Write | Call::Other) => Err(Errno::NOSPC.into()),
-            Fault::Io => Err(Errno::IO.into()),
-            // Interrupted for ever would mean to try for ever.
-            Fault::Interrupted
-                if matches!(call, Call::Read | Call::Write) && number == injected.at =>
-            {
-                Err(Errno::INTR.into())
+        let mut write_bytes_max = usize::MAX;
+        for injected in &self.faults {
+            let is_first = number == injected.at;
+            let applies = is_first || (injected.lasting && number > injected.at);
+            if !applies {
+                continue;
             }
-            Fault::NoSpace | Fault::Interrupted => Ok(false),
+            match injected.fault {
+                Fault::ShortWrite(bytes_max) => {
+                    write_bytes_max = write_bytes_max.min(bytes_max.max(1));
+                }
+                Fault::NoSpace if matches!(call, Call::Write | Call::Other) => {
+                    return Err(Errno::NOSPC.into());
+                }
+                Fault::Io => return Err(Errno::IO.into()),
+                // Interrupted for ever would mean to try for ever.
+                Fault::Interrupted if matches!(call, Call::Read | Call::Write) && is_first => {
+                    return Err(Errno::INTR.into());
+                }
+                Fault::NoSpace | Fault::Interrupted => {}
+            }
         }
+        Ok(write_bytes_max)
     }
 
     /// Records what has been stored through windows since the last look.
@@ -420,12 +424,9 @@ impl File for Handle {
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        let (mut state, short) = self.disk.call(Call::Write)?;
-        let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        if short {
-            // Never nothing at all: the system does not do that either.
-            bytes.truncate(bytes.len().div_ceil(2));
-        }
+        let (mut state, bytes_max) = self.disk.call(Call::Write)?;
+        let bytes = parts.iter().flat_map(|part| part.iter().copied());
+        let bytes: Vec<u8> = bytes.take(bytes_max).collect();
         let old_size = self.backing.size()?;
         let backing: &dyn File = &*self.backing;
         backing.write_all_at(&bytes, offset)?;
