@@ -1,13 +1,161 @@
 //! Backups: a hot copy of the pages, and an environment made from one.
+//!
+//! A backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
+//! pages that were free are holes.
 
+use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use crate::error::Result;
-use crate::page::CommitNo;
+use sapwood_wal::Position;
+use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
-/// Makes a new environment in the folder `dest`, which must not exist or be empty, of the backup file `src`, which is
-/// checked in full first. The new environment is on a timeline of its own.
+use crate::check::{Report, check_pages};
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::guard::Guards;
+use crate::head::Head;
+use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
+use crate::meta::{Meta, NO_LOG, StoreIdentity};
+use crate::open::{DATA_NAME, NEW_DATA_NAME, newest, read_metas, write_meta};
+use crate::page::{CommitNo, PAGE_BYTES, ReadPages};
+use crate::snapshot::Snapshot;
+use crate::sync::Arc;
+
+/// How much is copied at once.
+const COPIED_PAGES: u32 = 256;
+
+pub(crate) fn backup(inner: &Arc<Inner>, dest: &Path) -> Result<CommitNo> {
+    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    let name = dest.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
+    let parent = dest.parent().filter(|parent| *parent != Path::new(""));
+    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
+    let file = folder.open(name, OpenMode::CreateNew)?;
+    let meta = Meta {
+        identity: StoreIdentity {
+            log: NO_LOG,
+            ..inner.identity
+        },
+        head: Head {
+            log: Position::START,
+            ..head
+        },
+    };
+    let written = write(snapshot.pages(), &*file, &meta).and_then(|()| Ok(folder.sync_names()?));
+    if written.is_err() {
+        // What was begun is no backup; the failure is what counts.
+        let _: std::io::Result<()> = folder.remove(name);
+    }
+    written.map(|()| head.commit)
+}
+
+/// Writes all used pages, verified, then the meta pages: without those the file is nothing.
+fn write(pages: &MappedPages, file: &dyn File, meta: &Meta) -> Result<()> {
+    let checked = check_pages(pages, &meta.head)?;
+    refuse_damage(&checked.report)?;
+    file.set_size(file_pages(pages.limit()) * PAGE_BYTES as u64)?;
+    for (first, length) in checked.used.runs(COPIED_PAGES) {
+        let bytes = pages.extent(first, length)?;
+        file.write_all_at(bytes, first.0 * PAGE_BYTES as u64)?;
+    }
+    file.sync_data()?;
+    for slot in 0..2 {
+        write_meta(file, slot, meta)?;
+    }
+    file.sync_data()?;
+    Ok(())
+}
+
+fn refuse_damage(report: &Report) -> Result<()> {
+    match report.problems.first() {
+        Some(problem) => Err(Error::Damaged(problem.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Files grow by whole windows.
+fn file_pages(pages: u64) -> u64 {
+    pages.next_multiple_of(WINDOW_PAGES)
+}
+
+/// Makes a new environment in the folder `dest`, which must not exist or be empty, of the backup file `src`. Nothing in
+/// that is believed: it is copied first, and the copy is checked in full before it becomes an environment, which is on a
+/// timeline of its own.
 pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
-    let _ = (src.as_ref(), dest.as_ref());
-    todo!()
+    let (src, dest) = (src.as_ref(), dest.as_ref());
+    let mut from = fs::File::open(src)?;
+    fs::create_dir_all(dest)?;
+    let folder = Folder::open(dest)?;
+    if !folder.names()?.is_empty() {
+        return Err(std::io::Error::from(ErrorKind::DirectoryNotEmpty).into());
+    }
+    let restored = copy_and_check(&mut from, &folder);
+    if restored.is_err() {
+        // Half a copy is of no use; the failure is what counts.
+        let _: std::io::Result<()> = folder.remove(NEW_DATA_NAME);
+    }
+    restored
+}
+
+fn copy_and_check(from: &mut fs::File, folder: &Folder) -> Result<CommitNo> {
+    let file = folder.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
+    copy(from, &*file)?;
+    let metas = read_metas(&*file, Guards::default())?;
+    let mut meta = *newest(&metas)?;
+    if meta.identity.log != NO_LOG {
+        return Err(Error::Damaged(
+            "the file is not a backup: it needs a log".into(),
+        ));
+    }
+    let data = DataFile::new(file)?;
+    let room = data.file.size()? / PAGE_BYTES as u64;
+    if meta.head.roots.pages > room {
+        return Err(Error::Damaged("the backup is cut short".into()));
+    }
+    refuse_damage(&check_pages(&pages_of_copy(&data, &meta), &meta.head)?.report)?;
+    meta.identity.timeline = meta
+        .identity
+        .timeline
+        .checked_add(1)
+        .ok_or_else(|| Error::Damaged("the backup's timeline is impossible".into()))?;
+    meta.head.log = Position::START;
+    for slot in 0..2 {
+        write_meta(&*data.file, slot, &meta)?;
+    }
+    data.file.sync_data()?;
+    folder.rename(NEW_DATA_NAME, DATA_NAME)?;
+    folder.sync_names()?;
+    Ok(meta.head.commit)
+}
+
+#[allow(unsafe_code)] // One promise to keep, about a file that was made here.
+fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
+    // SAFETY: the caller has seen that the file has so many pages; nobody else knows of it yet.
+    unsafe { data.pages(meta.head.roots.pages) }
+}
+
+/// Copies everything, into space that is allocated throughout.
+fn copy(from: &mut fs::File, to: &dyn File) -> Result<()> {
+    let bytes = from.metadata()?.len();
+    let bytes = file_pages(bytes.div_ceil(PAGE_BYTES as u64)) * PAGE_BYTES as u64;
+    to.allocate(0, bytes)?;
+    let mut buffer = vec![0; COPIED_PAGES as usize * PAGE_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let read = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        // What the file has gained meanwhile does not belong to it.
+        let kept = usize::try_from(bytes - at).map_or(read, |left| left.min(read));
+        let copied = buffer.get(..kept).unwrap_or_default();
+        if copied.iter().any(|&byte| byte != 0) {
+            to.write_all_at(copied, at)?;
+        }
+        at += kept as u64;
+    }
+    Ok(())
 }

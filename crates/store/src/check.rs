@@ -1,6 +1,14 @@
 //! Checking everything that is in the file.
 
-use crate::page::CommitNo;
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::free::FreeExtent;
+use crate::head::{FIRST_PAGE, Head, Roots};
+use crate::mapped::MappedPages;
+use crate::page::{CommitNo, PageNo};
+use crate::snapshot::{Snapshot, decode_record};
+use crate::sync::Arc;
+use crate::tree::{self, CheckSink, TreeRecord, View};
 
 /// What a check has found.
 #[derive(Clone, Debug)]
@@ -27,5 +35,202 @@ impl Report {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
+    }
+}
+
+/// Checks the visible commit.
+pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
+    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    Ok(check_pages(snapshot.pages(), &head)?.report)
+}
+
+/// A check's result, with the pages that are in use.
+pub(crate) struct Checked {
+    pub(crate) report: Report,
+    pub(crate) used: Bitmap,
+}
+
+/// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list.
+pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
+    let commit = head.commit;
+    let Roots { catalog, free, .. } = &head.roots;
+    let mut check = Check {
+        used: Bitmap::new(pages.limit())?,
+        free: Bitmap::new(pages.limit())?,
+        report: Report {
+            commit,
+            trees: 0,
+            records: 0,
+            pages_used: 0,
+            pages_free: 0,
+            problems: Vec::new(),
+        },
+        place: String::from("catalog"),
+    };
+    tree::check(pages, catalog, commit, &mut check);
+    check.trees(pages, catalog)?;
+    check.place = "free list".into();
+    tree::check(pages, free, commit, &mut check);
+    check.free_list(pages, free)?;
+    check.leftovers();
+    Ok(Checked {
+        report: check.report,
+        used: check.used,
+    })
+}
+
+struct Check {
+    used: Bitmap,
+    free: Bitmap,
+    report: Report,
+    /// What is being looked at.
+    place: String,
+}
+
+impl Check {
+    fn say(&mut self, problem: impl std::fmt::Display) {
+        if self.report.problems.len() < PROBLEMS_MAX {
+            let problem = format!("{}: {problem}", self.place);
+            self.report.problems.push(problem);
+        }
+    }
+
+    fn trees(&mut self, pages: &MappedPages, catalog: &TreeRecord) -> Result<()> {
+        let mut cursor = View::new(pages, *catalog).cursor();
+        // The order of damaged pages may lead nowhere: no more steps than there are records.
+        for _ in 0..catalog.records {
+            match cursor.next().and_then(|_| cursor.record()) {
+                Ok(Some((name, record))) => {
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    self.place = format!("tree '{name}'");
+                    match decode_record(&name, record) {
+                        Ok(record) => {
+                            self.report.trees += 1;
+                            self.report.records += record.records;
+                            tree::check(pages, &record, self.report.commit, self);
+                        }
+                        Err(problem) => self.say(problem),
+                    }
+                }
+                Ok(None) => break,
+                Err(problem @ Error::Io(_)) => return Err(problem),
+                // It has been reported when the catalog itself was checked.
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn free_list(&mut self, pages: &MappedPages, free: &TreeRecord) -> Result<()> {
+        let mut cursor = View::new(pages, *free).cursor();
+        for _ in 0..free.records {
+            match cursor.next().and_then(|_| cursor.record()) {
+                Ok(Some((key, value))) => match FreeExtent::decode(key, value, pages.limit()) {
+                    Ok(extent) if extent.freed > self.report.commit => {
+                        self.say(format!("page {} was freed in the future", extent.first));
+                    }
+                    Ok(extent) => {
+                        self.report.pages_free += u64::from(extent.pages);
+                        if let Some(page) = self.free.set(extent.first, extent.pages) {
+                            self.say(format!("page {page} is free twice"));
+                        }
+                        if let Some(page) = extent.range().find(|&page| self.used.has(page)) {
+                            self.say(format!("page {page} is free, but also in use"));
+                        }
+                    }
+                    Err(problem) => self.say(problem),
+                },
+                Ok(None) => break,
+                Err(problem @ Error::Io(_)) => return Err(problem),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn leftovers(&mut self) {
+        self.place = "store".into();
+        for page in FIRST_PAGE..self.used.pages {
+            if self.report.problems.len() == PROBLEMS_MAX {
+                break;
+            }
+            if !self.used.has(page) && !self.free.has(page) {
+                self.say(format!("page {page} is neither used nor free"));
+            }
+        }
+    }
+}
+
+impl CheckSink for Check {
+    fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
+        if !self.used.has_room_for(first, pages) {
+            self.say(format!("page {first} lies outside of the store"));
+            return false;
+        }
+        match self.used.set(first, pages) {
+            None => {
+                self.report.pages_used += u64::from(pages);
+                true
+            }
+            Some(page) => {
+                self.say(format!("page {page} is used twice"));
+                false
+            }
+        }
+    }
+
+    fn problem(&mut self, problem: Error) {
+        self.say(problem);
+    }
+}
+
+/// One bit for each page of the store.
+pub(crate) struct Bitmap {
+    words: Vec<u64>,
+    pages: u64,
+}
+
+impl Bitmap {
+    /// `pages` is no more than the file has, so this is a small part of that.
+    fn new(pages: u64) -> Result<Self> {
+        let words = usize::try_from(pages.div_ceil(64));
+        let words = words.map_err(|_| Error::Damaged("the store is too large".into()))?;
+        Ok(Self {
+            words: vec![0; words],
+            pages,
+        })
+    }
+
+    fn has_room_for(&self, first: PageNo, pages: u32) -> bool {
+        let end = first.0.checked_add(u64::from(pages));
+        first.0 >= FIRST_PAGE && end.is_some_and(|end| end <= self.pages)
+    }
+
+    /// Sets the bits of these pages; gives the first that was set already. The pages lie within the store.
+    fn set(&mut self, first: PageNo, pages: u32) -> Option<u64> {
+        let mut twice = None;
+        for page in first.0..first.0 + u64::from(pages) {
+            let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
+            if self.words[word] & bit != 0 && twice.is_none() {
+                twice = Some(page);
+            }
+            self.words[word] |= bit;
+        }
+        twice
+    }
+
+    fn has(&self, page: u64) -> bool {
+        self.words[(page / 64) as usize] & (1 << (page % 64)) != 0
+    }
+
+    /// Runs of pages whose bits are set, none longer than `max`.
+    pub(crate) fn runs(&self, max: u32) -> impl Iterator<Item = (PageNo, u32)> {
+        let mut at = FIRST_PAGE;
+        std::iter::from_fn(move || {
+            let first = (at..self.pages).find(|&page| self.has(page))?;
+            let end = (first + u64::from(max)).min(self.pages);
+            at = (first..end).find(|&page| !self.has(page)).unwrap_or(end);
+            Some((PageNo(first), (at - first) as u32))
+        })
     }
 }

@@ -1,35 +1,56 @@
 //! The environment: a folder with one log, one lock region and a store, opened by any number of processes.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use sapwood_wal::Wal;
+use sapwood_wal::storage::Storage;
+
+use crate::background::Background;
 use crate::bulk_load::BulkLoad;
-use crate::check::Report;
-use crate::error::Result;
-use crate::page::CommitNo;
+use crate::check::{self, Report};
+use crate::checkpoint;
+use crate::error::{Error, Result};
+use crate::guard::Guards;
+use crate::mapped::{DataFile, WINDOW_PAGES};
+use crate::meta::StoreIdentity;
+use crate::open;
+use crate::own::Workshop;
+use crate::page::{CommitNo, PAGE_BYTES};
+use crate::process::Membership;
+use crate::readers::IdleReaders;
+use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
+use crate::sync::{Arc, Mutex, Ordering};
 use crate::write::WriteTxn;
+use crate::{backup, stat};
 
 /// How an environment is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
-    pub(crate) checkpoint_bytes: u64,
+    pub(crate) log_bytes: u64,
     pub(crate) idle_checkpoint: Option<Duration>,
+    pub(crate) guards: Guards,
 }
 
-/// The log length, in bytes, that starts a checkpoint unless [`Options::checkpoint_bytes`] says otherwise.
-pub const CHECKPOINT_BYTES_DEFAULT: u64 = 64 << 20;
+/// The length of the log, in bytes, unless [`Options::log_bytes`] says otherwise.
+pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// The shortest log, in bytes.
+pub const LOG_BYTES_MIN: u64 = 64 << 10;
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             create: true,
             read_only: false,
-            checkpoint_bytes: CHECKPOINT_BYTES_DEFAULT,
+            log_bytes: LOG_BYTES_DEFAULT,
             idle_checkpoint: Some(Duration::from_secs(1)),
+            guards: Guards::default(),
         }
     }
 }
@@ -46,19 +67,23 @@ impl Options {
         self
     }
 
-    /// Whether [`Env::write`] is refused. An environment that needs recovery can then not be opened.
+    /// Whether [`Env::write`] is refused. The files are opened for writing all the same: readers, too, write to the lock
+    /// region, and whoever comes first after a crash recovers.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
     }
 
-    /// How many bytes of log start a checkpoint in the background; bounds the work of a recovery.
-    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
-        self.checkpoint_bytes = bytes;
+    /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When a quarter of it is used,
+    /// a checkpoint begins; so it bounds the work of a recovery. A transaction that changes more than half of it is
+    /// committed by syncing the data file instead.
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes.max(LOG_BYTES_MIN);
         self
     }
 
-    /// After how long without a commit the environment checkpoints by itself; `None` for never.
+    /// After how long without a commit the environment checkpoints by itself. With `None` there is no background thread at
+    /// all, and checkpoints happen within a commit that finds a quarter of the log used.
     pub fn idle_checkpoint(mut self, after: Option<Duration>) -> Self {
         self.idle_checkpoint = after;
         self
@@ -71,71 +96,260 @@ impl Options {
 /// Any number of processes may have one environment open. Opening it twice in a process gives the same environment
 /// (the options of the first opening stay in force). In a child after `fork` every operation fails with
 /// [`Error::Forked`](crate::Error::Forked): the child opens it anew.
-#[derive(Clone, Debug)]
-pub struct Env {}
+#[derive(Clone)]
+pub struct Env {
+    owner: Arc<Owner>,
+}
+
+/// All handles to an environment together. Snapshots outlive it, everything else belongs to it.
+pub(crate) struct Owner {
+    inner: Arc<Inner>,
+}
+
+/// What an open environment consists of.
+pub(crate) struct Inner {
+    pub(crate) region: Arc<Region>,
+    pub(crate) membership: Membership,
+    pub(crate) data: DataFile,
+    /// `None` in memory, where nothing can be made durable.
+    pub(crate) wal: Option<Wal>,
+    pub(crate) identity: StoreIdentity,
+    pub(crate) options: Options,
+    pub(crate) idle_readers: IdleReaders,
+    /// Here while there is no write transaction in this process.
+    pub(crate) workshop: Mutex<Option<Box<Workshop>>>,
+    pub(crate) background: Background,
+}
 
 impl Env {
     /// Opens the environment in the folder `path`, recovering it if its last user died.
     ///
     /// Fails with `NotFound` if there is none and it is not to be created, with
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if it is damaged beyond what the log can mend, and with
-    /// [`Error::UnknownVersion`](crate::Error::UnknownVersion) if a newer version of this library wrote it.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
+    /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
+    /// library wrote it.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let _ = (path.as_ref(), options);
-        todo!()
+        open::open(path.as_ref(), options)
     }
 
     /// An environment in memory: the same code on an anonymous file, gone with its last handle.
     pub fn in_memory(options: &Options) -> Result<Self> {
-        let _ = options;
-        todo!()
+        open::in_memory(options)
+    }
+
+    /// An environment on any storage, such as the simulated disk of crash tests. Other processes cannot open it, and opening
+    /// the same storage twice at a time is the caller's mistake.
+    pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
+        open::open_storage(storage, options)
     }
 
     /// The newest durable state, unchanging until the snapshot is dropped. Never waits for anybody.
     ///
     /// Fails with [`Error::ReadersFull`](crate::Error::ReadersFull) if all slots of the reader table are taken.
+    #[inline]
     pub fn read(&self) -> Result<Snapshot> {
-        todo!()
+        Snapshot::begin(self.inner())
     }
 
     /// Begins a write transaction, waiting until no other one is open in any process. It starts from the newest
     /// applied commit, which need not be durable yet. Dropped without [`WriteTxn::commit`] it leaves no trace.
+    ///
+    /// A thread that has one open already waits for itself for ever.
     pub fn write(&self) -> Result<WriteTxn> {
-        todo!()
+        WriteTxn::begin(self)
     }
 
     /// Like [`Env::write`], but gives `None` instead of waiting for another write transaction.
     pub fn try_write(&self) -> Result<Option<WriteTxn>> {
-        todo!()
+        WriteTxn::try_begin(self)
     }
 
     /// Begins a bulk load: trees built from sorted input, without copy on write and without the log. It is the one
     /// write transaction until it is committed or dropped.
     pub fn bulk(&self) -> Result<BulkLoad> {
-        todo!()
+        Ok(BulkLoad::new(self.write()?))
     }
 
     /// Makes the data file hold the newest durable commit by itself and lets the log before it be used again.
     /// Commits go on meanwhile. Gives the commit that the file now holds.
     pub fn checkpoint(&self) -> Result<CommitNo> {
-        todo!()
+        self.inner().check_usable()?;
+        checkpoint::checkpoint(self.inner())
     }
 
     /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
     /// neither used nor free. `Err` is a failure to check; damage is told by the report.
     pub fn check(&self) -> Result<Report> {
-        todo!()
+        check::check(self.inner())
     }
 
     /// Sizes, heads and readers, as of now.
     pub fn stat(&self) -> Result<Stat> {
-        todo!()
+        self.inner().check_usable()?;
+        stat::stat(self.inner())
     }
 
     /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
     /// Every page keeps its number. [`restore`](crate::restore) makes an environment of it.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        let _ = dest.as_ref();
-        todo!()
+        backup::backup(self.inner(), dest.as_ref())
     }
+
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self {
+            owner: Arc::new(Owner {
+                inner: Arc::new(inner),
+            }),
+        }
+    }
+
+    pub(crate) fn from_owner(owner: Arc<Owner>) -> Self {
+        Self { owner }
+    }
+
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.owner.inner
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env")
+            .field("visible", &self.inner().region.visible())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Owner {
+    pub(crate) fn is_forked(&self) -> bool {
+        self.inner.membership.is_forked()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.inner.membership.is_forked() {
+            return;
+        }
+        self.inner.background.stop();
+        if self.inner.options.idle_checkpoint.is_some() && !self.inner.options.read_only {
+            // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
+            let _: Result<CommitNo> = checkpoint::checkpoint(&self.inner);
+        }
+        self.inner.idle_readers.close();
+    }
+}
+
+/// Pages at the end of the file that only deletions and commits may use when it cannot grow: what they need at most to free more.
+const RESERVE_PAGES: u64 = 64;
+
+/// The file grows by an eighth, but at most by this many pages at a time.
+const GROWTH_PAGES_MAX: u64 = 16 * 1024;
+
+impl Inner {
+    /// Fails in a forked child.
+    #[inline]
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        if self.membership.is_forked() {
+            return Err(Error::Forked);
+        }
+        Ok(())
+    }
+
+    /// Fails after a failure that leaves it open what is on the disk.
+    pub(crate) fn check_sound(&self) -> Result<()> {
+        let log = self.wal.as_ref().is_some_and(Wal::is_poisoned);
+        if log || self.region.poisoned.load(Ordering::Acquire) != 0 {
+            return Err(Error::Poisoned);
+        }
+        Ok(())
+    }
+
+    /// Says that a sync of the data file failed: no checkpoint and no commit from now on.
+    pub(crate) fn poison(&self) {
+        self.region.poisoned.store(1, Ordering::SeqCst);
+    }
+
+    /// Whether the process with this entry lives.
+    pub(crate) fn is_alive(&self, process: u16) -> bool {
+        self.membership
+            .is_alive(process, &self.region.processes[..])
+    }
+
+    /// Makes everything up to a commit durable and visible.
+    pub(crate) fn make_visible(&self, commit: CommitNo, lsn: sapwood_wal::Lsn) -> Result<()> {
+        if let Some(wal) = &self.wal
+            && self.options.guards.has(crate::guard::Guard::SyncLog)
+        {
+            wal.sync_to(lsn)?;
+        }
+        self.region.publish(commit);
+        Ok(())
+    }
+
+    /// Sees to it that the file has room for `end` pages, and for some more, unless those are what is asked for.
+    pub(crate) fn make_room(&self, end: u64, may_use_reserve: bool) -> Result<()> {
+        let room = self.region.growth.pages.load(Ordering::Acquire);
+        if end + RESERVE_PAGES <= room {
+            if end + growth_step(room) / 2 > room {
+                self.background.ask_for_growth();
+            }
+            return Ok(());
+        }
+        match self.grow_file(end + RESERVE_PAGES) {
+            Err(_) if may_use_reserve && end <= room => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Grows the file ahead of need; what fails now is tried again when it is needed.
+    pub(crate) fn grow_ahead(&self) {
+        let room = self.region.growth.pages.load(Ordering::Acquire);
+        let _: Result<()> = self.grow_file(room + 1);
+    }
+
+    fn grow_file(&self, end: u64) -> Result<()> {
+        let region = &self.region;
+        region
+            .grower
+            .lock(self.membership.index(), |process| self.is_alive(process));
+        let result = self.grow_file_locked(end);
+        region.grower.unlock();
+        result
+    }
+
+    fn grow_file_locked(&self, end: u64) -> Result<()> {
+        let room = self.region.growth.pages.load(Ordering::Acquire);
+        if end <= room {
+            return Ok(());
+        }
+        if end > self.data.pages_max() {
+            return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
+        }
+        let ample = end.max(room + growth_step(room));
+        let grown = self
+            .allocate(room, ample)
+            .or_else(|_| self.allocate(room, end))?;
+        if self.options.guards.has(crate::guard::Guard::SyncGrowth) {
+            self.data.file.sync_data().inspect_err(|_| self.poison())?;
+        }
+        self.region.growth.pages.store(grown, Ordering::Release);
+        Ok(())
+    }
+
+    fn allocate(&self, room: u64, end: u64) -> Result<u64> {
+        let end = end.next_multiple_of(WINDOW_PAGES);
+        let bytes = |pages: u64| pages * PAGE_BYTES as u64;
+        self.data.file.allocate(bytes(room), bytes(end - room))?;
+        Ok(end)
+    }
+}
+
+fn growth_step(room: u64) -> u64 {
+    (room / 8).clamp(WINDOW_PAGES, GROWTH_PAGES_MAX)
 }

@@ -57,12 +57,6 @@ pub enum Error {
     #[error("the environment is open for reading only")]
     ReadOnly,
 
-    /// The environment needs recovery, which opening it read-only cannot do.
-    #[error(
-        "the log holds commits that the data file lacks: open the environment for writing once"
-    )]
-    NeedsRecovery,
-
     /// All slots of the reader table are taken.
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
     ReadersFull,
@@ -102,12 +96,18 @@ pub enum Error {
 
     /// A write or sync failed, and nothing may be assumed about what reached the disk. No more commits are accepted until the
     /// environment has been closed by everybody and is opened again.
-    #[error("the environment refuses commits since an I/O error, until it is opened anew: {0}")]
-    Poisoned(String),
+    #[error(
+        "the environment refuses commits since a failed write, until all have closed it and it is opened anew"
+    )]
+    Poisoned,
 
     /// The environment as a whole contradicts itself or the format.
     #[error("damaged: {0}")]
     Damaged(String),
+
+    /// The log refused. (That it is poisoned is told by [`Error::Poisoned`].)
+    #[error(transparent)]
+    Log(sapwood_wal::Error),
 
     /// Reading or writing a file failed.
     #[error(transparent)]
@@ -119,5 +119,14 @@ impl Error {
     #[cold]
     pub(crate) fn corrupt(page: PageNo, what: &'static str) -> Self {
         Self::Corrupt { page, what }
+    }
+}
+
+impl From<sapwood_wal::Error> for Error {
+    fn from(error: sapwood_wal::Error) -> Self {
+        match error {
+            sapwood_wal::Error::Poisoned => Self::Poisoned,
+            error => Self::Log(error),
+        }
     }
 }

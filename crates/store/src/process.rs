@@ -129,10 +129,19 @@ impl Membership {
         }
     }
 
-    /// Takes the first entry of the table that no living process has.
-    pub(crate) fn join(locks: LockFile, table: &[ProcessEntry]) -> Result<Self> {
+    /// Takes the first entry of the table that no living process has. `clear` removes what a dead one has left under that
+    /// entry, and refuses it while there is something that others have to clear up first.
+    pub(crate) fn join(
+        locks: LockFile,
+        table: &[ProcessEntry],
+        clear: impl Fn(u16) -> bool,
+    ) -> Result<Self> {
         for (index, entry) in (0..).zip(table) {
             if locks.try_lock(process_byte(index))? {
+                if !clear(index) {
+                    locks.unlock(process_byte(index));
+                    continue;
+                }
                 entry.set(Identity::own());
                 return Ok(Self {
                     locks: Some(locks),
@@ -143,6 +152,13 @@ impl Membership {
             }
         }
         Err(Error::ProcessesFull)
+    }
+
+    /// Lets others open the environment, now that this process has.
+    pub(crate) fn unlock_opening(&self) {
+        if let Some(locks) = &self.locks {
+            locks.unlock_opening();
+        }
     }
 
     /// The index of this process's entry.
@@ -169,17 +185,6 @@ impl Membership {
             && !table
                 .get(usize::from(index))
                 .is_some_and(|entry| entry.get().has_ended())
-    }
-
-    /// Whether any other process has the environment open.
-    pub(crate) fn is_alone(&self) -> bool {
-        let Some(locks) = &self.locks else {
-            return true;
-        };
-        let below = i64::from(self.index);
-        let above = PROCESSES_MAX as i64 - below - 1;
-        let free = |from, length| length == 0 || !locks.is_locked(from, length).unwrap_or(true);
-        free(PROCESS_BYTES_FROM, below) && free(PROCESS_BYTES_FROM + below + 1, above)
     }
 
     /// Runs `clear` for the entry of a dead process while nobody can take that entry over.
@@ -230,7 +235,7 @@ impl LockFile {
         }
     }
 
-    pub(crate) fn unlock_opening(&self) {
+    fn unlock_opening(&self) {
         self.unlock(OPENING_BYTE);
     }
 
@@ -358,18 +363,18 @@ mod tests {
         let table = table();
         let first = open();
         assert!(!first.is_in_use().unwrap());
-        let first = Membership::join(first, &table).unwrap();
+        let first = Membership::join(first, &table, |_| true).unwrap();
         assert!(open().is_in_use().unwrap());
         // Another open file description counts as another process does.
-        let second = Membership::join(open(), &table).unwrap();
+        let second = Membership::join(open(), &table, |_| true).unwrap();
         assert_eq!((first.index(), second.index()), (0, 1));
         assert!(first.is_alive(1, &table));
         assert!(!first.is_alive(2, &table));
-        assert!(!first.is_alone());
         first.reap(1, || panic!("reaped the living"));
-        drop(second);
+        let third = Membership::join(open(), &table, |index| index != 2).unwrap();
+        assert_eq!(third.index(), 3, "entry 2 is not cleared up");
+        drop((second, third));
         assert!(!first.is_alive(1, &table));
-        assert!(first.is_alone());
         let mut reaped = false;
         first.reap(1, || reaped = true);
         assert!(reaped);

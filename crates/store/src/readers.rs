@@ -1,4 +1,312 @@
-//! The reader table.
+//! The reader table: which commits are being looked at, so that their pages are not used again.
+//!
+//! Each slot has a cache line of its own. A thread that wants to read takes an idle slot that its process has claimed
+//! earlier, or claims one from the table; claimed slots go back to the process, not to the table, so that a snapshot
+//! begins and ends without ever writing to memory that other threads write to.
+//!
+//! *Pinning.* A reader stores the visible commit in its slot and looks again: if another commit has become visible
+//! meanwhile, it starts over. A writer that wants to use a page again notes the visible commit first and then reads the
+//! slots. All four are sequentially consistent, so either the writer finds the reader's commit in the slot, or the
+//! reader, looking again, finds a commit that is at least the one the writer noted, and a page is never used again
+//! while that one, or a later one, can see it (see `free`).
+
+// Idle handles are passed around as raw pointers, so that taking one and putting it back is one atomic operation each.
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::page::CommitNo;
+use crate::region::{Line, Region};
+use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// How many snapshots there may be at a time, in all processes together.
 pub const READERS_MAX: usize = 4096;
+
+/// A slot of the reader table. All zeroes is a free one.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// The commit that is looked at; 0 if none.
+    commit: AtomicU64,
+    /// 1 + the entry of the process that has claimed the slot; 0 if none.
+    owner: AtomicU32,
+    /// The thread that claimed it.
+    thread: AtomicU32,
+}
+
+/// A slot that is in use, as others see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) commit: CommitNo,
+    pub(crate) process: u16,
+    pub(crate) thread: u32,
+}
+
+impl Slot {
+    fn pin(&self, commit: CommitNo) {
+        self.commit.swap(commit.0, Ordering::SeqCst);
+    }
+
+    fn unpin(&self) {
+        self.commit.store(0, Ordering::Release);
+    }
+
+    fn claim(&self, process: u16) -> bool {
+        let owner = u32::from(process) + 1;
+        let claimed = self
+            .owner
+            .compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if claimed {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get();
+            self.thread.store(thread.cast_unsigned(), Ordering::Relaxed);
+        }
+        claimed
+    }
+
+    fn give_back(&self) {
+        self.unpin();
+        self.owner.store(0, Ordering::Release);
+    }
+
+    fn owner(&self) -> Option<u16> {
+        let owner = self.owner.load(Ordering::Acquire).checked_sub(1)?;
+        u16::try_from(owner).ok()
+    }
+
+    fn pinned(&self) -> Option<Pinned> {
+        let commit = self.commit.load(Ordering::SeqCst);
+        if commit == 0 {
+            return None;
+        }
+        Some(Pinned {
+            commit: CommitNo(commit),
+            process: self.owner()?,
+            thread: self.thread.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// A claimed slot. It keeps the environment's mappings alive.
+pub(crate) struct ReaderHandle {
+    pub(crate) inner: Arc<Inner>,
+    slot: usize,
+}
+
+impl ReaderHandle {
+    /// An idle handle of this process, or a slot claimed from the table.
+    pub(crate) fn take(inner: &Arc<Inner>) -> Result<Box<Self>> {
+        match inner.idle_readers.take() {
+            Some(handle) => Ok(handle),
+            None => Self::claim(inner),
+        }
+    }
+
+    #[cold]
+    fn claim(inner: &Arc<Inner>) -> Result<Box<Self>> {
+        let claimed = claim_slot(inner).or_else(|| {
+            reap_dead(inner);
+            claim_slot(inner)
+        });
+        let slot = claimed.ok_or(Error::ReadersFull)?;
+        Ok(Box::new(Self {
+            inner: inner.clone(),
+            slot,
+        }))
+    }
+
+    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that commit.
+    #[inline]
+    pub(crate) fn pin<T>(&self, look: impl Fn(CommitNo) -> Option<T>) -> (CommitNo, T) {
+        let region = &self.inner.region;
+        let slot = &region.slots[self.slot];
+        loop {
+            let commit = region.visible();
+            slot.pin(commit);
+            if region.visible() == commit
+                && let Some(found) = look(commit)
+            {
+                return (commit, found);
+            }
+        }
+    }
+
+    /// Unpins, and keeps the slot for the next one.
+    #[inline]
+    pub(crate) fn put_back(self: Box<Self>) {
+        if self.inner.membership.is_forked() {
+            // The slot is the parent's, who may be reading.
+            std::mem::forget(self);
+            return;
+        }
+        self.inner.region.slots[self.slot].unpin();
+        IdleReaders::put(self);
+    }
+}
+
+impl Drop for ReaderHandle {
+    fn drop(&mut self) {
+        if !self.inner.membership.is_forked() {
+            self.inner.region.slots[self.slot].give_back();
+        }
+    }
+}
+
+fn claim_slot(inner: &Inner) -> Option<usize> {
+    let me = inner.membership.index();
+    let slot = inner.region.slots.iter().position(|slot| slot.claim(me))?;
+    // Before the slot is first pinned: a writer that does not see this yet noted the visible commit earlier still.
+    let end = u32::try_from(slot + 1).unwrap_or(u32::MAX);
+    inner.region.slots_end.fetch_max(end, Ordering::SeqCst);
+    Some(slot)
+}
+
+/// All snapshots of living processes. The caller has noted the visible commit before.
+pub(crate) fn pinned(inner: &Inner) -> Vec<Pinned> {
+    let me = inner.membership.index();
+    let end = inner.region.slots_end.load(Ordering::SeqCst) as usize;
+    let mut found: Vec<Pinned> = Vec::new();
+    let mut dead: Vec<u16> = Vec::new();
+    let mut alive: Vec<u16> = vec![me];
+    for slot in inner.region.slots.iter().take(end) {
+        let Some(pinned) = slot.pinned() else {
+            continue;
+        };
+        let process = pinned.process;
+        if !alive.contains(&process) && !dead.contains(&process) {
+            if inner.is_alive(process) {
+                alive.push(process);
+            } else {
+                dead.push(process);
+            }
+        }
+        if alive.contains(&process) {
+            found.push(pinned);
+        }
+    }
+    for process in dead {
+        reap(inner, process);
+    }
+    found
+}
+
+/// Gives back all slots of dead processes.
+fn reap_dead(inner: &Inner) {
+    let mut owners: Vec<u16> = inner.region.slots.iter().filter_map(Slot::owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    for process in owners {
+        if !inner.is_alive(process) {
+            reap(inner, process);
+        }
+    }
+}
+
+fn reap(inner: &Inner, process: u16) {
+    inner
+        .membership
+        .reap(process, || give_back_all(&inner.region, process));
+}
+
+/// Gives back the slots that a process left when it died; whoever takes over its entry does this first.
+pub(crate) fn give_back_all(region: &Region, process: u16) {
+    for slot in &region.slots {
+        if slot.owner() == Some(process) {
+            slot.give_back();
+        }
+    }
+}
+
+/// Claimed slots that are not in use, by thread as far as possible.
+pub(crate) struct IdleReaders {
+    places: [Line<AtomicPtr<ReaderHandle>>; PLACES],
+}
+
+const PLACES: usize = 64;
+
+/// How many places are tried for a handle to be put back: as many as one thread keeps snapshots at a time.
+const TRIED: usize = 4;
+
+/// What lies in all places once the environment is closed: nothing is put there any more.
+const CLOSED: *mut ReaderHandle = ptr::dangling_mut();
+
+thread_local! {
+    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The place at which the calling thread begins to look.
+#[inline]
+fn own_place() -> usize {
+    let place = PLACE.get();
+    if place != usize::MAX {
+        return place;
+    }
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let place = NEXT.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
+    PLACE.set(place);
+    place
+}
+
+impl IdleReaders {
+    pub(crate) fn new() -> Self {
+        Self {
+            places: [const { Line::new(AtomicPtr::new(ptr::null_mut())) }; PLACES],
+        }
+    }
+
+    #[inline]
+    fn take(&self) -> Option<Box<ReaderHandle>> {
+        let own = own_place();
+        for tried in 0..TRIED {
+            let place = &self.places[(own + tried) % PLACES];
+            if tried > 0 && place.load(Ordering::Relaxed).is_null() {
+                continue;
+            }
+            let handle = place.swap(ptr::null_mut(), Ordering::Acquire);
+            if !handle.is_null() && handle != CLOSED {
+                // SAFETY: `put` made it from a box, and the swap gave it to nobody else.
+                return Some(unsafe { Box::from_raw(handle) });
+            }
+        }
+        None
+    }
+
+    /// Keeps a handle for later, or gives its slot back to the table if there are enough.
+    #[inline]
+    fn put(handle: Box<ReaderHandle>) {
+        let own = own_place();
+        let handle = Box::into_raw(handle);
+        for tried in 0..TRIED {
+            // SAFETY: the handle is still ours, and keeps the environment with these places alive.
+            let reader: &ReaderHandle = unsafe { &*handle };
+            let place = &reader.inner.idle_readers.places[(own + tried) % PLACES];
+            if place
+                .compare_exchange(
+                    ptr::null_mut(),
+                    handle,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+            {
+                // From here on somebody else may have taken the handle, and even closed the environment.
+                return;
+            }
+        }
+        // SAFETY: made from a box above and given to nobody.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+
+    /// Gives all idle slots back and takes no more, which undoes the circle of an environment that owns handles that own it.
+    pub(crate) fn close(&self) {
+        for place in &self.places {
+            let handle = place.swap(CLOSED, Ordering::Acquire);
+            if !handle.is_null() && handle != CLOSED {
+                // SAFETY: as in `take`.
+                drop(unsafe { Box::from_raw(handle) });
+            }
+        }
+    }
+}

@@ -1,6 +1,10 @@
 //! Figures about an open environment.
 
+use crate::env::Inner;
+use crate::error::Result;
 use crate::page::CommitNo;
+use crate::readers;
+use crate::sync::Ordering;
 
 /// Sizes, heads and readers of an environment at one moment.
 #[derive(Clone, Debug)]
@@ -16,6 +20,10 @@ pub struct Stat {
     pub pages: u64,
     /// Pages the data file has room for.
     pub pages_allocated: u64,
+    /// Bytes of log that a recovery would read.
+    pub log_bytes: u64,
+    /// How often the log has been synced since the environment was opened, by all processes.
+    pub log_syncs: u64,
     /// Those of the reader table's slots that hold a snapshot.
     pub readers: Vec<Reader>,
 }
@@ -28,8 +36,49 @@ pub struct Reader {
     pub pid: u32,
     /// The thread that claimed the slot.
     pub tid: u32,
-    /// The commit it sees.
+    /// The commit it sees: what was freed by later ones, and existed then, cannot be used again.
     pub commit: CommitNo,
     /// How many commits have become visible since.
     pub age: u64,
+}
+
+pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
+    let region = &inner.region;
+    let visible = region.visible();
+    let readers = readers::pinned(inner)
+        .iter()
+        .map(|pinned| Reader {
+            pid: region
+                .processes
+                .get(usize::from(pinned.process))
+                .map_or(0, |entry| entry.pid()),
+            tid: pinned.thread,
+            commit: pinned.commit,
+            age: visible.0.saturating_sub(pinned.commit.0),
+        })
+        .collect();
+    let metas = &region.metas;
+    let newest = |numbers: &[crate::sync::AtomicU64; 2]| {
+        let [first, second] = numbers.each_ref();
+        let first = first.load(Ordering::SeqCst);
+        first.max(second.load(Ordering::SeqCst))
+    };
+    let wal = inner.wal.as_ref();
+    let pages = loop {
+        let applied = region.applied();
+        // A head that is gone has been followed by many others.
+        if let Some(head) = region.head(applied) {
+            break head?.roots.pages;
+        }
+    };
+    Ok(Stat {
+        visible,
+        applied: region.applied(),
+        checkpoint: CommitNo(newest(&metas.commits)),
+        pages,
+        pages_allocated: region.growth.pages.load(Ordering::Acquire),
+        log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(newest(&metas.lsns))),
+        log_syncs: wal.map_or(0, |wal| wal.syncs()),
+        readers,
+    })
 }

@@ -1,0 +1,53 @@
+//! The measures that keep the store safe, by name, so that the crash tests can prove that each of them is needed.
+
+/// One measure. In tests an environment can be opened without it, and then the crash tests must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// A checkpoint syncs the data file before it writes the meta page.
+    SyncBeforeMeta,
+    /// A checkpoint syncs the meta page before the log may be used again.
+    SyncMeta,
+    /// A meta page must have the right checksum.
+    MetaChecksum,
+    /// Checkpoints write the two meta pages in turn.
+    MetaInTurn,
+    /// Room in the file is synced before pages in it are handed out.
+    SyncGrowth,
+    /// A commit is acknowledged when its record is durable.
+    SyncLog,
+    /// The log is kept as far back as the older meta page.
+    KeepLogOfOlderMeta,
+    /// What the meta pages refer to is not used again.
+    ProtectMetas,
+    /// What the checkpoint under way refers to is not used again.
+    ProtectTarget,
+    /// What is not visible yet is not used again, though it has been freed.
+    ProtectInvisible,
+    /// What a snapshot sees is not used again.
+    ProtectReaders,
+    /// A transaction without log syncs the data file before its record is written.
+    SyncBeforeRoots,
+    /// A transaction without log is preceded by a checkpoint, so that no replay writes over its pages.
+    CheckpointBeforeRoots,
+    /// A new store is synced before it gets its name.
+    SyncNewStore,
+}
+
+/// Which measures are taken: all of them, outside of tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guards {
+    #[cfg(test)]
+    pub(crate) without: Option<Guard>,
+}
+
+impl Guards {
+    #[cfg(test)]
+    pub(crate) fn has(self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+
+    #[cfg(not(test))]
+    pub(crate) fn has(self, _: Guard) -> bool {
+        true
+    }
+}

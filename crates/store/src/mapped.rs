@@ -1,0 +1,208 @@
+//! The pages of the mapped data file: everybody reads through one read-only map, the writer writes through windows.
+
+// Pages are references into mappings of a file that other parts of the program, and other processes, write to.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+
+use sapwood_wal::storage::{File, Map, Window};
+
+use crate::error::{Error, Result};
+use crate::head::FIRST_PAGE;
+use crate::page::{PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages};
+use crate::sync::Arc;
+
+/// The address range first asked for when a data file is mapped, in bytes; halved until the system grants it.
+const RESERVE_BYTES: usize = 4 << 40;
+
+/// A smaller range than this is no use.
+const RESERVE_BYTES_MIN: usize = 1 << 30;
+
+/// The data file with its map.
+pub(crate) struct DataFile {
+    pub(crate) file: Arc<dyn File>,
+    map: Map,
+}
+
+impl DataFile {
+    pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
+        let mut reserve = RESERVE_BYTES;
+        loop {
+            match file.map(reserve) {
+                Ok(map) => return Ok(Self { file, map }),
+                Err(_) if reserve > RESERVE_BYTES_MIN => reserve /= 2,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The number of pages the map can ever show.
+    pub(crate) fn pages_max(&self) -> u64 {
+        PAGE_NO_MAX.min((self.map.reserved() / PAGE_BYTES) as u64)
+    }
+
+    /// The first `pages` pages.
+    ///
+    /// # Safety
+    /// The file has that many pages, and pages that are looked at stand still meanwhile: they belong to a commit that is
+    /// pinned, or to the write transaction whose turn it is to look.
+    pub(crate) unsafe fn pages(&self, pages: u64) -> MappedPages {
+        MappedPages {
+            base: self.map.as_ptr(),
+            pages: pages.min(self.pages_max()),
+        }
+    }
+}
+
+/// The pages of the mapped data file, as far as a snapshot or write transaction may look.
+#[derive(Debug)]
+pub struct MappedPages {
+    base: *const u8,
+    pages: u64,
+}
+
+// SAFETY: a pointer into a mapping that belongs to no thread; whoever made this value keeps the mapping.
+unsafe impl Send for MappedPages {}
+// SAFETY: as above; there is only reading.
+unsafe impl Sync for MappedPages {}
+
+impl MappedPages {
+    /// How many pages there are to look at.
+    pub(crate) fn limit(&self) -> u64 {
+        self.pages
+    }
+
+    /// Changes how many pages may be looked at.
+    ///
+    /// # Safety
+    /// As for [`DataFile::pages`].
+    pub(crate) unsafe fn set_limit(&mut self, pages: u64) {
+        self.pages = pages;
+    }
+
+    fn at(&self, first: PageNo, pages: u64) -> Result<*const u8> {
+        let end = first.0.checked_add(pages);
+        if first.0 < FIRST_PAGE || end.is_none_or(|end| end > self.pages) {
+            return Err(Error::corrupt(first, "lies outside of the store"));
+        }
+        // SAFETY: within the mapping, since `self.pages` is.
+        Ok(unsafe { self.base.add(first.0 as usize * PAGE_BYTES) })
+    }
+}
+
+impl ReadPages for MappedPages {
+    #[inline]
+    fn page(&self, number: PageNo) -> Result<&Page> {
+        let at = self.at(number, 1)?.cast::<Page>();
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the promise made to
+        // `DataFile::pages`.
+        Ok(unsafe { &*at })
+    }
+
+    #[inline]
+    fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
+        let at = self.at(first, u64::from(pages))?;
+        // SAFETY: as for a page.
+        Ok(unsafe { std::slice::from_raw_parts(at, pages as usize * PAGE_BYTES) })
+    }
+}
+
+/// The unit in which the file grows and windows are mapped, in pages: one mapping serves many new pages.
+pub(crate) const WINDOW_PAGES: u64 = 256;
+
+/// How many windows stay mapped. A window that a process keeps open cannot be strayed into by safe code, and it lets
+/// the next transaction write without a system call.
+const WINDOWS_MAX: usize = 64;
+
+/// The writable windows of the one who holds the writer lock. Windows are [`WINDOW_PAGES`] long; a larger extent gets
+/// one of its own for as long as it is written.
+pub(crate) struct Windows {
+    file: Arc<dyn File>,
+    /// By number of the window, as far as mapped so far.
+    places: Vec<Option<Window>>,
+    /// Mapped windows, the oldest first.
+    mapped: VecDeque<usize>,
+    extent: Option<Window>,
+}
+
+impl Windows {
+    pub(crate) fn new(file: Arc<dyn File>) -> Self {
+        Self {
+            file,
+            places: Vec::new(),
+            mapped: VecDeque::new(),
+            extent: None,
+        }
+    }
+
+    /// A page to write to.
+    ///
+    /// # Safety
+    /// The page lies within the file, belongs to the write transaction that asks, and nobody looks at it while the
+    /// reference lives.
+    pub(crate) unsafe fn page(&mut self, number: PageNo) -> Result<&mut Page> {
+        let (window, page) = (number.0 / WINDOW_PAGES, number.0 % WINDOW_PAGES);
+        let base = self.window(window as usize)?;
+        // SAFETY: `page` is less than the window's length in pages; aligned, and any bytes are a page. Exclusive by promise.
+        Ok(unsafe { base.cast::<Page>().add(page as usize).as_mut() })
+    }
+
+    /// An extent to write to.
+    ///
+    /// # Safety
+    /// As for [`Windows::page`].
+    pub(crate) unsafe fn extent(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
+        let bytes = pages as usize * PAGE_BYTES;
+        let (window, page) = (first.0 / WINDOW_PAGES, first.0 % WINDOW_PAGES);
+        let base = if page + u64::from(pages) <= WINDOW_PAGES {
+            let base = self.window(window as usize)?;
+            // SAFETY: within the window by the test.
+            unsafe { base.add(page as usize * PAGE_BYTES) }
+        } else {
+            self.extent = None;
+            let window = self.file.window(first.0 * PAGE_BYTES as u64, bytes)?;
+            start_of(self.extent.insert(window))
+        };
+        // SAFETY: within a window; exclusive by promise.
+        Ok(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) })
+    }
+
+    /// Unmaps everything.
+    pub(crate) fn clear(&mut self) {
+        self.places.clear();
+        self.mapped.clear();
+        self.extent = None;
+    }
+
+    #[inline]
+    fn window(&mut self, number: usize) -> Result<NonNull<u8>> {
+        match self.places.get(number) {
+            Some(Some(window)) => Ok(start_of(window)),
+            _ => self.map(number),
+        }
+    }
+
+    #[cold]
+    fn map(&mut self, number: usize) -> Result<NonNull<u8>> {
+        if self.mapped.len() >= WINDOWS_MAX
+            && let Some(oldest) = self.mapped.pop_front()
+        {
+            self.places[oldest] = None;
+        }
+        const BYTES: usize = WINDOW_PAGES as usize * PAGE_BYTES;
+        let window = self.file.window(number as u64 * BYTES as u64, BYTES)?;
+        let start = start_of(&window);
+        if self.places.len() <= number {
+            self.places.resize_with(number + 1, || None);
+        }
+        self.places[number] = Some(window);
+        self.mapped.push_back(number);
+        Ok(start)
+    }
+}
+
+fn start_of(window: &Window) -> NonNull<u8> {
+    // SAFETY: a mapping never begins at address 0.
+    unsafe { NonNull::new_unchecked(window.as_mut_ptr()) }
+}

@@ -1,0 +1,623 @@
+//! The pages of a write transaction: taken from the free list or from behind the last page, changed in place through
+//! windows, undone by savepoints.
+
+// Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::free::{FreeExtent, KEY_BYTES, Stock, Taken, join_neighbours};
+use crate::head::Head;
+use crate::mapped::{MappedPages, Windows};
+use crate::page::{AppendPages, CommitNo, Page, PageNo, ReadPages, WritePages};
+use crate::sync::Arc;
+use crate::tree::{self, TreeRecord};
+
+/// What a process keeps from one write transaction to the next.
+pub(crate) struct Workshop {
+    windows: Windows,
+    own: OwnMap,
+    resume: [u8; KEY_BYTES],
+    /// Where log records are put together.
+    pub(crate) record: Vec<u8>,
+}
+
+impl Workshop {
+    pub(crate) fn new(inner: &Inner) -> Self {
+        Self {
+            windows: Windows::new(inner.data.file.clone()),
+            own: OwnMap::default(),
+            resume: [0; KEY_BYTES],
+            record: Vec::new(),
+        }
+    }
+
+    /// Unmaps all windows, since nobody has written for a while.
+    pub(crate) fn rest(&mut self) {
+        self.windows.clear();
+    }
+}
+
+/// What the transaction knows of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Its own, in use.
+    Own {
+        /// The page it was copied from, 0 if none: what the log record tells the difference to.
+        base: PageNo,
+        /// The savepoint for which it need not be kept as it is: see `Undo::Image`.
+        epoch: u64,
+    },
+    /// Its own, free again.
+    OwnFree,
+    /// An earlier commit's, freed by this transaction.
+    Freed,
+}
+
+#[derive(Debug)]
+enum Undo {
+    /// The page as it was.
+    Image {
+        page: PageNo,
+        base: PageNo,
+        epoch: u64,
+        image: Box<Page>,
+    },
+    /// Pages were taken into use.
+    Allocated {
+        first: PageNo,
+        pages: u32,
+        source: Source,
+    },
+    /// Pages were freed; `was` is what was known of the first.
+    Freed {
+        first: PageNo,
+        pages: u32,
+        was: Option<State>,
+        to: Destination,
+    },
+}
+
+/// Where pages came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    Recycled,
+    Stock(Taken),
+    /// From behind the last page.
+    Growth,
+}
+
+/// Where freed pages went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Destination {
+    /// An earlier commit's: to the free list.
+    Freed,
+    /// The transaction's own single page, to be used again at once.
+    Recycled,
+    /// The transaction's own: to the free list, since a savepoint may want it back or it is an extent.
+    Held,
+}
+
+/// The pages of the one write transaction.
+pub(crate) struct OwnPages {
+    inner: Arc<Inner>,
+    commit: CommitNo,
+    view: MappedPages,
+    /// The free list as it was at the beginning.
+    free: TreeRecord,
+    shop: Box<Workshop>,
+    stock: Stock,
+    extents: HashMap<PageNo, u32>,
+    freed: Vec<FreeExtent>,
+    recycled: Vec<PageNo>,
+    held: Vec<FreeExtent>,
+    undo: Vec<Undo>,
+    /// The newest savepoint; 0 if there is none.
+    epoch: u64,
+    /// The last pages of the file may be used: for deletions and what a commit itself needs.
+    pub(crate) may_use_reserve: bool,
+    /// No more looking through the free list, which is being changed.
+    saving: bool,
+    /// Pages were written that no log record can tell of.
+    appended: bool,
+}
+
+impl OwnPages {
+    /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
+    pub(crate) fn new(inner: Arc<Inner>, head: &Head, shop: Box<Workshop>) -> Self {
+        // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest commit, which
+        // are not used again before a later one has become visible, and its own.
+        let view = unsafe { inner.data.pages(head.roots.pages) };
+        Self {
+            commit: CommitNo(head.commit.0 + 1),
+            view,
+            free: head.roots.free,
+            stock: Stock::resuming(shop.resume),
+            shop,
+            extents: HashMap::new(),
+            freed: Vec::new(),
+            recycled: Vec::new(),
+            held: Vec::new(),
+            undo: Vec::new(),
+            epoch: 0,
+            may_use_reserve: false,
+            saving: false,
+            appended: false,
+            inner,
+        }
+    }
+
+    /// Gives back what the process keeps; `committed` says whether the free list has been changed.
+    pub(crate) fn into_shop(mut self, committed: bool) -> Box<Workshop> {
+        if committed {
+            self.shop.resume = self.stock.resume_at();
+        }
+        self.shop.own.clear();
+        self.shop
+    }
+
+    /// The pages to be looked at, own ones included.
+    pub(crate) fn view(&self) -> &MappedPages {
+        &self.view
+    }
+
+    /// Whether nothing has been changed.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.shop.own.is_empty() && self.extents.is_empty() && !self.appended
+    }
+
+    /// Whether pages were written that no log record can tell of.
+    pub(crate) fn has_appended(&self) -> bool {
+        self.appended
+    }
+
+    /// Own pages in use with the pages they were copied from (0 if none), ascending.
+    pub(crate) fn changed_pages(&self) -> Vec<(PageNo, PageNo)> {
+        let mut pages: Vec<_> = self
+            .shop
+            .own
+            .iter()
+            .filter_map(|(&page, &state)| match state {
+                State::Own { base, .. } => Some((PageNo(page), base)),
+                State::OwnFree | State::Freed => None,
+            })
+            .collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Own extents in use, ascending.
+    pub(crate) fn changed_extents(&self) -> Vec<(PageNo, u32)> {
+        let mut extents: Vec<_> = self
+            .extents
+            .iter()
+            .map(|(&at, &pages)| (at, pages))
+            .collect();
+        extents.sort_unstable();
+        extents
+    }
+
+    /// Completes an own page that is not changed any more.
+    pub(crate) fn seal(&mut self, number: PageNo) -> Result<&Page> {
+        // SAFETY: an own page, and `&mut self` keeps everybody from looking.
+        let page = unsafe { self.shop.windows.page(number)? };
+        page.seal();
+        self.view.page(number)
+    }
+
+    /// Where the log record is put together.
+    pub(crate) fn take_record_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.shop.record)
+    }
+
+    /// For the next time.
+    pub(crate) fn keep_record_buffer(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= RECORD_BUFFER_KEPT_BYTES {
+            buffer.clear();
+            self.shop.record = buffer;
+        }
+    }
+
+    /// Writes into the free list what the transaction has used up and what it has freed, which itself uses and frees pages: until
+    /// nothing is left to be written. Pages changed once are changed again at no cost, so a few rounds suffice.
+    pub(crate) fn save_free_list(&mut self) -> Result<TreeRecord> {
+        let mut free = self.free;
+        if self.stock_is_low() {
+            self.refill()?;
+        }
+        self.saving = true;
+        self.may_use_reserve = true;
+        let mut extents: Vec<FreeExtent> = Vec::new();
+        loop {
+            extents.clear();
+            extents.append(&mut self.freed);
+            extents.append(&mut self.held);
+            let (freed, born) = (self.commit, self.commit);
+            extents.extend(self.recycled.drain(..).map(|first| FreeExtent {
+                freed,
+                born,
+                first,
+                pages: 1,
+            }));
+            let used = self.stock.changed();
+            if extents.is_empty() && used.is_empty() {
+                return Ok(free);
+            }
+            join_neighbours(&mut extents);
+            for (extent, left) in used {
+                if left == 0 {
+                    if !tree::delete(self, &mut free, &extent.key())? {
+                        return Err(Error::Damaged("the free list has lost an entry".into()));
+                    }
+                } else {
+                    let rest = FreeExtent {
+                        pages: left,
+                        ..extent
+                    };
+                    tree::put(self, &mut free, &rest.key(), &rest.value())?;
+                }
+            }
+            for extent in &extents {
+                tree::put(self, &mut free, &extent.key(), &extent.value())?;
+            }
+        }
+    }
+
+    fn stock_is_low(&mut self) -> bool {
+        match self.stock.take_page() {
+            Some((_, taken)) => {
+                self.stock.undo(taken);
+                false
+            }
+            None => true,
+        }
+    }
+
+    fn refill(&mut self) -> Result<bool> {
+        if self.saving {
+            return Ok(false);
+        }
+        // The beginning's free list: its pages are an earlier commit's, and this transaction changes it only when saving.
+        self.stock.refill(&self.inner, &self.view, &self.free)
+    }
+
+    /// Begins savepoint number `epoch`; each is greater than those before.
+    pub(crate) fn begin_savepoint(&mut self, epoch: u64) -> usize {
+        self.epoch = epoch;
+        self.undo.len()
+    }
+
+    /// Makes `epoch` the newest savepoint again; 0 if none is left.
+    pub(crate) fn end_savepoint(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        if epoch == 0 {
+            self.undo.clear();
+            let own = &self.shop.own;
+            let reusable = |extent: &FreeExtent| own.get(&extent.first.0) == Some(&State::OwnFree);
+            self.recycled.extend(
+                self.held
+                    .extract_if(.., |extent| reusable(extent))
+                    .map(|extent| extent.first),
+            );
+        }
+    }
+
+    /// Undoes everything behind the first `length` entries of the list.
+    pub(crate) fn undo_to(&mut self, length: usize) -> Result<()> {
+        while self.undo.len() > length {
+            let Some(undo) = self.undo.pop() else {
+                break;
+            };
+            self.undo_one(undo)?;
+        }
+        Ok(())
+    }
+
+    fn undo_one(&mut self, undo: Undo) -> Result<()> {
+        match undo {
+            Undo::Image {
+                page,
+                base,
+                epoch,
+                image,
+            } => {
+                // SAFETY: an own page, and `&mut self` keeps everybody from looking.
+                let place = unsafe { self.shop.windows.page(page)? };
+                place.bytes_mut().copy_from_slice(image.bytes());
+                self.shop.own.insert(page.0, State::Own { base, epoch });
+            }
+            Undo::Allocated {
+                first,
+                pages,
+                source,
+            } => {
+                if pages == 1 {
+                    self.shop.own.remove(&first.0);
+                }
+                self.extents.remove(&first);
+                match source {
+                    Source::Recycled => {
+                        self.recycled.push(first);
+                        self.shop.own.insert(first.0, State::OwnFree);
+                    }
+                    Source::Stock(taken) => self.stock.undo(taken),
+                    // SAFETY: less than what was within the file before.
+                    Source::Growth => unsafe { self.view.set_limit(first.0) },
+                }
+            }
+            Undo::Freed {
+                first,
+                pages,
+                was,
+                to,
+            } => {
+                match to {
+                    Destination::Freed => drop(self.freed.pop()),
+                    Destination::Recycled => drop(self.recycled.pop()),
+                    Destination::Held => drop(self.held.pop()),
+                }
+                match was {
+                    Some(state) => drop(self.shop.own.insert(first.0, state)),
+                    None => drop(self.shop.own.remove(&first.0)),
+                }
+                if to == Destination::Held && was.is_none() {
+                    self.extents.insert(first, pages);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record_undo(&mut self, undo: Undo) {
+        if self.epoch != 0 {
+            self.undo.push(undo);
+        }
+    }
+
+    /// Pages from behind the last one.
+    fn grow(&mut self, pages: u32) -> Result<PageNo> {
+        let first = self.view.limit();
+        let end = first + u64::from(pages);
+        self.inner.make_room(end, self.may_use_reserve)?;
+        // SAFETY: the file has room for so many pages.
+        unsafe { self.view.set_limit(end) };
+        Ok(PageNo(first))
+    }
+
+    fn take_page(&mut self) -> Result<(PageNo, Source)> {
+        if let Some(page) = self.recycled.pop() {
+            return Ok((page, Source::Recycled));
+        }
+        loop {
+            if let Some((page, taken)) = self.stock.take_page() {
+                return Ok((page, Source::Stock(taken)));
+            }
+            if !self.refill()? {
+                return Ok((self.grow(1)?, Source::Growth));
+            }
+        }
+    }
+
+    fn take_extent(&mut self, pages: u32) -> Result<(PageNo, Source)> {
+        loop {
+            if let Some((first, taken)) = self.stock.take_extent(pages) {
+                return Ok((first, Source::Stock(taken)));
+            }
+            if !self.refill()? {
+                return Ok((self.grow(pages)?, Source::Growth));
+            }
+        }
+    }
+
+    fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
+        let (page, source) = self.take_page()?;
+        self.record_undo(Undo::Allocated {
+            first: page,
+            pages: 1,
+            source,
+        });
+        let epoch = self.epoch;
+        self.shop.own.insert(page.0, State::Own { base, epoch });
+        Ok(page)
+    }
+
+    /// Makes sure that an own page can be changed and yet be restored by a savepoint.
+    fn keep_image(&mut self, number: PageNo) -> Result<()> {
+        let newest = self.epoch;
+        match self.shop.own.get_mut(&number.0) {
+            Some(State::Own { epoch, .. }) if *epoch >= newest => Ok(()),
+            Some(State::Own { base, epoch }) => {
+                let (base, epoch) = (*base, std::mem::replace(epoch, newest));
+                let image = Box::new(self.view.page(number)?.clone());
+                self.undo.push(Undo::Image {
+                    page: number,
+                    base,
+                    epoch,
+                    image,
+                });
+                Ok(())
+            }
+            _ => Err(Error::corrupt(number, "is referred to, but is free")),
+        }
+    }
+
+    /// The commit that wrote a page which is to be freed.
+    fn born(&self, first: PageNo) -> Result<CommitNo> {
+        let page = self.view.page(first)?;
+        if page.commit() > self.commit {
+            return Err(Error::FromTheFuture {
+                page: first,
+                found: page.commit(),
+                parent: self.commit,
+            });
+        }
+        Ok(page.commit())
+    }
+}
+
+/// A log record's buffer that is larger than this is not kept.
+const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+impl ReadPages for OwnPages {
+    fn page(&self, number: PageNo) -> Result<&Page> {
+        self.view.page(number)
+    }
+
+    fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
+        self.view.extent(first, pages)
+    }
+}
+
+impl WritePages for OwnPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn allocate(&mut self) -> Result<PageNo> {
+        self.allocate_from(PageNo(0))
+    }
+
+    fn allocate_extent(&mut self, pages: u32) -> Result<PageNo> {
+        let (first, source) = self.take_extent(pages)?;
+        self.record_undo(Undo::Allocated {
+            first,
+            pages,
+            source,
+        });
+        self.extents.insert(first, pages);
+        Ok(first)
+    }
+
+    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
+        self.keep_image(number)?;
+        // SAFETY: an own page, and `&mut self` keeps everybody from looking.
+        unsafe { self.shop.windows.page(number) }
+    }
+
+    fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
+        if self.extents.get(&first) != Some(&pages) {
+            return Err(Error::corrupt(first, "is not the transaction's extent"));
+        }
+        // SAFETY: an own extent, and `&mut self` keeps everybody from looking.
+        unsafe { self.shop.windows.extent(first, pages) }
+    }
+
+    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
+        if self.born(number)? == self.commit {
+            return Ok(number);
+        }
+        let to = self.allocate_from(number)?;
+        let from = self.view.page(number)?;
+        // SAFETY: an own page that nobody looks at yet; `from` is another page.
+        let page = unsafe { self.shop.windows.page(to)? };
+        page.bytes_mut().copy_from_slice(from.bytes());
+        page.set_number(to);
+        page.set_commit(self.commit);
+        self.free(number, 1)?;
+        Ok(to)
+    }
+
+    fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
+        let born = self.born(first)?;
+        let was = self.shop.own.get(&first.0).copied();
+        let extent = FreeExtent {
+            freed: self.commit,
+            born,
+            first,
+            pages,
+        };
+        let freed_twice = || Error::corrupt(first, "is freed a second time");
+        let to = if born != self.commit {
+            if was.is_some() || first.0 + u64::from(pages) > self.view.limit() {
+                return Err(freed_twice());
+            }
+            self.shop.own.insert(first.0, State::Freed);
+            self.freed.push(extent);
+            Destination::Freed
+        } else if let Some(State::Own { epoch, .. }) = was {
+            if pages != 1 {
+                return Err(freed_twice());
+            }
+            self.shop.own.insert(first.0, State::OwnFree);
+            if epoch >= self.epoch {
+                self.recycled.push(first);
+                Destination::Recycled
+            } else {
+                self.held.push(extent);
+                Destination::Held
+            }
+        } else {
+            if self.extents.remove(&first) != Some(pages) {
+                return Err(freed_twice());
+            }
+            self.held.push(extent);
+            Destination::Held
+        };
+        self.record_undo(Undo::Freed {
+            first,
+            pages,
+            was,
+            to,
+        });
+        Ok(())
+    }
+}
+
+impl AppendPages for OwnPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        self.appended = true;
+        let number = self.grow(1)?;
+        page.set_number(number);
+        page.set_commit(self.commit);
+        page.seal();
+        // SAFETY: a new page that nobody looks at yet.
+        let place = unsafe { self.shop.windows.page(number)? };
+        place.bytes_mut().copy_from_slice(page.bytes());
+        Ok(number)
+    }
+
+    fn append_extent(
+        &mut self,
+        pages: u32,
+        fill: &mut dyn FnMut(PageNo, &mut [u8]),
+    ) -> Result<PageNo> {
+        self.appended = true;
+        let first = self.grow(pages)?;
+        // SAFETY: new pages that nobody looks at yet.
+        let extent = unsafe { self.shop.windows.extent(first, pages)? };
+        fill(first, extent);
+        Ok(first)
+    }
+}
+
+type OwnMap = HashMap<u64, State, BuildHasherDefault<PageHasher>>;
+
+/// Spreads page numbers, which are mostly consecutive, over a table; nobody can choose them to do harm.
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The golden ratio's fraction; the table looks at the high bits and the low ones.
+        self.0 = (self.0 ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(32);
+    }
+}

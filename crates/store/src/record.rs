@@ -1,0 +1,428 @@
+//! The log record of a commit: what changed, page by page, byte by byte.
+//!
+//! ```text
+//!  offset  size  field
+//!       0     1  kind       1: the changes follow; 2: the data file was synced first, there are only new roots
+//!       1     1  zero
+//!       2     2  store      number of the store within the environment
+//!       4     4  timeline
+//!       8     8  commit
+//!      16   104  roots      see `head`
+//!     120        items      up to the end of the record
+//!
+//!  page:    1  tag 1
+//!           v  number, v base (0: begins as zeroes)
+//!           4  checksum of the finished page
+//!              runs of changed words: v words unchanged, v words changed, the changed words; ended by 0, 0
+//!  extent:  1  tag 2
+//!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
+//! ```
+//!
+//! All integers are little-endian; `v` is a variable-length integer, seven bits to a byte, the low ones first. A page is
+//! rebuilt from its base as of the commit before, so records are replayed one after the other and none is left out.
+//! A page's own number, commit and checksum are not among the changes: they follow from the item.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::error::{Error, Result};
+use crate::head::Roots;
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo};
+
+const KIND_CHANGES: u8 = 1;
+const KIND_ROOTS: u8 = 2;
+const TAG_PAGE: u8 = 1;
+const TAG_EXTENT: u8 = 2;
+const HEADER_BYTES: usize = 16 + Roots::BYTES;
+
+const WORD_BYTES: usize = 8;
+const WORDS: usize = PAGE_BYTES / WORD_BYTES;
+/// Compared at once: most of a page is unchanged.
+const BLOCK_WORDS: usize = 8;
+
+/// The head of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordHeader {
+    /// Whether the changes follow; otherwise they are in the data file already.
+    pub(crate) has_changes: bool,
+    pub(crate) store: u16,
+    pub(crate) timeline: u32,
+    pub(crate) commit: CommitNo,
+    pub(crate) roots: Roots,
+}
+
+impl RecordHeader {
+    /// Begins a record.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.push(if self.has_changes {
+            KIND_CHANGES
+        } else {
+            KIND_ROOTS
+        });
+        out.push(0);
+        out.extend_from_slice(&self.store.to_le_bytes());
+        out.extend_from_slice(&self.timeline.to_le_bytes());
+        out.extend_from_slice(&self.commit.0.to_le_bytes());
+        out.extend_from_slice(&self.roots.encode());
+    }
+
+    /// Reads the head of a record; the rest are its items.
+    pub(crate) fn decode(record: &[u8]) -> Result<(Self, Items<'_>)> {
+        let (header, items) = record
+            .split_first_chunk::<HEADER_BYTES>()
+            .ok_or_else(|| damaged("is too short"))?;
+        let (fixed, roots) = header
+            .split_first_chunk::<16>()
+            .ok_or_else(|| damaged("is too short"))?;
+        let roots = roots.first_chunk().ok_or_else(|| damaged("is too short"))?;
+        let [kind, zero, s0, s1, t0, t1, t2, t3, commit @ ..] = *fixed;
+        let has_changes = match kind {
+            KIND_CHANGES => true,
+            KIND_ROOTS => false,
+            _ => return Err(damaged("is of an unknown kind")),
+        };
+        if zero != 0 || (!has_changes && !items.is_empty()) {
+            return Err(damaged("has something where nothing should be"));
+        }
+        let header = Self {
+            has_changes,
+            store: u16::from_le_bytes([s0, s1]),
+            timeline: u32::from_le_bytes([t0, t1, t2, t3]),
+            commit: CommitNo(u64::from_le_bytes(commit)),
+            roots: Roots::decode(roots)?,
+        };
+        Ok((header, Items { rest: items }))
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Damaged(format!("a log record {what}"))
+}
+
+/// Adds a sealed page that was copied from `base`, or began as zeroes.
+pub(crate) fn encode_page(page: &Page, base: Option<(PageNo, &Page)>, out: &mut Vec<u8>) {
+    const ZEROES: &Page = &Page::zeroed();
+    out.push(TAG_PAGE);
+    put_number(page.number().0, out);
+    put_number(base.map_or(0, |(number, _)| number.0), out);
+    out.extend_from_slice(&page.checksum().to_le_bytes());
+    let base = base.map_or(ZEROES, |(_, page)| page);
+    put_difference(base.bytes(), page.bytes(), out);
+}
+
+/// Adds an extent.
+pub(crate) fn encode_extent(first: PageNo, extent: &[u8], out: &mut Vec<u8>) {
+    let used = extent
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |at| at + 1);
+    out.push(TAG_EXTENT);
+    put_number(first.0, out);
+    put_number((extent.len() / PAGE_BYTES) as u64, out);
+    put_number(used as u64, out);
+    out.extend_from_slice(extent.get(..used).unwrap_or_default());
+}
+
+/// What happens to one page or extent.
+#[derive(Debug)]
+pub(crate) enum Item<'a> {
+    Page(PageItem<'a>),
+    Extent {
+        first: PageNo,
+        pages: u32,
+        /// Zeroes follow.
+        bytes: &'a [u8],
+    },
+}
+
+/// How a page is rebuilt.
+#[derive(Debug)]
+pub(crate) struct PageItem<'a> {
+    pub(crate) number: PageNo,
+    pub(crate) base: Option<PageNo>,
+    checksum: u32,
+    /// Checked: they lie within a page.
+    runs: &'a [u8],
+}
+
+impl PageItem<'_> {
+    /// Makes the page of its base, which is in `page` already (or zeroes, if it has none).
+    pub(crate) fn apply(&self, page: &mut Page, commit: CommitNo) -> Result<()> {
+        let (words, _) = page.bytes_mut().as_chunks_mut::<WORD_BYTES>();
+        walk_runs(&mut &*self.runs, |at, changed| {
+            let places = words.get_mut(at..at + changed.len());
+            places.unwrap_or_default().copy_from_slice(changed);
+        })?;
+        page.set_number(self.number);
+        page.set_commit(commit);
+        page.seal();
+        if page.checksum() == self.checksum {
+            Ok(())
+        } else {
+            Err(Error::corrupt(
+                self.number,
+                "cannot be rebuilt from its base and the log",
+            ))
+        }
+    }
+}
+
+/// The items of a record, in order.
+#[derive(Debug)]
+pub(crate) struct Items<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Items<'a> {
+    /// The next item; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<Item<'a>>> {
+        let Some((&tag, rest)) = self.rest.split_first() else {
+            return Ok(None);
+        };
+        self.rest = rest;
+        match tag {
+            TAG_PAGE => self.page().map(Item::Page).map(Some),
+            TAG_EXTENT => self.extent().map(Some),
+            _ => Err(damaged("has an unknown item")),
+        }
+    }
+
+    fn page(&mut self) -> Result<PageItem<'a>> {
+        let number = PageNo(take_number(&mut self.rest)?);
+        let base = PageNo(take_number(&mut self.rest)?);
+        let checksum = take(&mut self.rest, 4)?;
+        let checksum = checksum.try_into().map_err(|_| damaged("is too short"))?;
+        let from = self.rest;
+        walk_runs(&mut self.rest, |_, _| ())?;
+        let runs = from.get(..from.len() - self.rest.len()).unwrap_or_default();
+        Ok(PageItem {
+            number,
+            base: (base.0 != 0).then_some(base),
+            checksum: u32::from_le_bytes(checksum),
+            runs,
+        })
+    }
+
+    fn extent(&mut self) -> Result<Item<'a>> {
+        let first = PageNo(take_number(&mut self.rest)?);
+        let pages = u32::try_from(take_number(&mut self.rest)?).ok();
+        let used = usize::try_from(take_number(&mut self.rest)?).ok();
+        let (Some(pages), Some(used)) = (pages, used) else {
+            return Err(damaged("has an extent of impossible length"));
+        };
+        let bytes = take(&mut self.rest, used)?;
+        if used > pages as usize * PAGE_BYTES {
+            return Err(damaged("has more bytes than the extent they belong to"));
+        }
+        Ok(Item::Extent {
+            first,
+            pages,
+            bytes,
+        })
+    }
+}
+
+fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
+    let (taken, rest) = input
+        .split_at_checked(length)
+        .ok_or_else(|| damaged("ends early"))?;
+    *input = rest;
+    Ok(taken)
+}
+
+fn put_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_number(input: &mut &[u8]) -> Result<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = input.split_first().ok_or_else(|| damaged("ends early"))?;
+        *input = rest;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(damaged("has a number that is too large"))
+}
+
+/// Whether a word differs, apart from what is not among the changes: checksum, number and commit.
+fn differs(at: usize, base: [u8; WORD_BYTES], page: [u8; WORD_BYTES]) -> bool {
+    match at {
+        0 => u64::from_le_bytes(base) >> 32 != u64::from_le_bytes(page) >> 32,
+        1 | 2 => false,
+        _ => base != page,
+    }
+}
+
+fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Vec<u8>) {
+    let (base, page) = (
+        base.as_chunks::<WORD_BYTES>().0,
+        page.as_chunks::<WORD_BYTES>().0,
+    );
+    // The run that is being gathered, and where the one before it ended.
+    let (mut from, mut to, mut written) = (0, 0, 0);
+    let mut put = |from: usize, to: usize, out: &mut Vec<u8>| {
+        if let Some(run) = page.get(from..to).filter(|run| !run.is_empty()) {
+            put_number((from - written) as u64, out);
+            put_number(run.len() as u64, out);
+            out.extend_from_slice(run.as_flattened());
+            written = to;
+        }
+    };
+    for block in (0..WORDS).step_by(BLOCK_WORDS) {
+        let words = block..block + BLOCK_WORDS;
+        let (Some(before), Some(after)) = (base.get(words.clone()), page.get(words)) else {
+            break;
+        };
+        if before == after {
+            continue;
+        }
+        for (at, (before, after)) in (block..).zip(before.iter().zip(after)) {
+            if !differs(at, *before, *after) {
+                continue;
+            }
+            // One unchanged word in between is cheaper than a new run.
+            if from == to || at > to + 1 {
+                put(from, to, out);
+                from = at;
+            }
+            to = at + 1;
+        }
+    }
+    put(from, to, out);
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// Calls `each` with every run of changed words, which lies within a page, and leaves the input behind them.
+fn walk_runs(input: &mut &[u8], mut each: impl FnMut(usize, &[[u8; WORD_BYTES]])) -> Result<()> {
+    let mut at = 0;
+    loop {
+        let unchanged = take_number(input)?;
+        let changed = take_number(input)?;
+        if unchanged == 0 && changed == 0 {
+            return Ok(());
+        }
+        let left = (WORDS - at) as u64;
+        if unchanged > left || changed == 0 || changed > left - unchanged {
+            return Err(damaged("changes bytes beyond the end of a page"));
+        }
+        at += unchanged as usize;
+        let changed = take(input, changed as usize * WORD_BYTES)?;
+        let (words, _) = changed.as_chunks();
+        each(at, words);
+        at += words.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::page::PageKind;
+
+    fn page(number: u64, commit: u64, changes: &[(usize, u8)]) -> Page {
+        let mut page = Page::zeroed();
+        page.init(PageKind::Leaf, 0, PageNo(number), CommitNo(commit));
+        for &(at, byte) in changes {
+            page.bytes_mut()[24 + at % (PAGE_BYTES - 24)] = byte;
+        }
+        page.seal();
+        page
+    }
+
+    fn header() -> RecordHeader {
+        RecordHeader {
+            has_changes: true,
+            store: 0,
+            timeline: 1,
+            commit: CommitNo(9),
+            roots: Roots::empty(),
+        }
+    }
+
+    #[test]
+    fn a_small_change_is_a_small_item() {
+        let base = page(5, 8, &[(100, 1), (2000, 2)]);
+        let next = page(6, 9, &[(100, 1), (2000, 3)]);
+        let mut out = Vec::new();
+        encode_page(&next, Some((PageNo(5), &base)), &mut out);
+        assert!(out.len() < 24, "{} bytes", out.len());
+    }
+
+    #[test]
+    fn numbers() {
+        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_number(number, &mut out);
+            let mut input = &out[..];
+            assert_eq!(take_number(&mut input).unwrap(), number);
+            assert!(input.is_empty());
+        }
+        assert!(take_number(&mut &[0xff; 9][..]).is_err());
+        assert!(take_number(&mut &[0xff; 10][..]).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn pages_are_rebuilt(
+            before in prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..200),
+            after in prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..200),
+            has_base: bool,
+        ) {
+            let base = page(5, 8, &before);
+            let next = page(6, 9, &if has_base { [before, after].concat() } else { after });
+            let mut out = Vec::new();
+            header().encode(&mut out);
+            encode_page(&next, has_base.then_some((PageNo(5), &base)), &mut out);
+            encode_extent(PageNo(70), &[&next.bytes()[..], &[0; PAGE_BYTES]].concat(), &mut out);
+            let (found, mut items) = RecordHeader::decode(&out).unwrap();
+            prop_assert_eq!(found, header());
+            let Some(Item::Page(item)) = items.next().unwrap() else { panic!("no page") };
+            prop_assert_eq!(item.number, PageNo(6));
+            prop_assert_eq!(item.base, has_base.then_some(PageNo(5)));
+            let mut rebuilt = if has_base { base.clone() } else { Page::zeroed() };
+            item.apply(&mut rebuilt, CommitNo(9)).unwrap();
+            prop_assert!(rebuilt.bytes() == next.bytes());
+            // A base with other contents is noticed.
+            let mut other = if has_base { base } else { Page::zeroed() };
+            other.bytes_mut()[4090] ^= 1;
+            let noticed = item.apply(&mut other, CommitNo(9)).is_err();
+            prop_assert!(noticed || other.bytes() == next.bytes());
+            let Some(Item::Extent { first, pages, bytes }) = items.next().unwrap() else { panic!("no extent") };
+            prop_assert_eq!((first, pages), (PageNo(70), 2));
+            prop_assert!(next.bytes().starts_with(bytes));
+            prop_assert!(items.next().unwrap().is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut valid = Vec::new();
+            header().encode(&mut valid);
+            let at = bytes.len().min(valid.len());
+            // Half of the time behind a valid header, so that the items are reached.
+            if bytes.first().is_some_and(|byte| byte % 2 == 0) {
+                bytes.splice(0..at, valid);
+            }
+            if let Ok((_, mut items)) = RecordHeader::decode(&bytes) {
+                while let Ok(Some(item)) = items.next() {
+                    if let Item::Page(item) = item {
+                        let _ = item.apply(&mut Page::zeroed(), CommitNo(1));
+                    }
+                }
+            }
+        }
+    }
+}

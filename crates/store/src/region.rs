@@ -1,0 +1,381 @@
+//! The lock region: what all threads and processes that have an environment open share.
+//!
+//! It consists of atomics only, is valid when all its bytes are zero, and is volatile: the first process to open the
+//! environment writes it anew (see `open`). Everything in it that changes often has a cache line to itself.
+//!
+//! ```text
+//!  magic, layout version
+//!  writer lock            one write transaction at a time
+//!  checkpoint lock        one checkpoint at a time
+//!  growth lock            one at a time makes the file grow
+//!  poisoned               whether a sync of the data file has failed
+//!  applied head           the newest commit: pages written, record appended, not necessarily durable
+//!  visible head           the newest durable commit: what new snapshots see
+//!  growth, checkpoints    pages the file has room for, commits on the meta pages, the target of a checkpoint
+//!  log                    the state of the log that its users share
+//!  heads                  a ring of the last HEADS commits' roots, indexed by commit number
+//!  processes              who has the environment open
+//!  slots                  the reader table
+//! ```
+
+// The region is a raw mapping that is looked at through one structure of atomics.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use rustix::mm::{self, MapFlags, ProtFlags};
+use sapwood_wal::Shared;
+
+use crate::error::{Error, Result};
+use crate::head::{Head, ROOTS_WORDS, Roots, position};
+use crate::lock::Lock;
+use crate::page::CommitNo;
+use crate::process::{PROCESSES_MAX, ProcessEntry};
+use crate::readers::{READERS_MAX, Slot};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
+
+/// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
+/// share an environment.
+const LAYOUT: u32 = 1;
+
+/// How many commits may be applied but not visible yet, and a few more.
+pub(crate) const HEADS: u64 = 64;
+
+/// Something alone on its cache lines.
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(T);
+
+impl<T> Line<T> {
+    pub(crate) const fn new(content: T) -> Self {
+        Self(content)
+    }
+}
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The region, as it lies in memory.
+#[repr(C)]
+pub(crate) struct Layout {
+    magic: AtomicU64,
+    layout: AtomicU32,
+    pub(crate) writer: Line<Lock>,
+    pub(crate) checkpointer: Line<Lock>,
+    pub(crate) grower: Line<Lock>,
+    /// Not 0 since a sync of the data file has failed.
+    pub(crate) poisoned: Line<AtomicU32>,
+    applied: Line<AtomicU64>,
+    visible: Line<AtomicU64>,
+    pub(crate) growth: Line<Growth>,
+    pub(crate) metas: Line<Metas>,
+    log: Line<Shared>,
+    heads: [HeadCell; HEADS as usize],
+    pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
+    /// All slots from this one on have never been used.
+    pub(crate) slots_end: Line<AtomicU32>,
+    pub(crate) slots: [Slot; READERS_MAX],
+}
+
+/// How far the file reaches.
+#[repr(C)]
+pub(crate) struct Growth {
+    /// Pages that the file has room for, allocated and synced: only these are handed out.
+    pub(crate) pages: AtomicU64,
+}
+
+/// What the meta pages on disk hold, as commit numbers; 0 where a meta page is not valid.
+#[repr(C)]
+pub(crate) struct Metas {
+    pub(crate) commits: [AtomicU64; 2],
+    /// The log positions from which these commits are replayed.
+    pub(crate) lsns: [AtomicU64; 2],
+    /// The commit that a checkpoint is about to write, or the last one wrote.
+    pub(crate) target: AtomicU64,
+}
+
+/// The roots of one commit. A reader that meets the commit number it looks for before and after reading the rest has
+/// read one commit's roots, whole. The first of its two cache lines holds all that a snapshot needs.
+#[repr(C, align(64))]
+struct HeadCell {
+    commit: AtomicU64,
+    roots: [AtomicU64; ROOTS_WORDS],
+    lsn: AtomicU64,
+    chain: AtomicU64,
+}
+
+impl Layout {
+    /// Prepares a zeroed region for use, with one commit both applied and visible.
+    pub(crate) fn start(&self, head: &Head) {
+        self.store_head(head);
+        self.applied.store(head.commit.0, Ordering::SeqCst);
+        self.visible.store(head.commit.0, Ordering::SeqCst);
+        self.layout.store(LAYOUT, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Refuses a region that another version of this program has set up.
+    fn check(&self) -> Result<()> {
+        if self.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Error::Damaged("the lock region is not one".into()));
+        }
+        match self.layout.load(Ordering::Relaxed) {
+            LAYOUT => Ok(()),
+            found => Err(Error::UnknownVersion {
+                what: "lock region",
+                found,
+                known: LAYOUT,
+            }),
+        }
+    }
+
+    /// The newest commit that readers see.
+    pub(crate) fn visible(&self) -> CommitNo {
+        CommitNo(self.visible.load(Ordering::SeqCst))
+    }
+
+    /// The newest commit.
+    pub(crate) fn applied(&self) -> CommitNo {
+        CommitNo(self.applied.load(Ordering::Acquire))
+    }
+
+    /// The head of a commit, unless that is so old that its place in the ring has been used again.
+    pub(crate) fn head(&self, commit: CommitNo) -> Option<Result<Head>> {
+        let cell = self.cell(commit);
+        if cell.commit.load(Ordering::Acquire) != commit.0 {
+            return None;
+        }
+        let words = cell
+            .roots
+            .each_ref()
+            .map(|word| word.load(Ordering::Relaxed));
+        let lsn = cell.lsn.load(Ordering::Relaxed);
+        let chain = cell.chain.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if cell.commit.load(Ordering::Relaxed) != commit.0 {
+            return None;
+        }
+        Some(Roots::from_words(&words).map(|roots| Head {
+            commit,
+            log: position(lsn, chain as u32),
+            roots,
+        }))
+    }
+
+    /// What a snapshot of this commit needs: the number of pages and the words of the catalog's record.
+    pub(crate) fn snapshot_words(&self, commit: CommitNo) -> Option<[u64; 7]> {
+        let cell = self.cell(commit);
+        if cell.commit.load(Ordering::Acquire) != commit.0 {
+            return None;
+        }
+        let words = std::array::from_fn(|at| cell.roots[at].load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (cell.commit.load(Ordering::Relaxed) == commit.0).then_some(words)
+    }
+
+    /// The head of the newest commit; for the holder of the writer lock, behind whom it cannot move.
+    pub(crate) fn applied_head(&self) -> Result<Head> {
+        self.head(self.applied())
+            .unwrap_or_else(|| Err(Error::Damaged("the applied head is missing".into())))
+    }
+
+    /// Makes a commit the newest one; for the holder of the writer lock. The caller has seen to it that the place in the
+    /// ring is not that of a commit which may still be asked for.
+    pub(crate) fn apply(&self, head: &Head) {
+        self.store_head(head);
+        self.applied.store(head.commit.0, Ordering::Release);
+    }
+
+    fn store_head(&self, head: &Head) {
+        let cell = self.cell(head.commit);
+        cell.commit.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (place, word) in cell.roots.iter().zip(head.roots.to_words()) {
+            place.store(word, Ordering::Relaxed);
+        }
+        cell.lsn.store(head.log.lsn.0, Ordering::Relaxed);
+        cell.chain
+            .store(u64::from(head.log.chain), Ordering::Relaxed);
+        cell.commit.store(head.commit.0, Ordering::Release);
+    }
+
+    /// Shows a commit, and with it all before it, to new snapshots. Its record is durable.
+    pub(crate) fn publish(&self, commit: CommitNo) {
+        self.visible.fetch_max(commit.0, Ordering::SeqCst);
+    }
+
+    /// Whether one of the locks still names this process entry as its owner.
+    pub(crate) fn is_owner(&self, process: u16) -> bool {
+        [&self.writer, &self.checkpointer, &self.grower]
+            .into_iter()
+            .any(|lock| lock.owner() == Some(process))
+    }
+
+    fn cell(&self, commit: CommitNo) -> &HeadCell {
+        &self.heads[(commit.0 % HEADS) as usize]
+    }
+}
+
+/// A mapped region.
+pub(crate) struct Region {
+    layout: NonNull<Layout>,
+}
+
+// SAFETY: the mapping belongs to no thread.
+unsafe impl Send for Region {}
+// SAFETY: all that can be reached through it are atomics.
+unsafe impl Sync for Region {}
+
+const BYTES: usize = size_of::<Layout>();
+
+impl Region {
+    /// A region for this process alone, zeroed.
+    pub(crate) fn private() -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory at an address of the system's choice.
+        let base =
+            unsafe { mm::mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
+        Self::mapped(base)
+    }
+
+    /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
+    pub(crate) fn create(file: &File) -> Result<Self> {
+        file.set_len(0)?;
+        // Allocated, since a store to a mapped hole on a full disk is a SIGBUS.
+        file.set_len(BYTES as u64)?;
+        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, BYTES as u64)
+            .or_else(|error| match error {
+                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS => Ok(()),
+                error => Err(error),
+            })
+            .map_err(std::io::Error::from)?;
+        Self::map(file)
+    }
+
+    /// The region in the lock file that another process has set up.
+    pub(crate) fn join(file: &File) -> Result<Self> {
+        if file.metadata()?.len() != BYTES as u64 {
+            return Err(Error::Damaged(
+                "the lock region has another size than this program's".into(),
+            ));
+        }
+        let region = Self::map(file)?;
+        region.check()?;
+        Ok(region)
+    }
+
+    fn map(file: &File) -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice. Other processes change the memory only through the same
+        // atomics, and nobody cuts the file while it is locked.
+        let base = unsafe {
+            mm::mmap(
+                std::ptr::null_mut(),
+                BYTES,
+                access,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        };
+        Self::mapped(base)
+    }
+
+    fn mapped(base: rustix::io::Result<*mut std::ffi::c_void>) -> Result<Self> {
+        let base = base.map_err(std::io::Error::from)?;
+        let layout = NonNull::new(base.cast::<Layout>())
+            .ok_or(Error::Io(std::io::ErrorKind::OutOfMemory.into()))?;
+        Ok(Self { layout })
+    }
+}
+
+impl Deref for Region {
+    type Target = Layout;
+
+    fn deref(&self) -> &Layout {
+        // SAFETY: a mapping of the structure's size, page-aligned, mapped as long as `self` lives; all its fields are
+        // atomics, for which every bit pattern is a value and which others may change at any time.
+        unsafe { self.layout.as_ref() }
+    }
+}
+
+impl AsRef<Shared> for Region {
+    fn as_ref(&self) -> &Shared {
+        &self.log
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size; what borrows from it borrows `self`. An error is impossible for a mapped range.
+        let _ = unsafe { mm::munmap(self.layout.as_ptr().cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+
+    fn head(commit: u64) -> Head {
+        let mut roots = Roots::empty();
+        roots.pages = 100 + commit;
+        roots.free.records = commit;
+        Head {
+            commit: CommitNo(commit),
+            log: position(commit * 8, commit as u32),
+            roots,
+        }
+    }
+
+    #[test]
+    fn heads_are_never_read_in_half() {
+        let region = Arc::new(Region::private().unwrap());
+        region.start(&head(1));
+        let writer = {
+            let region = region.clone();
+            std::thread::spawn(move || {
+                for commit in 2..20_000 {
+                    region.apply(&head(commit));
+                    region.publish(CommitNo(commit));
+                }
+            })
+        };
+        while !writer.is_finished() {
+            let commit = region.visible();
+            if let Some(found) = region.head(commit) {
+                assert_eq!(found.unwrap(), head(commit.0));
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(region.applied_head().unwrap(), head(19_999));
+        assert!(region.head(CommitNo(19_999 - HEADS)).is_none());
+    }
+
+    #[test]
+    fn a_region_in_a_file_is_shared_and_checked() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(Region::join(&file).is_err());
+        let first = Region::create(&file).unwrap();
+        assert!(Region::join(&file).is_err(), "joined before it was started");
+        first.start(&head(5));
+        let second = Region::join(&file).unwrap();
+        first.apply(&head(6));
+        assert_eq!(second.applied(), CommitNo(6));
+        assert_eq!(second.visible(), CommitNo(5));
+        let layout: &Layout = &first;
+        layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
+        assert!(matches!(
+            Region::join(&file),
+            Err(Error::UnknownVersion { found: 2, .. })
+        ));
+    }
+}
