@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod index_spec;
 mod open;
+mod progress;
 
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(args) => commands::demo::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Reload(args) => commands::reload::run(&args),

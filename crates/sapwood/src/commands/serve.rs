@@ -97,7 +97,7 @@ fn reload(server: &Server) -> Result<String, String> {
 }
 
 /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads.
-fn until_stopped(server: &Server) -> Result<&'static str> {
+pub(crate) fn until_stopped(server: &Server) -> Result<&'static str> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;

@@ -1,0 +1,305 @@
+//! `sapwood demo`: a directory of made-up entries in a scratch folder, served on a free port of this machine.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use sapwood_client::generate::{Entry, Generator};
+use sapwood_directory::{Directory, Identity, Ticket, Update, UpdateRequest};
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::filter_text;
+use sapwood_ldap::ldif;
+use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{
+    AddRequest, Authentication, BindRequest, DerefAliases, Frame, Message, Request, Response,
+    ResponseMessage, Scope, SearchRequest, frame,
+};
+use sapwood_ldap::result::ResultCode;
+use sapwood_server::listen::ListenUrl;
+use sapwood_server::password::{self, Password};
+use sapwood_server::{Config, Flags, Server};
+
+use crate::cli::{Demo, Init};
+use crate::commands::{init, serve};
+use crate::open;
+use crate::progress::Progress;
+
+const SUFFIX: &str = "dc=example,dc=com";
+const ENTRIES: u64 = 10_000;
+/// The same entries each time.
+const SEED: u64 = 1;
+/// Adds that become one commit.
+const BATCH: usize = 500;
+/// The longest answer that the searches below can have.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// One of the searches to paste.
+struct Suggestion {
+    what: &'static str,
+    base: String,
+    scope: (&'static str, Scope),
+    filter: String,
+    attributes: &'static [&'static str],
+}
+
+pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
+    let scratch = tempfile::Builder::new().prefix("sapwood-demo-").tempdir()?;
+    let folder = scratch.path().join("directory");
+    let password = password::generate();
+    let make = Init {
+        folder: folder.clone(),
+        suffixes: vec![SUFFIX.into()],
+        admin_dn: None,
+        admin_password_file: None,
+        indexes: vec![
+            "objectClass,uid,member eq".parse(),
+            "cn,sn,mail eq,sub".parse(),
+        ]
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(anyhow::Error::msg)?,
+    };
+    let made = init::make(&make, &password)?;
+    let config = Config::load(&folder)?;
+    let directory = open::directory(&folder, &config, false)?;
+    let generator = Generator::new(SUFFIX, ENTRIES, SEED)?;
+    fill(&directory, &generator, &made.admin_dn)?;
+
+    let flags = Flags {
+        listen: vec![ListenUrl::Ldap("127.0.0.1".into(), 0)],
+        ..Flags::default()
+    };
+    let server = Server::start(&folder, directory, config, flags)?;
+    let url = server
+        .urls()
+        .first()
+        .map(ToString::to_string)
+        .context("no address to listen on")?;
+    let password_text = String::from_utf8_lossy(&password).into_owned();
+    println!("Serving {ENTRIES} made-up entries below {SUFFIX}");
+    println!("  URL:            {url}");
+    println!("  Administrator:  {}", made.admin_dn);
+    println!("  Password:       {password_text}");
+    let suggestions = suggestions(&generator);
+    println!("Try:");
+    for Suggestion {
+        what,
+        base,
+        scope: (scope, _),
+        filter,
+        attributes,
+    } in &suggestions
+    {
+        println!("  # {what}");
+        println!(
+            "  ldapsearch -x -LLL -H {url} -D '{}' -w '{password_text}' -b '{base}' -s {scope} '{filter}' {}",
+            made.admin_dn,
+            attributes.join(" ")
+        );
+    }
+    if args.once {
+        let mut client = Client::connect(&url)?;
+        client.bind(&made.admin_dn, &password)?;
+        for suggestion in &suggestions {
+            println!("\n# {}", suggestion.what);
+            client.search(suggestion)?;
+        }
+    } else {
+        println!("Ctrl-C stops and removes everything.");
+        serve::until_stopped(&server)?;
+    }
+    drop(server);
+    scratch.close().context("removing the scratch folder")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn suggestions(generator: &Generator) -> [Suggestion; 3] {
+    let uid = generator.uid(generator.people().start);
+    let unit = generator.dn(generator.units().start);
+    let group = generator.dn(generator.groups().start);
+    [
+        Suggestion {
+            what: "a person by uid",
+            base: SUFFIX.into(),
+            scope: ("sub", Scope::Subtree),
+            filter: format!("(uid={uid})"),
+            attributes: &[],
+        },
+        Suggestion {
+            what: "people of one unit whose surname begins with M",
+            base: unit,
+            scope: ("one", Scope::OneLevel),
+            filter: "(&(objectClass=inetOrgPerson)(sn=M*))".into(),
+            attributes: &["cn", "mail"],
+        },
+        Suggestion {
+            what: "a group",
+            base: group,
+            scope: ("base", Scope::Base),
+            filter: "(objectClass=*)".into(),
+            attributes: &["cn", "member", "numSubordinates", "entryUUID"],
+        },
+    ]
+}
+
+/// Adds all entries, in commits of [`BATCH`].
+fn fill(directory: &Directory, generator: &Generator, admin_dn: &str) -> Result<()> {
+    let mut progress = Progress::new(generator.entries(), "entries");
+    let identity = Identity::Admin {
+        dn: admin_dn.to_owned(),
+    };
+    let mut batch = Vec::with_capacity(BATCH);
+    for (index, entry) in (1..).zip(generator.iter()) {
+        let request = UpdateRequest::Message(add_message(&entry));
+        batch.push(Update {
+            identity: identity.clone(),
+            request,
+        });
+        if batch.len() == BATCH || index == generator.entries() {
+            let applied = directory.apply(&batch)?;
+            if let Some(failed) = applied
+                .outcomes
+                .iter()
+                .find(|outcome| outcome.code != ResultCode::Success)
+            {
+                bail!(
+                    "a made-up entry was refused: {} {}",
+                    failed.code,
+                    failed.diagnostic
+                );
+            }
+            if let Some(ticket) = applied.ticket {
+                ticket.wait().map_err(sapwood_directory::Error::from)?;
+            }
+            batch.clear();
+            progress.set(index);
+        }
+    }
+    progress.finish();
+    Ok(())
+}
+
+fn add_message(entry: &Entry) -> Vec<u8> {
+    let mut attributes = AttributesBuf::default();
+    for values in entry.values.chunk_by(|(one, _), (other, _)| one == other) {
+        let description = values.first().map_or("", |(description, _)| description);
+        attributes.push(
+            description.as_bytes(),
+            values.iter().map(|(_, value)| value.as_bytes()),
+        );
+    }
+    let op = Request::Add(AddRequest {
+        dn: &entry.dn,
+        attributes: attributes.view(),
+    });
+    let mut message = Vec::new();
+    Message {
+        id: 1,
+        op,
+        controls: Controls::EMPTY,
+    }
+    .encode(&mut message);
+    message
+}
+
+/// Speaks to the server as any client would, one request after the other.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+    next_id: u32,
+}
+
+impl Client {
+    fn connect(url: &str) -> Result<Self> {
+        let address = url.strip_prefix("ldap://").context("not an ldap:// URL")?;
+        Ok(Self {
+            stream: TcpStream::connect(address)?,
+            received: Vec::new(),
+            next_id: 1,
+        })
+    }
+
+    fn bind(&mut self, dn: &str, password: &Password) -> Result<()> {
+        self.ask(
+            Request::Bind(BindRequest {
+                version: 3,
+                name: dn,
+                authentication: Authentication::Simple(password),
+            }),
+            |_| (),
+        )
+    }
+
+    /// Searches and prints the entries as LDIF.
+    fn search(&mut self, suggestion: &Suggestion) -> Result<()> {
+        let filter = filter_text::parse(&suggestion.filter)?;
+        let mut attributes = OctetStringsBuf::default();
+        suggestion
+            .attributes
+            .iter()
+            .for_each(|attribute| attributes.push(attribute.as_bytes()));
+        let request = SearchRequest {
+            base: &suggestion.base,
+            scope: suggestion.scope.1,
+            deref_aliases: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: attributes.view(),
+        };
+        let mut text = Vec::new();
+        self.ask(Request::Search(request), |response| {
+            if let Response::SearchEntry(entry) = response {
+                ldif::write_dn(&mut text, entry.dn);
+                for attribute in entry.attributes.iter() {
+                    let description = String::from_utf8_lossy(attribute.description);
+                    attribute
+                        .values
+                        .iter()
+                        .for_each(|value| ldif::write_value(&mut text, &description, value));
+                }
+                text.push(b'\n');
+            }
+        })?;
+        Ok(std::io::stdout().write_all(&text)?)
+    }
+
+    /// Sends a request and hands its responses to `each`, up to the one that ends it, which must be a success.
+    fn ask(&mut self, op: Request<'_>, mut each: impl FnMut(&Response<'_>)) -> Result<()> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut request = Vec::new();
+        Message {
+            id,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut request);
+        self.stream.write_all(&request)?;
+        loop {
+            let Frame::Complete(length) = frame(&self.received, ANSWER_BYTES_MAX)? else {
+                let mut piece = [0; 4096];
+                let count = self.stream.read(&mut piece)?;
+                if count == 0 {
+                    bail!("the server closed the connection");
+                }
+                self.received.extend_from_slice(&piece[..count]);
+                continue;
+            };
+            let response = ResponseMessage::decode(&self.received[..length])?;
+            each(&response.op);
+            let end = response
+                .op
+                .result()
+                .map(|result| (result.code, result.diagnostic.to_owned()));
+            self.received.drain(..length);
+            match end {
+                None => {}
+                Some((ResultCode::Success, _)) => return Ok(()),
+                Some((code, diagnostic)) => bail!("{code} {diagnostic}"),
+            }
+        }
+    }
+}
