@@ -75,11 +75,15 @@ pub(super) fn prepare(
         }
     } else {
         let text = std::str::from_utf8(value).map_err(|_| Unpreparable::NotUtf8)?;
-        let text = map_and_normalise(text, case);
-        if text.chars().any(is_prohibited) {
-            return Err(Unpreparable::Prohibited);
+        if text.chars().all(is_stable) {
+            fold_stable(text, case, out);
+        } else {
+            let text = map_and_normalise(text, case);
+            if text.chars().any(is_prohibited) {
+                return Err(Unpreparable::Prohibited);
+            }
+            out.extend_from_slice(text.as_bytes());
         }
-        out.extend_from_slice(text.as_bytes());
     }
     match shape {
         Shape::Words => drop(squeeze(out, start)),
@@ -163,6 +167,39 @@ fn is_printable_ascii(value: &[u8]) -> bool {
         .fold(true, |all, byte| all & (byte.wrapping_sub(b' ') < 0x5f))
 }
 
+/// Whether the Map, Normalize and Prohibit steps leave a character alone wherever it stands among others for which this
+/// is so, and also what it folds to: printable ASCII and the letters and syllables that most names are written with.
+fn is_stable(c: char) -> bool {
+    matches!(c,
+        ' '..='~'
+        // Latin, without dotted capital I, which folds to two characters, and those made of others for compatibility.
+        | '\u{C0}'..='\u{12F}' | '\u{131}' | '\u{134}'..='\u{13E}' | '\u{141}'..='\u{148}' | '\u{14A}'..='\u{17E}'
+        // Greek, without the two letters that fold to three characters.
+        | '\u{391}'..='\u{3A1}' | '\u{3A3}'..='\u{3AF}' | '\u{3B1}'..='\u{3CE}'
+        // Cyrillic, Hiragana and Katakana, ideographs, Hangul.
+        | '\u{400}'..='\u{45F}'
+        | '\u{3041}'..='\u{3096}' | '\u{30A1}'..='\u{30FA}'
+        | '\u{4E00}'..='\u{9FFF}'
+        | '\u{AC00}'..='\u{D7A3}')
+}
+
+/// Case folding for text of which all characters are [stable](is_stable).
+fn fold_stable(text: &str, case: Case, out: &mut Vec<u8>) {
+    if case == Case::Exact {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    for c in text.chars() {
+        if c.is_ascii() {
+            out.push(c.to_ascii_lowercase() as u8);
+        } else {
+            for folded in folded(c) {
+                out.extend_from_slice(folded.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+    }
+}
+
 /// The Map and Normalize steps (RFC 4518 §2.2, §2.3). Folding is repeated between two normalisations, because a
 /// compatibility character may stand for capital letters.
 fn map_and_normalise(text: &str, case: Case) -> String {
@@ -170,11 +207,9 @@ fn map_and_normalise(text: &str, case: Case) -> String {
     match case {
         Case::Exact => mapped.collect(),
         Case::Fold => {
-            let mut folded = String::with_capacity(text.len() + 8);
-            for c in mapped {
-                fold(c, &mut folded);
-            }
-            folded.nfkc().collect()
+            let mut text_folded = String::with_capacity(text.len() + 8);
+            mapped.for_each(|c| text_folded.extend(folded(c)));
+            text_folded.nfkc().collect()
         }
     }
 }
@@ -218,16 +253,18 @@ fn map(c: char) -> Option<char> {
 
 /// Full case folding: lower case of upper case of lower case puts the same characters together as Unicode's
 /// CaseFolding (RFC 3454 table B.2), save for dotless i, which folds to itself.
-fn fold(c: char, out: &mut String) {
-    if c == 'ı' {
-        out.push(c);
+fn folded(c: char) -> impl Iterator<Item = char> {
+    let (itself, others) = if c == 'ı' {
+        (Some(c), None)
     } else {
-        out.extend(
-            c.to_lowercase()
-                .flat_map(char::to_uppercase)
-                .flat_map(char::to_lowercase),
-        );
-    }
+        (None, Some(c))
+    };
+    let others = others.into_iter().flat_map(char::to_lowercase);
+    itself.into_iter().chain(
+        others
+            .flat_map(char::to_uppercase)
+            .flat_map(char::to_lowercase),
+    )
 }
 
 /// The Prohibit step (RFC 4518 §2.4): private use (RFC 3454 table C.3), non-characters (C.4) and U+FFFD. Surrogates
@@ -463,6 +500,23 @@ mod tests {
     }
 
     #[test]
+    fn stable_characters_need_no_more_than_folding() {
+        for c in ('\0'..=char::MAX).filter(|c| is_stable(*c)) {
+            let text = c.to_string();
+            for case in [Case::Exact, Case::Fold] {
+                let mut quick = Vec::new();
+                fold_stable(&text, case, &mut quick);
+                assert_eq!(
+                    String::from_utf8(quick).unwrap(),
+                    map_and_normalise(&text, case),
+                    "{c:?}"
+                );
+            }
+            assert!(!is_prohibited(c) && !is_combining_mark(c));
+        }
+    }
+
+    #[test]
     fn prohibited() {
         let mut out = vec![7];
         for text in [
@@ -509,6 +563,15 @@ mod tests {
                         prop_assert_eq!(String::from_utf8(once), String::from_utf8(twice));
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn stable_characters_stay_so_side_by_side(text in "[A-Za-z \u{C0}-\u{17E}\u{391}-\u{3CE}\u{400}-\u{45F}\u{3041}-\u{3096}\u{AC00}-\u{AC20}]{0,8}") {
+            if text.chars().all(is_stable) {
+                let mut quick = Vec::new();
+                fold_stable(&text, Case::Fold, &mut quick);
+                prop_assert_eq!(String::from_utf8(quick).unwrap(), map_and_normalise(&text, Case::Fold));
             }
         }
 
