@@ -387,18 +387,16 @@ fn payload_of(record: usize, salt: u8) -> Vec<u8> {
     }
 }
 
-/// A log with some acknowledged records, not all of them with one sync.
-fn log_of(id: LogId, salt: u8, guards: Guards) -> Result<(Disk, Vec<Position>), Error> {
+/// A log with some acknowledged records, each of them with a sync of its own.
+fn log_to_damage() -> Result<(Disk, Vec<Position>), Error> {
     let disk = Disk::new();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
-    Wal::create_with(&storage, NAME, id, &SMALL, guards)?;
-    let log = open(&storage, guards)?;
-    let mut records = log.records(Position::START)?;
-    while records.next()?.is_some() {}
-    log.start(Lsn(0), &records)?;
+    Wal::create(&storage, NAME, ID, &SMALL)?;
+    let log = open(&storage, Guards::default())?;
+    start(&log)?;
     let mut ends = vec![Position::START];
     for record in 0..DAMAGED_RECORDS {
-        let end = log.append(&[IoSlice::new(&short_payload(record, salt))])?;
+        let end = log.append(&[IoSlice::new(&short_payload(record))])?;
         ends.push(end);
         log.sync_to(end.lsn)?;
     }
@@ -407,8 +405,14 @@ fn log_of(id: LogId, salt: u8, guards: Guards) -> Result<(Disk, Vec<Position>), 
 
 const DAMAGED_RECORDS: usize = 5;
 
-fn short_payload(record: usize, salt: u8) -> Vec<u8> {
-    vec![record as u8 ^ salt ^ 0x55; 20 + record]
+fn short_payload(record: usize) -> Vec<u8> {
+    vec![record as u8 ^ 0x55; 20 + record]
+}
+
+fn start(log: &Wal) -> Result<(), Error> {
+    let mut records = log.records(Position::START)?;
+    while records.next()?.is_some() {}
+    log.start(Lsn(0), &records)
 }
 
 /// Reads an image: how many records there are, and whether the end is one.
@@ -419,7 +423,7 @@ fn read_image(image: &Image, guards: Guards) -> (usize, Result<(), Error>) {
         let log = open(&storage, guards)?;
         let mut records = log.records(Position::START)?;
         while let Some(record) = records.next()? {
-            if record.payload != short_payload(*count, 0) {
+            if record.payload != short_payload(*count) {
                 *count = usize::MAX;
                 break;
             }
@@ -442,11 +446,11 @@ fn segment(place: u32) -> String {
 
 /// Whatever bit of an acknowledged record flips: the records before are read, it is not, and if others follow, the damage is told.
 fn damaged_records_are_never_read(guards: Guards) -> Verdict {
-    let (disk, ends) = log_of(ID, 0, guards).map_err(|error| error.to_string())?;
+    let (disk, ends) = log_to_damage().map_err(|error| error.to_string())?;
     let image = disk.synced_image();
     for (record, begin) in ends.iter().take(DAMAGED_RECORDS).enumerate() {
         let begin = begin.lsn.0;
-        let record_end = begin + 56 + short_payload(record, 0).len() as u64;
+        let record_end = begin + 56 + short_payload(record).len() as u64;
         for byte in begin..record_end {
             let mut damaged = image.clone();
             let bit = byte % 8;
@@ -468,7 +472,7 @@ fn damaged_records_are_never_read(guards: Guards) -> Verdict {
 }
 
 fn damaged_segment_headers_are_refused(guards: Guards) -> Verdict {
-    let (disk, _) = log_of(ID, 0, guards).map_err(|error| error.to_string())?;
+    let (disk, _) = log_to_damage().map_err(|error| error.to_string())?;
     let image = disk.synced_image();
     for byte in 0..64 {
         let mut damaged = image.clone();
@@ -483,9 +487,9 @@ fn damaged_segment_headers_are_refused(guards: Guards) -> Verdict {
 
 /// Records that are intact but not those that belong here: as if a write had gone astray.
 fn records_of_other_logs_laps_and_futures_are_never_read(guards: Guards) -> Verdict {
-    let (disk, ends) = log_of(ID, 0, guards).map_err(|error| error.to_string())?;
+    let (disk, ends) = log_to_damage().map_err(|error| error.to_string())?;
     let last = DAMAGED_RECORDS - 1;
-    let payload = short_payload(last, 0);
+    let payload = short_payload(last);
     let header = |log, lsn, previous| {
         let mut header = RecordHeader {
             log,
@@ -521,14 +525,12 @@ fn records_of_other_logs_laps_and_futures_are_never_read(guards: Guards) -> Verd
 
 /// A write of which only the last bytes, which are zeros, did not arrive would look like a whole record.
 fn a_failed_append_leaves_nothing(guards: Guards) -> Verdict {
-    let (disk, ends) = log_of(ID, 0, guards).map_err(|error| error.to_string())?;
+    let (disk, ends) = log_to_damage().map_err(|error| error.to_string())?;
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let run = || {
         let log = open(&storage, guards)?;
-        let mut records = log.records(Position::START)?;
-        while records.next()?.is_some() {}
-        log.start(Lsn(0), &records)?;
-        let payload = short_payload(DAMAGED_RECORDS, 0);
+        start(&log)?;
+        let payload = short_payload(DAMAGED_RECORDS);
         disk.fail(0, Fault::ShortWrite(56 + payload.len()), false);
         disk.fail(1, Fault::Io, false);
         let failed = log.append(&[IoSlice::new(&payload)]);

@@ -7,7 +7,7 @@ pub(crate) enum Guard {
     SyncRecords,
     /// A new segment is synced before it gets its name.
     SyncNewSegment,
-    /// The name of a new segment is synced before its first use.
+    /// The name of a segment is synced before its first use.
     SyncNewName,
     /// What recovery found is synced before it counts as durable, and what it cut off before anything is appended.
     SyncRecovered,

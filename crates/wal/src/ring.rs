@@ -36,7 +36,7 @@ impl Ring {
         shape.check()?;
         let ring = Self::new(storage, name, OpenMode::Write, log, shape, guards);
         ring.create_segment(0)?;
-        Ok(())
+        ring.segment(0).map(drop)
     }
 
     /// Opens a log, whose shape is found in its first segment.
@@ -50,10 +50,7 @@ impl Ring {
         let file = storage.open(&first, mode).doing("cannot open", &first)?;
         let header = read_header(&*file, &first, guards)?;
         let ring = Self::new(storage, name, mode, header.log, header.shape, guards);
-        ring.check_segment(&*file, &first, 0)?;
-        if let Some(slot) = ring.files.first() {
-            slot.get_or_init(|| file);
-        }
+        ring.segment(0)?;
         Ok(ring)
     }
 
@@ -132,11 +129,20 @@ impl Ring {
         match self.storage.open(&name, self.mode) {
             Ok(file) => {
                 self.check_segment(&*file, &name, place)?;
+                self.sync_name(&name)?;
                 Ok(Some(&**slot.get_or_init(|| file)))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).doing("cannot open", &name),
         }
+    }
+
+    /// Makes the name of a segment durable before anything is written to it. Whoever made it may have been killed before that.
+    fn sync_name(&self, name: &str) -> Result<()> {
+        if self.mode != OpenMode::Read && self.guards.has(Guard::SyncNewName) {
+            self.storage.sync_names().doing("cannot name", name)?;
+        }
+        Ok(())
     }
 
     fn check_segment(&self, file: &dyn File, name: &str, place: u32) -> Result<()> {
@@ -158,7 +164,7 @@ impl Ring {
     }
 
     /// Makes a segment under another name, so that a segment of the right name is always complete.
-    fn create_segment(&self, place: u32) -> Result<Arc<dyn File>> {
+    fn create_segment(&self, place: u32) -> Result<()> {
         let name = self.name_at(place);
         let new_name = format!("{name}.new");
         // One that an interrupted creation left.
@@ -175,14 +181,9 @@ impl Ring {
                 if self.guards.has(Guard::SyncNewSegment) {
                     file.sync_data()?;
                 }
-                self.storage.rename(&new_name, &name)?;
-                if self.guards.has(Guard::SyncNewName) {
-                    self.storage.sync_names()?;
-                }
-                Ok(())
+                self.storage.rename(&new_name, &name)
             })
-            .doing("cannot make", &name)?;
-        Ok(file)
+            .doing("cannot make", &name)
     }
 
     fn fill_segment(&self, file: &dyn File, place: u32) -> std::io::Result<()> {
@@ -207,10 +208,8 @@ impl Ring {
     pub(crate) fn prepare(&self, from: Lsn, to: Lsn) -> Result<()> {
         for place in self.places(from, to) {
             if self.segment(place)?.is_none() {
-                let file = self.create_segment(place)?;
-                if let Some(slot) = self.files.get(place as usize) {
-                    slot.get_or_init(|| file);
-                }
+                self.create_segment(place)?;
+                self.segment(place)?;
             }
         }
         Ok(())

@@ -1,47 +1,29 @@
 //! The log in ordinary use: append, sync, close, recover, recycle, fill up.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use common::{ID, SMALL, append};
 use sapwood_wal::storage::{Memory, OpenMode, Storage};
-use sapwood_wal::{Error, LogId, Lsn, Options, Position, Shared, Wal};
-
-const ID: LogId = LogId([3; 16]);
-const SMALL: Options = Options {
-    segment_bytes: 8192,
-    segments: 3,
-};
+use sapwood_wal::{Error, Lsn, Options, Position, Wal};
 
 fn new_log(options: &Options) -> (Arc<dyn Storage>, Wal) {
     let storage: Arc<dyn Storage> = Arc::new(Memory::new());
-    Wal::create(&storage, "log", ID, options).unwrap();
+    common::create(&storage, options).unwrap();
     let log = open(&storage);
-    start(&log);
+    common::start(&log, Position::START).unwrap();
     (storage, log)
 }
 
-fn start(log: &Wal) {
-    let mut records = log.records(Position::START).unwrap();
-    while records.next().unwrap().is_some() {}
-    log.start(Lsn(0), &records).unwrap();
-}
-
 fn open(storage: &Arc<dyn Storage>) -> Wal {
-    Wal::open(storage, "log", OpenMode::Write, Arc::new(Shared::default())).unwrap()
-}
-
-fn append(log: &Wal, payload: &[u8]) -> Result<Position, Error> {
-    log.append(&[IoSlice::new(payload)])
+    common::open(storage).unwrap()
 }
 
 fn read_all(log: &Wal, from: Position) -> (Vec<Vec<u8>>, Position) {
-    let mut records = log.records(from).unwrap();
-    let mut payloads = Vec::new();
-    while let Some(record) = records.next().unwrap() {
-        payloads.push(record.payload.to_vec());
-    }
-    (payloads, records.position())
+    common::read_all(log, from).unwrap()
 }
 
 #[test]
@@ -63,7 +45,7 @@ fn what_was_appended_is_read_back() {
     assert_eq!(payloads, [b"one two".to_vec(), Vec::new()]);
     assert_eq!(end, second);
     assert_eq!(read_all(&log, first), (vec![Vec::new()], second));
-    start(&log);
+    common::start(&log, Position::START).unwrap();
     let third = append(&log, b"three").unwrap();
     log.sync_to(third.lsn).unwrap();
     assert_eq!(read_all(&log, second), (vec![b"three".to_vec()], third));
@@ -148,7 +130,7 @@ fn the_heir_erases_what_the_dead_left() {
     let end = append(&log, b"whole").unwrap();
     // A second user of the same files stands in for a writer that died before it could say that it had appended.
     let dead = open(&storage);
-    start(&dead);
+    common::start(&dead, Position::START).unwrap();
     append(&dead, b"hole").unwrap();
     assert_eq!(read_all(&log, Position::START).0.len(), 2);
     assert_eq!(log.inherit().unwrap(), end);

@@ -127,8 +127,10 @@ enum Event {
 enum Call {
     Read,
     Write,
-    Remove,
-    Other,
+    /// Anything else that needs no space.
+    Look,
+    /// Anything else that may need space.
+    Change,
 }
 
 impl Disk {
@@ -263,7 +265,7 @@ impl State {
                 Fault::ShortWrite(bytes_max) => {
                     write_bytes_max = write_bytes_max.min(bytes_max.max(1));
                 }
-                Fault::NoSpace if matches!(call, Call::Write | Call::Other) => {
+                Fault::NoSpace if matches!(call, Call::Write | Call::Change) => {
                     return Err(Errno::NOSPC.into());
                 }
                 Fault::Io => return Err(Errno::IO.into()),
@@ -325,9 +327,9 @@ impl Storage for Disk {
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
         let call = if mode == OpenMode::CreateNew {
-            Call::Other
+            Call::Change
         } else {
-            Call::Read
+            Call::Look
         };
         let (mut state, _) = self.call(call)?;
         match (state.names.get(name), mode) {
@@ -348,13 +350,13 @@ impl Storage for Disk {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let (state, _) = self.call(Call::Read)?;
+        let (state, _) = self.call(Call::Look)?;
         Ok(state.names.keys().cloned().collect())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(to)?;
-        let (mut state, _) = self.call(Call::Other)?;
+        let (mut state, _) = self.call(Call::Change)?;
         let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), number);
         state.events.push(Event::Rename {
@@ -365,7 +367,7 @@ impl Storage for Disk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let (mut state, _) = self.call(Call::Remove)?;
+        let (mut state, _) = self.call(Call::Look)?;
         state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
         state.events.push(Event::Remove {
             name: name.to_owned(),
@@ -374,7 +376,7 @@ impl Storage for Disk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        let (mut state, _) = self.call(Call::Other)?;
+        let (mut state, _) = self.call(Call::Change)?;
         state.events.push(Event::SyncNames);
         Ok(())
     }
@@ -414,7 +416,7 @@ impl Handle {
 
 impl File for Handle {
     fn size(&self) -> io::Result<u64> {
-        let _state = self.disk.call(Call::Read)?;
+        let _state = self.disk.call(Call::Look)?;
         self.backing.size()
     }
 
@@ -441,7 +443,7 @@ impl File for Handle {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        let (mut state, _) = self.disk.call(Call::Other)?;
+        let (mut state, _) = self.disk.call(Call::Change)?;
         let old_size = self.backing.size()?;
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         // Memory need not be reserved: what is not stored to takes none.
@@ -450,7 +452,7 @@ impl File for Handle {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        let (mut state, _) = self.disk.call(Call::Other)?;
+        let (mut state, _) = self.disk.call(Call::Change)?;
         let old_size = self.backing.size()?;
         self.backing.set_size(size)?;
         self.record_growth(&mut state, old_size)
@@ -459,7 +461,7 @@ impl File for Handle {
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.lock();
         state.see_windows();
-        let answer = state.count(Call::Other);
+        let answer = state.count(Call::Change);
         state.events.push(Event::Sync {
             file: self.number,
             succeeded: answer.is_ok(),
@@ -468,12 +470,12 @@ impl File for Handle {
     }
 
     fn map(&self, reserve: usize) -> io::Result<Map> {
-        let _state = self.disk.call(Call::Read)?;
+        let _state = self.disk.call(Call::Look)?;
         self.backing.map(reserve)
     }
 
     fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
-        let (mut state, _) = self.disk.call(Call::Read)?;
+        let (mut state, _) = self.disk.call(Call::Look)?;
         let id = state.windows;
         state.windows += 1;
         // The watch takes this lock when it goes.
