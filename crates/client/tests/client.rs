@@ -1,0 +1,452 @@
+//! The client against a server of a few lines, which does what servers seldom do.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sapwood_client::{Client, Connection, Error, Options, Trust};
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS};
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::{Attributes, AttributesBuf, OctetStrings};
+use sapwood_ldap::message::*;
+use sapwood_ldap::result::{LdapResult, ResultCode};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_rustls::TlsAcceptor;
+
+/// Reads the next request, or `None` at the end of the connection.
+async fn next_request(
+    socket: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+) -> Option<Vec<u8>> {
+    loop {
+        if let Frame::Complete(len) = frame(buffer, 1 << 20).unwrap() {
+            let rest = buffer.split_off(len);
+            return Some(std::mem::replace(buffer, rest));
+        }
+        if socket.read_buf(buffer).await.unwrap() == 0 {
+            return None;
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, id: u32, op: Response<'_>) {
+    Message {
+        id,
+        op,
+        controls: Controls::EMPTY,
+    }
+    .encode(out);
+}
+
+fn done(out: &mut Vec<u8>, message: &RequestMessage<'_>, result: LdapResult<'_>) {
+    if let Some(op) = Response::of_result(message.op.operation(), result) {
+        put(out, message.id, op);
+    }
+}
+
+fn success(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
+    done(out, message, LdapResult::SUCCESS);
+}
+
+/// Answers each request with what `answer` appends, until the client goes.
+async fn serve(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    mut answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>),
+) {
+    let mut buffer = Vec::new();
+    while let Some(request) = next_request(&mut socket, &mut buffer).await {
+        let message = RequestMessage::decode(&request).unwrap();
+        if message.op == Request::Unbind {
+            break;
+        }
+        let mut out = Vec::new();
+        answer(&message, &mut out);
+        socket.write_all(&out).await.unwrap();
+    }
+}
+
+/// A server for one connection, and its URL.
+async fn server(answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ldap://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { serve(listener.accept().await.unwrap().0, answer).await });
+    url
+}
+
+async fn client(answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>) + Send + 'static) -> Client {
+    Client::connect(&server(answer).await, &Options::default())
+        .await
+        .unwrap()
+}
+
+fn everything() -> SearchRequest<'static> {
+    SearchRequest {
+        base: "dc=example",
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: Filter::OBJECT_CLASS_PRESENT,
+        attributes: OctetStrings::EMPTY,
+    }
+}
+
+fn entry(out: &mut Vec<u8>, id: u32, dn: &str) {
+    put(
+        out,
+        id,
+        Response::SearchEntry(SearchResultEntry {
+            dn,
+            attributes: Attributes::EMPTY,
+        }),
+    );
+}
+
+#[tokio::test]
+async fn every_operation_gets_its_result() {
+    let client = client(|message, out| {
+        let result = match message.op {
+            Request::Compare(compare) if compare.assertion.value == b"yes" => {
+                LdapResult::new(ResultCode::CompareTrue, "")
+            }
+            Request::Compare(_) => LdapResult::new(ResultCode::CompareFalse, ""),
+            Request::Delete("cn=gone") => {
+                LdapResult::new(ResultCode::NoSuchObject, "no").matched("dc=example")
+            }
+            _ => LdapResult::SUCCESS,
+        };
+        done(out, message, result);
+    })
+    .await;
+    client.bind("cn=admin", b"secret").await.unwrap();
+    client.bind_external().await.unwrap();
+    let mut attributes = AttributesBuf::default();
+    attributes.push(b"cn", [&b"a"[..]]);
+    client.add("cn=a", attributes.view()).await.unwrap();
+    client.modify("cn=a", Default::default()).await.unwrap();
+    assert!(client.compare("cn=a", "cn", b"yes").await.unwrap());
+    assert!(!client.compare("cn=a", "cn", b"no").await.unwrap());
+    let rename = ModifyDnRequest {
+        dn: "cn=a",
+        new_rdn: "cn=b",
+        delete_old_rdn: true,
+        new_superior: None,
+    };
+    client.modify_dn(rename).await.unwrap();
+    assert_eq!(client.extended("1.2.3", None).await.unwrap(), None);
+    client.delete("cn=b").await.unwrap();
+    let error = client.delete("cn=gone").await.unwrap_err();
+    assert_eq!(error.code(), Some(ResultCode::NoSuchObject));
+    assert_eq!(
+        error.to_string(),
+        "noSuchObject (32): no, matched dc=example"
+    );
+}
+
+#[tokio::test]
+async fn answers_out_of_order_reach_who_asked() {
+    // Holds back all answers until ten requests are there, then gives them in reverse.
+    let mut held: Vec<(u32, String)> = Vec::new();
+    let client = client(move |message, out| {
+        let Request::Delete(dn) = message.op else {
+            panic!("{message:?}")
+        };
+        held.push((message.id, dn.to_owned()));
+        if held.len() == 10 {
+            for (id, dn) in held.drain(..).rev() {
+                put(
+                    out,
+                    id,
+                    Response::Delete(LdapResult::new(ResultCode::Busy, &dn)),
+                );
+            }
+        }
+    })
+    .await;
+    let tasks = (0..10).map(|n| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let dn = format!("cn={n}");
+            let error = client.delete(&dn).await.unwrap_err();
+            assert_eq!(error.to_string(), format!("busy (51): {dn}"));
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_search_streams_entries_up_to_its_result() {
+    let client = client(|message, out| {
+        entry(out, message.id, "cn=1");
+        // An answer to nobody.
+        entry(out, 4711, "cn=lost");
+        entry(out, message.id, "cn=2");
+        done(
+            out,
+            message,
+            LdapResult::new(ResultCode::SizeLimitExceeded, ""),
+        );
+    })
+    .await;
+    let mut results = client.search(everything(), Controls::EMPTY).unwrap();
+    for expected in ["cn=1", "cn=2"] {
+        let reply = results.next().await.unwrap().unwrap();
+        let message = reply.message().unwrap();
+        assert!(matches!(message.op, Response::SearchEntry(entry) if entry.dn == expected));
+    }
+    assert_eq!(
+        results.next().await.unwrap_err().code(),
+        Some(ResultCode::SizeLimitExceeded)
+    );
+    assert!(results.next().await.is_err());
+}
+
+#[tokio::test]
+async fn a_search_that_is_dropped_is_abandoned() {
+    let (seen, mut abandoned) = tokio::sync::mpsc::unbounded_channel();
+    let client = client(move |message, out| match message.op {
+        Request::Search(_) => entry(out, message.id, "cn=1"),
+        Request::Abandon(id) => seen.send(id).unwrap(),
+        _ => success(message, out),
+    })
+    .await;
+    let mut results = client.search(everything(), Controls::EMPTY).unwrap();
+    let reply = results.next().await.unwrap().unwrap();
+    let id = reply.message().unwrap().id;
+    drop(results);
+    assert_eq!(abandoned.recv().await, Some(id));
+    client.delete("cn=1").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_notice_of_disconnection_fails_what_is_under_way() {
+    let client = client(|_, out| {
+        let result = LdapResult::new(ResultCode::Unavailable, "going down");
+        let notice = ExtendedResponse {
+            result,
+            name: Some(NOTICE_OF_DISCONNECTION),
+            value: None,
+        };
+        put(out, 0, Response::Extended(notice));
+    })
+    .await;
+    // The one under way, and the one after.
+    for _ in 0..2 {
+        let error = client.delete("cn=1").await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Disconnected(error) if error.diagnostic == "going down"),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_or_talks_nonsense_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ldap://{}", listener.local_addr().unwrap());
+    let options = Options {
+        message_bytes_max: 1000,
+        ..Options::default()
+    };
+    for nonsense in [
+        &b""[..],
+        b"220 smtp.example.com ESMTP",
+        &[0x30, 0x84, 0x7f, 0xff, 0xff, 0xff],
+    ] {
+        let client = Client::connect(&url, &options).await.unwrap();
+        let (mut socket, _) = listener.accept().await.unwrap();
+        socket.write_all(nonsense).await.unwrap();
+        drop(socket);
+        assert!(client.delete("cn=1").await.is_err());
+    }
+    drop(listener);
+    assert!(matches!(
+        Client::connect(&url, &options).await,
+        Err(Error::Io(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_burst_longer_than_all_buffers_does_not_block_both_sides() {
+    const REQUESTS: u32 = 200_000;
+    let url = server(success).await;
+    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+    let mut burst = Vec::new();
+    for id in 1..=REQUESTS {
+        let op = Request::Delete("cn=one,dc=example,dc=com");
+        Message {
+            id,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut burst);
+    }
+    connection.send(&burst).await.unwrap();
+    for id in 1..=REQUESTS {
+        let message = ResponseMessage::decode(connection.receive().await.unwrap()).unwrap();
+        assert_eq!(message.id, id);
+    }
+    assert!(connection.received().unwrap().is_none());
+}
+
+struct Identity {
+    acceptor: TlsAcceptor,
+    certificate: CertificateDer<'static>,
+}
+
+impl Identity {
+    fn new() -> Self {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+        let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+        let config =
+            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![cert.der().clone()], key)
+                .unwrap();
+        Identity {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            certificate: cert.der().clone(),
+        }
+    }
+
+    fn fingerprint(&self) -> Trust {
+        Trust::Fingerprint(Sha256::digest(&self.certificate).into())
+    }
+
+    fn authority(&self) -> Trust {
+        Trust::Authorities(vec![self.certificate.clone()])
+    }
+}
+
+#[tokio::test]
+async fn ldaps_and_start_tls_need_a_server_that_is_trusted() {
+    let identity = Identity::new();
+    let stranger = Identity::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let acceptor = identity.acceptor.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut first = [0];
+                if socket.peek(&mut first).await.unwrap() == 0 {
+                    return;
+                }
+                if first[0] == 0x30 {
+                    let request = next_request(&mut socket, &mut Vec::new()).await.unwrap();
+                    let message = RequestMessage::decode(&request).unwrap();
+                    assert!(
+                        matches!(message.op, Request::Extended(extended) if extended.name == START_TLS)
+                    );
+                    let mut out = Vec::new();
+                    success(&message, &mut out);
+                    socket.write_all(&out).await.unwrap();
+                }
+                if let Ok(socket) = acceptor.accept(socket).await {
+                    serve(socket, success).await;
+                }
+            });
+        }
+    });
+    for (scheme, start_tls) in [("ldaps", false), ("ldap", true)] {
+        let url = format!("{scheme}://127.0.0.1:{port}");
+        for trust in [identity.fingerprint(), identity.authority()] {
+            let options = Options {
+                trust,
+                start_tls,
+                ..Options::default()
+            };
+            let client = Client::connect(&url, &options).await.unwrap();
+            client.bind("cn=admin", b"secret").await.unwrap();
+        }
+        for trust in [stranger.fingerprint(), stranger.authority(), Trust::Nobody] {
+            let options = Options {
+                trust,
+                start_tls,
+                ..Options::default()
+            };
+            let error = Client::connect(&url, &options).await.unwrap_err();
+            assert!(matches!(error, Error::Tls(_)), "{error:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn plain_text_behind_the_answer_to_start_tls_is_refused() {
+    let identity = Identity::new();
+    let options = Options {
+        trust: identity.fingerprint(),
+        start_tls: true,
+        ..Options::default()
+    };
+    let url = server(|message, out| {
+        success(message, out);
+        entry(out, 2, "cn=slipped in");
+    })
+    .await;
+    let error = Client::connect(&url, &options).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Tls(reason) if reason.contains("plain text")),
+        "{error:?}"
+    );
+
+    let url = server(|message, out| {
+        done(
+            out,
+            message,
+            LdapResult::new(ResultCode::ProtocolError, "no"),
+        )
+    })
+    .await;
+    let error = Client::connect(&url, &options).await.unwrap_err();
+    assert_eq!(error.code(), Some(ResultCode::ProtocolError));
+}
+
+#[tokio::test]
+async fn ldapi_goes_to_a_local_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move { serve(listener.accept().await.unwrap().0, success).await });
+    let url = format!("ldapi://{}", path.to_str().unwrap().replace('/', "%2F"));
+    let client = Client::connect(&url, &Options::default()).await.unwrap();
+    client.bind_external().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_last_client_to_go_says_goodbye() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ldap://{}", listener.local_addr().unwrap());
+    let client = Client::connect(&url, &Options::default()).await.unwrap();
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let other = client.clone();
+    drop(client);
+    // The connection is still there.
+    let under_way = tokio::spawn(async move { other.delete("cn=1").await });
+    let mut buffer = Vec::new();
+    let request = next_request(&mut socket, &mut buffer).await.unwrap();
+    let mut out = Vec::new();
+    success(&RequestMessage::decode(&request).unwrap(), &mut out);
+    socket.write_all(&out).await.unwrap();
+    under_way.await.unwrap().unwrap();
+    let goodbye = next_request(&mut socket, &mut buffer).await.unwrap();
+    assert_eq!(
+        RequestMessage::decode(&goodbye).unwrap().op,
+        Request::Unbind
+    );
+    assert!(next_request(&mut socket, &mut buffer).await.is_none());
+}
