@@ -1,0 +1,427 @@
+//! A client that many tasks may use at once: each operation is a future, all share one connection.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
+use sapwood_ldap::filter::Assertion;
+use sapwood_ldap::list::{Attributes, Changes};
+use sapwood_ldap::message::{
+    AddRequest, Authentication, BindRequest, CompareRequest, ExtendedRequest, MESSAGE_ID_MAX,
+    Message, ModifyDnRequest, ModifyRequest, Request, Response, ResponseMessage, SearchRequest,
+};
+use sapwood_ldap::result::ResultCode;
+use tokio::sync::mpsc;
+
+use crate::connection::{Connection, Options};
+use crate::error::{Error, OperationError};
+
+/// Requests are gathered up to this many bytes before the next write; more wait in the queue.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// A connected client. Clones share the connection; it is ended when the last one goes.
+///
+/// Requests are sent without waiting for those before them, and responses are given to whom they belong.
+/// Responses that nobody has taken yet stay in memory: bound a large search by its size limit or by pages.
+#[derive(Debug, Clone)]
+pub struct Client {
+    next_id: Arc<AtomicU32>,
+    orders: mpsc::UnboundedSender<Order>,
+    ended: Arc<OnceLock<Error>>,
+}
+
+/// What the connection's task is asked to do.
+#[derive(Debug)]
+enum Order {
+    /// Send a request whose responses go to `replies`.
+    Request {
+        id: u32,
+        message: Vec<u8>,
+        replies: mpsc::UnboundedSender<Reply>,
+    },
+    /// Send a request that has no response, and forget the operation it names.
+    Abandon { message: Vec<u8>, abandoned: u32 },
+    /// Say goodbye.
+    Unbind,
+}
+
+/// One response message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    message: Vec<u8>,
+}
+
+impl Reply {
+    /// The message.
+    pub fn message(&self) -> Result<ResponseMessage<'_>, Error> {
+        Ok(ResponseMessage::decode(&self.message)?)
+    }
+
+    /// The result of the operation, if the reply ends it with success.
+    fn success(&self) -> Result<ResultCode, Error> {
+        match self.message()?.op.result() {
+            Some(result) if result.code.is_success() => Ok(result.code),
+            Some(result) => Err(OperationError::new(result).into()),
+            None => Err(Error::UnexpectedResponse),
+        }
+    }
+}
+
+impl Client {
+    /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL. Must be called within a tokio runtime, which
+    /// from then on drives the connection.
+    pub async fn connect(url: &str, options: &Options) -> Result<Self, Error> {
+        Ok(Self::over(Connection::open(url, options).await?))
+    }
+
+    /// Takes a connection whose requests have all been answered.
+    pub fn over(connection: Connection) -> Self {
+        let (orders, queue) = mpsc::unbounded_channel();
+        let ended = Arc::new(OnceLock::new());
+        let driver = Driver {
+            connection,
+            queue,
+            pending: HashMap::new(),
+        };
+        tokio::spawn(driver.run(Arc::clone(&ended)));
+        Client {
+            next_id: Arc::new(AtomicU32::new(1)),
+            orders,
+            ended,
+        }
+    }
+
+    /// Authenticates with a name and a password. An empty password asks for an anonymous session.
+    pub async fn bind(&self, name: &str, password: &[u8]) -> Result<(), Error> {
+        let bind = BindRequest {
+            version: 3,
+            name,
+            authentication: Authentication::Simple(password),
+        };
+        self.request(Request::Bind(bind), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Authenticates by what the transport says of the client, as on `ldapi` (SASL EXTERNAL).
+    pub async fn bind_external(&self) -> Result<(), Error> {
+        let authentication = Authentication::Sasl {
+            mechanism: "EXTERNAL",
+            credentials: None,
+        };
+        let bind = BindRequest {
+            version: 3,
+            name: "",
+            authentication,
+        };
+        self.request(Request::Bind(bind), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Starts a search; its results come from the stream.
+    pub fn search(
+        &self,
+        search: SearchRequest<'_>,
+        controls: Controls<'_>,
+    ) -> Result<SearchResults, Error> {
+        let (id, replies) = self.start(Request::Search(search), controls)?;
+        Ok(SearchResults {
+            client: self.clone(),
+            id,
+            replies,
+            done: false,
+        })
+    }
+
+    /// Adds an entry.
+    pub async fn add(&self, dn: &str, attributes: Attributes<'_>) -> Result<(), Error> {
+        let add = AddRequest { dn, attributes };
+        self.request(Request::Add(add), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Changes an entry.
+    pub async fn modify(&self, dn: &str, changes: Changes<'_>) -> Result<(), Error> {
+        let modify = ModifyRequest { dn, changes };
+        self.request(Request::Modify(modify), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Deletes an entry.
+    pub async fn delete(&self, dn: &str) -> Result<(), Error> {
+        self.request(Request::Delete(dn), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Renames or moves an entry.
+    pub async fn modify_dn(&self, rename: ModifyDnRequest<'_>) -> Result<(), Error> {
+        self.request(Request::ModifyDn(rename), Controls::EMPTY)
+            .await?
+            .success()
+            .map(drop)
+    }
+
+    /// Whether the entry has the value.
+    pub async fn compare(&self, dn: &str, attribute: &str, value: &[u8]) -> Result<bool, Error> {
+        let compare = CompareRequest {
+            dn,
+            assertion: Assertion {
+                attribute: attribute.as_bytes(),
+                value,
+            },
+        };
+        match self
+            .request(Request::Compare(compare), Controls::EMPTY)
+            .await?
+            .success()?
+        {
+            ResultCode::CompareTrue => Ok(true),
+            ResultCode::CompareFalse => Ok(false),
+            _ => Err(Error::UnexpectedResponse),
+        }
+    }
+
+    /// Performs an extended operation; the response's value, if it has one.
+    pub async fn extended(
+        &self,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let reply = self
+            .request(
+                Request::Extended(ExtendedRequest { name, value }),
+                Controls::EMPTY,
+            )
+            .await?;
+        reply.success()?;
+        match reply.message()?.op {
+            Response::Extended(response) => Ok(response.value.map(<[u8]>::to_vec)),
+            _ => Err(Error::UnexpectedResponse),
+        }
+    }
+
+    /// Sends any request that has one response, with controls; the response, whatever its result.
+    pub async fn request(&self, op: Request<'_>, controls: Controls<'_>) -> Result<Reply, Error> {
+        let (_, mut replies) = self.start(op, controls)?;
+        replies.recv().await.ok_or_else(|| self.end())
+    }
+
+    /// Ends the session. Operations without an answer fail.
+    pub fn unbind(self) {
+        // A connection that has ended needs no goodbye.
+        let _ = self.orders.send(Order::Unbind);
+    }
+
+    fn start(
+        &self,
+        op: Request<'_>,
+        controls: Controls<'_>,
+    ) -> Result<(u32, mpsc::UnboundedReceiver<Reply>), Error> {
+        if matches!(op, Request::Unbind | Request::Abandon(_)) {
+            return Err(Error::Unsupported(
+                "unbind and abandon have no response to wait for",
+            ));
+        }
+        let id = self.take_id();
+        let mut message = Vec::new();
+        Message { id, op, controls }.encode(&mut message);
+        let (replies, receiver) = mpsc::unbounded_channel();
+        self.orders
+            .send(Order::Request {
+                id,
+                message,
+                replies,
+            })
+            .map_err(|_| self.end())?;
+        Ok((id, receiver))
+    }
+
+    fn abandon(&self, id: u32) {
+        let mut message = Vec::new();
+        Message {
+            id: self.take_id(),
+            op: Request::Abandon(id),
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut message);
+        // With the connection gone there is nothing to abandon.
+        let _ = self.orders.send(Order::Abandon {
+            message,
+            abandoned: id,
+        });
+    }
+
+    /// The next message ID: 1 to [`MESSAGE_ID_MAX`], then from the start again.
+    fn take_id(&self) -> u32 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) % MESSAGE_ID_MAX + 1
+    }
+
+    /// Why the connection has ended.
+    fn end(&self) -> Error {
+        self.ended
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Error::Closed("its task was stopped".to_owned()))
+    }
+}
+
+/// What a search finds. Dropping it before its end abandons the search.
+#[derive(Debug)]
+pub struct SearchResults {
+    client: Client,
+    id: u32,
+    replies: mpsc::UnboundedReceiver<Reply>,
+    done: bool,
+}
+
+impl SearchResults {
+    /// The next entry, reference or intermediate response; `None` once the search has ended with success.
+    pub async fn next(&mut self) -> Result<Option<Reply>, Error> {
+        let reply = self.next_reply().await?;
+        match reply.message()?.op.result() {
+            None => Ok(Some(reply)),
+            Some(_) => reply.success().map(|_| None),
+        }
+    }
+
+    /// The next message of the search, its end included: for who wants the result's controls, or the entries that
+    /// came before a limit was reached. After the end it fails.
+    pub async fn next_reply(&mut self) -> Result<Reply, Error> {
+        if self.done {
+            return Err(Error::UnexpectedResponse);
+        }
+        let reply = self.replies.recv().await;
+        self.done = reply
+            .as_ref()
+            .is_none_or(|reply| !matches!(reply.message(), Ok(m) if m.op.result().is_none()));
+        reply.ok_or_else(|| self.client.end())
+    }
+}
+
+impl Drop for SearchResults {
+    fn drop(&mut self) {
+        if !self.done {
+            self.client.abandon(self.id);
+        }
+    }
+}
+
+/// Owns the connection: sends what it is asked to and hands out what comes.
+struct Driver {
+    connection: Connection,
+    queue: mpsc::UnboundedReceiver<Order>,
+    pending: HashMap<u32, mpsc::UnboundedSender<Reply>>,
+}
+
+impl Driver {
+    async fn run(mut self, ended: Arc<OnceLock<Error>>) {
+        let error = match self.serve().await {
+            Ok(()) => Error::Closed("this side has unbound".to_owned()),
+            Err(error) => error,
+        };
+        // First the reason, then the news: who sees its channel closed looks for the reason.
+        let _ = ended.set(error);
+        drop(self);
+    }
+
+    async fn serve(&mut self) -> Result<(), Error> {
+        loop {
+            tokio::select! {
+                order = self.queue.recv(), if self.connection.output().len() < OUTPUT_BYTES_MAX => {
+                    let mut order = order.unwrap_or(Order::Unbind);
+                    loop {
+                        if !self.obey(order) {
+                            return self.say_goodbye().await;
+                        }
+                        match self.queue.try_recv() {
+                            Ok(next) if self.connection.output().len() < OUTPUT_BYTES_MAX => order = next,
+                            Ok(last) => {
+                                if !self.obey(last) {
+                                    return self.say_goodbye().await;
+                                }
+                                break;
+                            }
+                            Err(_) => break,
+                        }
+                    }
+                }
+                progress = self.connection.make_progress() => {
+                    progress?;
+                    self.hand_out()?;
+                }
+            }
+        }
+    }
+
+    /// `false` when the session is to end.
+    fn obey(&mut self, order: Order) -> bool {
+        match order {
+            Order::Request {
+                id,
+                message,
+                replies,
+            } => {
+                // An ID that is still in use after two thousand million others: the new operation fails.
+                if self.pending.contains_key(&id) {
+                    return true;
+                }
+                self.connection.output().extend_from_slice(&message);
+                self.pending.insert(id, replies);
+            }
+            Order::Abandon { message, abandoned } => {
+                if self.pending.remove(&abandoned).is_some() {
+                    self.connection.output().extend_from_slice(&message);
+                }
+            }
+            Order::Unbind => return false,
+        }
+        true
+    }
+
+    async fn say_goodbye(&mut self) -> Result<(), Error> {
+        let mut unbind = Vec::new();
+        Message {
+            id: MESSAGE_ID_MAX,
+            op: Request::Unbind,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut unbind);
+        self.connection.send(&unbind).await?;
+        self.connection.shutdown().await
+    }
+
+    fn hand_out(&mut self) -> Result<(), Error> {
+        while let Some(bytes) = self.connection.received()? {
+            let message = ResponseMessage::decode(bytes)?;
+            if let (0, Response::Extended(notice)) = (message.id, &message.op)
+                && notice.name == Some(NOTICE_OF_DISCONNECTION)
+            {
+                return Err(Error::Disconnected(OperationError::new(&notice.result)));
+            }
+            let last = message.op.result().is_some();
+            // Responses to what was abandoned, and to nothing at all, are passed over (RFC 4511 §4.11, §4.4).
+            if let Some(replies) = self.pending.get(&message.id) {
+                let id = message.id;
+                // Who no longer listens has no use for the reply.
+                let _ = replies.send(Reply {
+                    message: bytes.to_vec(),
+                });
+                if last {
+                    self.pending.remove(&id);
+                }
+            }
+        }
+        Ok(())
+    }
+}

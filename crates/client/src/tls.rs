@@ -1,0 +1,156 @@
+//! Which servers are believed to be who they say.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+
+/// Whom to trust with TLS.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Trust {
+    /// Nobody: TLS cannot be used.
+    #[default]
+    Nobody,
+    /// Servers whose certificate is signed by one of these, directly or not, and names them.
+    Authorities(Vec<CertificateDer<'static>>),
+    /// The one server whose certificate has this SHA-256 fingerprint, whatever name it bears.
+    Fingerprint([u8; 32]),
+}
+
+impl Trust {
+    /// Reads a fingerprint as `sapwood init` and `openssl x509 -fingerprint -sha256` print it: 32 octets in
+    /// hexadecimal, with or without colons.
+    pub fn fingerprint(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::Tls("a fingerprint is 32 octets in hexadecimal".to_owned());
+        let digits: Vec<u32> = (text.chars().filter(|c| *c != ':'))
+            .map(|c| c.to_digit(16).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?;
+        let octets: Vec<u8> = digits
+            .chunks(2)
+            .map(|pair| pair.iter().fold(0, |n, d| n << 4 | *d as u8))
+            .collect();
+        match octets.try_into() {
+            Ok(octets) if digits.len() == 64 => Ok(Trust::Fingerprint(octets)),
+            _ => Err(wrong()),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Tls(error.to_string()))?;
+        let config = match self {
+            Trust::Nobody => {
+                return Err(Error::Tls(
+                    "no server is trusted: name authorities or a fingerprint".to_owned(),
+                ));
+            }
+            Trust::Authorities(certificates) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates {
+                    roots
+                        .add(certificate.clone())
+                        .map_err(|error| Error::Tls(error.to_string()))?;
+                }
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+            Trust::Fingerprint(fingerprint) => {
+                let pinned = Pinned {
+                    fingerprint: *fingerprint,
+                    provider,
+                };
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(pinned))
+                    .with_no_client_auth()
+            }
+        };
+        Ok(Arc::new(config))
+    }
+}
+
+/// Believes one certificate. The handshake's signatures are checked as always: they prove that the peer has its key.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: [u8; 32],
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if Sha256::digest(end_entity).as_slice() == self.fingerprint {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_read_with_and_without_colons() {
+        let plain = "00".repeat(31) + "aF";
+        let mut expected = [0; 32];
+        expected[31] = 0xaf;
+        let colons = ["00"; 31].join(":") + ":AF";
+        for text in [plain, colons] {
+            assert!(
+                matches!(Trust::fingerprint(&text), Ok(Trust::Fingerprint(octets)) if octets == expected)
+            );
+        }
+        for wrong in ["", "00", "zz", &"0".repeat(63), &"0".repeat(66)] {
+            assert!(Trust::fingerprint(wrong).is_err(), "{wrong}");
+        }
+    }
+}
