@@ -1,16 +1,21 @@
-//! The directory itself: opening, creating, snapshots.
+//! The directory itself: opening, creating, snapshots, applying updates.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::access::{AccessPolicy, Identity};
-use crate::engine::{Embedded, Engine, EntryId};
-use crate::error::Result;
-use crate::outcome::Outcome;
+use crate::access::AccessPolicy;
+use crate::definition;
+use crate::engine::{
+    self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, Table, Ticket, Verdict, Write,
+};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
 use crate::root_dse::RootDse;
-use crate::schema::Schema;
+use crate::schema::{NormalDn, Schema};
 use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
-use crate::update::{Applied, Update};
+use crate::state::State;
+use crate::update::{Applied, Batch, Update, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub struct Config {
 }
 
 /// The indexes of one attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexDefinition {
     /// Name or OID of the attribute type, without options.
     pub attribute: String,
@@ -34,6 +39,18 @@ pub struct IndexDefinition {
     pub substring: bool,
     /// Ordering: `>=`, `<=`, sorting.
     pub ordering: bool,
+}
+
+impl IndexDefinition {
+    /// The kinds by their words in configuration, and whether each is wanted.
+    pub fn kinds(&self) -> [(&'static str, bool); 4] {
+        [
+            ("eq", self.equality),
+            ("pres", self.presence),
+            ("sub", self.substring),
+            ("ord", self.ordering),
+        ]
+    }
 }
 
 /// What a directory is opened with; not kept.
@@ -77,41 +94,72 @@ impl<E: Engine> Clone for Directory<E> {
     }
 }
 
-pub(crate) struct Shared<E> {
-    pub(crate) engine: E,
-    pub(crate) options: Options,
+struct Shared<E> {
+    engine: E,
+    options: Options,
+    /// What snapshots know, and the newest commit it was compared with.
+    known: RwLock<(CommitNo, Arc<State>)>,
+    writer: Mutex<WriterState>,
 }
 
 impl Directory {
     /// Makes a directory in an empty or missing folder.
     pub fn create(path: &Path, config: &Config, options: Options) -> Result<Directory> {
-        let _ = (path, config, options);
-        unimplemented!()
+        let engine = Embedded::open(path, &sapwood_store::Options::new().create(true))?;
+        Directory::create_on(engine, config, options)
     }
 
     /// Opens the directory of a folder. Another process may have it open too; `read_only` never writes.
     pub fn open(path: &Path, options: Options, read_only: bool) -> Result<Directory> {
-        let _ = (path, options, read_only);
-        unimplemented!()
+        let store = sapwood_store::Options::new()
+            .create(false)
+            .read_only(read_only);
+        Directory::open_on(Embedded::open(path, &store)?, options)
     }
 }
 
 impl<E: Engine> Directory<E> {
     /// Makes a directory on an empty engine.
     pub fn create_on(engine: E, config: &Config, options: Options) -> Result<Directory<E>> {
-        let _ = (engine, config, options);
-        unimplemented!()
+        let mut create = Create {
+            schema: &options.schema,
+            config,
+            failure: None,
+        };
+        let ticket = engine.write(&mut create)?;
+        if let Some(failure) = create.failure {
+            return Err(failure);
+        }
+        if let Some(ticket) = ticket {
+            ticket.wait()?;
+        }
+        Directory::open_on(engine, options)
     }
 
     /// Opens the directory an engine holds.
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
-        let _ = (engine, options);
-        unimplemented!()
+        let view = engine.snapshot()?;
+        let state = definition::load(&view, &options.schema)?;
+        let known = RwLock::new((view.commit(), Arc::new(state)));
+        let shared = Shared {
+            engine,
+            options,
+            known,
+            writer: Mutex::default(),
+        };
+        Ok(Directory {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The schema.
     pub fn schema(&self) -> &Schema {
         &self.shared.options.schema
+    }
+
+    /// What it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
     }
 
     /// The engine.
@@ -121,16 +169,109 @@ impl<E: Engine> Directory<E> {
 
     /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer.
     pub fn snapshot(&self) -> Result<Snapshot<E>> {
-        unimplemented!()
+        let view = self.shared.engine.snapshot()?;
+        let state = self.state_of(&view)?;
+        Ok(Snapshot {
+            directory: self.clone(),
+            view: Arc::new(view),
+            state,
+        })
+    }
+
+    /// What is known of the directory as of `view`: the definition must be the view's own, the attribute numbers at
+    /// least those of the view.
+    fn state_of(&self, view: &E::Snapshot) -> Result<Arc<State>> {
+        let commit = view.commit();
+        let (compared_with, known) = self
+            .shared
+            .known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if compared_with == commit {
+            return Ok(known);
+        }
+        let record = definition::record(view)?;
+        let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
+            Arc::new(definition::load(view, self.schema())?)
+        } else if view
+            .get(
+                Table::Attribute,
+                &(known.attributes.len() as u16).to_be_bytes(),
+            )?
+            .is_some()
+        {
+            let mut state = State::clone(&known);
+            state.attributes.extend(self.schema(), view)?;
+            Arc::new(state)
+        } else {
+            known
+        };
+        let mut newest = self
+            .shared
+            .known
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if newest.0 < commit {
+            *newest = (commit, state.clone());
+        }
+        Ok(state)
     }
 
     /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
     ///
     /// # Errors
-    /// When the engine fails: no update of the batch took place, or ([`crate::engine::Error::Undetermined`]) it is not known.
+    /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
     pub fn apply(&self, updates: &[Update]) -> Result<Applied<E::Ticket>> {
-        let _ = updates;
-        unimplemented!()
+        let mut writer = self
+            .shared
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut batch = Batch::new(&self.shared.options, updates, &mut writer);
+        let ticket = self.shared.engine.write(&mut batch)?;
+        let outcomes = if ticket.is_some() {
+            batch.keep_state()
+        } else {
+            batch.outcomes
+        };
+        Ok(Applied { outcomes, ticket })
+    }
+}
+
+/// Makes the definition of a new directory.
+struct Create<'c> {
+    schema: &'c Schema,
+    config: &'c Config,
+    failure: Option<Error>,
+}
+
+impl Bundle for Create<'_> {
+    fn operations(&self) -> usize {
+        1
+    }
+
+    fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        self.failure = None;
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+        if definition::record(txn)?.is_some() {
+            self.failure = Some(Error::State("there is a directory here already".into()));
+            return Ok(Verdict::Undo);
+        }
+        match definition::create(txn, self.schema, self.config) {
+            Ok(_) => Ok(Verdict::Keep),
+            Err(error) => {
+                self.failure = Some(error);
+                Ok(Verdict::Undo)
+            }
+        }
+    }
+
+    fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
     }
 }
 
@@ -138,6 +279,7 @@ impl<E: Engine> Directory<E> {
 pub struct Snapshot<E: Engine = Embedded> {
     directory: Directory<E>,
     view: Arc<E::Snapshot>,
+    state: Arc<State>,
 }
 
 impl<E: Engine> Clone for Snapshot<E> {
@@ -145,6 +287,7 @@ impl<E: Engine> Clone for Snapshot<E> {
         Snapshot {
             directory: self.directory.clone(),
             view: self.view.clone(),
+            state: self.state.clone(),
         }
     }
 }
@@ -166,22 +309,66 @@ impl<E: Engine> Snapshot<E> {
         &self.directory
     }
 
-    /// The entry with this DN and its passwords; `None` when there is no such entry or no such DN.
-    pub fn credentials(&self, dn: &str) -> Result<Option<Credentials>> {
-        let _ = (dn, &self.view);
-        unimplemented!()
+    /// The commit it shows.
+    pub fn commit(&self) -> CommitNo {
+        self.view.commit()
     }
 
-    /// Compare (RFC 4511 §4.10): compareTrue, compareFalse, or why neither.
-    pub fn compare(
-        &self,
-        identity: &Identity,
-        dn: &str,
-        attribute: &[u8],
-        assertion: &[u8],
-        manage_dsa_it: bool,
-    ) -> Result<Outcome> {
-        let _ = (identity, dn, attribute, assertion, manage_dsa_it);
-        unimplemented!()
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        self.directory.schema()
+    }
+
+    pub(crate) fn view(&self) -> &E::Snapshot {
+        &self.view
+    }
+
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// The naming contexts' DNs as configured.
+    pub fn naming_contexts(&self) -> impl Iterator<Item = &str> {
+        self.state
+            .contexts
+            .iter()
+            .map(|context| context.dn.as_str())
+    }
+
+    /// The entry with this DN and its passwords; `None` when there is no such entry or no such DN.
+    pub fn credentials(&self, dn: &str) -> Result<Option<Credentials>> {
+        let mut normal = NormalDn::new();
+        if normal.parse(self.schema(), dn.as_bytes()).is_err() {
+            return Ok(None);
+        }
+        let walk = names::walk(self.view(), &self.state.contexts, &normal)?;
+        let Some(child) = walk.and_then(|walk| walk.found()) else {
+            return Ok(None);
+        };
+        let entry = child.id;
+        let record = self.view.get(Table::Entry, &entry.to_key())?;
+        let record = record
+            .ok_or_else(|| Error::corrupt(format!("entry {entry} has a name but no record")))?;
+        let damaged = |error| Error::corrupt(format!("entry {entry}: {error}"));
+        let read = Entry::new(&record).map_err(damaged)?;
+        let mut stored = Vec::new();
+        for known in self
+            .state
+            .attributes
+            .of_type(self.schema().well_known().user_password)
+        {
+            let values = read.attribute(known.number()).map_err(damaged)?;
+            stored.extend(
+                values
+                    .iter()
+                    .flat_map(|values| values.values())
+                    .map(<[u8]>::to_vec),
+            );
+        }
+        Ok(Some(Credentials {
+            entry,
+            dn: names::dn_of(self.view(), entry)?,
+            stored,
+        }))
     }
 }

@@ -34,3 +34,13 @@ impl Error {
 
 /// What a call on a directory returns.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<Error> for engine::Error {
+    /// For what runs inside the engine and can only fail with the engine's errors.
+    fn from(error: Error) -> engine::Error {
+        match error {
+            Error::Engine(error) => error,
+            other => engine::Error::Unavailable(other.to_string()),
+        }
+    }
+}

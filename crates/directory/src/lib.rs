@@ -8,6 +8,8 @@
 pub mod access;
 mod attributes;
 mod beside;
+mod compare;
+mod definition;
 mod directory;
 pub mod engine;
 mod entry;
@@ -15,11 +17,13 @@ mod error;
 mod indexes;
 mod names;
 mod outcome;
+mod referral;
 mod root_dse;
 pub mod schema;
 pub mod search;
 mod sources;
 mod state;
+mod target;
 mod update;
 
 pub use access::{AccessPolicy, Identity};
@@ -30,4 +34,4 @@ pub use outcome::Outcome;
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Step};
 pub use sources::{Clock, PasswordHasher, RandomUuids, SystemClock, UuidSource};
-pub use update::{Applied, Update, UpdateRequest};
+pub use update::{Applied, CHANGES_KEPT_MAX, MANAGE_DSA_IT, Update, UpdateRequest, hash_passwords};

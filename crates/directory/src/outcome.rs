@@ -2,6 +2,10 @@
 
 use sapwood_ldap::result::ResultCode;
 
+use crate::engine;
+use crate::error::Error;
+use crate::schema::Violation;
+
 /// LDAPResult (RFC 4511 §4.1.9) and the response controls, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -45,5 +49,45 @@ impl Outcome {
             matched_dn: matched_dn.into(),
             ..self
         }
+    }
+}
+
+/// Why work on a request ends early: refused, which the client is told, or failed, which concerns everybody.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The client is told.
+    Refused(Box<Outcome>),
+    /// The directory failed.
+    Failed(Error),
+}
+
+impl Stop {
+    /// A refusal.
+    pub(crate) fn refuse(code: ResultCode, diagnostic: impl Into<String>) -> Stop {
+        Stop::Refused(Box::new(Outcome::new(code, diagnostic)))
+    }
+}
+
+impl From<Outcome> for Stop {
+    fn from(outcome: Outcome) -> Stop {
+        Stop::Refused(Box::new(outcome))
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+impl From<engine::Error> for Stop {
+    fn from(error: engine::Error) -> Stop {
+        Stop::Failed(Error::Engine(error))
+    }
+}
+
+impl From<Violation> for Stop {
+    fn from(violation: Violation) -> Stop {
+        Stop::refuse(violation.code, violation.diagnostic)
     }
 }

@@ -13,4 +13,8 @@ pub(crate) struct State {
     pub(crate) attributes: AttributeTable,
     /// The indexes.
     pub(crate) indexes: IndexSet,
+    /// The version of the string preparation the indexes were built with.
+    pub(crate) preparation: u32,
+    /// The record most of this was read from: another one means another state.
+    pub(crate) definition: Box<str>,
 }

@@ -1,0 +1,133 @@
+//! Compare (RFC 4511 §4.10).
+
+use sapwood_ldap::result::ResultCode;
+
+use crate::access::{Identity, is_protected};
+use crate::directory::Snapshot;
+use crate::engine::{Engine, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::outcome::{Outcome, Stop};
+use crate::schema::{AttributeType, Schema};
+use crate::target::{self, SUBSCHEMA_DN, Target};
+use crate::update::described;
+
+impl<E: Engine> Snapshot<E> {
+    /// Compare (RFC 4511 §4.10): compareTrue, compareFalse, or why neither.
+    pub fn compare(
+        &self,
+        identity: &Identity,
+        dn: &str,
+        attribute: &[u8],
+        assertion: &[u8],
+        manage_dsa_it: bool,
+    ) -> Result<Outcome> {
+        match self.compared(identity, dn, attribute, assertion, manage_dsa_it) {
+            Ok(true) => Ok(Outcome::new(ResultCode::CompareTrue, "")),
+            Ok(false) => Ok(Outcome::new(ResultCode::CompareFalse, "")),
+            Err(Stop::Refused(outcome)) => Ok(*outcome),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    fn compared(
+        &self,
+        identity: &Identity,
+        dn: &str,
+        attribute: &[u8],
+        assertion: &[u8],
+        manage_dsa_it: bool,
+    ) -> std::result::Result<bool, Stop> {
+        let schema = self.schema();
+        let normal = target::parse(schema, dn)?;
+        let (known, options) = described(schema, attribute)?;
+        let rule = known.equality().ok_or_else(|| {
+            let diagnostic = format!("{} has no equality rule to compare by", known.name());
+            Stop::refuse(ResultCode::InappropriateMatching, diagnostic)
+        })?;
+        let asserted = rule.assertion(schema, assertion).map_err(|error| {
+            let diagnostic = format!("{}: the asserted value is {error}", known.name());
+            Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
+        })?;
+        let access = self.directory().options().access;
+        if !access.may_read(identity)
+            || (is_protected(schema, known.id()) && !access.may_read_protected(identity))
+        {
+            let diagnostic = "you may not read this attribute";
+            return Err(Stop::refuse(
+                ResultCode::InsufficientAccessRights,
+                diagnostic,
+            ));
+        }
+        let target = target::find(self.view(), schema, self.state(), dn, normal, manage_dsa_it)?;
+        let mut scratch = Vec::new();
+        if let Some(value) = self.computed(&target, schema, known)? {
+            return Ok(asserted.matches(schema, &value, &mut scratch));
+        }
+        let mut has_attribute = false;
+        for table in [Table::Entry, Table::Operational] {
+            let id = target.entry.id;
+            let Some(record) = self.view().get(table, &id.to_key())? else {
+                continue;
+            };
+            let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
+            for stored in Entry::new(&record).map_err(damaged)?.attributes() {
+                let stored = stored.map_err(damaged)?;
+                let Some(described) = self.state().attributes.get(stored.number()) else {
+                    continue;
+                };
+                let covers = |wanted: &str| {
+                    wanted.is_empty() || described.options().split(';').any(|own| own == wanted)
+                };
+                if !schema
+                    .type_of(described.attribute_type())
+                    .is_subtype_of(known.id())
+                    || !options.split(';').all(covers)
+                {
+                    continue;
+                }
+                has_attribute = true;
+                if stored
+                    .values()
+                    .iter()
+                    .any(|value| asserted.matches(schema, value, &mut scratch))
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        if !has_attribute {
+            let diagnostic = format!("{}: the entry does not have this attribute", known.name());
+            return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
+        }
+        Ok(false)
+    }
+
+    /// The value of an attribute that is not stored but follows from the tree.
+    fn computed(
+        &self,
+        target: &Target,
+        schema: &Schema,
+        known: &AttributeType,
+    ) -> Result<Option<Vec<u8>>> {
+        let (view, id, well_known) = (self.view(), target.entry.id, schema.well_known());
+        let value = match known.id() {
+            attribute if attribute == well_known.entry_dn => names::dn_of(view, id)?,
+            attribute if attribute == well_known.subschema_subentry => SUBSCHEMA_DN.to_owned(),
+            attribute if attribute == well_known.has_subordinates => {
+                if names::has_children(view, id)? {
+                    "TRUE"
+                } else {
+                    "FALSE"
+                }
+                .to_owned()
+            }
+            attribute if attribute == well_known.num_subordinates => {
+                names::children_count(view, id)?.to_string()
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(value.into_bytes()))
+    }
+}

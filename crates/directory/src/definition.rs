@@ -1,0 +1,261 @@
+//! The directory's own settings in the `meta` table: naming contexts, indexes and the next entry id.
+//!
+//! The definition is one record of text lines, so that a person can read it and a snapshot can notice a newer one by
+//! comparing bytes:
+//!
+//! ```text
+//! form 1
+//! preparation <version of the string preparation the indexes were built with>
+//! context <DN>
+//! index <attribute type> eq|pres|sub|ord complete|building
+//! ```
+
+use crate::attributes::AttributeTable;
+use crate::directory::{Config, IndexDefinition};
+use crate::engine::{self, EntryId, IndexKind, Read, STORE_ENTRIES_MAX, Table, Write};
+use crate::error::{Error, Result};
+use crate::indexes::{AttributeIndexes, Completeness, can_index};
+use crate::names::NamingContext;
+use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
+use crate::state::State;
+
+const DEFINITION_KEY: &[u8] = b"definition";
+const NEXT_ID_KEY: &[u8] = b"next id";
+const FORM_LINE: &str = "form 1";
+
+/// The most naming contexts.
+pub(crate) const CONTEXTS_MAX: usize = 1000;
+
+/// The kinds of index a definition can name, with their words; ordering is kept in a table of its own.
+pub(crate) const KIND_WORDS: [(&str, Option<IndexKind>); 4] = [
+    ("eq", Some(IndexKind::Equality)),
+    ("pres", Some(IndexKind::Presence)),
+    ("sub", Some(IndexKind::Substring)),
+    ("ord", None),
+];
+
+/// The definition's record as of a snapshot; `None` when there is no directory.
+pub(crate) fn record<R: Read>(read: &R) -> engine::Result<Option<R::Value<'_>>> {
+    read.get(Table::Meta, DEFINITION_KEY)
+}
+
+/// Reads what a snapshot knows of the directory.
+pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
+    let record = record(read)?
+        .ok_or_else(|| Error::State("there is no directory here: make one first".into()))?;
+    let text =
+        std::str::from_utf8(&record).map_err(|_| Error::corrupt("the definition is not text"))?;
+    let attributes = AttributeTable::load(schema, read)?;
+    let mut state = State {
+        definition: text.into(),
+        attributes,
+        ..State::default()
+    };
+    let mut lines = text.lines();
+    match lines.next() {
+        Some(FORM_LINE) => {}
+        other => {
+            return Err(Error::State(format!(
+                "this directory was made by another version of this program ({})",
+                other.unwrap_or("no form")
+            )));
+        }
+    }
+    for line in lines {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "preparation" => state.preparation = rest.parse().unwrap_or_default(),
+            "context" => state.contexts.push(context(schema, rest)?),
+            "index" => read_index(&mut state, schema, rest)?,
+            _ => {
+                return Err(Error::corrupt(format!(
+                    "the definition has the line '{line}'"
+                )));
+            }
+        }
+    }
+    Ok(state)
+}
+
+fn context(schema: &Schema, dn: &str) -> Result<NamingContext> {
+    let mut normal = NormalDn::new();
+    normal
+        .parse(schema, dn.as_bytes())
+        .map_err(|error| Error::Config(format!("the naming context '{dn}' is no DN: {error}")))?;
+    if normal.is_empty() || dn.contains('\n') {
+        return Err(Error::Config(format!("'{dn}' cannot be a naming context")));
+    }
+    Ok(NamingContext {
+        dn: dn.to_owned(),
+        normal,
+    })
+}
+
+fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
+    let damaged = || Error::corrupt(format!("the definition has the index '{line}'"));
+    let mut words = line.split(' ');
+    let (Some(name), Some(kind), Some(completeness)) = (words.next(), words.next(), words.next())
+    else {
+        return Err(damaged());
+    };
+    let completeness = match completeness {
+        "complete" => Completeness::Complete,
+        "building" => Completeness::Building,
+        _ => return Err(damaged()),
+    };
+    let known = schema.attribute_type(name.as_bytes()).ok_or_else(|| {
+        Error::State(format!(
+            "there is an index on {name}, which the schema files do not define (any more)"
+        ))
+    })?;
+    let number = state
+        .attributes
+        .number(known.id(), "")
+        .ok_or_else(damaged)?;
+    let indexes = state.indexes.of_mut(known.id(), number);
+    *place(indexes, kind).ok_or_else(damaged)? = completeness;
+    Ok(())
+}
+
+/// Where the completeness of a kind of index stands.
+pub(crate) fn place<'i>(
+    indexes: &'i mut AttributeIndexes,
+    kind: &str,
+) -> Option<&'i mut Completeness> {
+    match kind {
+        "eq" => Some(&mut indexes.equality),
+        "pres" => Some(&mut indexes.presence),
+        "sub" => Some(&mut indexes.substring),
+        "ord" => Some(&mut indexes.ordering),
+        _ => None,
+    }
+}
+
+/// Writes the definition of a state.
+pub(crate) fn store<W: Write>(
+    txn: &mut W,
+    schema: &Schema,
+    state: &mut State,
+) -> engine::Result<()> {
+    let mut text = format!("{FORM_LINE}\npreparation {}\n", state.preparation);
+    for context in &state.contexts {
+        text.push_str(&format!("context {}\n", context.dn));
+    }
+    for indexes in state.indexes.iter() {
+        let name = schema.type_of(indexes.attribute_type).name();
+        for (kind, completeness) in [
+            ("eq", indexes.equality),
+            ("pres", indexes.presence),
+            ("sub", indexes.substring),
+            ("ord", indexes.ordering),
+        ] {
+            match completeness {
+                Completeness::Absent => {}
+                Completeness::Building => text.push_str(&format!("index {name} {kind} building\n")),
+                Completeness::Complete => text.push_str(&format!("index {name} {kind} complete\n")),
+            }
+        }
+    }
+    txn.put(Table::Meta, DEFINITION_KEY, text.as_bytes())?;
+    state.definition = text.into();
+    Ok(())
+}
+
+/// Makes the definition of a new directory; the indexes are empty and complete.
+pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) -> Result<State> {
+    let mut state = State {
+        preparation: PREPARATION_VERSION,
+        ..State::default()
+    };
+    if config.naming_contexts.is_empty() || config.naming_contexts.len() > CONTEXTS_MAX {
+        return Err(Error::Config(format!(
+            "a directory has 1 to {CONTEXTS_MAX} naming contexts"
+        )));
+    }
+    for dn in &config.naming_contexts {
+        let added = context(schema, dn)?;
+        if state
+            .contexts
+            .iter()
+            .any(|known| known.normal == added.normal)
+        {
+            return Err(Error::Config(format!(
+                "the naming context '{dn}' is there twice"
+            )));
+        }
+        state.contexts.push(added);
+    }
+    let always = ["objectClass", "entryUUID"].map(|attribute| IndexDefinition {
+        attribute: attribute.to_owned(),
+        equality: true,
+        ..IndexDefinition::default()
+    });
+    for definition in always.iter().chain(&config.indexes) {
+        for (kind, wanted) in definition.kinds() {
+            if wanted {
+                set_index(
+                    txn,
+                    schema,
+                    &mut state,
+                    &definition.attribute,
+                    kind,
+                    Completeness::Complete,
+                )?;
+            }
+        }
+    }
+    store(txn, schema, &mut state)?;
+    Ok(state)
+}
+
+/// Creates an index in a given state of completeness, after checking that it can be; the answer is the attribute type.
+pub(crate) fn set_index<W: Write>(
+    txn: &mut W,
+    schema: &Schema,
+    state: &mut State,
+    attribute: &str,
+    kind: &str,
+    completeness: Completeness,
+) -> Result<AttributeTypeId> {
+    let known = schema.attribute_type(attribute.as_bytes()).ok_or_else(|| {
+        Error::Config(format!(
+            "cannot index {attribute}: the schema does not define it"
+        ))
+    })?;
+    let possible = match KIND_WORDS.iter().find(|(word, _)| *word == kind) {
+        Some((_, Some(kind))) => can_index(known, *kind),
+        Some((_, None)) => known
+            .ordering()
+            .map(|_| ())
+            .ok_or("it has no ordering rule"),
+        None => Err("the kinds of index are eq, pres, sub and ord"),
+    };
+    possible.map_err(|why| Error::Config(format!("cannot index {attribute} {kind}: {why}")))?;
+    let number = state
+        .attributes
+        .number_or_new(schema, txn, known.id(), "")?
+        .map_err(|error| Error::Config(error.to_string()))?;
+    let indexes = state.indexes.of_mut(known.id(), number);
+    if let Some((_, Some(kind))) = KIND_WORDS.iter().find(|(word, _)| *word == kind) {
+        txn.create_index(indexes.index(*kind))?;
+    }
+    if let Some(place) = place(indexes, kind) {
+        *place = completeness;
+    }
+    Ok(known.id())
+}
+
+/// The id the next new entry gets.
+pub(crate) fn next_id<R: Read>(read: &R) -> engine::Result<EntryId> {
+    match read.get(Table::Meta, NEXT_ID_KEY)? {
+        None => Ok(EntryId(1)),
+        Some(id) => EntryId::from_key(&id)
+            .filter(|id| id.0 > 0 && id.0 <= STORE_ENTRIES_MAX)
+            .ok_or_else(|| engine::Error::Corrupt("the next entry id is no id".into())),
+    }
+}
+
+/// Sets the id the next new entry gets.
+pub(crate) fn put_next_id<W: Write>(txn: &mut W, id: EntryId) -> engine::Result<()> {
+    txn.put(Table::Meta, NEXT_ID_KEY, &id.to_key())
+}

@@ -1,0 +1,101 @@
+//! Referral objects (RFC 3296): what a client is told whose target is or lies below one.
+
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::url::LdapUrl;
+
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::outcome::Outcome;
+use crate::schema::Schema;
+use crate::state::State;
+
+/// The `ref` values of a referral object, as they are stored.
+pub(crate) fn references<R: Read>(
+    view: &R,
+    schema: &Schema,
+    state: &State,
+    id: EntryId,
+) -> Result<Vec<String>> {
+    let mut urls = Vec::new();
+    for table in [Table::Entry, Table::Operational] {
+        let Some(record) = view.get(table, &id.to_key())? else {
+            continue;
+        };
+        let entry = Entry::new(&record)
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        for known in state.attributes.of_type(schema.well_known().reference) {
+            let stored = entry.attribute(known.number());
+            let stored =
+                stored.map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+            for value in stored.iter().flat_map(|stored| stored.values()) {
+                urls.push(String::from_utf8_lossy(value).into_owned());
+            }
+        }
+    }
+    Ok(urls)
+}
+
+/// The referral result for an operation on `target`, a DN of which the `above` first RDNs from the left lie below the
+/// referral object `id`: each URL's DN takes the place of the referral object's (RFC 3296 §5.1).
+pub(crate) fn outcome<R: Read>(
+    view: &R,
+    schema: &Schema,
+    state: &State,
+    id: EntryId,
+    target: &str,
+    above: usize,
+) -> Result<Outcome> {
+    let below = leading_rdns(target, above);
+    let referrals = references(view, schema, state, id)?;
+    let matched = names::dn_of(view, id)?;
+    let referrals: Vec<String> = referrals
+        .iter()
+        .filter_map(|url| rewritten(url, &matched, below))
+        .collect();
+    if referrals.is_empty() {
+        let diagnostic = "the referral object on the way to this entry names no server";
+        return Ok(Outcome::new(ResultCode::UnknownError, diagnostic).matched(matched));
+    }
+    let outcome = Outcome::new(ResultCode::Referral, "").matched(matched);
+    Ok(Outcome {
+        referrals,
+        ..outcome
+    })
+}
+
+/// A `ref` value as it is sent: its label cut off, its DN (that of the referral object when it has none) completed by
+/// `below`. What is no LDAP URL is sent as it is.
+pub(crate) fn rewritten(reference: &str, referral_dn: &str, below: &str) -> Option<String> {
+    let url = reference.split(' ').next().filter(|url| !url.is_empty())?;
+    let Ok(mut parsed) = LdapUrl::parse(url) else {
+        return Some(url.to_owned());
+    };
+    if parsed.dn.is_empty() {
+        parsed.dn = referral_dn.to_owned();
+    }
+    if !below.is_empty() {
+        parsed.dn = format!("{below},{}", parsed.dn);
+    }
+    Some(parsed.to_string())
+}
+
+/// The first `rdns` relative names of a DN as written.
+fn leading_rdns(dn: &str, rdns: usize) -> &str {
+    let Ok(parsed) = Dn::parse(dn) else { return "" };
+    let mut rest = parsed;
+    for _ in 0..rdns {
+        match rest.parent() {
+            Some(parent) => rest = parent,
+            None => break,
+        }
+    }
+    let text = parsed.as_str();
+    let kept = text.len() - rest.as_str().len();
+    text.get(..kept)
+        .unwrap_or_default()
+        .trim_end_matches(' ')
+        .trim_end_matches(',')
+}

@@ -1,0 +1,197 @@
+//! From the DN of a request to its entry, or to the result that says why there is none to work on.
+
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::result::ResultCode;
+
+use crate::engine::{EntryId, Read};
+use crate::names::{self, Child};
+use crate::outcome::{Outcome, Stop};
+use crate::referral;
+use crate::schema::{NormalDn, Schema};
+use crate::state::State;
+
+/// The DN of the subschema subentry.
+pub(crate) const SUBSCHEMA_DN: &str = "cn=Subschema";
+
+/// The entry an operation works on.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The entry.
+    pub(crate) entry: Child,
+    /// Its parent; [`EntryId::ROOT`] for a naming context.
+    pub(crate) parent: EntryId,
+    /// Its DN in normal form.
+    pub(crate) normal: NormalDn,
+    /// The position of its naming context.
+    pub(crate) context: usize,
+}
+
+/// A DN that names no entry yet, and what it would be below.
+#[derive(Clone, Debug)]
+pub(crate) struct Vacancy {
+    /// The entry above; `None` for a naming context.
+    pub(crate) parent: Option<Child>,
+    /// The DN in normal form.
+    pub(crate) normal: NormalDn,
+}
+
+impl Vacancy {
+    /// What the name table files it under.
+    pub(crate) fn parent_id(&self) -> EntryId {
+        self.parent.map_or(EntryId::ROOT, |parent| parent.id)
+    }
+
+    /// The normal form that stands in the name table.
+    pub(crate) fn normal_rdn(&self) -> &[u8] {
+        match self.parent {
+            Some(_) => self.normal.rdns().next_back().unwrap_or_default(),
+            None => self.normal.bytes(),
+        }
+    }
+}
+
+impl Target {
+    /// The normal form that stands in the name table.
+    pub(crate) fn normal_rdn(&self) -> &[u8] {
+        if self.is_context() {
+            self.normal.bytes()
+        } else {
+            self.normal.rdns().next_back().unwrap_or_default()
+        }
+    }
+
+    /// Whether it is a naming context's own entry.
+    pub(crate) fn is_context(&self) -> bool {
+        self.parent == EntryId::ROOT
+    }
+}
+
+/// Reads a DN.
+pub(crate) fn parse(schema: &Schema, dn: &str) -> Result<NormalDn, Stop> {
+    let mut normal = NormalDn::new();
+    match normal.parse(schema, dn.as_bytes()) {
+        Ok(()) => Ok(normal),
+        Err(error) => Err(Stop::refuse(
+            ResultCode::InvalidDnSyntax,
+            format!("'{dn}' is not a DN: {error}"),
+        )),
+    }
+}
+
+/// Whether a DN is that of the subschema subentry.
+pub(crate) fn is_subschema(schema: &Schema, normal: &NormalDn) -> bool {
+    let mut subschema = NormalDn::new();
+    normal.len() == 1
+        && subschema.parse(schema, SUBSCHEMA_DN.as_bytes()).is_ok()
+        && *normal == subschema
+}
+
+/// Finds the entry that an update or a comparison works on.
+pub(crate) fn find<R: Read>(
+    view: &R,
+    schema: &Schema,
+    state: &State,
+    dn: &str,
+    normal: NormalDn,
+    manage_dsa_it: bool,
+) -> Result<Target, Stop> {
+    let context = names::context_of(&state.contexts, &normal).ok_or_else(outside)?;
+    let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
+        return Err(missing(""));
+    };
+    // Below a referral object nothing is here; the object itself is what ManageDsaIT is about.
+    let itself = walk.is_complete && manage_dsa_it;
+    let on_the_way = walk.entries.len() - usize::from(itself);
+    let first_rdns = state.contexts[context].normal.len();
+    if let Some(at) = walk.entries[..on_the_way]
+        .iter()
+        .position(|entry| entry.flags.is_referral())
+    {
+        let below = normal.len() - first_rdns - at;
+        return Err(referral::outcome(view, schema, state, walk.entries[at].id, dn, below)?.into());
+    }
+    let Some(entry) = walk.found() else {
+        return Err(missing(names::dn_of(view, walk.last().id)?));
+    };
+    let parent = match walk.entries.as_slice() {
+        [.., parent, _] => parent.id,
+        _ => EntryId::ROOT,
+    };
+    Ok(Target {
+        entry,
+        parent,
+        normal,
+        context,
+    })
+}
+
+/// Finds the place of a new entry.
+pub(crate) fn find_vacancy<R: Read>(
+    view: &R,
+    schema: &Schema,
+    state: &State,
+    dn: &str,
+    normal: NormalDn,
+) -> Result<Vacancy, Stop> {
+    let context = names::context_of(&state.contexts, &normal).ok_or_else(outside)?;
+    let first_rdns = state.contexts[context].normal.len();
+    let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
+        if normal.len() == first_rdns {
+            return Ok(Vacancy {
+                parent: None,
+                normal,
+            });
+        }
+        return Err(missing(""));
+    };
+    if walk.is_complete {
+        return Err(Stop::refuse(
+            ResultCode::EntryAlreadyExists,
+            format!("there is an entry '{dn}' already"),
+        ));
+    }
+    if let Some(at) = walk
+        .entries
+        .iter()
+        .position(|entry| entry.flags.is_referral())
+    {
+        let below = normal.len() - first_rdns - at;
+        return Err(referral::outcome(view, schema, state, walk.entries[at].id, dn, below)?.into());
+    }
+    if walk.matched_rdns + 1 < normal.len() {
+        return Err(missing(names::dn_of(view, walk.last().id)?));
+    }
+    if walk.last().flags.is_alias() {
+        let outcome = Outcome::new(
+            ResultCode::AliasProblem,
+            "the entry above is an alias; aliases have no children",
+        );
+        return Err(outcome.matched(names::dn_of(view, walk.last().id)?).into());
+    }
+    Ok(Vacancy {
+        parent: Some(walk.last()),
+        normal,
+    })
+}
+
+fn outside() -> Stop {
+    let diagnostic = "the DN is in none of the naming contexts of this server (see namingContexts in the root DSE)";
+    Stop::refuse(ResultCode::UnwillingToPerform, diagnostic)
+}
+
+fn missing(matched: impl Into<String>) -> Stop {
+    Outcome::new(ResultCode::NoSuchObject, "there is no such entry")
+        .matched(matched)
+        .into()
+}
+
+/// The RDN of a DN as written; of a naming context the whole DN.
+pub(crate) fn rdn_as_written(dn: &str, is_context: bool) -> String {
+    let Ok(parsed) = Dn::parse(dn) else {
+        return dn.to_owned();
+    };
+    match parsed.rdn() {
+        Some(rdn) if !is_context => rdn.as_str().to_owned(),
+        _ => parsed.as_str().to_owned(),
+    }
+}

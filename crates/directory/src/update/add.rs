@@ -1,0 +1,256 @@
+//! Add (RFC 4511 §4.7).
+
+use std::borrow::Cow;
+
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
+use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
+use sapwood_ldap::result::ResultCode;
+
+use super::draft::Draft;
+use super::stamp::{Stamp, uuid_text};
+use super::{ChangeKind, Run, Update, UpdateRequest};
+use crate::access::is_protected;
+use crate::engine::Write;
+use crate::entry::EntryFlags;
+use crate::names::Child;
+use crate::outcome::{Outcome, Stop};
+use crate::schema::{AttributeType, ObjectClassId, Schema};
+use crate::sources::PasswordHasher;
+use crate::target;
+
+impl<T: Write> Run<'_, T> {
+    pub(super) fn add(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+        let schema = self.schema;
+        let normal = target::parse(schema, request.dn)?;
+        if normal.is_empty() || target::is_subschema(schema, &normal) {
+            let diagnostic = "the root DSE and the subschema subentry are there already";
+            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        }
+        self.require_update_access()?;
+        let mut draft = Draft::default();
+        for attribute in request.attributes {
+            let (known, options) = described(schema, attribute.description)?;
+            refuse_no_user_modification(known)?;
+            let values = attribute.values.iter().map(Cow::Borrowed).collect();
+            draft.add(schema, known, &options, values)?;
+        }
+        let vacancy = target::find_vacancy(self.txn, schema, self.state, request.dn, normal)?;
+        draft.add_implied_classes(schema)?;
+        let class = draft.check(schema)?.ok_or_else(no_class)?;
+        let name = parsed(request.dn)?;
+        if let Some(rdn) = name.rdn() {
+            draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+        }
+        let flags = flags_of(schema, class);
+        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let uuid = uuid_text(self.options.uuids.uuid());
+        stamp_new(&mut draft, schema, class, self.identity.dn(), &stamp, &uuid);
+
+        let rdn = target::rdn_as_written(request.dn, vacancy.parent.is_none());
+        let parent = vacancy.parent_id();
+        draft.write(
+            self.txn,
+            schema,
+            &mut self.state.attributes,
+            parent,
+            flags,
+            &rdn,
+            self.records,
+        )?;
+        let id = self.new_id()?;
+        self.txn.guard_child(parent)?;
+        self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
+        self.write_records(id, None, ChangeKind::Added)
+    }
+}
+
+/// Sets the operational attributes of a new entry.
+pub(crate) fn stamp_new<'a>(
+    draft: &mut Draft<'a>,
+    schema: &'a Schema,
+    class: ObjectClassId,
+    who: &'a str,
+    stamp: &'a Stamp,
+    uuid: &'a str,
+) {
+    let known = schema.well_known();
+    let mut set = |attribute, value: &'a str| {
+        draft.replace(
+            schema,
+            schema.type_of(attribute),
+            "",
+            vec![Cow::Borrowed(value.as_bytes())],
+        );
+    };
+    set(known.structural_object_class, schema.class_of(class).name());
+    set(known.entry_uuid, uuid);
+    set(known.creators_name, who);
+    set(known.create_timestamp, &stamp.time);
+    set(known.modifiers_name, who);
+    set(known.modify_timestamp, &stamp.time);
+    set(known.entry_csn, &stamp.csn);
+}
+
+/// The flags that follow from a structural class.
+pub(crate) fn flags_of(schema: &Schema, class: ObjectClassId) -> EntryFlags {
+    let (class, known) = (schema.class_of(class), schema.well_known());
+    let mut flags = EntryFlags::default();
+    if class.is_subclass_of(known.alias) {
+        flags = flags.with(EntryFlags::ALIAS);
+    }
+    if class.is_subclass_of(known.referral) {
+        flags = flags.with(EntryFlags::REFERRAL);
+    }
+    flags
+}
+
+/// The attribute type and the normalised options of a description in an update.
+pub(crate) fn described<'s>(
+    schema: &'s Schema,
+    description: &[u8],
+) -> Result<(&'s AttributeType, String), Stop> {
+    use sapwood_ldap::attribute::AttributeDescription;
+    let refuse = |why: String| {
+        let description = String::from_utf8_lossy(description);
+        Stop::refuse(
+            ResultCode::UndefinedAttributeType,
+            format!("'{description}': {why}"),
+        )
+    };
+    let text = std::str::from_utf8(description)
+        .map_err(|_| refuse("the attribute description is not UTF-8".into()))?;
+    let parsed = AttributeDescription::parse(text).map_err(|error| refuse(error.to_string()))?;
+    let known = schema.defined_attribute_type(parsed.attribute_type())?;
+    let options = if parsed.has_options() {
+        parsed.normalised_options()
+    } else {
+        String::new()
+    };
+    Ok((known, options))
+}
+
+pub(super) fn refuse_no_user_modification(known: &AttributeType) -> Result<(), Stop> {
+    if known.is_no_user_modification() {
+        let diagnostic = format!(
+            "{}: only the directory itself sets this attribute",
+            known.name()
+        );
+        return Err(Stop::refuse(ResultCode::ConstraintViolation, diagnostic));
+    }
+    Ok(())
+}
+
+pub(super) fn parsed(dn: &str) -> Result<Dn<'_>, Stop> {
+    Dn::parse(dn).map_err(|error| {
+        Stop::refuse(
+            ResultCode::InvalidDnSyntax,
+            format!("'{dn}' is not a DN: {error}"),
+        )
+    })
+}
+
+pub(super) fn no_class() -> Stop {
+    Outcome::new(
+        ResultCode::ObjectClassViolation,
+        "the entry has no structural object class",
+    )
+    .into()
+}
+
+/// Puts stored passwords in the place of the cleartext ones of an add or a modify. Expensive: to be called before the
+/// update joins the writer's queue. What is not an add or a modify, or carries no cleartext password, stays as it is.
+///
+/// # Errors
+/// The outcome to answer with when a password cannot be hashed.
+pub fn hash_passwords(
+    update: &mut Update,
+    schema: &Schema,
+    hasher: &dyn PasswordHasher,
+) -> Result<(), Outcome> {
+    let UpdateRequest::Message(bytes) = &update.request else {
+        return Ok(());
+    };
+    // What cannot be decoded is refused when it is applied.
+    let Ok(message) = RequestMessage::decode(bytes) else {
+        return Ok(());
+    };
+    let is_password = |description: &[u8]| {
+        let known = described(schema, description).ok();
+        known.is_some_and(|(known, _)| is_protected(schema, known.id()))
+    };
+    let hashed = |description: &[u8], values: Vec<&[u8]>| -> Result<Vec<Vec<u8>>, Outcome> {
+        let stored = |value: &&[u8]| {
+            if is_password(description) && !hasher.is_hashed(value) {
+                hasher
+                    .hash(value)
+                    .map_err(|why| Outcome::new(ResultCode::UnknownError, why))
+            } else {
+                Ok(value.to_vec())
+            }
+        };
+        values.iter().map(stored).collect()
+    };
+    let mut out = Vec::with_capacity(bytes.len() + 256);
+    match message.op {
+        Request::Add(request)
+            if request
+                .attributes
+                .iter()
+                .any(|attribute| is_password(attribute.description)) =>
+        {
+            let mut attributes = AttributesBuf::default();
+            for attribute in request.attributes {
+                let values = hashed(attribute.description, attribute.values.iter().collect())?;
+                attributes.push(attribute.description, values.iter().map(Vec::as_slice));
+            }
+            let request = AddRequest {
+                attributes: attributes.view(),
+                ..request
+            };
+            Message {
+                op: Request::Add(request),
+                id: message.id,
+                controls: message.controls,
+            }
+            .encode(&mut out);
+        }
+        Request::Modify(request)
+            if request
+                .changes
+                .iter()
+                .any(|change| is_password(change.attribute.description)) =>
+        {
+            use sapwood_ldap::list::ChangeKind;
+            let mut changes = ChangesBuf::default();
+            for change in request.changes {
+                let values: Vec<&[u8]> = change.attribute.values.iter().collect();
+                // A value to be deleted names a stored one and is not hashed anew.
+                let values = match change.kind {
+                    ChangeKind::Add | ChangeKind::Replace => {
+                        hashed(change.attribute.description, values)?
+                    }
+                    _ => values.iter().map(|value| value.to_vec()).collect(),
+                };
+                changes.push(
+                    change.kind,
+                    change.attribute.description,
+                    values.iter().map(Vec::as_slice),
+                );
+            }
+            let request = ModifyRequest {
+                changes: changes.view(),
+                ..request
+            };
+            Message {
+                op: Request::Modify(request),
+                id: message.id,
+                controls: message.controls,
+            }
+            .encode(&mut out);
+        }
+        _ => return Ok(()),
+    }
+    update.request = UpdateRequest::Message(out);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Delete (RFC 4511 §4.8).
+
+use sapwood_ldap::result::ResultCode;
+
+use super::{ChangeKind, Run, read, reindex};
+use crate::engine::{Table, Write};
+use crate::names;
+use crate::outcome::Stop;
+use crate::target;
+
+impl<T: Write> Run<'_, T> {
+    pub(super) fn delete(&mut self, dn: &str, manage_dsa_it: bool) -> Result<(), Stop> {
+        let normal = target::parse(self.schema, dn)?;
+        self.refuse_special(&normal, "deleted")?;
+        self.require_update_access()?;
+        let target = target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)?;
+        let id = target.entry.id;
+        if names::has_children(self.txn, id)? {
+            let diagnostic = "the entry has entries below it, which must be deleted first";
+            return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
+        }
+        self.txn.guard_removal(id)?;
+        let records = self.read_records(id)?;
+        let old = Some([read(id, &records[0])?, read(id, &records[1])?]);
+        names::name_key(target.parent, target.normal_rdn(), self.key);
+        self.txn.delete(Table::Name, self.key)?;
+        for table in [Table::Entry, Table::Operational, Table::State] {
+            self.txn.delete(table, &id.to_key())?;
+        }
+        let (attributes, indexes) = (&self.state.attributes, &self.state.indexes);
+        reindex::reindex(
+            self.txn,
+            self.schema,
+            attributes,
+            indexes,
+            id,
+            old,
+            None,
+            self.reindex,
+        )?;
+        self.record_change(ChangeKind::Deleted, id);
+        Ok(())
+    }
+}

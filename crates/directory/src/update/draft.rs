@@ -1,0 +1,534 @@
+//! An entry while it is made or changed: attributes that nobody touches stay where they are stored, the others are lists
+//! of values that borrow from the old record and the request.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use sapwood_ldap::dn::Rdn;
+use sapwood_ldap::result::ResultCode;
+
+use crate::access::is_protected;
+use crate::engine::{EntryId, Write};
+use crate::entry::{Entry, EntryFlags, RecordBuilder, StoredAttribute};
+use crate::error::{Error, Result};
+use crate::outcome::Stop;
+use crate::schema::{
+    AttributeType, AttributeTypeId, AttributeValues, CheckMode, ObjectClassId, Schema,
+};
+use crate::state::State;
+
+use super::stamp::Stamp;
+
+/// From how many comparisons on a set of normal forms is made to look values up in.
+const COMPARISONS_MAX: usize = 256;
+
+/// An entry being made or changed.
+#[derive(Debug, Default)]
+pub(crate) struct Draft<'a> {
+    attributes: Vec<DraftAttribute<'a>>,
+    /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
+    shape_changed: bool,
+}
+
+/// One attribute of a draft.
+#[derive(Debug)]
+pub(crate) struct DraftAttribute<'a> {
+    attribute_type: AttributeTypeId,
+    /// In their normal form, empty for none.
+    options: String,
+    stored: Option<StoredAttribute<'a>>,
+    /// The values, once the attribute was touched.
+    values: Option<Vec<Cow<'a, [u8]>>>,
+}
+
+impl<'a> DraftAttribute<'a> {
+    fn current(&self) -> Vec<&[u8]> {
+        match (&self.values, &self.stored) {
+            (Some(values), _) => values.iter().map(|value| &**value).collect(),
+            (None, Some(stored)) => stored.values().iter().collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.values.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// The draft of an entry as it is stored in its two records.
+    pub(crate) fn of(state: &State, id: EntryId, records: [Entry<'a>; 2]) -> Result<Draft<'a>> {
+        let mut draft = Draft::default();
+        for record in records {
+            for stored in record.attributes() {
+                let stored =
+                    stored.map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+                let known = state.attributes.get(stored.number()).ok_or_else(|| {
+                    Error::corrupt(format!(
+                        "entry {id} has an attribute of number {}",
+                        stored.number().0
+                    ))
+                })?;
+                draft.attributes.push(DraftAttribute {
+                    attribute_type: known.attribute_type(),
+                    options: known.options().to_owned(),
+                    stored: Some(stored),
+                    values: None,
+                });
+            }
+        }
+        Ok(draft)
+    }
+
+    fn find(&self, attribute_type: AttributeTypeId, options: &str) -> Option<usize> {
+        self.attributes.iter().position(|known| {
+            known.attribute_type == attribute_type && known.options == options && !known.is_gone()
+        })
+    }
+
+    /// Whether there is the attribute with just these options.
+    pub(crate) fn has(&self, attribute_type: AttributeTypeId, options: &str) -> bool {
+        self.find(attribute_type, options).is_some()
+    }
+
+    /// The values of a type without options.
+    pub(crate) fn values(&self, attribute_type: AttributeTypeId) -> Vec<&[u8]> {
+        self.find(attribute_type, "")
+            .map_or_else(Vec::new, |at| self.attributes[at].current())
+    }
+
+    /// The values of an attribute, to be changed; it is made when there was none.
+    fn touch(
+        &mut self,
+        schema: &Schema,
+        attribute_type: AttributeTypeId,
+        options: &str,
+    ) -> &mut Vec<Cow<'a, [u8]>> {
+        let at = self.find(attribute_type, options).unwrap_or_else(|| {
+            self.shape_changed = true;
+            self.attributes.push(DraftAttribute {
+                attribute_type,
+                options: options.to_owned(),
+                stored: None,
+                values: Some(Vec::new()),
+            });
+            self.attributes.len() - 1
+        });
+        self.shape_changed |= attribute_type == schema.well_known().object_class;
+        let DraftAttribute { stored, values, .. } = &mut self.attributes[at];
+        values.get_or_insert_with(|| {
+            stored
+                .iter()
+                .flat_map(|stored| stored.values())
+                .map(Cow::Borrowed)
+                .collect()
+        })
+    }
+
+    /// Adds values; `attributeOrValueExists` when one is there already.
+    pub(crate) fn add(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        options: &str,
+        values: Vec<Cow<'a, [u8]>>,
+    ) -> std::result::Result<(), Stop> {
+        let current = self.touch(schema, known.id(), options);
+        let lookup = Lookup::new(schema, known, current, values.len());
+        for (number, value) in values.iter().enumerate() {
+            if lookup.find(value).is_some() {
+                let diagnostic = format!("{}: value #{number} is there already", known.name());
+                return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+            }
+        }
+        current.extend(values);
+        Ok(())
+    }
+
+    /// Adds a value unless it is there.
+    pub(crate) fn add_if_missing(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        value: Cow<'a, [u8]>,
+    ) {
+        let at = self.find(known.id(), "");
+        let is_there = at.is_some_and(|at| {
+            let current: Vec<_> = self.attributes[at]
+                .current()
+                .into_iter()
+                .map(Cow::Borrowed)
+                .collect();
+            Lookup::new(schema, known, &current, 1)
+                .find(&value)
+                .is_some()
+        });
+        if !is_there {
+            self.touch(schema, known.id(), "").push(value);
+        }
+    }
+
+    /// Removes values, all of them when none is named; `noSuchAttribute` when one is not there.
+    pub(crate) fn delete(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        options: &str,
+        values: &[&[u8]],
+    ) -> std::result::Result<(), Stop> {
+        let missing = |what: String| Stop::refuse(ResultCode::NoSuchAttribute, what);
+        if !self.has(known.id(), options) {
+            return Err(missing(format!(
+                "{}: the entry does not have this attribute",
+                known.name()
+            )));
+        }
+        if !values.is_empty() && known.equality().is_none() {
+            let diagnostic = format!(
+                "{}: without an equality rule only the whole attribute can be deleted",
+                known.name()
+            );
+            return Err(Stop::refuse(ResultCode::InappropriateMatching, diagnostic));
+        }
+        let current = self.touch(schema, known.id(), options);
+        if values.is_empty() {
+            current.clear();
+        } else {
+            let mut doomed = HashSet::with_capacity(values.len());
+            {
+                let lookup = Lookup::new(schema, known, current, values.len());
+                for (number, value) in values.iter().enumerate() {
+                    // The same value twice is a value that is not there the second time.
+                    if !lookup.find(value).is_some_and(|at| doomed.insert(at)) {
+                        let what = format!("{}: value #{number} is not there", known.name());
+                        return Err(missing(what));
+                    }
+                }
+            }
+            let mut at = 0;
+            current.retain(|_| {
+                at += 1;
+                !doomed.contains(&(at - 1))
+            });
+        }
+        self.shape_changed |= current_is_empty(&self.attributes, known.id(), options);
+        Ok(())
+    }
+
+    /// Removes a value if it is there.
+    pub(crate) fn delete_if_there(&mut self, schema: &Schema, known: &AttributeType, value: &[u8]) {
+        let Some(at) = self.find(known.id(), "") else {
+            return;
+        };
+        let found = {
+            let current: Vec<_> = self.attributes[at]
+                .current()
+                .into_iter()
+                .map(Cow::Borrowed)
+                .collect();
+            Lookup::new(schema, known, &current, 1).find(value)
+        };
+        if let Some(found) = found {
+            let current = self.touch(schema, known.id(), "");
+            current.remove(found);
+            self.shape_changed |= current.is_empty();
+        }
+    }
+
+    /// Puts values in place of all there are.
+    pub(crate) fn replace(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        options: &str,
+        values: Vec<Cow<'a, [u8]>>,
+    ) {
+        if values.is_empty() && !self.has(known.id(), options) {
+            return;
+        }
+        self.shape_changed |= values.is_empty();
+        *self.touch(schema, known.id(), options) = values;
+    }
+
+    /// Adds a number to each value (RFC 4525).
+    pub(crate) fn increment(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        options: &str,
+        by: i128,
+    ) -> std::result::Result<(), Stop> {
+        if !self.has(known.id(), options) {
+            let diagnostic = format!("{}: there is nothing to increment", known.name());
+            return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
+        }
+        for value in self.touch(schema, known.id(), options) {
+            let number = std::str::from_utf8(value)
+                .ok()
+                .and_then(|text| text.parse::<i128>().ok());
+            let sum = number
+                .and_then(|number| number.checked_add(by))
+                .ok_or_else(|| {
+                    let diagnostic =
+                        format!("{}: the value cannot be incremented by {by}", known.name());
+                    Stop::refuse(ResultCode::ConstraintViolation, diagnostic)
+                })?;
+            *value = Cow::Owned(sum.to_string().into_bytes());
+        }
+        Ok(())
+    }
+
+    /// Says who changed the entry and when.
+    pub(crate) fn stamp_change(&mut self, schema: &Schema, who: &'a str, stamp: &'a Stamp) {
+        let known = schema.well_known();
+        for (attribute, value) in [
+            (known.modifiers_name, who),
+            (known.modify_timestamp, stamp.time.as_str()),
+            (known.entry_csn, stamp.csn.as_str()),
+        ] {
+            self.replace(
+                schema,
+                schema.type_of(attribute),
+                "",
+                vec![Cow::Borrowed(value.as_bytes())],
+            );
+        }
+    }
+
+    /// The structural class that the classes make.
+    pub(crate) fn structural_class(
+        &self,
+        schema: &Schema,
+    ) -> std::result::Result<ObjectClassId, Stop> {
+        let named = schema.classes_named(&self.values(schema.well_known().object_class))?;
+        Ok(schema.structural_class(&named)?)
+    }
+
+    /// Adds the superclasses that the classes imply (RFC 4512 §3.3).
+    pub(crate) fn add_implied_classes(
+        &mut self,
+        schema: &'a Schema,
+    ) -> std::result::Result<(), Stop> {
+        let object_class = schema.well_known().object_class;
+        let named = schema.classes_named(&self.values(object_class))?;
+        let implied = schema.implied_classes(&named);
+        if !implied.is_empty() {
+            let current = self.touch(schema, object_class, "");
+            current.extend(
+                implied
+                    .iter()
+                    .map(|class| Cow::Borrowed(schema.class_of(*class).name().as_bytes())),
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks the draft against the schema, as far as what was touched can have broken it. Answers the structural class
+    /// when the classes were looked at.
+    pub(crate) fn check(
+        &self,
+        schema: &Schema,
+    ) -> std::result::Result<Option<ObjectClassId>, Stop> {
+        let lists: Vec<(&DraftAttribute<'_>, Vec<&[u8]>)> = self
+            .attributes
+            .iter()
+            .filter(|known| !known.is_gone() && (self.shape_changed || known.values.is_some()))
+            .map(|known| (known, known.current()))
+            .collect();
+        let attributes: Vec<_> = lists
+            .iter()
+            .map(|(known, values)| AttributeValues {
+                attribute_type: known.attribute_type,
+                options: known.options.as_bytes(),
+                values,
+            })
+            .collect();
+        if self.shape_changed {
+            let checked = schema.check_entry(&attributes, CheckMode::Trusted)?;
+            return Ok(Some(checked.structural_class));
+        }
+        for attribute in &attributes {
+            schema.check_values(attribute)?;
+        }
+        Ok(None)
+    }
+
+    /// Checks that the attributes of an RDN can name an entry and are there; `missing` is the result code when they are not.
+    pub(crate) fn check_rdn(
+        &self,
+        schema: &Schema,
+        rdn: Rdn<'_>,
+        missing: ResultCode,
+    ) -> std::result::Result<(), Stop> {
+        let types: Vec<_> = rdn
+            .avas()
+            .filter_map(|ava| schema.attribute_type(ava.attribute().as_bytes()))
+            .map(AttributeType::id)
+            .collect();
+        let lists: Vec<_> = types
+            .iter()
+            .map(|named| (*named, self.values(*named)))
+            .collect();
+        let values: Vec<_> = lists
+            .iter()
+            .map(|(named, values)| AttributeValues {
+                attribute_type: *named,
+                options: b"",
+                values,
+            })
+            .collect();
+        schema
+            .check_rdn(rdn, &values)
+            .map_err(|violation| match violation.code {
+                ResultCode::NamingViolation => Stop::refuse(missing, violation.diagnostic),
+                code => Stop::refuse(code, violation.diagnostic),
+            })
+    }
+
+    /// Whether one of the types of an RDN was touched.
+    pub(crate) fn touches_rdn(&self, schema: &Schema, rdn: Rdn<'_>) -> bool {
+        rdn.avas()
+            .filter_map(|ava| schema.attribute_type(ava.attribute().as_bytes()))
+            .any(|named| {
+                self.attributes
+                    .iter()
+                    .any(|known| known.attribute_type == named.id() && known.values.is_some())
+            })
+    }
+
+    /// Writes the two records. New descriptions get their numbers now.
+    #[allow(clippy::too_many_arguments)] // One call for what belongs to one record.
+    pub(crate) fn write<W: Write>(
+        &self,
+        txn: &mut W,
+        schema: &Schema,
+        attributes: &mut crate::attributes::AttributeTable,
+        parent: EntryId,
+        flags: EntryFlags,
+        rdn: &str,
+        records: &mut Records,
+    ) -> std::result::Result<(), Stop> {
+        let Records {
+            builders: [user, operational],
+            bytes,
+        } = records;
+        user.clear();
+        operational.clear();
+        for known in &self.attributes {
+            let attribute_type = schema.type_of(known.attribute_type);
+            let builder = if attribute_type.is_operational() {
+                &mut *operational
+            } else {
+                &mut *user
+            };
+            match (&known.values, &known.stored) {
+                (None, Some(stored)) => builder.copy(stored),
+                (Some(values), _) if !values.is_empty() => {
+                    let number = attributes
+                        .number_or_new(schema, txn, known.attribute_type, &known.options)?
+                        .map_err(|too_many| {
+                            Stop::refuse(ResultCode::AdminLimitExceeded, too_many.to_string())
+                        })?;
+                    let description = attributes.get(number).map_or("", |known| known.text());
+                    let protected = is_protected(schema, known.attribute_type);
+                    builder.push(
+                        number,
+                        description.as_bytes(),
+                        values.iter().map(|value| &**value),
+                        protected,
+                    );
+                }
+                _ => {}
+            }
+        }
+        bytes.iter_mut().for_each(Vec::clear);
+        let too_large = |error: crate::entry::EntryTooLarge| {
+            Stop::refuse(ResultCode::AdminLimitExceeded, error.to_string())
+        };
+        user.finish(parent, flags, rdn, &mut bytes[0])
+            .map_err(too_large)?;
+        operational
+            .finish(EntryId::ROOT, EntryFlags::default(), "", &mut bytes[1])
+            .map_err(too_large)
+    }
+}
+
+fn current_is_empty(
+    attributes: &[DraftAttribute<'_>],
+    attribute_type: AttributeTypeId,
+    options: &str,
+) -> bool {
+    attributes.iter().any(|known| {
+        known.attribute_type == attribute_type && known.options == options && known.is_gone()
+    })
+}
+
+/// The two records of an entry being written: user and operational attributes.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    builders: [RecordBuilder; 2],
+    pub(crate) bytes: [Vec<u8>; 2],
+}
+
+/// Looks values up among those an attribute has, by its equality rule; without one, equal octets are equal values.
+struct Lookup<'v> {
+    schema: &'v Schema,
+    known: &'v AttributeType,
+    values: &'v [Cow<'v, [u8]>],
+    /// The normal forms, when many values are to be looked up.
+    normal: Option<std::collections::HashMap<Vec<u8>, usize>>,
+}
+
+impl<'v> Lookup<'v> {
+    fn new<'a: 'v>(
+        schema: &'v Schema,
+        known: &'v AttributeType,
+        values: &'v [Cow<'a, [u8]>],
+        lookups: usize,
+    ) -> Lookup<'v> {
+        let mut lookup = Lookup {
+            schema,
+            known,
+            values,
+            normal: None,
+        };
+        if values.len().saturating_mul(lookups) > COMPARISONS_MAX && lookups > 1 {
+            let forms = values
+                .iter()
+                .enumerate()
+                .map(|(at, value)| (lookup.normalise(value), at));
+            lookup.normal = Some(forms.collect());
+        }
+        lookup
+    }
+
+    fn normalise(&self, value: &[u8]) -> Vec<u8> {
+        let mut normal = Vec::with_capacity(value.len());
+        match self
+            .known
+            .equality()
+            .map(|rule| rule.normalise(self.schema, value, &mut normal))
+        {
+            Some(Ok(())) => normal,
+            _ => value.to_vec(),
+        }
+    }
+
+    fn find(&self, value: &[u8]) -> Option<usize> {
+        if let Some(normal) = &self.normal {
+            return normal.get(&self.normalise(value)).copied();
+        }
+        if let Some(at) = self.values.iter().position(|stored| **stored == *value) {
+            return Some(at);
+        }
+        let normal = self.normalise(value);
+        let mut stored_normal = Vec::new();
+        let rule = self.known.equality()?;
+        self.values.iter().position(|stored| {
+            stored_normal.clear();
+            rule.normalise(self.schema, stored, &mut stored_normal)
+                .is_ok()
+                && stored_normal == normal
+        })
+    }
+}

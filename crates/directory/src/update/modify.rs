@@ -1,0 +1,217 @@
+//! Modify (RFC 4511 §4.6), with increment (RFC 4525), and the password change of RFC 3062.
+
+use std::borrow::Cow;
+
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::list::{Attribute, Change, ChangeKind as Modification, OctetStringsBuf};
+use sapwood_ldap::message::ModifyRequest;
+use sapwood_ldap::result::ResultCode;
+
+use super::add::{described, refuse_no_user_modification};
+use super::draft::Draft;
+use super::{ChangeKind, Run, read};
+use crate::access::is_protected;
+use crate::engine::Write;
+use crate::outcome::Stop;
+use crate::schema::{AttributeType, Schema};
+use crate::target::{self, Target};
+
+/// The syntax whose values increment works on (RFC 4525 §2).
+const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
+
+/// A modification with its attribute resolved.
+struct Resolved<'a> {
+    known: &'a AttributeType,
+    options: String,
+    kind: Modification,
+    values: Vec<&'a [u8]>,
+}
+
+impl<T: Write> Run<'_, T> {
+    pub(super) fn modify(
+        &mut self,
+        request: &ModifyRequest<'_>,
+        manage_dsa_it: bool,
+    ) -> Result<(), Stop> {
+        let schema = self.schema;
+        let normal = target::parse(schema, request.dn)?;
+        self.refuse_special(&normal, "modified")?;
+        let changes: Vec<_> = request
+            .changes
+            .iter()
+            .map(|change| resolve(schema, change))
+            .collect::<Result<_, _>>()?;
+        let may_update = self.access().may_update(self.identity);
+        let only_password = changes
+            .iter()
+            .all(|change| is_protected(schema, change.known.id()));
+        if !may_update && !only_password {
+            return Err(not_yours());
+        }
+        let target = target::find(
+            self.txn,
+            schema,
+            self.state,
+            request.dn,
+            normal,
+            manage_dsa_it,
+        )?;
+        if !may_update
+            && !self
+                .access()
+                .may_set_password(self.identity, target.entry.id)
+        {
+            return Err(not_yours());
+        }
+        self.change(&target, &changes)
+    }
+
+    pub(super) fn set_password(&mut self, dn: &str, stored: &[u8]) -> Result<(), Stop> {
+        let schema = self.schema;
+        let normal = target::parse(schema, dn)?;
+        self.refuse_special(&normal, "modified")?;
+        let target = target::find(self.txn, schema, self.state, dn, normal, false)?;
+        if !self
+            .access()
+            .may_set_password(self.identity, target.entry.id)
+        {
+            return Err(not_yours());
+        }
+        let known = schema.type_of(schema.well_known().user_password);
+        let values = OctetStringsBuf::from_iter([stored]);
+        let attribute = Attribute {
+            description: known.name().as_bytes(),
+            values: values.view(),
+        };
+        let change = resolve(
+            schema,
+            Change {
+                kind: Modification::Replace,
+                attribute,
+            },
+        )?;
+        self.change(&target, &[change])
+    }
+
+    /// Changes an entry's attributes, checks what came of it and writes it.
+    fn change(&mut self, target: &Target, changes: &[Resolved<'_>]) -> Result<(), Stop> {
+        let schema = self.schema;
+        let id = target.entry.id;
+        let stored = self.read_records(id)?;
+        let old = [read(id, &stored[0])?, read(id, &stored[1])?];
+        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let mut draft = Draft::of(self.state, id, old)?;
+        for change in changes {
+            make(&mut draft, schema, change)?;
+        }
+        let known = schema.well_known();
+        if changes
+            .iter()
+            .any(|change| change.known.id() == known.object_class)
+        {
+            draft.add_implied_classes(schema)?;
+            let class = draft.structural_class(schema)?;
+            let before = draft.values(known.structural_object_class);
+            let before = before.first().and_then(|name| schema.object_class(name));
+            if let Some(before) = before.filter(|before| before.id() != class) {
+                let (before, after) = (before.name(), schema.class_of(class).name());
+                let diagnostic =
+                    format!("the structural object class cannot change (from {before} to {after})");
+                return Err(Stop::refuse(
+                    ResultCode::ObjectClassModsProhibited,
+                    diagnostic,
+                ));
+            }
+        }
+        if let Ok(name) = Dn::parse(old[0].rdn()) {
+            for rdn in name
+                .rdn()
+                .into_iter()
+                .filter(|rdn| draft.touches_rdn(schema, *rdn))
+            {
+                draft.check_rdn(schema, rdn, ResultCode::NotAllowedOnRdn)?;
+            }
+        }
+        draft.check(schema)?;
+        draft.stamp_change(schema, self.identity.dn(), &stamp);
+        let attributes = &mut self.state.attributes;
+        let (parent, flags, rdn) = (old[0].parent(), old[0].flags(), old[0].rdn());
+        draft.write(
+            self.txn,
+            schema,
+            attributes,
+            parent,
+            flags,
+            rdn,
+            self.records,
+        )?;
+        self.write_records(id, Some(old), ChangeKind::Modified)
+    }
+}
+
+fn resolve<'a>(schema: &'a Schema, change: Change<'a>) -> Result<Resolved<'a>, Stop> {
+    let (known, options) = described(schema, change.attribute.description)?;
+    refuse_no_user_modification(known)?;
+    let values: Vec<_> = change.attribute.values.iter().collect();
+    if let Some(syntax) = known.syntax() {
+        for (number, value) in values.iter().enumerate() {
+            syntax.validate(schema, value).map_err(|error| {
+                let diagnostic = format!("{}: value #{number} is {error}", known.name());
+                Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
+            })?;
+        }
+    }
+    Ok(Resolved {
+        known,
+        options,
+        kind: change.kind,
+        values,
+    })
+}
+
+fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Result<(), Stop> {
+    let Resolved {
+        known,
+        options,
+        kind,
+        values,
+    } = change;
+    let borrowed = || values.iter().map(|value| Cow::Borrowed(*value)).collect();
+    match kind {
+        Modification::Add => draft.add(schema, known, options, borrowed()),
+        Modification::Delete => draft.delete(schema, known, options, values),
+        Modification::Replace => {
+            draft.replace(schema, known, options, borrowed());
+            Ok(())
+        }
+        Modification::Increment => {
+            let is_integer = known
+                .syntax()
+                .is_some_and(|syntax| syntax.oid() == INTEGER_SYNTAX);
+            let by = match values.as_slice() {
+                [value] if is_integer => std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| text.parse().ok()),
+                [_] => None,
+                _ => {
+                    let diagnostic =
+                        format!("{}: an increment has exactly one value", known.name());
+                    return Err(Stop::refuse(ResultCode::ProtocolError, diagnostic));
+                }
+            };
+            let by = by.ok_or_else(|| {
+                let diagnostic = format!(
+                    "{}: only whole numbers can be incremented, by one",
+                    known.name()
+                );
+                Stop::refuse(ResultCode::ConstraintViolation, diagnostic)
+            })?;
+            draft.increment(schema, known, options, by)
+        }
+    }
+}
+
+fn not_yours() -> Stop {
+    let diagnostic = "users may change nothing but their own userPassword; the rest is the admin's";
+    Stop::refuse(ResultCode::InsufficientAccessRights, diagnostic)
+}

@@ -1,0 +1,149 @@
+//! Modify DN (RFC 4511 §4.9): a rename, a move, or both. Whatever is below goes along untouched, because it names its
+//! parent by id.
+
+use std::borrow::Cow;
+
+use sapwood_ldap::dn::{Dn, Rdn};
+use sapwood_ldap::message::ModifyDnRequest;
+use sapwood_ldap::result::ResultCode;
+
+use super::add::refuse_no_user_modification;
+use super::draft::Draft;
+use super::{ChangeKind, Run, read};
+use crate::engine::{Table, Write};
+use crate::error::Error;
+use crate::names::{self, Child};
+use crate::outcome::{Outcome, Stop};
+use crate::schema::NormalDn;
+use crate::target::{self, Target};
+
+impl<T: Write> Run<'_, T> {
+    pub(super) fn rename(
+        &mut self,
+        request: &ModifyDnRequest<'_>,
+        manage_dsa_it: bool,
+    ) -> Result<(), Stop> {
+        let schema = self.schema;
+        let normal = target::parse(schema, request.dn)?;
+        self.refuse_special(&normal, "renamed")?;
+        let new_rdn = Rdn::parse(request.new_rdn).map_err(|error| {
+            let diagnostic = format!("'{}' is not an RDN: {error}", request.new_rdn);
+            Stop::refuse(ResultCode::InvalidDnSyntax, diagnostic)
+        })?;
+        let normal_rdn = target::parse(schema, request.new_rdn)?;
+        for ava in new_rdn.avas() {
+            refuse_no_user_modification(schema.defined_attribute_type(ava.attribute())?)?;
+        }
+        let new_superior = request
+            .new_superior
+            .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
+            .transpose()?;
+        self.require_update_access()?;
+        let target = target::find(
+            self.txn,
+            schema,
+            self.state,
+            request.dn,
+            normal,
+            manage_dsa_it,
+        )?;
+        if target.is_context() {
+            let diagnostic = "a naming context's own entry cannot be renamed";
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        let parent = match new_superior {
+            Some((dn, normal)) => self.new_parent(&target, dn, normal)?,
+            None => target.parent,
+        };
+        let new_key = normal_rdn.bytes();
+        if let Some(there) = names::child(self.txn, parent, new_key, self.key)?
+            && there.id != target.entry.id
+        {
+            let diagnostic = "there is an entry with the new DN already";
+            return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
+        }
+        self.move_entry(&target, parent, new_rdn, new_key, request.delete_old_rdn)
+    }
+
+    /// The id of the new superior, after the checks that concern it.
+    fn new_parent(
+        &self,
+        target: &Target,
+        dn: &str,
+        normal: NormalDn,
+    ) -> Result<crate::engine::EntryId, Stop> {
+        let superior =
+            target::find(self.txn, self.schema, self.state, dn, normal, false).map_err(|stop| {
+                match stop {
+                    Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
+                        diagnostic: "there is no entry with the DN of newSuperior".into(),
+                        ..*outcome
+                    }
+                    .into(),
+                    other => other,
+                }
+            })?;
+        if superior.context != target.context {
+            let diagnostic = "an entry cannot be moved to another naming context";
+            return Err(Stop::refuse(ResultCode::AffectsMultipleDsas, diagnostic));
+        }
+        if superior.entry.flags.is_alias() {
+            let diagnostic = "newSuperior is an alias; aliases have no children";
+            return Err(Stop::refuse(ResultCode::AliasProblem, diagnostic));
+        }
+        if superior.normal.is_at_or_below(&target.normal) {
+            let diagnostic = "an entry cannot be moved below itself";
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        }
+        Ok(superior.entry.id)
+    }
+
+    fn move_entry(
+        &mut self,
+        target: &Target,
+        parent: crate::engine::EntryId,
+        new_rdn: Rdn<'_>,
+        new_key: &[u8],
+        delete_old_rdn: bool,
+    ) -> Result<(), Stop> {
+        let schema = self.schema;
+        let Child { id, flags } = target.entry;
+        let stored = self.read_records(id)?;
+        let old = [read(id, &stored[0])?, read(id, &stored[1])?];
+        let old_name = Dn::parse(old[0].rdn()).map_err(|error| {
+            Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
+        })?;
+        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let mut draft = Draft::of(self.state, id, old)?;
+        if delete_old_rdn {
+            for ava in old_name.rdn().iter().flat_map(|rdn| rdn.avas()) {
+                if let Some(known) = schema.attribute_type(ava.attribute().as_bytes()) {
+                    draft.delete_if_there(schema, known, &ava.value());
+                }
+            }
+        }
+        for ava in new_rdn.avas() {
+            let known = schema.defined_attribute_type(ava.attribute())?;
+            draft.add_if_missing(schema, known, Cow::Owned(ava.value().into_owned()));
+        }
+        draft.check(schema)?;
+        draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
+        draft.stamp_change(schema, self.identity.dn(), &stamp);
+        let attributes = &mut self.state.attributes;
+        draft.write(
+            self.txn,
+            schema,
+            attributes,
+            parent,
+            flags,
+            new_rdn.as_str(),
+            self.records,
+        )?;
+
+        self.txn.guard_child(parent)?;
+        names::name_key(target.parent, target.normal_rdn(), self.key);
+        self.txn.delete(Table::Name, self.key)?;
+        self.put_name(parent, new_key, Child { id, flags })?;
+        self.write_records(id, Some(old), ChangeKind::Renamed)
+    }
+}
