@@ -3,8 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sapwood_ldap::control::{Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_sort_keys};
-use sapwood_ldap::extended::{PasswordModify, cancel_id, generated_password, put_cancel_id, put_generated_password};
+use sapwood_ldap::control::{
+    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_sort_keys,
+};
+use sapwood_ldap::extended::{
+    PasswordModify, cancel_id, generated_password, put_cancel_id, put_generated_password,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(controls) = Controls::from_ber(bytes) {
@@ -25,7 +29,12 @@ fuzz_target!(|bytes: &[u8]| {
     out.clear();
     if let Ok(keys) = SortKeys::decode(bytes) {
         put_sort_keys(&mut out, keys.iter());
-        assert!(SortKeys::decode(&out).expect("just written").iter().eq(keys.iter()));
+        assert!(
+            SortKeys::decode(&out)
+                .expect("just written")
+                .iter()
+                .eq(keys.iter())
+        );
     }
     out.clear();
     if let Ok(result) = SortResult::decode(bytes) {

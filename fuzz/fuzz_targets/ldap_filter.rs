@@ -11,7 +11,9 @@ mod model;
 use model::FilterModel;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(filter) = Filter::from_ber(bytes) else { return };
+    let Ok(filter) = Filter::from_ber(bytes) else {
+        return;
+    };
     let seen = FilterModel::of(filter);
     let mut again = Vec::new();
     seen.write(&mut again);
