@@ -23,6 +23,7 @@ pub mod schema;
 pub mod search;
 mod sources;
 mod state;
+mod subschema;
 mod target;
 mod update;
 
