@@ -197,7 +197,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     #[inline]
     fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
         let page = self.pages.page(number)?;
-        prefetch::slots(page);
+        prefetch::slots(page, level);
         Node::open(page, number, self.record.page_kind(level), level)
     }
 

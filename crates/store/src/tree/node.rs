@@ -29,6 +29,7 @@
 
 use std::cmp::Ordering;
 
+use super::prefetch;
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
 
@@ -360,7 +361,18 @@ impl<'p> Node<'p> {
         if self.head(slot) != Some(head) {
             return Ok(Place { slot, exact: false });
         }
+        if self.kind == PageKind::Leaf {
+            self.prefetch_cell(slot);
+        }
         self.search_equal_heads(suffix, head, slot)
+    }
+
+    /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
+    #[inline]
+    fn prefetch_cell(&self, slot: usize) {
+        if let Some(offset) = self.offsets.get(slot) {
+            prefetch::cell(self.page, usize::from(u16::from_le_bytes(*offset)));
+        }
     }
 
     /// Goes on from the first slot whose head is that of the key: almost always the only one.
@@ -446,6 +458,20 @@ impl<'p> Node<'p> {
         out.extend_from_slice(head.get(..cell.suffix_len).unwrap_or(&head));
         out.extend_from_slice(cell.tail);
         Ok(())
+    }
+
+    /// Whether a key could be stored under the page's prefix.
+    pub(super) fn shares_prefix(&self, key: &[u8]) -> bool {
+        key.starts_with(self.prefix)
+    }
+
+    /// The number of records in the page or below it; 0 if that is not counted.
+    pub(super) fn records(&self) -> Result<u64> {
+        if self.kind == PageKind::Leaf {
+            Ok(self.len() as u64)
+        } else {
+            self.records_before(self.len())
+        }
     }
 
     /// The number of records below the entries before `slot`.

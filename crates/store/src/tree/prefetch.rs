@@ -9,12 +9,30 @@ use crate::page::Page;
 const LINE_BYTES: usize = 64;
 
 /// The lines of a page that a search reads before its last comparison. They arrive together instead of one after the other.
-const SLOT_LINES: usize = 4;
+const LEAF_LINES: usize = 4;
+const BRANCH_LINES: usize = 12;
+
+const CELL_LINES: usize = 3;
 
 /// Fetches the beginning of a page that is about to be searched.
 #[inline]
-pub(super) fn slots(page: &Page) {
-    for line in page.bytes().chunks(LINE_BYTES).take(SLOT_LINES) {
+pub(super) fn slots(page: &Page, level: usize) {
+    let lines = if level == 0 { LEAF_LINES } else { BRANCH_LINES };
+    for line in page.bytes().chunks(LINE_BYTES).take(lines) {
+        fetch(line);
+    }
+}
+
+/// Fetches a cell that begins at this offset, as far as most cells reach.
+#[inline]
+pub(super) fn cell(page: &Page, at: usize) {
+    for line in page
+        .bytes()
+        .get(at..)
+        .unwrap_or_default()
+        .chunks(LINE_BYTES)
+        .take(CELL_LINES)
+    {
         fetch(line);
     }
 }

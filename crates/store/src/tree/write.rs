@@ -293,18 +293,40 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(());
         }
 
-        let mut entries = Entries::new(self.tree.page_kind(level), level);
-        entries.load(&self.node(level)?, &[])?;
-        entries.insert(slot, key, payload, large);
         let commit = self.pages.commit();
-        if entries.fit(0..entries.len(), 0) {
-            return entries.write(
-                0..entries.len(),
-                self.pages.page_mut(number)?,
-                number,
+        let mut entries = Entries::new(self.tree.page_kind(level), level);
+        let node = self.node(level)?;
+        if run.cut() == Some(node.len()) && node.shares_prefix(key) {
+            // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
+            let cut = node.len();
+            let left = Child {
+                page: number,
+                records: node.records()?,
+            };
+            let mut last = Vec::new();
+            node.push_key(cut - 1, &mut last)?;
+            entries.push(&last, &[], false);
+            entries.push(key, payload, large);
+            let right = self.allocate(level)?;
+            entries.write(
+                1..2,
+                self.pages.page_mut(right)?,
+                right,
                 commit,
-                run,
-            );
+                run.moved(cut),
+            )?;
+            let right = Child {
+                page: right,
+                records: entries.records(1..2),
+            };
+            return self.insert_sibling(level, left, right, entries.separator(1));
+        }
+
+        entries.load(&node, &[])?;
+        entries.insert(slot, key, payload, large);
+        let all = 0..entries.len();
+        if entries.fit(all.clone(), 0) {
+            return entries.write(all, self.pages.page_mut(number)?, number, commit, run);
         }
         let cut = entries
             .cut(run.cut())
@@ -312,21 +334,31 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let right = self.allocate(level)?;
         entries.write(0..cut, self.pages.page_mut(number)?, number, commit, run)?;
         entries.write(
-            cut..entries.len(),
+            cut..all.end,
             self.pages.page_mut(right)?,
             right,
             commit,
             run.moved(cut),
         )?;
-
         let left = Child {
             page: number,
             records: entries.records(0..cut),
         };
         let right = Child {
             page: right,
-            records: entries.records(cut..entries.len()),
+            records: entries.records(cut..all.end),
         };
+        self.insert_sibling(level, left, right, entries.separator(cut))
+    }
+
+    /// Tells the level above that the page on the way became two.
+    fn insert_sibling(
+        &mut self,
+        level: usize,
+        left: Child,
+        right: Child,
+        separator: &[u8],
+    ) -> Result<()> {
         self.grow_if_root(level, left)?;
         let parent = &mut self.steps[level + 1];
         let slot = parent.slot;
@@ -335,7 +367,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let kind = self.tree.page_kind(level + 1);
         self.insert(
             level + 1,
-            entries.separator(cut),
+            separator,
             kind.child_payload(&right.encode()),
             false,
         )
