@@ -1,0 +1,341 @@
+//! Who may bind and how, over each kind of connection.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, generated_password};
+use sapwood_ldap::message::{Authentication, BindRequest, Request, Scope};
+use sapwood_ldap::result::ResultCode;
+use support::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, add_request};
+
+const ANN: &str = "cn=Ann,dc=example,dc=com";
+
+fn with_ann() -> TestServer {
+    let server = TestServer::start();
+    let mut admin = server.admin();
+    let person = [
+        ("objectClass", "person"),
+        ("cn", "Ann"),
+        ("sn", "x"),
+        ("userPassword", "ann's password"),
+    ];
+    admin.send(&add_request(100, ANN, &person));
+    let answer = admin.finish(100).pop().unwrap();
+    assert_eq!(answer.code, ResultCode::Success, "{answer:?}");
+    server
+}
+
+fn sasl(client: &mut Client, mechanism: &str, credentials: Option<&[u8]>) -> ResultCode {
+    let authentication = Authentication::Sasl {
+        mechanism,
+        credentials,
+    };
+    client
+        .ask(Request::Bind(BindRequest {
+            version: 3,
+            name: "",
+            authentication,
+        }))
+        .code
+}
+
+#[test]
+fn simple_binds() {
+    let server = with_ann();
+    let mut client = server.connect();
+    assert_eq!(client.who_am_i(), "");
+    assert_eq!(
+        client.bind(ANN, b"ann's password").code,
+        ResultCode::Success
+    );
+    assert_eq!(client.who_am_i(), format!("dn:{ANN}"));
+    assert_eq!(
+        client.bind(ANN, b"another").code,
+        ResultCode::InvalidCredentials
+    );
+    assert_eq!(
+        client.who_am_i(),
+        "",
+        "a bind that fails leaves the connection anonymous"
+    );
+    assert_eq!(
+        client
+            .bind("CN = ANN, DC=Example,dc=com", b"ann's password")
+            .code,
+        ResultCode::Success
+    );
+    assert_eq!(
+        client.bind("cn=nobody,dc=example,dc=com", b"x").code,
+        ResultCode::InvalidCredentials
+    );
+    assert_eq!(
+        client.bind("not a DN", b"x").code,
+        ResultCode::InvalidCredentials
+    );
+    assert_eq!(
+        client.bind(SUFFIX, b"x").code,
+        ResultCode::InvalidCredentials,
+        "an entry without a password"
+    );
+    assert_eq!(client.bind("", b"x").code, ResultCode::InvalidCredentials);
+    assert_eq!(client.bind(ADMIN, PASSWORD).code, ResultCode::Success);
+    assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
+    assert_eq!(client.bind("", b"").code, ResultCode::Success);
+    assert_eq!(client.who_am_i(), "");
+    assert_eq!(
+        client.bind(ANN, b"").code,
+        ResultCode::UnwillingToPerform,
+        "no bind without a password (RFC 4513 §5.1.2)"
+    );
+    let authentication = Authentication::Simple(b"x");
+    let version_2 = client.ask(Request::Bind(BindRequest {
+        version: 2,
+        name: ANN,
+        authentication,
+    }));
+    assert_eq!(version_2.code, ResultCode::ProtocolError);
+}
+
+#[test]
+fn a_bind_in_a_burst_waits_for_what_came_before_and_holds_what_comes_after() {
+    let server = with_ann();
+    let mut client = server.admin();
+    let mut burst = add_request(
+        10,
+        &format!("cn=Bob,{SUFFIX}"),
+        &[("objectClass", "person"), ("cn", "Bob"), ("sn", "x")],
+    );
+    let authentication = Authentication::Simple(b"ann's password");
+    burst.extend(support::message(
+        11,
+        Request::Bind(BindRequest {
+            version: 3,
+            name: ANN,
+            authentication,
+        }),
+    ));
+    // Ann may not do this; the administrator could.
+    burst.extend(add_request(
+        12,
+        &format!("cn=Cid,{SUFFIX}"),
+        &[("objectClass", "person"), ("cn", "Cid"), ("sn", "x")],
+    ));
+    client.send(&burst);
+    let codes: Vec<_> = (0..3)
+        .map(|_| client.receive().unwrap())
+        .map(|answer| (answer.id, answer.code))
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            (10, ResultCode::Success),
+            (11, ResultCode::Success),
+            (12, ResultCode::InsufficientAccessRights)
+        ]
+    );
+}
+
+#[test]
+fn passwords_are_stored_as_hashes() {
+    let server = with_ann();
+    let mut admin = server.admin();
+    let entry = &admin.search(ANN, Scope::Base, "(objectClass=*)")[0];
+    let stored = &entry
+        .attributes
+        .iter()
+        .find(|(name, _)| name == "userPassword")
+        .unwrap()
+        .1[0];
+    assert!(stored.starts_with(b"{ARGON2}$argon2id$"));
+    let mut ann = server.connect();
+    ann.bind(ANN, b"ann's password");
+    let entry = &ann.search(ANN, Scope::Base, "(objectClass=*)")[0];
+    assert!(
+        entry
+            .attributes
+            .iter()
+            .all(|(name, _)| name != "userPassword"),
+        "not even one's own is readable"
+    );
+}
+
+#[test]
+fn anonymous_reads_the_root_dse_only() {
+    let server = with_ann();
+    let mut client = server.connect();
+    let root = client.search("", Scope::Base, "(objectClass=*)");
+    assert_eq!(root.len(), 2);
+    assert_eq!(
+        client
+            .search(SUFFIX, Scope::Subtree, "(objectClass=*)")
+            .iter()
+            .filter(|answer| !answer.ends)
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn external_on_a_local_socket_is_the_administrator() {
+    let server = with_ann();
+    let mut client = server.connect_local();
+    assert_eq!(sasl(&mut client, "EXTERNAL", None), ResultCode::Success);
+    assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
+    assert_eq!(
+        sasl(
+            &mut client,
+            "EXTERNAL",
+            Some(format!("dn:{ADMIN}").as_bytes())
+        ),
+        ResultCode::Success
+    );
+    assert_eq!(
+        sasl(&mut client, "EXTERNAL", Some(b"dn:cn=other")),
+        ResultCode::InvalidCredentials
+    );
+    assert_eq!(client.who_am_i(), "");
+    assert_eq!(
+        sasl(&mut client, "GSSAPI", None),
+        ResultCode::AuthMethodNotSupported
+    );
+    let mut remote = server.connect();
+    assert_eq!(
+        sasl(&mut remote, "EXTERNAL", None),
+        ResultCode::InappropriateAuthentication
+    );
+}
+
+#[test]
+fn ldaps_works_from_the_first_byte() {
+    let server = with_ann();
+    let mut client = server.connect_tls();
+    assert_eq!(
+        client.bind(ANN, b"ann's password").code,
+        ResultCode::Success
+    );
+    assert_eq!(client.search(ANN, Scope::Base, "(objectClass=*)").len(), 2);
+}
+
+fn modify_password(
+    client: &mut Client,
+    request: &PasswordModify<'_>,
+) -> (ResultCode, Option<Vec<u8>>) {
+    let mut value = Vec::new();
+    request.encode(&mut value);
+    let answer = client.extended(PASSWORD_MODIFY, Some(&value));
+    let made = answer
+        .value
+        .map(|value| generated_password(&value).unwrap().unwrap().to_vec());
+    (answer.code, made)
+}
+
+#[test]
+fn passwords_can_be_modified() {
+    let server = with_ann();
+    let mut ann = server.connect();
+    let own = PasswordModify {
+        user_identity: None,
+        old_password: None,
+        new_password: Some(b"newer"),
+    };
+    assert_eq!(
+        modify_password(&mut ann, &own).0,
+        ResultCode::StrongerAuthRequired
+    );
+    ann.bind(ANN, b"ann's password");
+    let wrong = PasswordModify {
+        old_password: Some(b"wrong"),
+        ..own
+    };
+    assert_eq!(
+        modify_password(&mut ann, &wrong).0,
+        ResultCode::InvalidCredentials
+    );
+    let right = PasswordModify {
+        old_password: Some(b"ann's password"),
+        ..own
+    };
+    assert_eq!(
+        modify_password(&mut ann, &right),
+        (ResultCode::Success, None)
+    );
+    assert_eq!(
+        ann.bind(ANN, b"ann's password").code,
+        ResultCode::InvalidCredentials
+    );
+    assert_eq!(ann.bind(ANN, b"newer").code, ResultCode::Success);
+    // A password that the server makes.
+    let (code, made) = modify_password(&mut ann, &PasswordModify::default());
+    assert_eq!(code, ResultCode::Success);
+    assert_eq!(ann.bind(ANN, &made.unwrap()).code, ResultCode::Success);
+    // Somebody else's password.
+    let mut admin = server.admin();
+    let other = PasswordModify {
+        user_identity: Some(ANN.as_bytes()),
+        ..own
+    };
+    assert_eq!(modify_password(&mut admin, &other).0, ResultCode::Success);
+    let none = PasswordModify {
+        user_identity: Some(b"cn=nobody,dc=example,dc=com"),
+        ..own
+    };
+    assert_eq!(
+        modify_password(&mut admin, &none).0,
+        ResultCode::NoSuchObject
+    );
+    let suffix = PasswordModify {
+        user_identity: Some(SUFFIX.as_bytes()),
+        ..own
+    };
+    assert_eq!(
+        modify_password(&mut ann, &suffix).0,
+        ResultCode::InsufficientAccessRights
+    );
+    let empty = PasswordModify {
+        new_password: Some(b""),
+        ..own
+    };
+    assert_eq!(
+        modify_password(&mut ann, &empty).0,
+        ResultCode::ConstraintViolation
+    );
+}
+
+#[test]
+fn a_reload_changes_the_administrators_password() {
+    let server = TestServer::start();
+    std::fs::write(
+        server.path("admin.password"),
+        sapwood_server::password::hash(b"another"),
+    )
+    .unwrap();
+    let mut client = server.connect();
+    assert_eq!(
+        client.bind(ADMIN, b"another").code,
+        ResultCode::InvalidCredentials
+    );
+    server.server.as_ref().unwrap().reload().unwrap();
+    assert_eq!(client.bind(ADMIN, b"another").code, ResultCode::Success);
+    std::fs::write(
+        server.path("sapwood.toml"),
+        "[admin]\ndn = 'cn=x'\nnonsense = 1\n",
+    )
+    .unwrap();
+    let error = server
+        .server
+        .as_ref()
+        .unwrap()
+        .reload()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("sapwood.toml:3") && error.contains("nonsense"),
+        "{error}"
+    );
+    assert_eq!(
+        client.bind(ADMIN, b"another").code,
+        ResultCode::Success,
+        "all stays as it was"
+    );
+}

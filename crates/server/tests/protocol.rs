@@ -1,0 +1,541 @@
+//! What clients see on the wire: bursts, abandon and cancel, protocol errors, limits, paging, stopping.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write;
+
+use sapwood_ldap::control::{MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
+use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
+use sapwood_ldap::result::ResultCode;
+use support::{Client, SUFFIX, TestServer, add_request, message, search_request, tls_client};
+
+#[test]
+fn a_burst_of_searches_is_answered_one_by_one() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let burst: Vec<u8> = (1..=1000)
+        .flat_map(|id| search_request(id, "", Scope::Base, "(objectClass=*)", &[]))
+        .collect();
+    client.send(&burst);
+    for id in 1..=1000 {
+        let answers = client.finish(id);
+        assert_eq!(answers.len(), 2, "the root DSE and the end");
+        assert_eq!(answers[0].entry.as_deref(), Some(""));
+    }
+}
+
+#[test]
+fn updates_of_a_burst_are_each_answered_once_and_fail_alone() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let mut burst = Vec::new();
+    for id in 100..300 {
+        // Each second one is there already.
+        let name = format!("p{}", id / 2);
+        let dn = format!("cn={name},{SUFFIX}");
+        burst.extend(add_request(
+            id,
+            &dn,
+            &[("objectClass", "person"), ("cn", &name), ("sn", "x")],
+        ));
+    }
+    client.send(&burst);
+    let mut seen = HashSet::new();
+    for _ in 100..300 {
+        let answer = client.receive().unwrap();
+        assert!(seen.insert(answer.id), "answered twice");
+        let expected = if answer.id % 2 == 0 {
+            ResultCode::Success
+        } else {
+            ResultCode::EntryAlreadyExists
+        };
+        assert_eq!(answer.code, expected, "{answer:?}");
+    }
+    assert_eq!(
+        client
+            .search(SUFFIX, Scope::OneLevel, "(objectClass=person)")
+            .len(),
+        101
+    );
+}
+
+#[test]
+fn requests_in_pieces_are_put_together() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let request = message(
+        5,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    );
+    for byte in &request {
+        client.send(&[*byte]);
+    }
+    assert_eq!(client.finish(5)[0].code, ResultCode::Success);
+}
+
+/// A search whose answer is larger than all buffers on the way, so that it is under way until somebody reads.
+fn with_a_search_under_way() -> (TestServer, Client) {
+    let server = TestServer::start();
+    server.add_people(4000, 4000);
+    let mut client = server.admin();
+    client.send(&search_request(
+        77,
+        SUFFIX,
+        Scope::Subtree,
+        "(objectClass=*)",
+        &[],
+    ));
+    let first = client.receive().unwrap();
+    assert_eq!(first.id, 77);
+    (server, client)
+}
+
+#[test]
+fn an_abandoned_search_ends_without_an_answer() {
+    let (_server, mut client) = with_a_search_under_way();
+    client.send(&message(78, Request::Abandon(77)));
+    client.send(&message(
+        79,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    ));
+    let mut entries = 0;
+    loop {
+        let answer = client.receive().unwrap();
+        if answer.id == 79 {
+            break;
+        }
+        assert_eq!(answer.id, 77);
+        assert!(!answer.ends, "an abandoned search has no result");
+        entries += 1;
+    }
+    assert!(entries < 4000, "the search went on to its end");
+    assert!(!client.who_am_i().is_empty());
+}
+
+#[test]
+fn a_cancelled_search_ends_as_cancelled() {
+    let (_server, mut client) = with_a_search_under_way();
+    let mut value = Vec::new();
+    put_cancel_id(&mut value, 77);
+    client.send(&message(
+        78,
+        Request::Extended(ExtendedRequest {
+            name: CANCEL,
+            value: Some(&value),
+        }),
+    ));
+    let (mut searched, mut cancelled) = (None, None);
+    while searched.is_none() || cancelled.is_none() {
+        let answer = client.receive().unwrap();
+        match answer.id {
+            77 if answer.ends => searched = Some(answer.code),
+            77 => assert!(searched.is_none(), "an entry after the end"),
+            78 => cancelled = Some(answer.code),
+            id => panic!("an answer to {id}"),
+        }
+    }
+    assert_eq!(
+        (searched, cancelled),
+        (Some(ResultCode::Canceled), Some(ResultCode::Success))
+    );
+    let again = client.extended(CANCEL, Some(&value));
+    assert_eq!(again.code, ResultCode::NoSuchOperation);
+    assert_eq!(
+        client.extended(CANCEL, Some(b"\x04\x00")).code,
+        ResultCode::ProtocolError
+    );
+}
+
+#[test]
+fn many_unread_scans_take_bounded_memory() {
+    let server = TestServer::start();
+    server.add_people(2000, 1000);
+    let mut client = server.admin();
+    let before = anonymous_bytes();
+    let mut writer = server.tcp();
+    writer.set_nonblocking(true).unwrap();
+    let bind = {
+        use sapwood_ldap::message::{Authentication, BindRequest};
+        let authentication = Authentication::Simple(support::PASSWORD);
+        message(
+            1,
+            Request::Bind(BindRequest {
+                version: 3,
+                name: support::ADMIN,
+                authentication,
+            }),
+        )
+    };
+    writer.write_all(&bind).unwrap();
+    // More than a gigabyte of answers is asked for; nobody reads.
+    let scan = search_request(2, SUFFIX, Scope::Subtree, "(objectClass=*)", &[]);
+    for _ in 0..1000 {
+        if writer.write_all(&scan).is_err() {
+            break;
+        }
+    }
+    // Other connections are served all the while.
+    for _ in 0..20 {
+        assert_eq!(
+            client.search(SUFFIX, Scope::Base, "(objectClass=*)").len(),
+            2
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let grown = anonymous_bytes().saturating_sub(before);
+    assert!(grown < 32 << 20, "{grown} bytes more");
+}
+
+/// Memory of this process that no file backs, in bytes.
+fn anonymous_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("RssAnon:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+        * 1024
+}
+
+#[track_caller]
+fn expect_disconnection(client: &mut Client, code: ResultCode) {
+    let notice = client.receive().expect("a notice before the end");
+    assert_eq!((notice.id, notice.code), (0, code), "{notice:?}");
+    assert_eq!(notice.name.as_deref(), Some(NOTICE_OF_DISCONNECTION));
+    assert!(!notice.diagnostic.is_empty());
+    assert!(client.receive().is_none(), "the connection stays open");
+}
+
+#[test]
+fn bytes_that_are_no_message_end_the_connection_with_a_notice() {
+    let server = TestServer::start();
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".as_slice(),
+        // A length of 2^40.
+        b"\x30\x86\x01\x00\x00\x00\x00\x00",
+        // Longer than what is allowed before a bind.
+        b"\x30\x84\x00\x10\x00\x00",
+        // Message id 0.
+        b"\x30\x05\x02\x01\x00\x42\x00",
+        // A response is no request.
+        b"\x30\x0c\x02\x01\x01\x65\x07\x0a\x01\x00\x04\x00\x04\x00",
+        // An indefinite length.
+        b"\x30\x80\x02\x01\x01\x42\x00\x00\x00",
+    ] {
+        let mut client = server.connect();
+        client.send(bytes);
+        expect_disconnection(&mut client, ResultCode::ProtocolError);
+    }
+    // What came before the mistake is answered.
+    let mut client = server.connect();
+    let mut bytes = message(
+        9,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    );
+    bytes.extend(b"\xff");
+    client.send(&bytes);
+    assert_eq!(client.finish(9)[0].code, ResultCode::Success);
+    expect_disconnection(&mut client, ResultCode::ProtocolError);
+}
+
+#[test]
+fn a_bound_user_may_send_longer_messages() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let long = "x".repeat(1 << 20);
+    let dn = format!("cn=long,{SUFFIX}");
+    client.send(&add_request(
+        50,
+        &dn,
+        &[
+            ("objectClass", "person"),
+            ("cn", "long"),
+            ("sn", "x"),
+            ("description", &long),
+        ],
+    ));
+    assert_eq!(client.finish(50)[0].code, ResultCode::Success);
+    let entry = &client.search(&dn, Scope::Base, "(objectClass=*)")[0];
+    let description = entry
+        .attributes
+        .iter()
+        .find(|(name, _)| name == "description")
+        .unwrap();
+    assert_eq!(description.1[0].len(), 1 << 20);
+}
+
+#[test]
+fn a_filter_nested_10_000_deep_is_refused() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    // Built by hand: 10,000 times NOT around a presence filter.
+    let mut filter = b"\x87\x02cn".to_vec();
+    for _ in 0..10_000 {
+        let mut outer = vec![0xa2];
+        sapwood_ldap_length(&mut outer, filter.len());
+        outer.extend(&filter);
+        filter = outer;
+    }
+    let mut content =
+        b"\x04\x00\x0a\x01\x00\x0a\x01\x00\x02\x01\x00\x02\x01\x00\x01\x01\x00".to_vec();
+    content.extend(&filter);
+    content.extend(b"\x30\x00");
+    let mut search = vec![0x02, 0x01, 0x09, 0x63];
+    sapwood_ldap_length(&mut search, content.len());
+    search.extend(&content);
+    let mut bytes = vec![0x30];
+    sapwood_ldap_length(&mut bytes, search.len());
+    bytes.extend(&search);
+    client.send(&bytes);
+    let answer = client.finish(9).pop().unwrap();
+    assert_eq!(answer.code, ResultCode::ProtocolError, "{answer:?}");
+    assert!(!client.who_am_i().is_empty(), "the session goes on");
+}
+
+fn sapwood_ldap_length(out: &mut Vec<u8>, length: usize) {
+    if length < 128 {
+        out.push(u8::try_from(length).unwrap());
+    } else {
+        let bytes = u32::try_from(length).unwrap().to_be_bytes();
+        out.push(0x84);
+        out.extend(bytes);
+    }
+}
+
+#[test]
+fn unknown_controls_matter_only_when_critical() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send(&search_request(
+        1,
+        "",
+        Scope::Base,
+        "(objectClass=*)",
+        &[("1.2.3.4", false, b"x")],
+    ));
+    assert_eq!(client.finish(1).len(), 2);
+    client.send(&search_request(
+        2,
+        "",
+        Scope::Base,
+        "(objectClass=*)",
+        &[("1.2.3.4", true, b"x")],
+    ));
+    let answer = &client.finish(2)[0];
+    assert_eq!(answer.code, ResultCode::UnavailableCriticalExtension);
+    assert!(answer.diagnostic.contains("1.2.3.4"));
+    client.send(&search_request(
+        3,
+        "",
+        Scope::Base,
+        "(objectClass=*)",
+        &[(MANAGE_DSA_IT, true, b"")],
+    ));
+    assert_eq!(client.finish(3).len(), 2);
+    assert_eq!(
+        client.extended("1.2.3.4", None).code,
+        ResultCode::ProtocolError
+    );
+}
+
+#[test]
+fn two_paged_searches_go_on_side_by_side() {
+    let server = TestServer::start();
+    server.add_people(25, 10);
+    let mut client = server.admin();
+    let mut page = |cookie: &[u8], size: u32, filter: &str| {
+        let mut value = Vec::new();
+        PagedResults { size, cookie }.encode(&mut value);
+        let id = client.id();
+        client.send(&search_request(
+            id,
+            SUFFIX,
+            Scope::Subtree,
+            filter,
+            &[(PAGED_RESULTS, true, &value)],
+        ));
+        let mut answers = client.finish(id);
+        let end = answers.pop().unwrap();
+        assert_eq!(end.code, ResultCode::Success, "{end:?}");
+        let control = end
+            .controls
+            .iter()
+            .find(|(oid, _)| oid == PAGED_RESULTS)
+            .expect("a paged results control");
+        let cookie = PagedResults::decode(&control.1).unwrap().cookie.to_vec();
+        let names: Vec<_> = answers
+            .into_iter()
+            .map(|answer| answer.entry.unwrap())
+            .collect();
+        assert!(names.len() <= size as usize);
+        (names, cookie)
+    };
+    let (mut all, mut cookie) = page(b"", 7, "(objectClass=*)");
+    let (mut some, mut other) = page(b"", 2, "(cn=p1*)");
+    while !cookie.is_empty() || !other.is_empty() {
+        if !cookie.is_empty() {
+            let (names, next) = page(&cookie, 7, "(objectClass=*)");
+            all.extend(names);
+            cookie = next;
+        }
+        if !other.is_empty() {
+            let (names, next) = page(&other, 2, "(cn=p1*)");
+            some.extend(names);
+            other = next;
+        }
+    }
+    assert_eq!((all.len(), some.len()), (26, 11));
+    assert_eq!(
+        all.iter().collect::<BTreeSet<_>>().len(),
+        26,
+        "no entry twice"
+    );
+    assert_eq!(some.iter().collect::<BTreeSet<_>>().len(), 11);
+}
+
+#[test]
+fn plaintext_behind_start_tls_is_dropped() {
+    let server = TestServer::start();
+    let mut stream = server.tcp();
+    let mut bytes = message(
+        1,
+        Request::Extended(ExtendedRequest {
+            name: START_TLS,
+            value: None,
+        }),
+    );
+    // Slipped in by somebody on the way, to be carried out as if it had come through TLS.
+    bytes.extend(message(
+        2,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    ));
+    stream.write_all(&bytes).unwrap();
+    let mut client = Client::new(stream.try_clone().unwrap());
+    let answer = &client.finish(1)[0];
+    assert_eq!(
+        (answer.code, answer.name.as_deref()),
+        (ResultCode::Success, Some(START_TLS))
+    );
+    let mut client = Client::new(tls_client(stream));
+    client.send(&message(
+        3,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    ));
+    assert_eq!(
+        client.finish(3)[0].code,
+        ResultCode::Success,
+        "the first answer over TLS is to the first request over TLS"
+    );
+    assert_eq!(
+        client.extended(START_TLS, None).code,
+        ResultCode::OperationsError,
+        "not twice"
+    );
+}
+
+#[test]
+fn an_unbind_closes_the_connection() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send(&message(1, Request::Unbind));
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn a_client_that_closes_its_side_still_gets_its_answers() {
+    let server = TestServer::start();
+    let mut stream = server.tcp();
+    let requests: Vec<u8> = (1..=50)
+        .flat_map(|id| search_request(id, "", Scope::Base, "(objectClass=*)", &[]))
+        .collect();
+    stream.write_all(&requests).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut client = Client::new(stream);
+    (1..=50).for_each(|id| assert_eq!(client.finish(id).len(), 2));
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn a_stopping_server_finishes_and_says_goodbye() {
+    let mut server = TestServer::start();
+    let mut idle = server.connect();
+    idle.who_am_i();
+    let mut busy = server.admin();
+    let adds: Vec<u8> = (10..60)
+        .flat_map(|id| {
+            let name = format!("p{id}");
+            add_request(
+                id,
+                &format!("cn={name},{SUFFIX}"),
+                &[("objectClass", "person"), ("cn", &name), ("sn", "x")],
+            )
+        })
+        .collect();
+    busy.send(&adds);
+    assert_eq!(busy.receive().unwrap().code, ResultCode::Success);
+    let stopping = std::thread::spawn(move || {
+        server.stop();
+        server
+    });
+    expect_disconnection(&mut idle, ResultCode::Unavailable);
+    let mut answered = 1;
+    loop {
+        match busy.receive() {
+            Some(answer) if answer.id == 0 => assert_eq!(answer.code, ResultCode::Unavailable),
+            Some(answer) => {
+                assert_eq!(answer.code, ResultCode::Success);
+                answered += 1;
+            }
+            None => break,
+        }
+    }
+    assert_eq!(answered, 50, "what was taken is answered");
+    stopping.join().unwrap();
+}
+
+#[test]
+fn idle_connections_are_closed() {
+    let server = TestServer::with("[limits]\nidle_seconds_max = 1\n");
+    let mut client = server.connect();
+    client.who_am_i();
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed() {
+    let server = TestServer::with("[limits]\nconnections_max = 2\n");
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.who_am_i();
+    second.who_am_i();
+    assert!(server.connect().receive().is_none());
+    first.send(&message(9, Request::Unbind));
+    assert!(first.receive().is_none());
+    // The place is free once the server has closed.
+    while server.server.as_ref().unwrap().connections() > 1 {
+        std::thread::yield_now();
+    }
+    server.connect().who_am_i();
+}
