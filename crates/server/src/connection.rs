@@ -35,12 +35,12 @@ thread_local! {
 pub(crate) struct OpenSessions(Rc<RefCell<HashMap<u64, UnboundedSender<Completion>>>>);
 
 impl OpenSessions {
-    fn insert(&self, number: u64, session: UnboundedSender<Completion>) {
+    fn insert(&self, number: u64, session: UnboundedSender<Completion>) -> OpenSession {
         self.0.borrow_mut().insert(number, session);
-    }
-
-    fn remove(&self, number: u64) {
-        self.0.borrow_mut().remove(&number);
+        OpenSession {
+            open: self.clone(),
+            number,
+        }
     }
 
     /// Tells every session to finish what is under way and to end.
@@ -52,6 +52,18 @@ impl OpenSessions {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
+    }
+}
+
+/// A session's place among the open ones, given back when dropped.
+struct OpenSession {
+    open: OpenSessions,
+    number: u64,
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.open.0.borrow_mut().remove(&self.number);
     }
 }
 
@@ -70,7 +82,7 @@ pub(crate) async fn serve(
         tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_first, "open");
     }
     let (completions, completed) = mpsc::unbounded_channel();
-    open.insert(number, completions.clone());
+    let open = open.insert(number, completions.clone());
     let mut connection = Connection {
         session: Session::new(Arc::clone(&service), peer, false, number, completions),
         service,
@@ -90,7 +102,7 @@ pub(crate) async fn serve(
         connection.run().await
     };
     let end = end.await;
-    open.remove(number);
+    drop(open);
     // The place among the connections is given back last.
     drop(connection);
     drop(admission);

@@ -61,6 +61,23 @@ fn hash_with_salt(password: &[u8], salt: &[u8; SALT_BYTES]) -> Vec<u8> {
     .into_bytes()
 }
 
+/// How the directory hashes cleartext passwords in adds, modifies and imports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hasher;
+
+impl sapwood_directory::PasswordHasher for Hasher {
+    fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String> {
+        if cleartext.len() > PASSWORD_BYTES_MAX {
+            return Err(format!("a password has at most {PASSWORD_BYTES_MAX} bytes"));
+        }
+        Ok(hash(cleartext))
+    }
+
+    fn is_hashed(&self, value: &[u8]) -> bool {
+        is_hashed(value)
+    }
+}
+
 /// Whether `password` is the one behind any of the `stored` values of `userPassword`.
 ///
 /// Without stored values it does the work of one hash all the same, so that the time taken does not tell

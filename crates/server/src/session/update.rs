@@ -1,15 +1,12 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
-use sapwood_directory::{Outcome, Update, UpdateRequest};
-use sapwood_ldap::list::{Attribute, AttributesBuf, Change, ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{
-    AddRequest, Message, ModifyRequest, Operation, Request, RequestMessage,
-};
+use sapwood_directory::{Outcome, Update, UpdateRequest, hash_passwords};
+use sapwood_ldap::list::{Attribute, ChangeKind};
+use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
-use zeroize::Zeroize;
 
 use super::{Burst, Completion, Session};
-use crate::password::{self, PASSWORD_BYTES_MAX};
+use crate::password::{self, Hasher};
 use crate::writer::{Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
@@ -94,9 +91,9 @@ impl Session {
     /// Has the cleartext passwords of an update hashed, which then goes to the writer.
     fn hash(&mut self, mut update: Update, reply: Reply) {
         let (id, operation) = (reply.id, reply.operation);
-        let session = self.completions.clone();
+        let (session, directory) = (self.completions.clone(), self.service.directory.clone());
         let job = move || {
-            let hashed = match hash_passwords(&mut update) {
+            let hashed = match hash_passwords(&mut update, directory.schema(), &Hasher) {
                 Ok(()) => Ok(Unit {
                     updates: vec![update],
                     replies: vec![reply],
@@ -165,76 +162,14 @@ fn has_cleartext_password(request: &Request<'_>) -> bool {
     }
 }
 
-/// Replaces the cleartext passwords in an add or a modify by their hashes.
-fn hash_passwords(update: &mut Update) -> Result<(), Outcome> {
-    let UpdateRequest::Message(bytes) = &mut update.request else {
-        return Ok(());
-    };
-    let too_long = || {
-        let reason = format!("a password has at most {PASSWORD_BYTES_MAX} bytes");
-        Outcome::new(ResultCode::ConstraintViolation, reason)
-    };
-    let hashed = |attribute: &Attribute<'_>| -> Result<Vec<Vec<u8>>, Outcome> {
-        let hash = |value: &[u8]| match value {
-            value if password::is_hashed(value) => Ok(value.to_vec()),
-            value if value.len() > PASSWORD_BYTES_MAX => Err(too_long()),
-            value => Ok(password::hash(value)),
-        };
-        attribute.values.iter().map(hash).collect()
-    };
-    let message = RequestMessage::decode(bytes)
-        .map_err(|error| Outcome::new(ResultCode::ProtocolError, error.to_string()))?;
-    let mut fresh = Vec::with_capacity(bytes.len() + 128);
-    match message.op {
-        Request::Add(add) => {
-            let mut attributes = AttributesBuf::default();
-            for attribute in add.attributes.iter() {
-                if is_cleartext(&attribute) {
-                    attributes.push(
-                        attribute.description,
-                        hashed(&attribute)?.iter().map(Vec::as_slice),
-                    );
-                } else {
-                    attributes.push(attribute.description, attribute.values.iter());
-                }
-            }
-            let op = Request::Add(AddRequest {
-                dn: add.dn,
-                attributes: attributes.view(),
-            });
-            Message { op, ..message }.encode(&mut fresh);
-        }
-        Request::Modify(modify) => {
-            let mut changes = ChangesBuf::default();
-            for Change { kind, attribute } in modify.changes.iter() {
-                if kind != ChangeKind::Delete && is_cleartext(&attribute) {
-                    changes.push(
-                        kind,
-                        attribute.description,
-                        hashed(&attribute)?.iter().map(Vec::as_slice),
-                    );
-                } else {
-                    changes.push(kind, attribute.description, attribute.values.iter());
-                }
-            }
-            let op = Request::Modify(ModifyRequest {
-                dn: modify.dn,
-                changes: changes.view(),
-            });
-            Message { op, ..message }.encode(&mut fresh);
-        }
-        _ => return Ok(()),
-    }
-    bytes.zeroize();
-    *bytes = fresh;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use sapwood_directory::Identity;
+    use sapwood_directory::schema::Schema;
     use sapwood_ldap::control::Controls;
+    use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
+    use sapwood_ldap::message::{AddRequest, Message, ModifyRequest};
 
     fn message(op: Request<'_>) -> Update {
         let mut bytes = Vec::new();
@@ -268,7 +203,7 @@ mod tests {
         });
         assert!(has_cleartext_password(&op));
         let mut update = message(op);
-        hash_passwords(&mut update).unwrap();
+        hash_passwords(&mut update, &Schema::standard(), &Hasher).unwrap();
         let decoded = RequestMessage::decode(bytes(&update)).unwrap();
         assert_eq!(decoded.id, 7);
         let Request::Add(add) = decoded.op else {
@@ -294,7 +229,7 @@ mod tests {
         });
         assert!(has_cleartext_password(&op));
         let mut update = message(op);
-        hash_passwords(&mut update).unwrap();
+        hash_passwords(&mut update, &Schema::standard(), &Hasher).unwrap();
         let Request::Modify(modify) = RequestMessage::decode(bytes(&update)).unwrap().op else {
             panic!("not a modify")
         };
