@@ -120,3 +120,39 @@ impl Wal {
 const fn is_led(turn: u32) -> bool {
     turn % 2 == 1
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::storage::{Memory, OpenMode, Storage};
+    use crate::{LogId, Options, Position, Shared};
+
+    #[test]
+    fn a_leader_that_was_killed_is_replaced() {
+        let storage: Arc<dyn Storage> = Arc::new(Memory::new());
+        let options = Options {
+            segment_bytes: 8192,
+            segments: 2,
+        };
+        Wal::create(&storage, "log", LogId([0; 16]), &options).unwrap();
+        let shared = Arc::new(Shared::default());
+        let log = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
+        let mut records = log.records(Position::START).unwrap();
+        assert!(records.next().unwrap().is_none());
+        log.start(Lsn(0), &records).unwrap();
+        // Somebody began to lead and never came back; even at the last number there is.
+        for turn in [1, u32::MAX] {
+            shared.turn.store(turn, Ordering::SeqCst);
+            let end = log.append(&[IoSlice::new(b"record")]).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| log.sync_to(end.lsn).unwrap());
+                }
+            });
+            assert!(!is_led(shared.turn.load(Ordering::SeqCst)));
+        }
+    }
+}
