@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::access::AccessPolicy;
+use crate::beside::Beside;
 use crate::definition;
 use crate::engine::{
     self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, Table, Ticket, Verdict, Write,
@@ -15,6 +16,8 @@ use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
 use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
 use crate::state::State;
+use crate::subschema;
+use crate::target::SUBSCHEMA_DN;
 use crate::update::{Applied, Batch, Update, WriterState};
 
 /// What a directory is created with; kept in the store.
@@ -100,6 +103,8 @@ struct Shared<E> {
     /// What snapshots know, and the newest commit it was compared with.
     known: RwLock<(CommitNo, Arc<State>)>,
     writer: Mutex<WriterState>,
+    root_dse: Beside,
+    subschema: Beside,
 }
 
 impl Directory {
@@ -140,12 +145,20 @@ impl<E: Engine> Directory<E> {
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
         let view = engine.snapshot()?;
         let state = definition::load(&view, &options.schema)?;
+        let contexts = state.contexts.iter().map(|context| context.dn.as_str());
+        let root_dse = options
+            .root_dse
+            .entry(&options.schema, contexts, SUBSCHEMA_DN)?;
+        let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
+        let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
         let known = RwLock::new((view.commit(), Arc::new(state)));
         let shared = Shared {
             engine,
             options,
             known,
             writer: Mutex::default(),
+            root_dse,
+            subschema,
         };
         Ok(Directory {
             shared: Arc::new(shared),
@@ -325,6 +338,24 @@ impl<E: Engine> Snapshot<E> {
 
     pub(crate) fn state(&self) -> &Arc<State> {
         &self.state
+    }
+
+    pub(crate) fn access(&self) -> AccessPolicy {
+        self.directory.shared.options.access
+    }
+
+    pub(crate) fn now_micros(&self) -> u64 {
+        self.directory.shared.options.clock.now_micros()
+    }
+
+    /// The root DSE.
+    pub(crate) fn root_dse(&self) -> &Beside {
+        &self.directory.shared.root_dse
+    }
+
+    /// The subschema subentry.
+    pub(crate) fn subschema(&self) -> &Beside {
+        &self.directory.shared.subschema
     }
 
     /// The naming contexts' DNs as configured.

@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::engine::{AttributeNo, Index, IndexKind, Table};
+use crate::engine::{AttributeNo, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
 };
@@ -15,6 +15,8 @@ use crate::schema::{
 const VALUE_BYTES_MAX: usize = 256;
 const HASH_BYTES: usize = 16;
 const PREFIX_BYTES: usize = VALUE_BYTES_MAX - HASH_BYTES;
+/// What [`append_escaped`] puts at the end.
+const TERMINATOR_BYTES: usize = 2;
 
 /// Length of the pieces a substrings index is made of.
 const GRAM_BYTES: usize = 3;
@@ -206,8 +208,8 @@ pub(crate) fn substring_keys(pattern: &SubstringPattern) -> Vec<[u8; GRAM_BYTES]
     keys
 }
 
-/// Appends the normal form under which a value stands in the ordering index, shortened like that of an equality index: values that
-/// agree in the prefix follow each other in no particular order.
+/// Replaces `out` by the normal form under which a value stands in the ordering index, shortened like that of an equality
+/// index: long values that agree in the prefix follow each other in no particular order.
 ///
 /// # Errors
 /// When the value has no normal form.
@@ -223,8 +225,33 @@ pub(crate) fn ordering_key(
     Ok(())
 }
 
-/// The part of a normal form that decides its place in an ordering index: a range begins or ends with it.
-pub(crate) fn ordering_prefix(normal: &[u8]) -> &[u8] {
+/// Where the values from a normal form on begin in an ordering index.
+pub(crate) fn ordering_from(normal: &[u8]) -> Vec<u8> {
+    let mut from = Vec::new();
+    append_escaped(&mut from, ordering_prefix(normal));
+    from.truncate(from.len() - TERMINATOR_BYTES);
+    from
+}
+
+/// Where the values up to and with a normal form end in an ordering index: before this key. `None` is the end of the index.
+pub(crate) fn ordering_to(normal: &[u8]) -> Option<Vec<u8>> {
+    let prefix = ordering_prefix(normal);
+    let mut to = Vec::new();
+    append_escaped(&mut to, prefix);
+    if prefix.len() < normal.len() {
+        to.truncate(to.len() - TERMINATOR_BYTES);
+    }
+    // The next key that does not begin so.
+    while let Some(last) = to.pop() {
+        if let Some(next) = last.checked_add(1) {
+            to.push(next);
+            return Some(to);
+        }
+    }
+    None
+}
+
+fn ordering_prefix(normal: &[u8]) -> &[u8] {
     if normal.len() > VALUE_BYTES_MAX {
         &normal[..PREFIX_BYTES]
     } else {

@@ -2,7 +2,7 @@
 
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::result::ResultCode;
-use sapwood_ldap::url::LdapUrl;
+use sapwood_ldap::url::{LdapUrl, Scope};
 
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
@@ -47,13 +47,14 @@ pub(crate) fn outcome<R: Read>(
     id: EntryId,
     target: &str,
     above: usize,
+    scope: Option<Scope>,
 ) -> Result<Outcome> {
     let below = leading_rdns(target, above);
     let referrals = references(view, schema, state, id)?;
     let matched = names::dn_of(view, id)?;
     let referrals: Vec<String> = referrals
         .iter()
-        .filter_map(|url| rewritten(url, &matched, below))
+        .filter_map(|url| rewritten(url, &matched, below, scope))
         .collect();
     if referrals.is_empty() {
         let diagnostic = "the referral object on the way to this entry names no server";
@@ -67,8 +68,13 @@ pub(crate) fn outcome<R: Read>(
 }
 
 /// A `ref` value as it is sent: its label cut off, its DN (that of the referral object when it has none) completed by
-/// `below`. What is no LDAP URL is sent as it is.
-pub(crate) fn rewritten(reference: &str, referral_dn: &str, below: &str) -> Option<String> {
+/// `below`, with the scope to go on with where a search has one. What is no LDAP URL is sent as it is.
+pub(crate) fn rewritten(
+    reference: &str,
+    referral_dn: &str,
+    below: &str,
+    scope: Option<Scope>,
+) -> Option<String> {
     let url = reference.split(' ').next().filter(|url| !url.is_empty())?;
     let Ok(mut parsed) = LdapUrl::parse(url) else {
         return Some(url.to_owned());
@@ -79,11 +85,12 @@ pub(crate) fn rewritten(reference: &str, referral_dn: &str, below: &str) -> Opti
     if !below.is_empty() {
         parsed.dn = format!("{below},{}", parsed.dn);
     }
+    parsed.scope = scope.or(parsed.scope);
     Some(parsed.to_string())
 }
 
 /// The first `rdns` relative names of a DN as written.
-fn leading_rdns(dn: &str, rdns: usize) -> &str {
+pub(crate) fn leading_rdns(dn: &str, rdns: usize) -> &str {
     let Ok(parsed) = Dn::parse(dn) else { return "" };
     let mut rest = parsed;
     for _ in 0..rdns {

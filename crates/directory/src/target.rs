@@ -108,7 +108,9 @@ pub(crate) fn find<R: Read>(
         .position(|entry| entry.flags.is_referral())
     {
         let below = normal.len() - first_rdns - at;
-        return Err(referral::outcome(view, schema, state, walk.entries[at].id, dn, below)?.into());
+        return Err(
+            referral::outcome(view, schema, state, walk.entries[at].id, dn, below, None)?.into(),
+        );
     }
     let Some(entry) = walk.found() else {
         return Err(missing(names::dn_of(view, walk.last().id)?));
@@ -156,7 +158,9 @@ pub(crate) fn find_vacancy<R: Read>(
         .position(|entry| entry.flags.is_referral())
     {
         let below = normal.len() - first_rdns - at;
-        return Err(referral::outcome(view, schema, state, walk.entries[at].id, dn, below)?.into());
+        return Err(
+            referral::outcome(view, schema, state, walk.entries[at].id, dn, below, None)?.into(),
+        );
     }
     if walk.matched_rdns + 1 < normal.len() {
         return Err(missing(names::dn_of(view, walk.last().id)?));

@@ -164,29 +164,33 @@ impl Compiler<'_> {
                 Node::Constant(truth) => Node::Constant(!truth),
                 node => Node::Not(Box::new(node)),
             },
-            FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => {
-                self.on_attribute(assertion.attribute, |attribute_type| {
+            FilterView::EqualityMatch(assertion) | FilterView::ApproxMatch(assertion) => self
+                .on_attribute(assertion.attribute, |attribute_type| {
                     let rule = attribute_type.equality()?;
-                    Some(Test::Equal(rule.assertion(self.schema, assertion.value).ok()?))
-                })
-            }
+                    Some(Test::Equal(
+                        rule.assertion(self.schema, assertion.value).ok()?,
+                    ))
+                }),
             FilterView::GreaterOrEqual(assertion) => {
                 self.on_attribute(assertion.attribute, |attribute_type| {
                     let rule = attribute_type.ordering()?;
-                    Some(Test::AtLeast(rule.assertion(self.schema, assertion.value).ok()?))
+                    Some(Test::AtLeast(
+                        rule.assertion(self.schema, assertion.value).ok()?,
+                    ))
                 })
             }
             FilterView::LessOrEqual(assertion) => {
                 self.on_attribute(assertion.attribute, |attribute_type| {
                     let rule = attribute_type.ordering()?;
-                    Some(Test::AtMost(rule.assertion(self.schema, assertion.value).ok()?))
+                    Some(Test::AtMost(
+                        rule.assertion(self.schema, assertion.value).ok()?,
+                    ))
                 })
             }
-            FilterView::Substrings(substrings) => {
-                self.on_attribute(substrings.attribute, |attribute_type| {
+            FilterView::Substrings(substrings) => self
+                .on_attribute(substrings.attribute, |attribute_type| {
                     self.substrings(attribute_type.substrings()?, substrings)
-                })
-            }
+                }),
             FilterView::Present(attribute) => self.on_attribute(attribute, |_| Some(Test::Present)),
             FilterView::ExtensibleMatch(matched) => self.extensible(matched),
             FilterView::Unknown => Node::Constant(Truth::Undefined),
@@ -286,7 +290,7 @@ impl Compiler<'_> {
                 SubstringPart::Final(part) => last = Some(part),
             }
         }
-        let pattern = SubstringPattern::new(rule, self.schema, initial, any, last).ok()?;
+        let pattern = SubstringPattern::new(rule, initial, any, last).ok()?;
         Some(Test::Substrings(pattern))
     }
 
@@ -341,7 +345,7 @@ impl Compiler<'_> {
             in_dn: matched.dn_attributes.then_some(DnTypes::Any),
         };
         for attribute_type in self.schema.attribute_types() {
-            if uses(rule, attribute_type) {
+            if fits(rule, attribute_type) {
                 self.add_numbers(attribute_type.id(), None, &mut stored);
             }
         }
@@ -362,7 +366,7 @@ impl Compiler<'_> {
 /// Whether a rule may be applied to values of a type: it is one of the type's own rules, or takes the same syntax as
 /// one of them (RFC 4512 §4.1.4).
 pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
-    uses(rule, attribute_type)
+    is_rule_of(rule, attribute_type)
         || attribute_type
             .syntax()
             .is_some_and(|syntax| syntax.oid() == rule.syntax().oid())
@@ -371,7 +375,7 @@ pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool 
             .is_some_and(|own| own.syntax().oid() == rule.syntax().oid())
 }
 
-fn uses(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
+fn is_rule_of(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
     [
         attribute_type.equality(),
         attribute_type.ordering(),

@@ -1,12 +1,55 @@
-//! Searches: resumable state machines that append finished messages to a buffer.
+//! Searches: resumable state machines that append finished messages to a buffer (RFC 4511 §4.5).
+//!
+//! | file | its part |
+//! | --- | --- |
+//! | `locate` | finds the base |
+//! | `filter` | makes a filter ready |
+//! | `plan` | asks the indexes for candidates |
+//! | `scope` | which entries are covered |
+//! | `walk` | goes through the candidates |
+//! | `evaluate` | the filter on an entry |
+//! | `selection` | the attributes to send |
+//! | `page` | where a page ended |
 
-use sapwood_ldap::message::SearchRequest;
+mod candidate;
+mod evaluate;
+mod filter;
+mod locate;
+mod page;
+mod plan;
+mod scope;
+mod selection;
+mod walk;
+
+use sapwood_ldap::control::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::filter::FILTER_DEPTH_MAX;
+use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
+use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::url;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::access::Identity;
+use crate::beside::Beside;
 use crate::directory::Snapshot;
-use crate::engine::{Embedded, Engine};
-use crate::error::Result;
+use crate::engine::{Embedded, Engine, EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::{self, DnCache};
 use crate::outcome::Outcome;
+use crate::schema::{NormalDn, Schema};
+use crate::target::{SUBSCHEMA_DN, is_subschema};
+
+use candidate::Candidate;
+use evaluate::Evaluator;
+use filter::{Compiler, Node, Truth};
+use locate::{Locator, Manner};
+use page::{Level, Position};
+use plan::{Planner, Term};
+use scope::Covered;
+use selection::{Selection, Sender};
+
+/// A filter is evaluated recursively; so deep is safe on any stack.
+const _: () = assert!(FILTER_DEPTH_MAX <= 256);
 
 /// What a search is asked besides its request.
 #[derive(Clone, Debug, Default)]
@@ -44,23 +87,482 @@ pub enum Step {
 /// A search under way: owns its snapshot and its plan.
 pub struct Search<E: Engine = Embedded> {
     snapshot: Snapshot<E>,
+    stage: Stage,
+}
+
+enum Stage {
+    Failed(Error),
+    Ended(Outcome),
+    Running(Box<Running>),
+}
+
+/// What a search needs while it goes through its candidates.
+struct Running {
+    message_id: u32,
+    manage_dsa_it: bool,
+    filter: Node,
+    selection: Selection,
+    covered: Covered,
+    source: Source,
+    position: Position,
+    names: DnCache,
+    limits: Limits,
+    /// With paged results: the hash of the request.
+    paged: Option<u64>,
+    /// Sent in this page, and in all pages before.
+    sent: u32,
+    sent_before: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Most entries of the whole search.
+    entries_max: u32,
+    /// Most entries of this page; 0 is no limit.
+    page_max: u32,
+    deadline_micros: Option<u64>,
+}
+
+/// Where candidates come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// The root DSE.
+    RootDse,
+    /// The subschema subentry.
+    Subschema,
+    /// The base alone.
+    Base,
+    /// The names below the base, one level or all.
+    Names,
+    /// The entry table from beginning to end.
+    Entries,
+    /// Posting lists.
+    Postings(Term),
+}
+
+/// Whether to go on with the next candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// On to the next.
+    Next,
+    /// Enough for this step; the candidate was dealt with.
+    Pause,
+    /// The size limit is reached: the candidate was not sent.
+    SizeLimit,
+    /// The page is full: the candidate was not sent.
+    PageFull,
 }
 
 impl<E: Engine> Search<E> {
-    /// Begins a search. What is wrong with the request is told by the first step.
+    /// Begins a search: finds the base, makes the filter ready and chooses a plan. What is wrong is told by the first
+    /// step.
     pub fn new(
         snapshot: Snapshot<E>,
         identity: &Identity,
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) -> Search<E> {
-        let _ = (identity, request, options);
-        Search { snapshot }
+        let stage = match begin(&snapshot, identity, request, options) {
+            Ok(Ok(running)) => Stage::Running(Box::new(running)),
+            Ok(Err(outcome)) => Stage::Ended(outcome),
+            Err(error) => Stage::Failed(error),
+        };
+        Search { snapshot, stage }
+    }
+
+    /// How the candidates are found, for a person: the access log and `explain`.
+    pub fn explain(&self) -> String {
+        match &self.stage {
+            Stage::Running(running) => match &running.source {
+                Source::RootDse => "root DSE".into(),
+                Source::Subschema => "subschema".into(),
+                Source::Base => "base".into(),
+                Source::Names => "names below the base".into(),
+                Source::Entries => "all entries".into(),
+                Source::Postings(term) => term.to_string(),
+            },
+            Stage::Ended(_) | Stage::Failed(_) => "ended".into(),
+        }
     }
 
     /// Goes on: appends whole SearchResultEntry and SearchResultReference messages to `out`.
+    ///
+    /// # Errors
+    /// When the engine fails or stored data is damaged; the search cannot go on then.
     pub fn step(&mut self, out: &mut Vec<u8>, budget: Budget) -> Result<Step> {
-        let _ = (out, budget, &self.snapshot);
-        unimplemented!()
+        let ended = std::mem::replace(&mut self.stage, Stage::Ended(Outcome::SUCCESS));
+        match ended {
+            Stage::Failed(error) => Err(error),
+            Stage::Ended(outcome) => Ok(Step::Done(outcome)),
+            Stage::Running(mut running) => {
+                let step = running.step(&self.snapshot, out, budget)?;
+                if step == Step::More {
+                    self.stage = Stage::Running(running);
+                }
+                Ok(step)
+            }
+        }
+    }
+}
+
+fn begin<E: Engine>(
+    snapshot: &Snapshot<E>,
+    identity: &Identity,
+    request: &SearchRequest<'_>,
+    options: SearchOptions,
+) -> Result<std::result::Result<Running, Outcome>> {
+    let (schema, state, view) = (snapshot.schema(), snapshot.state(), snapshot.view());
+    let access = snapshot.access();
+    let beside = match (request.base, request.scope) {
+        ("", Scope::Base) => Some(Source::RootDse),
+        (base, Scope::Base) if names_subschema(schema, base) => Some(Source::Subschema),
+        _ => None,
+    };
+    if beside.is_none() && !access.may_read(identity) {
+        let diagnostic = "bind first: who is anonymous may read the root DSE only";
+        return Ok(Err(Outcome::new(
+            ResultCode::InsufficientAccessRights,
+            diagnostic,
+        )));
+    }
+    let sees_protected = access.may_read_protected(identity);
+    let attributes = match &beside {
+        Some(Source::RootDse) => snapshot.root_dse().attributes(),
+        Some(_) => snapshot.subschema().attributes(),
+        None => &state.attributes,
+    };
+    let filter = Compiler {
+        schema,
+        attributes,
+        sees_protected,
+    }
+    .compile(request.filter);
+    let selection = Selection::new(
+        schema,
+        attributes,
+        request.attributes,
+        request.types_only,
+        sees_protected,
+    );
+    let mut running = Running {
+        message_id: options.message_id,
+        manage_dsa_it: options.manage_dsa_it,
+        filter,
+        selection,
+        covered: Covered::new(EntryId::ROOT, request.scope),
+        source: Source::Base,
+        position: Position::Id(EntryId::ROOT),
+        names: DnCache::default(),
+        limits: limits(request, &options, snapshot.now_micros()),
+        paged: None,
+        sent: 0,
+        sent_before: 0,
+    };
+    if let Some(beside) = beside {
+        running.source = beside;
+        return Ok(Ok(running));
+    }
+    let locator = Locator {
+        schema,
+        state,
+        view,
+    };
+    let manner = Manner {
+        follow_aliases: matches!(
+            request.deref_aliases,
+            DerefAliases::FindingBase | DerefAliases::Always
+        ),
+        manage_dsa_it: options.manage_dsa_it,
+        referral_scope: Some(match request.scope {
+            Scope::Base => url::Scope::Base,
+            Scope::OneLevel => url::Scope::One,
+            Scope::Subtree | Scope::Subordinates => url::Scope::Sub,
+        }),
+    };
+    let base = match locator.locate(request.base, manner)? {
+        Ok(base) => base,
+        Err(outcome) => return Ok(Err(outcome)),
+    };
+    running.covered = Covered::new(base.id, request.scope);
+    let planner = Planner {
+        schema,
+        state,
+        view,
+    };
+    if matches!(
+        request.deref_aliases,
+        DerefAliases::InSearching | DerefAliases::Always
+    ) {
+        running
+            .covered
+            .follow_aliases(&planner, &locator, &mut running.names)?;
+    }
+    running.source = choose(&planner, &running)?;
+    running.position = first_position(&running);
+    if let Some((page_max, cookie)) = options.page {
+        let hash = request_hash(request);
+        running.limits.page_max = page_max;
+        running.paged = Some(hash);
+        if !cookie.is_empty() {
+            match page::from_cookie(hash, &cookie) {
+                Some((sent, position)) => running.resume(sent, position),
+                None => {
+                    let diagnostic =
+                        "the cookie of the paged results control does not belong to this search";
+                    return Ok(Err(Outcome::new(
+                        ResultCode::UnwillingToPerform,
+                        diagnostic,
+                    )));
+                }
+            }
+        }
+    }
+    Ok(Ok(running))
+}
+
+fn names_subschema(schema: &Schema, dn: &str) -> bool {
+    let mut normal = NormalDn::new();
+    // Hardly any search is for it, and its DN is written in few ways.
+    dn.len() < 64 && normal.parse(schema, dn.as_bytes()).is_ok() && is_subschema(schema, &normal)
+}
+
+fn limits(request: &SearchRequest<'_>, options: &SearchOptions, now_micros: u64) -> Limits {
+    let entries_max = [request.size_limit, options.entries_max]
+        .into_iter()
+        .filter(|limit| *limit > 0)
+        .min();
+    let wanted =
+        (request.time_limit > 0).then(|| now_micros + u64::from(request.time_limit) * 1_000_000);
+    Limits {
+        entries_max: entries_max.unwrap_or(u32::MAX),
+        page_max: 0,
+        deadline_micros: wanted.into_iter().chain(options.deadline_micros).min(),
+    }
+}
+
+/// What makes a request the one that a cookie belongs to.
+fn request_hash(request: &SearchRequest<'_>) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(request.base.as_bytes());
+    hash.update(&[
+        0,
+        request.scope as u8,
+        request.deref_aliases as u8,
+        u8::from(request.types_only),
+    ]);
+    hash.update(request.filter.as_ber());
+    hash.update(request.attributes.as_ber());
+    hash.digest()
+}
+
+/// The cheapest source of candidates.
+fn choose<R: Read>(planner: &Planner<'_, R>, running: &Running) -> Result<Source> {
+    let covered = &running.covered;
+    if covered.scope() == Scope::Base {
+        return Ok(Source::Base);
+    }
+    let walked = match covered.scope() {
+        Scope::OneLevel if !covered.is_extended() => {
+            Some(names::children_count(planner.view, covered.base())?)
+        }
+        _ => None,
+    };
+    let entries = planner
+        .view
+        .estimate(Table::Entry, crate::engine::Range::ALL)?;
+    if let Some(term) = planner.term(&running.filter)? {
+        let term = match running.manage_dsa_it {
+            true => term,
+            // Referral objects that are covered are told of whether they match or not.
+            false => with(
+                term,
+                scope::class_term(planner, referral_class(planner.schema))?,
+            ),
+        };
+        let cardinality = term.cardinality();
+        // Reading all entries in order costs about half as much for each as finding them one by one.
+        if cardinality <= walked.unwrap_or(entries / 2)
+            && let Some(term) = planner.with_ranges_read(term)?
+        {
+            return Ok(Source::Postings(term));
+        }
+    }
+    let below = names::children_count(planner.view, covered.base())?;
+    let is_context = planner.state.contexts.len() == 1 && running.is_at_top(planner)?;
+    Ok(match covered.scope() {
+        _ if covered.is_extended() => Source::Entries,
+        Scope::OneLevel if below <= entries / 2 => Source::Names,
+        Scope::OneLevel => Source::Entries,
+        _ if is_context || below > entries / 4 => Source::Entries,
+        _ => Source::Names,
+    })
+}
+
+fn referral_class(schema: &Schema) -> &str {
+    schema.class_of(schema.well_known().referral).name()
+}
+
+fn with(term: Term, more: Term) -> Term {
+    match (term, more.cardinality()) {
+        (term, 0) => term,
+        (Term::Union(mut terms), _) => {
+            terms.push(more);
+            Term::Union(terms)
+        }
+        (term, _) => Term::Union(vec![term, more]),
+    }
+}
+
+fn first_position(running: &Running) -> Position {
+    match running.source {
+        Source::Names => Position::Levels(vec![Level {
+            parent: running.covered.base(),
+            last_key: Vec::new(),
+        }]),
+        _ => Position::Id(EntryId::ROOT),
+    }
+}
+
+impl Running {
+    /// Whether the base is a naming context.
+    fn is_at_top<R: Read>(&self, planner: &Planner<'_, R>) -> Result<bool> {
+        let base = self.covered.base();
+        let record = planner
+            .view
+            .get(Table::Entry, &base.to_key())?
+            .ok_or_else(|| Error::corrupt(format!("entry {base} has a name but does not exist")))?;
+        let entry = Entry::new(&record)
+            .map_err(|damaged| Error::corrupt(format!("entry {base}: {damaged}")))?;
+        Ok(entry.parent() == EntryId::ROOT)
+    }
+
+    /// Goes on where a page ended. The plan may have changed since: a position in the other order begins anew there.
+    fn resume(&mut self, sent: u32, position: Position) {
+        self.sent_before = sent;
+        match (&self.source, &position) {
+            (Source::Names, Position::Levels(_)) => self.position = position,
+            (Source::Names, Position::Id(_)) => {
+                self.source = Source::Entries;
+                self.position = position;
+            }
+            (_, Position::Id(_)) => self.position = position,
+            (_, Position::Levels(_)) => {
+                self.source = Source::Names;
+                self.position = position;
+            }
+        }
+    }
+
+    fn step<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        out: &mut Vec<u8>,
+        budget: Budget,
+    ) -> Result<Step> {
+        if self
+            .limits
+            .deadline_micros
+            .is_some_and(|deadline| snapshot.now_micros() >= deadline)
+        {
+            let diagnostic = format!("{} entries were sent before the time limit", self.sent);
+            return Ok(Step::Done(Outcome::new(
+                ResultCode::TimeLimitExceeded,
+                diagnostic,
+            )));
+        }
+        match self.source {
+            Source::RootDse => self.step_beside(snapshot, snapshot.root_dse(), out),
+            Source::Subschema => self.step_beside(snapshot, snapshot.subschema(), out),
+            _ => self.step_tree(snapshot, out, budget),
+        }
+    }
+
+    fn step_beside<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        beside: &Beside,
+        out: &mut Vec<u8>,
+    ) -> Result<Step> {
+        let (entry, operational) = beside.records()?;
+        let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
+        let mut evaluator = Evaluator::new(snapshot.schema(), SUBSCHEMA_DN);
+        if evaluator.evaluate(&self.filter, &mut candidate)? == Truth::True {
+            Sender::new(
+                &self.selection,
+                snapshot.schema(),
+                beside.attributes(),
+                SUBSCHEMA_DN,
+            )
+            .send(self.message_id, &mut candidate, out)?;
+        }
+        Ok(Step::Done(Outcome::SUCCESS))
+    }
+
+    fn step_tree<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        out: &mut Vec<u8>,
+        budget: Budget,
+    ) -> Result<Step> {
+        let (schema, state) = (snapshot.schema(), snapshot.state());
+        let mut visitor = walk::Visitor {
+            schema,
+            state,
+            view: snapshot.view(),
+            message_id: self.message_id,
+            manage_dsa_it: self.manage_dsa_it,
+            filter: &self.filter,
+            covered: &mut self.covered,
+            names: &mut self.names,
+            evaluator: Evaluator::new(schema, SUBSCHEMA_DN),
+            sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),
+            out,
+            sent: self.sent,
+            sent_before: self.sent_before,
+            limits: self.limits,
+            looked_at: 0,
+            budget,
+        };
+        let flow = walk::walk(&mut visitor, &self.source, &mut self.position)?;
+        self.sent = visitor.sent;
+        Ok(match flow {
+            None => Step::Done(self.done(Outcome::SUCCESS, None)),
+            Some(Flow::Next | Flow::Pause) => Step::More,
+            Some(Flow::PageFull) => {
+                let sent = self.sent_before.saturating_add(self.sent);
+                let cookie = self
+                    .paged
+                    .map(|request| page::to_cookie(request, sent, &self.position));
+                Step::Done(self.done(Outcome::SUCCESS, cookie))
+            }
+            Some(Flow::SizeLimit) => {
+                let diagnostic = format!("there are more than {} entries", self.limits.entries_max);
+                Step::Done(self.done(
+                    Outcome::new(ResultCode::SizeLimitExceeded, diagnostic),
+                    None,
+                ))
+            }
+        })
+    }
+
+    /// The outcome, with the paged results control where the request had one.
+    fn done(&self, mut outcome: Outcome, cookie: Option<Vec<u8>>) -> Outcome {
+        if self.paged.is_some() {
+            let mut value = Vec::new();
+            let cookie = cookie.unwrap_or_default();
+            PagedResults {
+                size: 0,
+                cookie: &cookie,
+            }
+            .encode(&mut value);
+            let mut controls = ControlsBuf::default();
+            controls.push(Control {
+                oid: PAGED_RESULTS,
+                critical: false,
+                value: Some(&value),
+            });
+            outcome.controls = controls.view().as_ber().to_vec();
+        }
+        outcome
     }
 }

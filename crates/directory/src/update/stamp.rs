@@ -45,11 +45,19 @@ impl Stamps {
             self.micros % 1_000_000,
             self.count
         );
-        let mut time = String::with_capacity(15);
-        write_seconds(&mut time, self.micros / 1_000_000);
-        time.push('Z');
-        Stamp { time, csn }
+        Stamp {
+            time: generalized_time(self.micros),
+            csn,
+        }
     }
+}
+
+/// A moment, in microseconds since 1970, as GeneralizedTime in seconds (RFC 4517 §3.3.13).
+pub(crate) fn generalized_time(micros: u64) -> String {
+    let mut time = String::with_capacity(15);
+    write_seconds(&mut time, micros / 1_000_000);
+    time.push('Z');
+    time
 }
 
 /// entryUUID as text (RFC 4530).

@@ -1,0 +1,128 @@
+//! One entry while a search looks at it.
+
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::{Damaged, Entry};
+use crate::error::{Error, Result};
+use crate::names::{self, Superior};
+use crate::search::filter::Computed;
+
+/// An entry that may be a result. What is not in its record is read when asked for, once.
+pub(crate) struct Candidate<'c, R: Read> {
+    view: &'c R,
+    id: EntryId,
+    entry: Entry<'c>,
+    place: Place<'c>,
+    operational: Operational<'c, R>,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'c> {
+    /// In the tree, below this entry; `None` for a naming context.
+    Tree(Option<&'c Superior>),
+    /// Beside the tree: the root DSE and the subschema subentry. Its record holds the whole DN and everything else.
+    Beside,
+}
+
+enum Operational<'c, R: Read + 'c> {
+    Unread,
+    Read(Option<R::Value<'c>>),
+    Given(Entry<'c>),
+}
+
+impl<'c, R: Read> Candidate<'c, R> {
+    /// An entry of the tree.
+    #[inline]
+    pub(crate) fn in_tree(
+        view: &'c R,
+        id: EntryId,
+        entry: Entry<'c>,
+        superior: Option<&'c Superior>,
+    ) -> Candidate<'c, R> {
+        let place = Place::Tree(superior);
+        Candidate {
+            view,
+            id,
+            entry,
+            place,
+            operational: Operational::Unread,
+        }
+    }
+
+    /// An entry beside the tree, with its operational record.
+    pub(crate) fn beside(
+        view: &'c R,
+        entry: Entry<'c>,
+        operational: Entry<'c>,
+    ) -> Candidate<'c, R> {
+        Candidate {
+            view,
+            id: EntryId::ROOT,
+            entry,
+            place: Place::Beside,
+            operational: Operational::Given(operational),
+        }
+    }
+
+    /// Its record.
+    #[inline]
+    pub(crate) fn entry(&self) -> &Entry<'c> {
+        &self.entry
+    }
+
+    /// Appends its DN as written.
+    #[inline]
+    pub(crate) fn append_dn(&self, out: &mut String) {
+        out.push_str(self.entry.rdn());
+        if let Place::Tree(Some(superior)) = self.place {
+            out.push(',');
+            out.push_str(&superior.dn);
+        }
+    }
+
+    /// Its operational record.
+    pub(crate) fn operational(&mut self) -> Result<Option<Entry<'_>>> {
+        if let Operational::Unread = self.operational {
+            let record = self.view.get(Table::Operational, &self.id.to_key())?;
+            self.operational = Operational::Read(record);
+        }
+        match &self.operational {
+            Operational::Unread | Operational::Read(None) => Ok(None),
+            Operational::Read(Some(record)) => match Entry::new(record) {
+                Ok(entry) => Ok(Some(entry)),
+                Err(damaged) => Err(self.damaged(damaged)),
+            },
+            Operational::Given(entry) => Ok(Some(*entry)),
+        }
+    }
+
+    /// Replaces `out` by the value of a computed attribute; whether the entry has it.
+    pub(crate) fn computed(
+        &self,
+        computed: Computed,
+        subschema_dn: &str,
+        out: &mut String,
+    ) -> Result<bool> {
+        out.clear();
+        if let Place::Beside = self.place {
+            return Ok(false);
+        }
+        match computed {
+            Computed::EntryDn => self.append_dn(out),
+            Computed::HasSubordinates => {
+                let has_children = names::has_children(self.view, self.id)?;
+                out.push_str(if has_children { "TRUE" } else { "FALSE" });
+            }
+            Computed::NumSubordinates => {
+                out.push_str(&names::children_count(self.view, self.id)?.to_string());
+            }
+            Computed::SubschemaSubentry => out.push_str(subschema_dn),
+        }
+        Ok(true)
+    }
+
+    /// The error for a record that is not what it should be.
+    pub(crate) fn damaged(&self, damaged: Damaged) -> Error {
+        Error::corrupt(format!("entry {}: {damaged}", self.id))
+    }
+}

@@ -1,0 +1,165 @@
+//! Finding the entry that a DN names, with aliases and referrals on the way (RFC 4511 §4.1.10, §4.5.1.3; RFC 3296 §5).
+
+use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::url;
+
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::{self, Child, Walk};
+use crate::outcome::Outcome;
+use crate::referral;
+use crate::schema::{NormalDn, Schema};
+use crate::state::State;
+
+/// Most aliases that one DN may lead through.
+const ALIASES_MAX: usize = 16;
+
+/// How to treat what is met on the way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// Aliases are followed, on the way and at the end.
+    pub(crate) follow_aliases: bool,
+    /// ManageDsaIT: referral objects are plain entries.
+    pub(crate) manage_dsa_it: bool,
+    /// The scope to put into referrals, for a search.
+    pub(crate) referral_scope: Option<url::Scope>,
+}
+
+/// Looks for entries in one snapshot or transaction.
+pub(crate) struct Locator<'l, R: Read> {
+    pub(crate) schema: &'l Schema,
+    pub(crate) state: &'l State,
+    pub(crate) view: &'l R,
+}
+
+impl<R: Read> Locator<'_, R> {
+    /// The entry named by a DN, or the outcome that says why there is none: invalidDNSyntax, noSuchObject with its matchedDN, referral,
+    /// aliasProblem, aliasDereferencingProblem.
+    pub(crate) fn locate(
+        &self,
+        dn: &str,
+        manner: Manner,
+    ) -> Result<std::result::Result<Child, Outcome>> {
+        let mut normal = NormalDn::new();
+        if let Err(invalid) = normal.parse(self.schema, dn.as_bytes()) {
+            let diagnostic = format!("{dn:?} is not a DN: {invalid}");
+            return Ok(Err(Outcome::new(ResultCode::InvalidDnSyntax, diagnostic)));
+        }
+        let mut written = dn.to_owned();
+        for _ in 0..=ALIASES_MAX {
+            let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
+                return Ok(Err(self.outside(&written)));
+            };
+            match self.stops(&walk, &written, &normal, manner)? {
+                Stop::Arrived(child) => return Ok(Ok(child)),
+                Stop::Ended(outcome) => return Ok(Err(outcome)),
+                Stop::Alias { target, below } => {
+                    written = if below.is_empty() {
+                        target
+                    } else {
+                        format!("{below},{target}")
+                    };
+                    if normal.parse(self.schema, written.as_bytes()).is_err() {
+                        let diagnostic =
+                            format!("an alias leads to {written:?}, which is not a DN");
+                        return Ok(Err(Outcome::new(ResultCode::AliasProblem, diagnostic)));
+                    }
+                }
+            }
+        }
+        let diagnostic = format!("{dn:?} leads through more than {ALIASES_MAX} aliases");
+        Ok(Err(Outcome::new(
+            ResultCode::AliasDereferencingProblem,
+            diagnostic,
+        )))
+    }
+
+    fn stops(&self, walk: &Walk, written: &str, normal: &NormalDn, manner: Manner) -> Result<Stop> {
+        // The first entry on the way that leads elsewhere decides.
+        let first_rdns = walk.matched_rdns - (walk.entries.len() - 1);
+        for (step, child) in walk.entries.iter().enumerate() {
+            let below = normal.len() - (first_rdns + step);
+            if child.flags.is_referral() && !manner.manage_dsa_it {
+                let (schema, state) = (self.schema, self.state);
+                let scope = manner.referral_scope;
+                return referral::outcome(
+                    self.view, schema, state, child.id, written, below, scope,
+                )
+                .map(Stop::Ended);
+            }
+            if child.flags.is_alias() && manner.follow_aliases {
+                return self.follow(*child, referral::leading_rdns(written, below));
+            }
+        }
+        Ok(match walk.found() {
+            Some(child) => Stop::Arrived(child),
+            None => {
+                let matched = names::dn_of(self.view, walk.last().id)?;
+                let diagnostic = format!("there is no entry {written:?}");
+                Stop::Ended(Outcome::new(ResultCode::NoSuchObject, diagnostic).matched(matched))
+            }
+        })
+    }
+
+    fn follow(&self, alias: Child, below: &str) -> Result<Stop> {
+        let below = below.to_owned();
+        Ok(match self.alias_target(alias.id)? {
+            Some(target) => Stop::Alias { target, below },
+            None => {
+                let dn = names::dn_of(self.view, alias.id)?;
+                let diagnostic = format!("the alias {dn:?} names no entry");
+                Stop::Ended(Outcome::new(ResultCode::AliasProblem, diagnostic).matched(dn))
+            }
+        })
+    }
+
+    /// What an alias names (RFC 4512 §2.6.2), as written.
+    pub(crate) fn alias_target(&self, alias: EntryId) -> Result<Option<String>> {
+        let record = self.record(alias)?;
+        let entry = self.entry(alias, &record)?;
+        for known in self
+            .state
+            .attributes
+            .of_type(self.schema.well_known().aliased_object_name)
+        {
+            let stored = entry
+                .attribute(known.number())
+                .map_err(|damaged| Error::corrupt(format!("entry {alias}: {damaged}")))?;
+            if let Some(value) = stored.and_then(|stored| stored.values().iter().next()) {
+                return Ok(std::str::from_utf8(value).ok().map(str::to_owned));
+            }
+        }
+        Ok(None)
+    }
+
+    fn outside(&self, dn: &str) -> Outcome {
+        let contexts: Vec<&str> = self
+            .state
+            .contexts
+            .iter()
+            .map(|context| context.dn.as_str())
+            .collect();
+        let diagnostic = format!(
+            "there is no entry {dn:?}; this server holds {}",
+            contexts.join(" and ")
+        );
+        Outcome::new(ResultCode::NoSuchObject, diagnostic)
+    }
+
+    fn record(&self, id: EntryId) -> Result<R::Value<'_>> {
+        self.view
+            .get(Table::Entry, &id.to_key())?
+            .ok_or_else(|| Error::corrupt(format!("entry {id} has a name but does not exist")))
+    }
+
+    fn entry<'r>(&self, id: EntryId, record: &'r [u8]) -> Result<Entry<'r>> {
+        Entry::new(record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))
+    }
+}
+
+enum Stop {
+    Arrived(Child),
+    Ended(Outcome),
+    Alias { target: String, below: String },
+}

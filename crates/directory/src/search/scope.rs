@@ -1,0 +1,188 @@
+//! What a search covers: its base and scope, and where aliases lead (RFC 4511 §4.5.1.2, §4.5.1.3).
+
+use std::collections::HashSet;
+
+use sapwood_ldap::message::Scope;
+
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::{DnCache, Superior};
+use crate::search::locate::{Locator, Manner};
+use crate::search::plan::{Planner, Stream, Term};
+
+/// The entries a search covers.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    scope: Scope,
+    base: EntryId,
+    /// Entries whose subtrees are covered as well, because an alias in the scope names them.
+    subtrees: Vec<EntryId>,
+    /// Entries that are covered as well, because an alias one level below the base names them.
+    singles: Vec<EntryId>,
+    /// Whether aliases stand for what they name and are not results themselves.
+    follows_aliases: bool,
+    /// Whether what is below this entry is covered: siblings mostly come one after the other.
+    last: Option<(EntryId, bool)>,
+}
+
+impl Covered {
+    /// A base and a scope, aliases being plain entries.
+    pub(crate) fn new(base: EntryId, scope: Scope) -> Covered {
+        Covered {
+            scope,
+            base,
+            subtrees: Vec::new(),
+            singles: Vec::new(),
+            follows_aliases: false,
+            last: None,
+        }
+    }
+
+    /// The scope.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// The base.
+    pub(crate) fn base(&self) -> EntryId {
+        self.base
+    }
+
+    /// Whether it is more than the base and its scope.
+    pub(crate) fn is_extended(&self) -> bool {
+        !self.subtrees.is_empty() || !self.singles.is_empty()
+    }
+
+    /// Whether alias entries are not results themselves.
+    pub(crate) fn follows_aliases(&self) -> bool {
+        self.follows_aliases
+    }
+
+    /// Whether an entry is covered.
+    #[inline]
+    pub(crate) fn contains(
+        &mut self,
+        id: EntryId,
+        parent: EntryId,
+        superior: Option<&Superior>,
+    ) -> bool {
+        let plainly = match self.scope {
+            Scope::Base => return id == self.base,
+            Scope::OneLevel => return parent == self.base || self.singles.contains(&id),
+            Scope::Subtree => id == self.base || self.subtrees.contains(&id),
+            Scope::Subordinates => self.subtrees.contains(&id),
+        };
+        if plainly {
+            return true;
+        }
+        if let Some((last, below)) = self.last
+            && last == parent
+        {
+            return below;
+        }
+        let below = superior.is_some_and(|superior| {
+            superior.is_at_or_below(self.base)
+                || self.subtrees.iter().any(|id| superior.is_at_or_below(*id))
+        });
+        self.last = Some((parent, below));
+        below
+    }
+
+    /// Follows every alias that is covered, until none leads anywhere new. Aliases that name nothing are passed over.
+    pub(crate) fn follow_aliases<R: Read>(
+        &mut self,
+        planner: &Planner<'_, R>,
+        locator: &Locator<'_, R>,
+        names: &mut DnCache,
+    ) -> Result<()> {
+        self.follows_aliases = true;
+        if self.scope == Scope::Base {
+            return Ok(());
+        }
+        let mut aliases = all_aliases(planner)?;
+        let mut followed = HashSet::new();
+        loop {
+            let before = followed.len();
+            let mut outside = Vec::new();
+            for alias in aliases {
+                let record = locator
+                    .view
+                    .get(Table::Entry, &alias.to_key())?
+                    .ok_or_else(|| {
+                        Error::corrupt(format!("alias {alias} is indexed but does not exist"))
+                    })?;
+                let parent = Entry::new(&record)
+                    .map_err(|damaged| Error::corrupt(format!("entry {alias}: {damaged}")))?
+                    .parent();
+                let superior = names
+                    .superior(locator.view, parent)?
+                    .map(|superior| &**superior);
+                if !self.contains(alias, parent, superior) {
+                    outside.push(alias);
+                } else if followed.insert(alias) {
+                    self.follow(alias, locator)?;
+                }
+            }
+            if followed.len() == before || self.scope == Scope::OneLevel {
+                return Ok(());
+            }
+            aliases = outside;
+        }
+    }
+
+    fn follow<R: Read>(&mut self, alias: EntryId, locator: &Locator<'_, R>) -> Result<()> {
+        let manner = Manner {
+            follow_aliases: true,
+            manage_dsa_it: true,
+            referral_scope: None,
+        };
+        let Some(target) = locator.alias_target(alias)? else {
+            return Ok(());
+        };
+        let Ok(child) = locator.locate(&target, manner)? else {
+            return Ok(());
+        };
+        match self.scope {
+            Scope::OneLevel => self.singles.push(child.id),
+            _ => self.subtrees.push(child.id),
+        }
+        self.last = None;
+        Ok(())
+    }
+}
+
+/// Every alias of the store: the index of object classes is always there.
+fn all_aliases<R: Read>(planner: &Planner<'_, R>) -> Result<Vec<EntryId>> {
+    let term = class_term(
+        planner,
+        planner
+            .schema
+            .class_of(planner.schema.well_known().alias)
+            .name(),
+    )?;
+    let mut stream = Stream::open(planner.view, &term)?;
+    let mut aliases = Vec::new();
+    let mut next = stream.seek(EntryId::ROOT)?;
+    while let Some(alias) = next {
+        aliases.push(alias);
+        next = stream.seek(EntryId(alias.0.saturating_add(1)))?;
+    }
+    Ok(aliases)
+}
+
+/// The entries of an object class, by its name.
+pub(crate) fn class_term<R: Read>(planner: &Planner<'_, R>, class: &str) -> Result<Term> {
+    let object_class = planner.schema.well_known().object_class;
+    let rule = planner
+        .schema
+        .type_of(object_class)
+        .equality()
+        .ok_or_else(|| Error::State("objectClass has no equality rule".into()))?;
+    let mut normal = Vec::new();
+    rule.normalise(planner.schema, class.as_bytes(), &mut normal)
+        .map_err(|invalid| Error::State(format!("object class {class}: {invalid}")))?;
+    planner
+        .equality(object_class, &normal)?
+        .ok_or_else(|| Error::State("the index of objectClass is not complete".into()))
+}

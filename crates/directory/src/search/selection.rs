@@ -1,0 +1,237 @@
+//! Which attributes of an entry are sent, and sending them (RFC 4511 §4.5.1.8, RFC 3673, RFC 4529).
+
+use sapwood_ldap::attribute::AttributeDescription;
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::message::EntryWriter;
+
+use crate::attributes::AttributeTable;
+use crate::engine::{AttributeNo, Read};
+use crate::entry::{Damaged, Entry, StoredAttribute};
+use crate::error::Result;
+use crate::schema::{AttributeTypeId, Schema};
+use crate::search::candidate::Candidate;
+use crate::search::filter::Computed;
+
+/// The attributes a search asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Selection {
+    all_user: bool,
+    all_operational: bool,
+    /// Those named, as numbers; user and operational ones.
+    named: NumberSet,
+    names_operational: bool,
+    computed: Vec<Computed>,
+    types_only: bool,
+    sees_protected: bool,
+}
+
+impl Selection {
+    /// Reads the list of a search request. Descriptions that are not known are left out (RFC 4511 §4.5.1.8).
+    pub(crate) fn new(
+        schema: &Schema,
+        attributes: &AttributeTable,
+        list: OctetStrings<'_>,
+        types_only: bool,
+        sees_protected: bool,
+    ) -> Selection {
+        let mut selection = Selection {
+            all_user: list.is_empty(),
+            types_only,
+            sees_protected,
+            ..Selection::default()
+        };
+        for wanted in list
+            .iter()
+            .filter_map(|text| std::str::from_utf8(text).ok())
+        {
+            match wanted.as_bytes() {
+                b"*" => selection.all_user = true,
+                b"+" => selection.all_operational = true,
+                [b'@', class @ ..] => selection.add_class(schema, attributes, class),
+                _ => selection.add(schema, attributes, wanted),
+            }
+        }
+        if selection.all_operational {
+            selection.computed = Computed::ALL.to_vec();
+        }
+        selection
+    }
+
+    fn add_class(&mut self, schema: &Schema, attributes: &AttributeTable, class: &[u8]) {
+        if let Some(class) = schema.object_class(class) {
+            for attribute_type in class.must().iter().chain(class.may().iter()) {
+                self.add_type(schema, attributes, attribute_type, None);
+            }
+        }
+    }
+
+    fn add(&mut self, schema: &Schema, attributes: &AttributeTable, wanted: &str) {
+        // `1.1` (no attributes) is an OID that no type has, so that it needs no rule of its own.
+        let Ok(wanted) = AttributeDescription::parse(wanted) else {
+            return;
+        };
+        if let Some(attribute_type) = schema.attribute_type(wanted.attribute_type().as_bytes()) {
+            self.add_type(schema, attributes, attribute_type.id(), Some(&wanted));
+        }
+    }
+
+    fn add_type(
+        &mut self,
+        schema: &Schema,
+        attributes: &AttributeTable,
+        attribute_type: AttributeTypeId,
+        wanted: Option<&AttributeDescription<'_>>,
+    ) {
+        for subtype in schema.type_of(attribute_type).subtypes().iter() {
+            if let Some(computed) = Computed::of(schema, subtype)
+                && !self.computed.contains(&computed)
+            {
+                self.computed.push(computed);
+            }
+            self.names_operational |= schema.type_of(subtype).is_operational();
+            for known in attributes.of_type(subtype) {
+                if wanted.is_none_or(|wanted| known.description().options_cover(wanted)) {
+                    self.named.insert(known.number());
+                }
+            }
+        }
+    }
+
+    fn wants(&self, all: bool, attribute: &StoredAttribute<'_>) -> bool {
+        (all || self.named.contains(attribute.number()))
+            && (self.sees_protected || !attribute.is_protected())
+    }
+
+    /// Whether the user attributes can be sent as they are stored.
+    fn copies_user(&self) -> bool {
+        self.all_user && !self.types_only
+    }
+}
+
+/// Sends entries, keeping its buffers.
+pub(crate) struct Sender<'s> {
+    selection: &'s Selection,
+    schema: &'s Schema,
+    attributes: &'s AttributeTable,
+    subschema_dn: &'s str,
+    dn: String,
+    text: String,
+}
+
+impl<'s> Sender<'s> {
+    /// For a search.
+    pub(crate) fn new(
+        selection: &'s Selection,
+        schema: &'s Schema,
+        attributes: &'s AttributeTable,
+        subschema_dn: &'s str,
+    ) -> Sender<'s> {
+        Sender {
+            selection,
+            schema,
+            attributes,
+            subschema_dn,
+            dn: String::new(),
+            text: String::new(),
+        }
+    }
+
+    /// Appends a SearchResultEntry message. On an error `out` is as before.
+    #[inline]
+    pub(crate) fn send<R: Read>(
+        &mut self,
+        message_id: u32,
+        candidate: &mut Candidate<'_, R>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.dn.clear();
+        candidate.append_dn(&mut self.dn);
+        let selection = self.selection;
+        let mut writer = EntryWriter::begin(out, message_id, self.dn.as_bytes());
+        let user = if selection.copies_user() {
+            let entry = candidate.entry();
+            writer.put_ber(if selection.sees_protected {
+                entry.ber()
+            } else {
+                entry.public_ber()
+            });
+            Ok(())
+        } else {
+            self.put_wanted(candidate.entry(), selection.all_user, &mut writer)
+        };
+        user.map_err(|damaged| candidate.damaged(damaged))?;
+        if selection.all_operational || selection.names_operational {
+            self.put_operational(candidate, &mut writer)?;
+        }
+        writer.finish(Controls::EMPTY);
+        Ok(())
+    }
+
+    fn put_wanted(
+        &self,
+        record: &Entry<'_>,
+        all: bool,
+        writer: &mut EntryWriter<'_>,
+    ) -> std::result::Result<(), Damaged> {
+        for attribute in record.attributes() {
+            let attribute = attribute?;
+            if !self.selection.wants(all, &attribute) {
+                continue;
+            }
+            if !self.selection.types_only {
+                writer.put_ber(attribute.ber());
+            } else if let Some(known) = self.attributes.get(attribute.number()) {
+                writer.put_attribute(known.text().as_bytes(), []);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_operational<R: Read>(
+        &mut self,
+        candidate: &mut Candidate<'_, R>,
+        writer: &mut EntryWriter<'_>,
+    ) -> Result<()> {
+        if let Some(operational) = candidate.operational()? {
+            self.put_wanted(&operational, self.selection.all_operational, writer)
+                .map_err(|damaged| candidate.damaged(damaged))?;
+        }
+        for computed in &self.selection.computed {
+            if candidate.computed(*computed, self.subschema_dn, &mut self.text)? {
+                let name = self
+                    .schema
+                    .type_of(computed.attribute_type(self.schema))
+                    .name();
+                let value = (!self.selection.types_only).then_some(self.text.as_bytes());
+                writer.put_attribute(name.as_bytes(), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A set of attribute numbers, as a bitmap.
+#[derive(Debug, Default)]
+struct NumberSet {
+    words: Vec<u64>,
+}
+
+impl NumberSet {
+    fn insert(&mut self, number: AttributeNo) {
+        let (word, bit) = NumberSet::place(number);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= bit;
+    }
+
+    fn contains(&self, number: AttributeNo) -> bool {
+        let (word, bit) = NumberSet::place(number);
+        self.words.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn place(number: AttributeNo) -> (usize, u64) {
+        (usize::from(number.0 / 64), 1 << (number.0 % 64))
+    }
+}

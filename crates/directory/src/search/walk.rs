@@ -1,0 +1,256 @@
+//! Going through the candidates of a search, one after the other, so that it can stop anywhere and go on later.
+
+use sapwood_ldap::control::Controls;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{Message, Response, Scope};
+use sapwood_ldap::url;
+
+use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::{self, Child, DnCache};
+use crate::referral;
+use crate::schema::Schema;
+use crate::search::candidate::Candidate;
+use crate::search::evaluate::Evaluator;
+use crate::search::filter::{Node, Truth};
+use crate::search::page::{Level, Position};
+use crate::search::plan::Stream;
+use crate::search::scope::Covered;
+use crate::search::selection::Sender;
+use crate::search::{Budget, Flow, Limits, Source};
+use crate::state::State;
+
+/// Looks at candidates and sends those that match.
+pub(crate) struct Visitor<'v, R: Read> {
+    pub(super) schema: &'v Schema,
+    pub(super) state: &'v State,
+    pub(super) view: &'v R,
+    pub(super) message_id: u32,
+    pub(super) manage_dsa_it: bool,
+    pub(super) filter: &'v Node,
+    pub(super) covered: &'v mut Covered,
+    pub(super) names: &'v mut DnCache,
+    pub(super) evaluator: Evaluator<'v>,
+    pub(super) sender: Sender<'v>,
+    pub(super) out: &'v mut Vec<u8>,
+    pub(super) sent: u32,
+    pub(super) sent_before: u32,
+    pub(super) limits: Limits,
+    pub(super) looked_at: u32,
+    pub(super) budget: Budget,
+}
+
+/// Goes through the candidates from `position` on, which is moved past each that was dealt with. `None`: there are no more.
+pub(super) fn walk<R: Read>(
+    visitor: &mut Visitor<'_, R>,
+    source: &Source,
+    position: &mut Position,
+) -> Result<Option<Flow>> {
+    match (source, position) {
+        (Source::Base, Position::Id(at)) => {
+            if *at != EntryId::ROOT {
+                return Ok(None);
+            }
+            let base = visitor.covered.base();
+            match visitor.visit_id(base)? {
+                Flow::Next | Flow::Pause => Ok(None),
+                flow => Ok(Some(flow)),
+            }
+        }
+        (Source::Entries, Position::Id(at)) => entries(visitor, at),
+        (Source::Postings(term), Position::Id(at)) => {
+            let mut stream = Stream::open(visitor.view, term)?;
+            while let Some(id) = stream.seek(*at)? {
+                let flow = visitor.visit_id(id)?;
+                if let Flow::Next | Flow::Pause = flow {
+                    *at = EntryId(id.0.saturating_add(1));
+                }
+                if flow != Flow::Next {
+                    return Ok(Some(flow));
+                }
+            }
+            Ok(None)
+        }
+        (Source::Names, Position::Levels(levels)) => names(visitor, levels),
+        // A search begins with the position that fits its source, and a resumed one takes the source that fits its position.
+        _ => Ok(None),
+    }
+}
+
+fn entries<R: Read>(visitor: &mut Visitor<'_, R>, at: &mut EntryId) -> Result<Option<Flow>> {
+    let from = at.to_key();
+    let view = visitor.view;
+    let mut records = view.scan(Table::Entry, Range::from(&from), Direction::Forward)?;
+    while let Some((key, record)) = records.next()? {
+        let id = EntryId::from_key(key)
+            .ok_or_else(|| Error::corrupt("a key of the entry table is not an id"))?;
+        let flow = visitor.visit(id, record)?;
+        if let Flow::Next | Flow::Pause = flow {
+            *at = EntryId(id.0.saturating_add(1));
+        }
+        if flow != Flow::Next {
+            return Ok(Some(flow));
+        }
+    }
+    Ok(None)
+}
+
+/// Children in the order of their names, each followed by what is below it. The base itself comes first.
+fn names<R: Read>(visitor: &mut Visitor<'_, R>, levels: &mut Vec<Level>) -> Result<Option<Flow>> {
+    let deep = visitor.covered.scope() != Scope::OneLevel;
+    let view = visitor.view;
+    if let [base] = &mut levels[..]
+        && base.last_key.is_empty()
+    {
+        if visitor.covered.scope() == Scope::Subtree {
+            let flow = visitor.visit_id(base.parent)?;
+            if let Flow::PageFull | Flow::SizeLimit = flow {
+                return Ok(Some(flow));
+            }
+        }
+        base.last_key = names::children_bounds(base.parent).0.to_vec();
+    }
+    while let Some(level) = levels.last_mut() {
+        let (_, to) = names::children_bounds(level.parent);
+        let range = Range {
+            from: std::ops::Bound::Excluded(&level.last_key),
+            to: std::ops::Bound::Excluded(&to),
+        };
+        let mut children = view.scan(Table::Name, range, Direction::Forward)?;
+        let mut below = None;
+        while let Some((key, value)) = children.next()? {
+            let child = Child::from_value(value)?;
+            let flow = visitor.visit_id(child.id)?;
+            if let Flow::Next | Flow::Pause = flow {
+                level.last_key.clear();
+                level.last_key.extend_from_slice(key);
+                if deep && names::has_children(view, child.id)? {
+                    below = Some(child.id);
+                }
+            }
+            if flow != Flow::Next {
+                push_level(levels, below)?;
+                return Ok(Some(flow));
+            }
+            if below.is_some() {
+                break;
+            }
+        }
+        drop(children);
+        match below {
+            Some(_) => push_level(levels, below)?,
+            None => {
+                levels.pop();
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn push_level(levels: &mut Vec<Level>, below: Option<EntryId>) -> Result<()> {
+    let Some(parent) = below else {
+        return Ok(());
+    };
+    if levels.len() > names::DEPTH_MAX {
+        return Err(Error::corrupt(format!(
+            "entry {parent} is deeper than {}",
+            names::DEPTH_MAX
+        )));
+    }
+    let last_key = names::children_bounds(parent).0.to_vec();
+    levels.push(Level { parent, last_key });
+    Ok(())
+}
+
+impl<R: Read> Visitor<'_, R> {
+    fn visit_id(&mut self, id: EntryId) -> Result<Flow> {
+        let view = self.view;
+        match view.get(Table::Entry, &id.to_key())? {
+            Some(record) => self.visit(id, &record),
+            None => Err(Error::corrupt(format!(
+                "entry {id} is named or indexed but does not exist"
+            ))),
+        }
+    }
+
+    /// Looks at one candidate.
+    #[inline]
+    fn visit(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
+        self.looked_at += 1;
+        match self.look(id, record)? {
+            Flow::Next => Ok(self.paused()),
+            flow => Ok(flow),
+        }
+    }
+
+    #[inline]
+    fn look(&mut self, id: EntryId, record: &[u8]) -> Result<Flow> {
+        let entry = Entry::new(record)
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let superior = self
+            .names
+            .superior(self.view, entry.parent())?
+            .map(|superior| &**superior);
+        if !self.covered.contains(id, entry.parent(), superior) {
+            return Ok(Flow::Next);
+        }
+        let mut candidate = Candidate::in_tree(self.view, id, entry, superior);
+        if entry.flags().is_referral() && !self.manage_dsa_it {
+            let mut dn = String::new();
+            candidate.append_dn(&mut dn);
+            drop(candidate);
+            self.refer(id, &dn)?;
+            return Ok(Flow::Next);
+        }
+        if entry.flags().is_alias() && self.covered.follows_aliases() && id != self.covered.base() {
+            return Ok(Flow::Next);
+        }
+        if self.evaluator.evaluate(self.filter, &mut candidate)? != Truth::True {
+            return Ok(Flow::Next);
+        }
+        if self.sent_before.saturating_add(self.sent) >= self.limits.entries_max {
+            return Ok(Flow::SizeLimit);
+        }
+        if self.limits.page_max > 0 && self.sent >= self.limits.page_max {
+            return Ok(Flow::PageFull);
+        }
+        self.sender
+            .send(self.message_id, &mut candidate, self.out)?;
+        self.sent += 1;
+        Ok(Flow::Next)
+    }
+
+    fn paused(&self) -> Flow {
+        if self.looked_at >= self.budget.entries || self.out.len() >= self.budget.out_bytes {
+            Flow::Pause
+        } else {
+            Flow::Next
+        }
+    }
+
+    /// Appends a SearchResultReference for a referral object (RFC 3296 §5.5).
+    fn refer(&mut self, id: EntryId, dn: &str) -> Result<()> {
+        let scope = match self.covered.scope() {
+            Scope::OneLevel => url::Scope::Base,
+            Scope::Base => url::Scope::Base,
+            Scope::Subtree | Scope::Subordinates => url::Scope::Sub,
+        };
+        let references = referral::references(self.view, self.schema, self.state, id)?;
+        let urls: Vec<String> = references
+            .iter()
+            .filter_map(|reference| referral::rewritten(reference, dn, "", Some(scope)))
+            .collect();
+        if urls.is_empty() {
+            return Ok(());
+        }
+        let urls: OctetStringsBuf = urls.iter().collect();
+        let message = Message {
+            id: self.message_id,
+            op: Response::SearchReference(urls.view()),
+            controls: Controls::EMPTY,
+        };
+        message.encode(self.out);
+        Ok(())
+    }
+}

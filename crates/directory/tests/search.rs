@@ -1,0 +1,789 @@
+//! Searches: the same answers whatever indexes there are, and the answers RFC 4511 §4.5 asks for.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use sapwood_directory::engine::{Embedded, Engine, Model};
+use sapwood_directory::schema::Schema;
+use sapwood_directory::{
+    Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
+    Ticket, Update, UpdateRequest,
+};
+use sapwood_ldap::control::{Controls, PagedResults};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{
+    AddRequest, DerefAliases, Frame, Message, Request, Response, ResponseMessage, Scope,
+    SearchRequest, frame,
+};
+use sapwood_ldap::result::ResultCode;
+
+const SUFFIX: &str = "dc=example,dc=com";
+
+fn admin() -> Identity {
+    Identity::Admin {
+        dn: format!("cn=admin,{SUFFIX}"),
+    }
+}
+
+fn indexes(text: &[(&str, &str)]) -> Vec<IndexDefinition> {
+    text.iter()
+        .map(|(attribute, kinds)| IndexDefinition {
+            attribute: (*attribute).to_owned(),
+            equality: kinds.contains("eq"),
+            presence: kinds.contains("pres"),
+            substring: kinds.contains("sub"),
+            ordering: kinds.contains("ord"),
+        })
+        .collect()
+}
+
+fn directory_on<E: Engine>(
+    engine: E,
+    definitions: &[(&str, &str)],
+    entries: &[String],
+) -> Directory<E> {
+    let config = Config {
+        naming_contexts: vec![SUFFIX.to_owned()],
+        indexes: indexes(definitions),
+    };
+    let directory =
+        Directory::create_on(engine, &config, Options::new(Schema::standard())).unwrap();
+    add(&directory, entries);
+    directory
+}
+
+/// Adds entries written as LDIF, one by one in one batch.
+fn add<E: Engine>(directory: &Directory<E>, entries: &[String]) {
+    let updates: Vec<Update> = entries
+        .iter()
+        .map(|text| Update {
+            identity: admin(),
+            request: add_request(text),
+        })
+        .collect();
+    let applied = directory.apply(&updates).unwrap();
+    for (outcome, text) in applied.outcomes.iter().zip(entries) {
+        assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}\n{text}");
+    }
+    applied.ticket.unwrap().wait().unwrap();
+}
+
+fn add_request(text: &str) -> UpdateRequest {
+    let mut lines = text.lines();
+    let dn = lines.next().unwrap().strip_prefix("dn: ").unwrap();
+    let pairs: Vec<(&str, &str)> = lines.map(|line| line.split_once(": ").unwrap()).collect();
+    let mut attributes = AttributesBuf::default();
+    let mut done = BTreeSet::new();
+    for (name, _) in &pairs {
+        if done.insert(*name) {
+            let values = pairs
+                .iter()
+                .filter(|pair| pair.0 == *name)
+                .map(|pair| pair.1.as_bytes());
+            attributes.push(name.as_bytes(), values);
+        }
+    }
+    let request = AddRequest {
+        dn,
+        attributes: attributes.view(),
+    };
+    let mut message = Vec::new();
+    Message {
+        id: 1,
+        op: Request::Add(request),
+        controls: Controls::EMPTY,
+    }
+    .encode(&mut message);
+    UpdateRequest::Message(message)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    code: ResultCode,
+    matched: String,
+    /// DN and attributes as `name: value`, sorted.
+    entries: Vec<(String, BTreeSet<String>)>,
+    references: BTreeSet<String>,
+    cookie: Vec<u8>,
+}
+
+impl Found {
+    fn dns(&self) -> BTreeSet<&str> {
+        self.entries.iter().map(|entry| entry.0.as_str()).collect()
+    }
+}
+
+struct Query<'q> {
+    base: &'q str,
+    scope: Scope,
+    deref: DerefAliases,
+    filter: &'q str,
+    attributes: &'q [&'q str],
+    size_limit: u32,
+    types_only: bool,
+    options: SearchOptions,
+    identity: Identity,
+    step_entries: u32,
+}
+
+fn query<'q>(base: &'q str, scope: Scope, filter: &'q str) -> Query<'q> {
+    Query {
+        base,
+        scope,
+        deref: DerefAliases::Never,
+        filter,
+        attributes: &[],
+        size_limit: 0,
+        types_only: false,
+        options: SearchOptions {
+            message_id: 7,
+            ..SearchOptions::default()
+        },
+        identity: admin(),
+        step_entries: 2,
+    }
+}
+
+fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
+    let filter = filter_text::parse(query.filter).unwrap();
+    let attributes: OctetStringsBuf = query.attributes.iter().collect();
+    let request = SearchRequest {
+        base: query.base,
+        scope: query.scope,
+        deref_aliases: query.deref,
+        size_limit: query.size_limit,
+        time_limit: 0,
+        types_only: query.types_only,
+        filter: filter.as_filter(),
+        attributes: attributes.view(),
+    };
+    let snapshot = directory.snapshot().unwrap();
+    let mut search = Search::new(snapshot, &query.identity, &request, query.options.clone());
+    let mut out = Vec::new();
+    let budget = Budget {
+        entries: query.step_entries,
+        out_bytes: 1 << 20,
+    };
+    let outcome = loop {
+        match search.step(&mut out, budget).unwrap() {
+            Step::More => {}
+            Step::Done(outcome) => break outcome,
+        }
+    };
+    let mut found = Found {
+        code: outcome.code,
+        matched: outcome.matched_dn,
+        entries: Vec::new(),
+        references: outcome.referrals.into_iter().collect(),
+        cookie: Vec::new(),
+    };
+    if !outcome.controls.is_empty() {
+        let controls = Controls::from_ber(&outcome.controls).unwrap();
+        let value = controls.iter().next().unwrap().value.unwrap();
+        found.cookie = PagedResults::decode(value).unwrap().cookie.to_vec();
+    }
+    let mut rest = out.as_slice();
+    while let Ok(Frame::Complete(bytes)) = frame(rest, usize::MAX) {
+        let message = ResponseMessage::decode(&rest[..bytes]).unwrap();
+        assert_eq!(message.id, 7);
+        match message.op {
+            Response::SearchEntry(entry) => {
+                let mut lines = BTreeSet::new();
+                for attribute in entry.attributes {
+                    let name = String::from_utf8_lossy(attribute.description).into_owned();
+                    if attribute.values.is_empty() {
+                        lines.insert(name.clone());
+                    }
+                    for value in attribute.values {
+                        assert!(
+                            lines.insert(format!("{name}: {}", String::from_utf8_lossy(value)))
+                        );
+                    }
+                }
+                found.entries.push((entry.dn.to_owned(), lines));
+            }
+            Response::SearchReference(urls) => {
+                found.references.extend(
+                    urls.iter()
+                        .map(|url| String::from_utf8_lossy(url).into_owned()),
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        rest = &rest[bytes..];
+    }
+    assert!(rest.is_empty());
+    found
+}
+
+fn people() -> Vec<String> {
+    let mut entries = vec![
+        format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example"),
+        format!("dn: ou=People,{SUFFIX}\nobjectClass: organizationalUnit\nou: People"),
+        format!("dn: ou=Groups,{SUFFIX}\nobjectClass: organizationalUnit\nou: Groups"),
+        format!(
+            "dn: ou=Elsewhere,{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\nou: Elsewhere\n\
+             ref: ldap://other.example/ou=There,dc=example,dc=org"
+        ),
+        format!(
+            "dn: ou=Alias,{SUFFIX}\nobjectClass: alias\nobjectClass: extensibleObject\nou: Alias\n\
+             aliasedObjectName: ou=Groups,{SUFFIX}"
+        ),
+    ];
+    let names = [
+        "Ada Smith",
+        "Bob Miller",
+        "Cara  van Dyke",
+        "Dan O'Hara",
+        "Eve Straße",
+        "Fay Smithson",
+    ];
+    for (number, name) in names.iter().enumerate() {
+        let surname = name.rsplit(' ').next().unwrap();
+        entries.push(format!(
+            "dn: uid=user{number},ou=People,{SUFFIX}\nobjectClass: inetOrgPerson\nuid: user{number}\ncn: {name}\n\
+             cn;lang-en: {surname} {number}\nsn: {surname}\nmail: user{number}@example.com\nemployeeNumber: {}\n\
+             userPassword: {{SSHA}}AAAA{number}",
+            number * 7
+        ));
+    }
+    entries.push(format!(
+        "dn: cn=all,ou=Groups,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\nmember: uid=user0,ou=People,{SUFFIX}\n\
+         member: UID=user1, OU=people, {SUFFIX}"
+    ));
+    entries.push(format!(
+        "dn: cn=inner,cn=all,ou=Groups,{SUFFIX}\nobjectClass: posixGroup\ncn: inner\ngidNumber: 1000\nmemberUid: user2"
+    ));
+    entries
+}
+
+const ALL_INDEXES: &[(&str, &str)] = &[
+    ("uid", "eq pres sub"),
+    ("cn", "eq pres sub"),
+    ("sn", "eq sub"),
+    ("mail", "eq sub"),
+    ("member", "eq"),
+    ("employeeNumber", "eq"),
+    ("gidNumber", "eq ord pres"),
+    ("ou", "eq pres"),
+];
+
+fn indexed() -> Directory<Model> {
+    directory_on(Model::default(), ALL_INDEXES, &people())
+}
+
+fn dns_of(directory: &Directory<Model>, base: &str, scope: Scope, filter: &str) -> Vec<String> {
+    let found = search(directory, &query(base, scope, filter));
+    assert_eq!(found.code, ResultCode::Success);
+    found.dns().into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn scopes_cover_what_they_say() {
+    let directory = indexed();
+    let people = format!("ou=People,{SUFFIX}");
+    let any = "(objectClass=*)";
+    assert_eq!(
+        dns_of(&directory, &people, Scope::Base, any),
+        [people.clone()]
+    );
+    assert_eq!(dns_of(&directory, &people, Scope::OneLevel, any).len(), 6);
+    assert_eq!(dns_of(&directory, &people, Scope::Subtree, any).len(), 7);
+    assert_eq!(
+        dns_of(&directory, &people, Scope::Subordinates, any).len(),
+        6
+    );
+    let groups = format!("ou=groups, {SUFFIX}");
+    assert_eq!(dns_of(&directory, &groups, Scope::Subtree, any).len(), 3);
+    assert_eq!(dns_of(&directory, &groups, Scope::OneLevel, any).len(), 1);
+}
+
+#[test]
+fn filters_have_three_values() {
+    let directory = indexed();
+    let count = |filter: &str| dns_of(&directory, SUFFIX, Scope::Subtree, filter).len();
+    assert_eq!(count("(uid=USER3)"), 1);
+    assert_eq!(count("(cn=cara van dyke)"), 1);
+    assert_eq!(count("(cn=*smith*)"), 2);
+    assert_eq!(count("(sn=smith*)"), 2);
+    assert_eq!(count("(sn=*son)"), 1);
+    assert_eq!(count("(cn=a*i*h)"), 1);
+    assert_eq!(count("(name=user*)"), 0);
+    assert_eq!(count("(name=smith)"), 1);
+    assert_eq!(count("(cn;lang-en=*)"), 6);
+    assert_eq!(count("(cn;lang-de=*)"), 0);
+    assert_eq!(count("(gidNumber>=1000)"), 1);
+    assert_eq!(count("(gidNumber>=1001)"), 0);
+    assert_eq!(count("(gidNumber<=1000)"), 1);
+    assert_eq!(count(&format!("(member=uid=USER1,ou=people,{SUFFIX})")), 1);
+    assert_eq!(count("(nonsense=*)"), 0);
+    assert_eq!(count("(!(nonsense=*))"), 0);
+    assert_eq!(count("(!(gidNumber=word))"), 0);
+    assert_eq!(count("(|(nonsense=*)(uid=user1))"), 1);
+    assert_eq!(count("(&(nonsense=*)(uid=user1))"), 0);
+    assert_eq!(count("(&)"), 13 - 1);
+    assert_eq!(count("(|)"), 0);
+    assert_eq!(count("(hasSubordinates=TRUE)"), 4);
+    assert_eq!(count("(numSubordinates>=6)"), 1);
+    assert_eq!(count(&format!("(entryDN=ou=people,{SUFFIX})")), 1);
+    assert_eq!(count("(ou:dn:=Groups)"), 3);
+    assert_eq!(count("(cn:caseExactMatch:=Ada Smith)"), 1);
+    assert_eq!(count("(cn:caseExactMatch:=ada smith)"), 0);
+    assert_eq!(count("(:caseExactMatch:=Ada Smith)"), 1);
+}
+
+#[test]
+fn attributes_are_selected_as_asked() {
+    let directory = indexed();
+    let dn = format!("uid=user0,ou=People,{SUFFIX}");
+    let names = |attributes: &[&str], identity: Identity, types_only: bool| -> Vec<String> {
+        let found = search(
+            &directory,
+            &Query {
+                attributes,
+                identity,
+                types_only,
+                ..query(&dn, Scope::Base, "(objectClass=*)")
+            },
+        );
+        let names: BTreeSet<String> = found.entries[0]
+            .1
+            .iter()
+            .map(|line| line.split(": ").next().unwrap().to_owned())
+            .collect();
+        names.into_iter().collect()
+    };
+    let user = Identity::User {
+        entry: sapwood_directory::EntryId(u64::MAX - 1),
+        dn: String::new(),
+    };
+    assert_eq!(
+        names(&[], user.clone(), false),
+        [
+            "cn",
+            "cn;lang-en",
+            "employeeNumber",
+            "mail",
+            "objectClass",
+            "sn",
+            "uid"
+        ]
+    );
+    assert!(names(&["*"], admin(), false).contains(&"userPassword".to_owned()));
+    assert!(
+        !names(&["userPassword", "uid"], user.clone(), false).contains(&"userPassword".to_owned())
+    );
+    assert_eq!(names(&["1.1"], admin(), false), [""; 0]);
+    assert_eq!(names(&["name"], admin(), false), ["cn", "cn;lang-en", "sn"]);
+    assert_eq!(names(&["cn;lang-en"], admin(), true), ["cn;lang-en"]);
+    assert_eq!(
+        names(&["@uidObject", "mail", "mail"], admin(), false),
+        ["mail", "objectClass", "uid"]
+    );
+    let operational = names(&["+"], user, false);
+    for name in [
+        "createTimestamp",
+        "creatorsName",
+        "entryCSN",
+        "entryDN",
+        "entryUUID",
+        "hasSubordinates",
+        "modifiersName",
+        "modifyTimestamp",
+        "numSubordinates",
+        "structuralObjectClass",
+        "subschemaSubentry",
+    ] {
+        assert!(
+            operational.contains(&name.to_owned()),
+            "{name} is not among {operational:?}"
+        );
+    }
+    assert!(!operational.contains(&"cn".to_owned()));
+}
+
+#[test]
+fn aliases_are_followed_when_asked() {
+    let directory = indexed();
+    let alias = format!("ou=Alias,{SUFFIX}");
+    let groups = format!("ou=Groups,{SUFFIX}");
+    let run = |base: &str, scope, deref| {
+        let found = search(
+            &directory,
+            &Query {
+                deref,
+                ..query(base, scope, "(|(objectClass=*)(cn=*))")
+            },
+        );
+        assert_eq!(found.code, ResultCode::Success);
+        found
+            .dns()
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        run(&alias, Scope::Base, DerefAliases::Never),
+        [alias.clone()]
+    );
+    assert_eq!(
+        run(&alias, Scope::Base, DerefAliases::FindingBase),
+        [groups.clone()]
+    );
+    assert_eq!(run(&alias, Scope::Subtree, DerefAliases::Always).len(), 3);
+    let below = format!("cn=all,{alias}");
+    assert_eq!(
+        run(&below, Scope::Base, DerefAliases::Always),
+        [format!("cn=all,{groups}")]
+    );
+    let whole = run(SUFFIX, Scope::Subtree, DerefAliases::InSearching);
+    assert!(whole.contains(&groups) && !whole.contains(&alias));
+    let one = run(SUFFIX, Scope::OneLevel, DerefAliases::Always);
+    assert!(one.contains(&groups) && !one.contains(&alias));
+    let missing = search(&directory, &query(&below, Scope::Base, "(objectClass=*)"));
+    assert_eq!(
+        (missing.code, missing.matched),
+        (ResultCode::NoSuchObject, alias)
+    );
+}
+
+#[test]
+fn referral_objects_refer() {
+    let directory = indexed();
+    let at = |base: &str, scope, manage_dsa_it| {
+        let options = SearchOptions {
+            message_id: 7,
+            manage_dsa_it,
+            ..SearchOptions::default()
+        };
+        search(
+            &directory,
+            &Query {
+                options,
+                ..query(base, scope, "(uid=nobody)")
+            },
+        )
+    };
+    let references = |found: Found| found.references.into_iter().collect::<Vec<_>>();
+    let whole = at(SUFFIX, Scope::Subtree, false);
+    assert_eq!((whole.code, whole.entries.len()), (ResultCode::Success, 0));
+    assert_eq!(
+        references(whole),
+        ["ldap://other.example/ou=There,dc=example,dc=org??sub"]
+    );
+    let one = at(SUFFIX, Scope::OneLevel, false);
+    assert_eq!(
+        references(one),
+        ["ldap://other.example/ou=There,dc=example,dc=org??base"]
+    );
+    assert!(references(at(SUFFIX, Scope::Subtree, true)).is_empty());
+    let below = at(
+        &format!("cn=x,ou=Elsewhere,{SUFFIX}"),
+        Scope::Subtree,
+        false,
+    );
+    assert_eq!(below.code, ResultCode::Referral);
+    assert_eq!(
+        references(below),
+        ["ldap://other.example/cn=x,ou=There,dc=example,dc=org??sub"]
+    );
+}
+
+#[test]
+fn limits_and_errors_are_told() {
+    let directory = indexed();
+    let limited = search(
+        &directory,
+        &Query {
+            size_limit: 3,
+            ..query(SUFFIX, Scope::Subtree, "(uid=*)")
+        },
+    );
+    assert_eq!(
+        (limited.code, limited.entries.len()),
+        (ResultCode::SizeLimitExceeded, 3)
+    );
+    let exact = search(
+        &directory,
+        &Query {
+            size_limit: 6,
+            ..query(SUFFIX, Scope::Subtree, "(uid=*)")
+        },
+    );
+    assert_eq!((exact.code, exact.entries.len()), (ResultCode::Success, 6));
+    let missing = search(
+        &directory,
+        &query(
+            &format!("cn=x,ou=y,ou=People,{SUFFIX}"),
+            Scope::Base,
+            "(cn=*)",
+        ),
+    );
+    assert_eq!(
+        (missing.code, missing.matched),
+        (ResultCode::NoSuchObject, format!("ou=People,{SUFFIX}"))
+    );
+    let invalid = search(&directory, &query("not a dn", Scope::Base, "(cn=*)"));
+    assert_eq!(invalid.code, ResultCode::InvalidDnSyntax);
+    let identity = Identity::Anonymous;
+    let anonymous = search(
+        &directory,
+        &Query {
+            identity,
+            ..query(SUFFIX, Scope::Subtree, "(cn=*)")
+        },
+    );
+    assert_eq!(
+        (anonymous.code, anonymous.entries.len()),
+        (ResultCode::InsufficientAccessRights, 0)
+    );
+    let deadline_micros = Some(1);
+    let options = SearchOptions {
+        message_id: 7,
+        deadline_micros,
+        ..SearchOptions::default()
+    };
+    let late = search(
+        &directory,
+        &Query {
+            options,
+            ..query(SUFFIX, Scope::Subtree, "(cn=*)")
+        },
+    );
+    assert_eq!(late.code, ResultCode::TimeLimitExceeded);
+}
+
+#[test]
+fn the_root_dse_and_the_subschema_are_entries() {
+    let directory = indexed();
+    let attributes = &["*", "+"];
+    let dse = search(
+        &directory,
+        &Query {
+            attributes,
+            identity: Identity::Anonymous,
+            ..query("", Scope::Base, "(objectClass=*)")
+        },
+    );
+    assert_eq!(dse.entries.len(), 1);
+    let lines = &dse.entries[0].1;
+    assert!(
+        lines.contains(&format!("namingContexts: {SUFFIX}")),
+        "{lines:?}"
+    );
+    assert!(lines.contains("supportedLDAPVersion: 3"));
+    let subschema = lines
+        .iter()
+        .find_map(|line| line.strip_prefix("subschemaSubentry: "))
+        .unwrap();
+    let found = search(
+        &directory,
+        &Query {
+            attributes,
+            identity: Identity::Anonymous,
+            ..query(subschema, Scope::Base, "(objectClass=subschema)")
+        },
+    );
+    let lines = &found.entries[0].1;
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("attributeTypes: ( 2.5.4.3 "))
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("objectClasses: ( 2.5.6.6 "))
+    );
+}
+
+/// Every page is asked for anew, with writes in between, and together they are the whole.
+#[test]
+fn pages_make_up_the_whole() {
+    for (base, filter) in [
+        (SUFFIX, "(objectClass=*)"),
+        (SUFFIX, "(cn=*)"),
+        ("ou=People", "(uid=*)"),
+    ] {
+        let base = if base == SUFFIX {
+            base.to_owned()
+        } else {
+            format!("{base},{SUFFIX}")
+        };
+        for scope in [Scope::Subtree, Scope::OneLevel] {
+            let directory = indexed();
+            let manage_dsa_it = true;
+            let options = SearchOptions {
+                message_id: 7,
+                manage_dsa_it,
+                ..SearchOptions::default()
+            };
+            let whole = search(
+                &directory,
+                &Query {
+                    options,
+                    ..query(&base, scope, filter)
+                },
+            );
+            let mut seen = Vec::new();
+            let mut cookie = Vec::new();
+            for page in 0.. {
+                let options = SearchOptions {
+                    message_id: 7,
+                    manage_dsa_it,
+                    page: Some((2, cookie)),
+                    ..SearchOptions::default()
+                };
+                let found = search(
+                    &directory,
+                    &Query {
+                        options,
+                        ..query(&base, scope, filter)
+                    },
+                );
+                assert_eq!(found.code, ResultCode::Success);
+                assert!(found.entries.len() <= 2);
+                seen.extend(found.entries.into_iter().map(|entry| entry.0));
+                cookie = found.cookie;
+                if cookie.is_empty() {
+                    break;
+                }
+                add(
+                    &directory,
+                    &[format!(
+                        "dn: dc=page{page},{SUFFIX}\nobjectClass: domain\ndc: page{page}"
+                    )],
+                );
+            }
+            seen.retain(|dn| !dn.starts_with("dc=page"));
+            let unique: BTreeSet<&str> = seen.iter().map(String::as_str).collect();
+            assert_eq!(unique.len(), seen.len(), "an entry came twice");
+            assert_eq!(unique, whole.dns());
+        }
+    }
+}
+
+#[test]
+fn a_cookie_of_another_search_is_refused() {
+    let directory = indexed();
+    let page = |filter, cookie| {
+        let options = SearchOptions {
+            message_id: 7,
+            page: Some((1, cookie)),
+            ..SearchOptions::default()
+        };
+        search(
+            &directory,
+            &Query {
+                options,
+                ..query(SUFFIX, Scope::Subtree, filter)
+            },
+        )
+    };
+    let first = page("(uid=*)", Vec::new());
+    assert!(!first.cookie.is_empty());
+    assert_eq!(
+        page("(cn=*)", first.cookie).code,
+        ResultCode::UnwillingToPerform
+    );
+    assert_eq!(
+        page("(cn=*)", vec![1, 2, 3]).code,
+        ResultCode::UnwillingToPerform
+    );
+}
+
+fn item() -> impl Strategy<Value = String> {
+    let attribute = prop::sample::select(vec![
+        "uid",
+        "cn",
+        "sn",
+        "name",
+        "mail",
+        "employeeNumber",
+        "gidNumber",
+        "ou",
+        "objectClass",
+        "cn;lang-en",
+        "nonsense",
+        "memberUid",
+        "entryUUID",
+        "hasSubordinates",
+        "description",
+    ]);
+    let value = prop::sample::select(vec![
+        "user1",
+        "User2",
+        "ada smith",
+        "Smith",
+        "Smithson",
+        "person",
+        "inetOrgPerson",
+        "1000",
+        "7",
+        "TRUE",
+        "people",
+        "zzz",
+        "strasse",
+        "Straße",
+        "user3@example.com",
+    ]);
+    let part = prop::sample::select(vec![
+        "", "u", "us", "use", "er1", "mit", "Smith", "a s", " ", "son", "@example",
+    ]);
+    (attribute, value, part.clone(), part.clone(), part, 0..8u8).prop_map(
+        |(attribute, value, a, b, c, kind)| match kind {
+            0 => format!("({attribute}=*)"),
+            1 => format!("({attribute}>={value})"),
+            2 => format!("({attribute}<={value})"),
+            3 => format!("({attribute}=*{}*)", if b.is_empty() { "x" } else { b }),
+            4 => format!("({attribute}={a}*{b}*{c})").replace("**", "*"),
+            5 => format!("({attribute}~={value})"),
+            _ => format!("({attribute}={value})"),
+        },
+    )
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    item().prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4)
+                .prop_map(|parts| format!("(&{})", parts.concat())),
+            prop::collection::vec(inner.clone(), 0..4)
+                .prop_map(|parts| format!("(|{})", parts.concat())),
+            inner.prop_map(|part| format!("(!{part})")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The plan is an optimisation: with every index, with none, and on the embedded store, the answers are the same.
+    #[test]
+    fn indexes_change_no_answer(filters in prop::collection::vec(filter(), 20), deref in 0..4u8, step_entries in 1..5u32) {
+        let with = indexed();
+        let without = directory_on(Model::default(), &[], &people());
+        let embedded = directory_on(Embedded::in_memory().unwrap(), ALL_INDEXES, &people());
+        let deref = [DerefAliases::Never, DerefAliases::InSearching, DerefAliases::FindingBase, DerefAliases::Always][usize::from(deref)];
+        for filter in &filters {
+            for base in [SUFFIX.to_owned(), format!("ou=People,{SUFFIX}"), format!("ou=Alias,{SUFFIX}")] {
+                for scope in [Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Subordinates] {
+                    let asked = Query { deref, step_entries, ..query(&base, scope, filter) };
+                    let sorted = |mut found: Found| {
+                        found.entries.sort();
+                        for entry in &mut found.entries {
+                            entry.1.retain(|line| !line.starts_with("entryUUID"));
+                        }
+                        found
+                    };
+                    let expected = sorted(search(&without, &asked));
+                    prop_assert_eq!(&sorted(search(&with, &asked)), &expected, "{} {:?} {}", base, scope, filter);
+                    prop_assert_eq!(&sorted(search(&embedded, &asked)), &expected, "{} {:?} {}", base, scope, filter);
+                }
+            }
+        }
+    }
+}
