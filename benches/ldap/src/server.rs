@@ -1,0 +1,278 @@
+//! The servers under measurement: made, filled, started and stopped alike.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+use crate::SUFFIX;
+use crate::process::Process;
+
+/// Who may do everything, in both.
+pub(crate) const ADMIN_DN: &str = "cn=admin,dc=example,dc=com";
+/// The administrator's password, in both: on loopback, in a folder that goes away.
+pub(crate) const ADMIN_PASSWORD: &str = "benchmark";
+
+/// The indexes, in both: attributes, then kinds.
+const INDEXES: [(&str, &str); 2] = [("objectClass,uid", "eq"), ("cn,mail", "eq,sub")];
+
+/// Address space for slapd's map: far more than the data needs.
+const SLAPD_MAP_BYTES: u64 = 16 << 30;
+
+/// Until then a server that was started must listen.
+const START_WAIT: Duration = Duration::from_secs(60);
+
+/// A server to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Product {
+    /// This project's
+    Sapwood,
+    /// OpenLDAP's
+    Slapd,
+}
+
+/// A server with its own folder and configuration.
+pub(crate) struct Prepared {
+    product: Product,
+    program: PathBuf,
+    /// Its data.
+    folder: PathBuf,
+    /// The configuration file, for slapd.
+    config: PathBuf,
+}
+
+/// What an import has cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ImportCost {
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) memory_bytes_peak: u64,
+    pub(crate) disk_bytes: u64,
+}
+
+/// A server that listens.
+pub(crate) struct Server {
+    pub(crate) product: Product,
+    pub(crate) url: String,
+    process: Process,
+}
+
+impl Product {
+    /// Makes an empty directory in a folder of `parent`.
+    pub(crate) fn prepare(self, parent: &Path, sapwood: Option<&Path>) -> Result<Prepared> {
+        let folder = parent.join(self.to_string());
+        let config = parent.join("slapd.conf");
+        let program = match (self, sapwood) {
+            (Product::Slapd, _) => in_path("slapd")?,
+            (Product::Sapwood, Some(program)) => program.to_owned(),
+            (Product::Sapwood, None) => std::env::current_exe()?.with_file_name("sapwood"),
+        };
+        ensure!(program.exists(), "{} does not exist", program.display());
+        match self {
+            Product::Sapwood => {
+                let password = parent.join("password");
+                fs::write(&password, ADMIN_PASSWORD)?;
+                let mut init = Command::new(&program);
+                init.arg("init")
+                    .arg(&folder)
+                    .args(["--suffix", SUFFIX, "--admin-dn", ADMIN_DN]);
+                init.arg("--admin-password-file").arg(&password);
+                for (attributes, kinds) in INDEXES {
+                    init.args(["--index", &format!("{attributes} {kinds}")]);
+                }
+                let status = init.stdout(Stdio::null()).status()?;
+                ensure!(status.success(), "sapwood init: {status}");
+            }
+            Product::Slapd => {
+                fs::create_dir(&folder)?;
+                fs::write(&config, slapd_config(&folder))?;
+            }
+        }
+        Ok(Prepared {
+            product: self,
+            program,
+            folder,
+            config,
+        })
+    }
+
+    /// The name and version it gives itself.
+    pub(crate) fn version(self, program: &Path) -> Result<String> {
+        let argument = match self {
+            Product::Sapwood => "--version",
+            Product::Slapd => "-VV",
+        };
+        let output = Command::new(program).arg(argument).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let line = text
+            .split(|octet| *octet == b'\n')
+            .next()
+            .unwrap_or_default();
+        Ok(String::from_utf8_lossy(line)
+            .trim_start_matches("@(#) $")
+            .trim_end()
+            .to_owned())
+    }
+}
+
+fn slapd_config(folder: &Path) -> String {
+    let index = |(attributes, kinds)| format!("index {attributes} {kinds}\n");
+    let indexes: String = INDEXES.into_iter().map(index).collect();
+    format!(
+        "include /etc/ldap/schema/core.schema\n\
+         include /etc/ldap/schema/cosine.schema\n\
+         include /etc/ldap/schema/inetorgperson.schema\n\
+         modulepath /usr/lib/ldap\n\
+         moduleload back_mdb\n\
+         loglevel none\n\
+         sizelimit unlimited\n\
+         timelimit unlimited\n\
+         conn_max_pending 100000\n\
+         conn_max_pending_auth 100000\n\
+         database mdb\n\
+         suffix \"{SUFFIX}\"\n\
+         rootdn \"{ADMIN_DN}\"\n\
+         rootpw {ADMIN_PASSWORD}\n\
+         directory {}\n\
+         maxsize {SLAPD_MAP_BYTES}\n\
+         {indexes}",
+        folder.display()
+    )
+}
+
+impl Prepared {
+    /// Loads the entries offline, as fast as the product can: `sapwood import` (which checks the schema), and
+    /// `slapadd -q` (which does not).
+    pub(crate) fn import(self, ldif: &Path) -> Result<(Self, ImportCost)> {
+        let mut command = match self.product {
+            Product::Sapwood => {
+                let mut command = Command::new(&self.program);
+                command.arg("import").arg(&self.folder).arg(ldif);
+                command
+            }
+            Product::Slapd => {
+                let mut command = Command::new(in_path("slapadd")?);
+                command
+                    .arg("-q")
+                    .arg("-f")
+                    .arg(&self.config)
+                    .arg("-l")
+                    .arg(ldif);
+                command
+            }
+        };
+        let start = Instant::now();
+        let child = command
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting the import")?;
+        let used = Process::watch(child).wait(start)?;
+        ensure!(
+            used.status.success(),
+            "{}: import: {}",
+            self.product,
+            used.status
+        );
+        let cost = ImportCost {
+            seconds: used.seconds,
+            cpu_seconds: used.cpu.as_secs_f64(),
+            memory_bytes_peak: used.memory_bytes_peak,
+            disk_bytes: disk_bytes(&self.folder)?,
+        };
+        Ok((self, cost))
+    }
+
+    /// Starts the server on a free port and waits until it listens.
+    pub(crate) fn start(self) -> Result<Server> {
+        let port = free_port()?;
+        let url = format!("ldap://127.0.0.1:{port}");
+        let mut command = Command::new(&self.program);
+        match self.product {
+            Product::Sapwood => command
+                .arg("serve")
+                .arg(&self.folder)
+                .args(["--listen", &url]),
+            // In the foreground, without debug output.
+            Product::Slapd => command
+                .arg("-f")
+                .arg(&self.config)
+                .args(["-h", &url, "-d", "0"]),
+        };
+        let child = command
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting the server")?;
+        let mut process = Process::watch(child);
+        let start = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            process
+                .check_alive()
+                .with_context(|| format!("{}", self.product))?;
+            ensure!(
+                start.elapsed() < START_WAIT,
+                "{} does not listen on {url}",
+                self.product
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!(
+            "{}: {} on {url}",
+            self.product,
+            self.product.version(&self.program)?
+        );
+        Ok(Server {
+            product: self.product,
+            url,
+            process,
+        })
+    }
+}
+
+impl Server {
+    /// Processor time so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.process.cpu()
+    }
+
+    /// Stops it; the peak of its own memory in bytes.
+    pub(crate) fn stop(self) -> Result<u64> {
+        self.process.stop()
+    }
+}
+
+/// A port nobody listens on. Somebody may take it before the server does, who then says so.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}
+
+/// Bytes the files of a folder occupy.
+fn disk_bytes(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() {
+            disk_bytes(&entry.path())?
+        } else {
+            metadata.blocks() * 512
+        };
+    }
+    Ok(bytes)
+}
+
+/// A program in `PATH` or in the folders for administrators.
+fn in_path(name: &str) -> Result<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin"]);
+    let mut programs = folders.map(|folder| Path::new(folder).join(name));
+    programs
+        .find(|program| program.exists())
+        .with_context(|| format!("{name} is not installed"))
+}
