@@ -1,5 +1,5 @@
 //! What the operations of a tree cost, in nanoseconds, on pages in plain memory: the tree alone, without files, log or
-//! readers. `cargo bench -p sapwood-store --bench tree [records]`; the second column is the standard library's ordered map.
+//! readers; and on the standard library's ordered map. `cargo bench -p sapwood-store --bench tree [records]`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,6 +14,8 @@ use sapwood_store::{Error, Result};
 
 const KEY_BYTES: usize = 24;
 const VALUE_BYTES: usize = 100;
+
+type Key = [u8; KEY_BYTES];
 
 /// Pages one behind the other, as in a file.
 struct FlatPages(Vec<Page>);
@@ -58,7 +60,7 @@ impl Numbers {
     }
 }
 
-fn random_key(numbers: &mut Numbers) -> [u8; KEY_BYTES] {
+fn random_key(numbers: &mut Numbers) -> Key {
     let mut key = [0; KEY_BYTES];
     for part in key.chunks_mut(8) {
         part.copy_from_slice(&numbers.next().to_be_bytes());
@@ -66,7 +68,7 @@ fn random_key(numbers: &mut Numbers) -> [u8; KEY_BYTES] {
     key
 }
 
-fn name_key(numbers: &mut Numbers) -> [u8; KEY_BYTES] {
+fn name_key(numbers: &mut Numbers) -> Key {
     let mut key = [0; KEY_BYTES];
     key.copy_from_slice(
         format!("uid=person{:014}", numbers.next() % 100_000_000_000_000).as_bytes(),
@@ -87,185 +89,115 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn time(what: &str, n: usize, tree: impl FnOnce(), map: impl FnOnce()) {
-    let per = |run: &mut dyn FnMut()| {
-        let start = cpu_time();
-        run();
+/// Runs one thing and prints what each of its `n` parts took.
+fn time<T>(what: &str, n: usize, run: impl FnOnce() -> T) -> T {
+    let start = cpu_time();
+    let result = black_box(run());
+    println!(
+        "{what:40} {:8.1}",
         (cpu_time() - start).as_nanos() as f64 / n as f64
-    };
-    let (mut tree, mut map) = (Some(tree), Some(map));
-    let tree = per(&mut || tree.take().into_iter().for_each(|tree| tree()));
-    let map = per(&mut || map.take().into_iter().for_each(|map| map()));
-    println!("{what:32} {tree:9.1} {map:9.1}");
+    );
+    result
 }
 
-fn measure(name: &str, n: usize, make_key: fn(&mut Numbers) -> [u8; KEY_BYTES]) {
+fn each(what: &str, keys: &[Key], mut run: impl FnMut(&Key) -> usize) {
+    time(what, keys.len(), || {
+        keys.iter().map(&mut run).sum::<usize>()
+    });
+}
+
+fn measure(name: &str, n: usize, make_key: fn(&mut Numbers) -> Key) {
     let mut numbers = Numbers(1);
     let mut keys: Vec<_> = (0..n).map(|_| make_key(&mut numbers)).collect();
     let value = [5; VALUE_BYTES];
+    let part = |value: &[u8]| usize::from(value[VALUE_BYTES / 2]);
+    let shape = |tree: &TreeRecord| {
+        let TreeRecord {
+            leaf_pages,
+            branch_pages,
+            height,
+            ..
+        } = tree;
+        println!("    {leaf_pages} leaf pages, {branch_pages} branch pages, {height} levels");
+    };
     println!(
-        "{name}: {n} records, keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}      tree       map"
+        "{name}: {n} records, keys of {KEY_BYTES} bytes, values of {VALUE_BYTES}; nanoseconds each"
     );
 
     let mut pages = MemoryPages::default();
     let mut tree = TreeRecord::empty(TreeKind::default());
-    let mut map = BTreeMap::new();
-    time(
-        "put in random order",
-        n,
-        || {
-            keys.iter()
-                .for_each(|key| drop(tree::put(&mut pages, &mut tree, key, &value).unwrap()))
-        },
-        || keys.iter().for_each(|key| drop(map.insert(*key, value))),
-    );
-    println!(
-        "    {} leaf pages, {} branch pages, {} levels",
-        tree.leaf_pages, tree.branch_pages, tree.height
-    );
-    let put_pages = FlatPages::of(&pages);
-    let put_tree = tree;
-
+    each("put in random order", &keys, |key| {
+        tree::put(&mut pages, &mut tree, key, &value)
+            .unwrap()
+            .into()
+    });
+    shape(&tree);
+    let put = (FlatPages::of(&pages), tree);
     shuffle(&mut keys);
-    time(
-        "replace in random order",
-        n,
-        || {
-            keys.iter()
-                .for_each(|key| drop(tree::put(&mut pages, &mut tree, key, &value).unwrap()))
-        },
-        || keys.iter().for_each(|key| drop(map.insert(*key, value))),
-    );
-
-    shuffle(&mut keys);
-    let view = View::new(&put_pages, put_tree);
-    let sum = |value: Option<&[u8]>| value.map_or(0, |value| usize::from(value[VALUE_BYTES / 2]));
-    time(
-        "get",
-        n,
-        || {
-            drop(black_box(
-                keys.iter()
-                    .map(|key| sum(view.get(key).unwrap()))
-                    .sum::<usize>(),
-            ))
-        },
-        || {
-            drop(black_box(
-                keys.iter()
-                    .map(|key| sum(map.get(key).map(|value| value.as_slice())))
-                    .sum::<usize>(),
-            ))
-        },
-    );
-    time(
-        "seek",
-        n,
-        || {
-            let mut cursor = view.cursor();
-            let mut get =
-                |key: &[u8; KEY_BYTES]| sum(cursor.seek(key).and_then(|_| cursor.value()).unwrap());
-            drop(black_box(keys.iter().map(&mut get).sum::<usize>()));
-        },
-        || {
-            drop(black_box(
-                keys.iter()
-                    .map(|key| {
-                        sum(map
-                            .range::<[u8; KEY_BYTES], _>(key..)
-                            .next()
-                            .map(|(_, value)| value.as_slice()))
-                    })
-                    .sum::<usize>(),
-            ))
-        },
-    );
-    time(
-        "scan, keys and values",
-        n,
-        || {
-            let mut cursor = view.cursor();
-            let mut total = 0;
-            while cursor.next().unwrap() {
-                let (key, value) = cursor.record().unwrap().unwrap();
-                total += usize::from(key[20]) + usize::from(value[VALUE_BYTES / 2]);
-            }
-            black_box(total);
-        },
-        || {
-            drop(black_box(
-                map.iter()
-                    .map(|(key, value)| usize::from(key[20]) + usize::from(value[50]))
-                    .sum::<usize>(),
-            ))
-        },
-    );
+    each("replace in random order", &keys, |key| {
+        tree::put(&mut pages, &mut tree, key, &value)
+            .unwrap()
+            .into()
+    });
+    let view = View::new(&put.0, put.1);
+    each("get", &keys, |key| view.get(key).unwrap().map_or(0, part));
+    let mut cursor = view.cursor();
+    each("seek", &keys, |key| {
+        cursor
+            .seek(key)
+            .and_then(|_| cursor.value())
+            .unwrap()
+            .map_or(0, part)
+    });
+    time("scan, keys and values", n, || {
+        let mut cursor = view.cursor();
+        let mut sum = 0;
+        while cursor.next().unwrap() {
+            let (key, value) = cursor.record().unwrap().unwrap();
+            sum += part(value) + usize::from(key[KEY_BYTES - 1]);
+        }
+        sum
+    });
+    each("delete in random order", &keys, |key| {
+        tree::delete(&mut pages, &mut tree, key).unwrap().into()
+    });
 
     keys.sort_unstable();
     keys.dedup();
     let mut pages = MemoryPages::default();
     let mut tree = TreeRecord::empty(TreeKind::default());
-    time(
-        "put in ascending order",
-        n,
-        || {
-            keys.iter()
-                .for_each(|key| drop(tree::put(&mut pages, &mut tree, key, &value).unwrap()))
-        },
-        || {
-            drop(black_box(
-                keys.iter()
-                    .map(|key| (*key, value))
-                    .collect::<BTreeMap<_, _>>(),
-            ))
-        },
-    );
-    println!(
-        "    {} leaf pages, {} branch pages, {} levels",
-        tree.leaf_pages, tree.branch_pages, tree.height
-    );
+    each("put in ascending order", &keys, |key| {
+        tree::put(&mut pages, &mut tree, key, &value)
+            .unwrap()
+            .into()
+    });
+    shape(&tree);
     let mut pages = MemoryPages::default();
     let mut builder = TreeBuilder::new(TreeKind::default());
-    let mut built = tree;
-    time(
-        "bulk",
-        n,
-        || {
-            keys.iter()
-                .for_each(|key| builder.push(&mut pages, key, &value).unwrap());
-            built = builder.finish(&mut pages).unwrap();
-        },
-        || {},
-    );
-    println!(
-        "    {} leaf pages, {} branch pages, {} levels",
-        built.leaf_pages, built.branch_pages, built.height
-    );
-    let flat = FlatPages::of(&pages);
-    let view = View::new(&flat, built);
+    let tree = time("bulk", n, || {
+        keys.iter()
+            .for_each(|key| builder.push(&mut pages, key, &value).unwrap());
+        builder.finish(&mut pages).unwrap()
+    });
+    shape(&tree);
+    let full = FlatPages::of(&pages);
+    let view = View::new(&full, tree);
     shuffle(&mut keys);
-    time(
-        "get from full pages",
-        n,
-        || {
-            drop(black_box(
-                keys.iter()
-                    .map(|key| sum(view.get(key).unwrap()))
-                    .sum::<usize>(),
-            ))
-        },
-        || {},
-    );
+    each("get from full pages", &keys, |key| {
+        view.get(key).unwrap().map_or(0, part)
+    });
 
-    time(
-        "delete in random order",
-        keys.len(),
-        || {
-            keys.iter()
-                .for_each(|key| drop(tree::delete(&mut pages, &mut built, key).unwrap()))
-        },
-        || keys.iter().for_each(|key| drop(map.remove(key))),
-    );
+    let mut map = BTreeMap::new();
+    each("ordered map: insert in random order", &keys, |key| {
+        map.insert(*key, value).is_some().into()
+    });
+    shuffle(&mut keys);
+    each("ordered map: get", &keys, |key| {
+        map.get(key).map_or(0, |value| part(value))
+    });
+    each("ordered map: remove", &keys, |key| {
+        map.remove(key).is_some().into()
+    });
 }
 
 fn main() {

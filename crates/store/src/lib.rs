@@ -27,6 +27,7 @@ mod record;
 mod recovery;
 mod region;
 mod snapshot;
+pub mod sort;
 mod stat;
 mod sync;
 pub mod tree;

@@ -21,8 +21,10 @@ struct Findings {
 
 impl CheckSink for Findings {
     fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
-        (first.0..first.0 + u64::from(pages))
-            .fold(true, |new, page| self.pages.insert(PageNo(page)) && new)
+        let before = self.pages.len();
+        self.pages
+            .extend((first.0..first.0 + u64::from(pages)).map(PageNo));
+        self.pages.len() == before + pages as usize
     }
 
     fn problem(&mut self, problem: Error) {
@@ -263,7 +265,7 @@ fn run(kind: TreeKind, ops: &[Op]) {
                 assert_eq!(was, model.remove(key).is_some());
             }
             Op::DeleteRun(at, n) => {
-                let at = usize::from(*at) * model.len() >> 16;
+                let at = (usize::from(*at) * model.len()) >> 16;
                 let keys: Vec<_> = model
                     .keys()
                     .skip(at)
