@@ -14,11 +14,16 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Demo(args) => commands::demo::run(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Check(args) => commands::check::run(&args),
+        Command::Stat(args) => commands::stat::run(&args),
+        Command::Backup(args) => commands::backup::backup(&args),
+        Command::Restore(args) => commands::backup::restore(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Passwd(args) => commands::passwd::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
         _ => Err(anyhow::anyhow!("not available yet")),
     };
     match result {

@@ -1,7 +1,7 @@
 //! The running server: its listeners, the threads that serve connections, starting and stopping.
 
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -244,7 +244,9 @@ fn bind(
         ListenUrl::Ldap(host, port) => (host, *port, false),
         ListenUrl::Ldaps(host, port) => (host, *port, true),
         ListenUrl::Ldapi(path) => {
+            // Anybody may connect, as with TCP; who they are the kernel tells.
             let socket = bind_local(path)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
             socket_files.push(path.clone());
             for listeners in listeners {
                 listeners.push(Listener::Local(socket.try_clone()?));
@@ -269,8 +271,7 @@ fn bind(
     })
 }
 
-/// Listens on a socket file that anybody may connect to; who they are the kernel tells. A socket that no server listens on
-/// any more is replaced.
+/// Listens on a socket file. One that no server listens on any more is replaced.
 pub(crate) fn bind_local(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     use std::os::unix::net::{UnixListener, UnixStream};
     let is_socket =

@@ -1,7 +1,11 @@
 //! One file for each command.
 
+pub(crate) mod backup;
+pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod export;
 pub(crate) mod init;
 pub(crate) mod passwd;
 pub(crate) mod reload;
 pub(crate) mod serve;
+pub(crate) mod stat;

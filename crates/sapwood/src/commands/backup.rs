@@ -1,0 +1,76 @@
+//! `sapwood backup` and `sapwood restore`.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use sapwood_server::config::CONFIG_FILE;
+use sapwood_server::{Config, admin};
+
+use crate::cli::Backup;
+use crate::open;
+
+/// Copies the data to one file: a snapshot, whoever writes meanwhile.
+pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
+    let config = Config::load(&args.folder)?;
+    if args.file.exists() {
+        bail!(
+            "{} exists; a backup never overwrites anything",
+            args.file.display()
+        );
+    }
+    let directory = open::directory(&args.folder, &config, true)?;
+    let commit = directory
+        .engine()
+        .env()
+        .backup(&args.file)
+        .with_context(|| args.file.display().to_string())?;
+    println!(
+        "{} holds commit {} of {}",
+        args.file.display(),
+        commit.0,
+        args.folder.display()
+    );
+    println!(
+        "Configuration, password and certificate are not in it: copy {CONFIG_FILE} and the files it names as well."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the data of a folder from a backup. What is there already stays: it must be moved away first.
+pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
+    if admin::is_running(&args.folder) {
+        bail!("a server runs on {}: stop it first", args.folder.display());
+    }
+    let data = open::data_folder(&args.folder);
+    if data.exists() {
+        bail!(
+            "{} exists: move it away first, for example to {}.old",
+            data.display(),
+            data.display()
+        );
+    }
+    if !args.file.is_file() {
+        bail!("{} is no backup: no such file", args.file.display());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&args.folder)
+        .with_context(|| args.folder.display().to_string())?;
+    let restored = sapwood_store::restore(&args.file, &data);
+    if restored.is_err() {
+        let _ = fs::remove_dir_all(&data);
+    }
+    let commit = restored.with_context(|| args.file.display().to_string())?;
+    println!(
+        "{} holds commit {} of the backup",
+        args.folder.display(),
+        commit.0
+    );
+    if !args.folder.join(CONFIG_FILE).exists() {
+        println!("There is no {CONFIG_FILE} in it yet: put back a copy, with the files it names.");
+    }
+    Ok(ExitCode::SUCCESS)
+}
