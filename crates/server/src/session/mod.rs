@@ -164,12 +164,15 @@ impl Session {
     /// Notes that the first `count` bytes of [`Session::output`] have been written.
     pub(crate) fn wrote(&mut self, count: usize) {
         self.written += count;
+        let output_bytes_max = self.settings.config.limits.output_bytes_max;
         if self.written == self.output.len() {
             self.output.clear();
             self.written = 0;
             // One answer may be much larger than the rest; its memory is not kept.
-            self.output
-                .shrink_to(2 * self.settings.config.limits.output_bytes_max);
+            self.output.shrink_to(2 * output_bytes_max);
+        } else if self.written >= output_bytes_max {
+            self.output.drain(..self.written);
+            self.written = 0;
         }
     }
 
@@ -226,9 +229,13 @@ impl Session {
         self.input_needed = 0;
     }
 
-    /// Goes on with the searches under way, then decodes and does every complete request that there is room for.
+    /// Decodes and does every complete request that there is room for, then goes on with the searches under way. Requests
+    /// come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
         self.settings = self.service.settings();
+        if !self.input.is_empty() && self.takes_requests() {
+            self.take_burst();
+        }
         self.step_searches();
         match self.draining {
             Some(Draining::ServerStops) if self.is_idle() && self.then != Then::Close => {
@@ -237,9 +244,9 @@ impl Session {
             Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
             _ => {}
         }
-        if self.input.is_empty() || !self.takes_requests() {
-            return;
-        }
+    }
+
+    fn take_burst(&mut self) {
         let input = std::mem::take(&mut self.input);
         let mut burst = Burst::default();
         let mut taken = 0;
