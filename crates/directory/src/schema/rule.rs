@@ -210,12 +210,16 @@ impl MatchingRule {
     /// Prepares an equality or ordering assertion for this rule.
     ///
     /// # Errors
-    /// When the value is not of the assertion syntax: the filter item is then Undefined (RFC 4511 §4.5.1.7).
+    /// When the value is not of the assertion syntax: the filter item is then Undefined (RFC 4511 §4.5.1.7). Always for
+    /// a substrings rule, whose assertions are a [`SubstringPattern`](super::SubstringPattern).
     pub fn assertion(
         &'static self,
         schema: &Schema,
         value: &[u8],
     ) -> Result<Assertion, InvalidValue> {
+        if self.kind == RuleKind::Substrings {
+            return Err(self.invalid("it is compared by parts"));
+        }
         Assertion::new(self, schema, value)
     }
 
