@@ -333,6 +333,13 @@ fn filters_have_three_values() {
     assert_eq!(count("(cn:caseExactMatch:=Ada Smith)"), 1);
     assert_eq!(count("(cn:caseExactMatch:=ada smith)"), 0);
     assert_eq!(count("(:caseExactMatch:=Ada Smith)"), 1);
+    assert_eq!(count("(cn:caseExactSubstringsMatch:=Ada\\2a)"), 1);
+    assert_eq!(count("(cn:caseExactSubstringsMatch:=ada\\2a)"), 0);
+    assert_eq!(count("(cn:caseExactSubstringsMatch:=Ada)"), 0);
+    assert_eq!(count("(gidNumber:integerOrderingMatch:=1000)"), 0);
+    assert_eq!(count("(gidNumber:integerOrderingMatch:=1001)"), 1);
+    assert_eq!(count("(gidNumber:1.2.840.113556.1.4.803:=992)"), 1);
+    assert_eq!(count("(gidNumber:1.2.840.113556.1.4.803:=3)"), 0);
 }
 
 #[test]

@@ -149,6 +149,9 @@ impl<'e> Evaluator<'e> {
             Test::AtMost(assertion) => assertion
                 .compare(schema, value, normal)
                 .is_some_and(Ordering::is_le),
+            Test::Before(assertion) => assertion
+                .compare(schema, value, normal)
+                .is_some_and(Ordering::is_lt),
             Test::Substrings(pattern) => pattern.matches(schema, value, normal),
         }
     }
@@ -183,9 +186,10 @@ impl<'e> Evaluator<'e> {
 fn rule_of(test: &Test) -> Option<&'static MatchingRule> {
     match test {
         Test::Present => None,
-        Test::Equal(assertion) | Test::AtLeast(assertion) | Test::AtMost(assertion) => {
-            Some(assertion.rule())
-        }
+        Test::Equal(assertion)
+        | Test::AtLeast(assertion)
+        | Test::AtMost(assertion)
+        | Test::Before(assertion) => Some(assertion.rule()),
         Test::Substrings(pattern) => Some(pattern.rule()),
     }
 }

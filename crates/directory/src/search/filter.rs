@@ -140,6 +140,8 @@ pub(crate) enum Test {
     AtLeast(Assertion),
     /// Less or equal.
     AtMost(Assertion),
+    /// Less: an ordering rule in an extensible match.
+    Before(Assertion),
     /// Has the parts.
     Substrings(SubstringPattern),
 }
@@ -354,11 +356,11 @@ impl Compiler<'_> {
     }
 
     fn extensible_test(&self, rule: &'static MatchingRule, value: &[u8]) -> Option<Test> {
-        let assertion = rule.assertion(self.schema, value).ok()?;
         Some(match rule.kind() {
-            // X.520 §6.1.3: an ordering rule used in an extensible match means "less than"; like the peers, or equal.
-            RuleKind::Ordering => Test::AtMost(assertion),
-            RuleKind::Equality | RuleKind::Substrings => Test::Equal(assertion),
+            RuleKind::Equality => Test::Equal(rule.assertion(self.schema, value).ok()?),
+            // RFC 4517 §4.2.6 and its like: an ordering rule is true of what comes before.
+            RuleKind::Ordering => Test::Before(rule.assertion(self.schema, value).ok()?),
+            RuleKind::Substrings => Test::Substrings(SubstringPattern::parse(rule, value).ok()?),
         })
     }
 }
@@ -370,9 +372,12 @@ pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool 
         || attribute_type
             .syntax()
             .is_some_and(|syntax| syntax.oid() == rule.syntax().oid())
-        || attribute_type
-            .equality()
-            .is_some_and(|own| own.syntax().oid() == rule.syntax().oid())
+        || [attribute_type.equality(), attribute_type.substrings()]
+            .into_iter()
+            .flatten()
+            .any(|own| {
+                own.syntax().oid() == rule.syntax().oid() && own.is_textual() == rule.is_textual()
+            })
 }
 
 fn is_rule_of(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
