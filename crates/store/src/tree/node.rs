@@ -460,20 +460,6 @@ impl<'p> Node<'p> {
         Ok(())
     }
 
-    /// Whether a key could be stored under the page's prefix.
-    pub(super) fn shares_prefix(&self, key: &[u8]) -> bool {
-        key.starts_with(self.prefix)
-    }
-
-    /// The number of records in the page or below it; 0 if that is not counted.
-    pub(super) fn records(&self) -> Result<u64> {
-        if self.kind == PageKind::Leaf {
-            Ok(self.len() as u64)
-        } else {
-            self.records_before(self.len())
-        }
-    }
-
     /// The number of records below the entries before `slot`.
     pub(super) fn records_before(&self, slot: usize) -> Result<u64> {
         let mut sum = 0u64;

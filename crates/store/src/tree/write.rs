@@ -295,44 +295,24 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
         let commit = self.pages.commit();
         let mut entries = Entries::new(self.tree.page_kind(level), level);
-        let node = self.node(level)?;
-        if run.cut() == Some(node.len()) && node.shares_prefix(key) {
-            // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
-            let cut = node.len();
-            let left = Child {
-                page: number,
-                records: node.records()?,
-            };
-            let mut last = Vec::new();
-            node.push_key(cut - 1, &mut last)?;
-            entries.push(&last, &[], false);
-            entries.push(key, payload, large);
-            let right = self.allocate(level)?;
-            entries.write(
-                1..2,
-                self.pages.page_mut(right)?,
-                right,
-                commit,
-                run.moved(cut),
-            )?;
-            let right = Child {
-                page: right,
-                records: entries.records(1..2),
-            };
-            return self.insert_sibling(level, left, right, entries.separator(1));
-        }
-
-        entries.load(&node, &[])?;
+        entries.load(&self.node(level)?, &[])?;
+        let end = entries.len();
         entries.insert(slot, key, payload, large);
         let all = 0..entries.len();
         if entries.fit(all.clone(), 0) {
             return entries.write(all, self.pages.page_mut(number)?, number, commit, run);
         }
-        let cut = entries
-            .cut(run.cut())
-            .ok_or_else(|| Error::corrupt(number, "entries cannot be divided"))?;
         let right = self.allocate(level)?;
-        entries.write(0..cut, self.pages.page_mut(number)?, number, commit, run)?;
+        let cut = if slot == end && run.cut() == Some(end) {
+            // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
+            end
+        } else {
+            let cut = entries
+                .cut(run.cut())
+                .ok_or_else(|| Error::corrupt(number, "entries cannot be divided"))?;
+            entries.write(0..cut, self.pages.page_mut(number)?, number, commit, run)?;
+            cut
+        };
         entries.write(
             cut..all.end,
             self.pages.page_mut(right)?,
