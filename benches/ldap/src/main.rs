@@ -9,11 +9,12 @@ mod server;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use sapwood_client::generate::Generator;
+use sapwood_ldap::ldif;
 
 use crate::load::Load;
 use crate::report::Report;
@@ -159,9 +160,19 @@ fn measure(
     Ok(())
 }
 
-fn write_ldif(generator: &Generator, path: &std::path::Path) -> Result<u64> {
+/// Writes the entries without the version line, which slapadd takes for an entry without a name.
+fn write_ldif(generator: &Generator, path: &Path) -> Result<u64> {
     let mut file = BufWriter::new(File::create(path)?);
-    generator.write_ldif(&mut file)?;
+    let mut text = Vec::new();
+    for entry in generator.iter() {
+        text.clear();
+        ldif::write_dn(&mut text, &entry.dn);
+        for (description, value) in &entry.values {
+            ldif::write_value(&mut text, description, value.as_bytes());
+        }
+        text.push(b'\n');
+        file.write_all(&text)?;
+    }
     file.flush()?;
     Ok(file.get_ref().metadata()?.len())
 }
@@ -172,7 +183,7 @@ struct Folder {
 }
 
 impl Folder {
-    fn create(parent: &std::path::Path) -> Result<Self> {
+    fn create(parent: &Path) -> Result<Self> {
         let path = std::path::absolute(parent.join(format!("bench-ldap-{}", std::process::id())))?;
         fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Folder { path })
