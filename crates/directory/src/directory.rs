@@ -11,6 +11,7 @@ use crate::engine::{
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::import::Prepared;
 use crate::names;
 use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
@@ -18,7 +19,7 @@ use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
 use crate::state::State;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
-use crate::update::{Applied, Batch, Update, WriterState};
+use crate::update::{Applied, Batch, Update, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,12 +237,21 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
     pub fn apply(&self, updates: &[Update]) -> Result<Applied<E::Ticket>> {
+        self.run(Work::Updates(updates))
+    }
+
+    /// Adds entries of an import in one commit, each succeeding or failing alone.
+    pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<E::Ticket>> {
+        self.run(Work::Grafts(entries))
+    }
+
+    fn run(&self, work: Work<'_>) -> Result<Applied<E::Ticket>> {
         let mut writer = self
             .shared
             .writer
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut batch = Batch::new(&self.shared.options, updates, &mut writer);
+        let mut batch = Batch::new(&self.shared.options, work, &mut writer);
         let ticket = self.shared.engine.write(&mut batch)?;
         let outcomes = if ticket.is_some() {
             batch.keep_state()

@@ -39,6 +39,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
 const FORM: u8 = 1;
 const HEADER_BYTES: usize = 20;
+const PARENT_AT: usize = 4;
 const ROW_BYTES: usize = 12;
 
 /// A record does not have the form of an entry.
@@ -242,6 +243,13 @@ impl<'r> StoredAttribute<'r> {
     #[inline]
     pub(crate) fn values(&self) -> OctetStrings<'r> {
         OctetStrings::from_checked(self.ber.get(self.before_values..).unwrap_or_default())
+    }
+}
+
+/// Sets the parent's id in a record made for another one.
+pub(crate) fn set_parent(record: &mut [u8], parent: EntryId) {
+    if let Some(place) = record.get_mut(PARENT_AT..PARENT_AT + 8) {
+        place.copy_from_slice(&parent.0.to_le_bytes());
     }
 }
 

@@ -14,6 +14,7 @@ mod directory;
 pub mod engine;
 mod entry;
 mod error;
+mod import;
 mod indexes;
 mod names;
 mod outcome;
@@ -31,6 +32,10 @@ pub use access::{AccessPolicy, Identity};
 pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Snapshot};
 pub use engine::{CommitNo, EntryId, Ticket};
 pub use error::{Error, Result};
+pub use import::{
+    IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions,
+    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
+};
 pub use outcome::Outcome;
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Step};

@@ -1,4 +1,4 @@
-//! Updates on the model engine: results and effects, operation by operation.
+//! Updates: results and effects, operation by operation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
 #[test]
 fn an_added_entry_is_there_with_its_operational_attributes() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     assert!(holds(
@@ -55,7 +55,7 @@ fn an_added_entry_is_there_with_its_operational_attributes() {
 
 #[test]
 fn adds_that_cannot_be_are_refused() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     let refuse = |request: UpdateRequest, code| refused(&directory, request, code);
     refuse(person("a,b=c+"), ResultCode::InvalidDnSyntax);
@@ -128,7 +128,7 @@ fn adds_that_cannot_be_are_refused() {
 
 #[test]
 fn only_leaves_are_deleted() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     refused(
@@ -150,7 +150,7 @@ fn only_leaves_are_deleted() {
 
 #[test]
 fn modifications_are_made_in_order_all_or_none() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     succeed(
@@ -242,7 +242,7 @@ fn modifications_are_made_in_order_all_or_none() {
 
 #[test]
 fn options_make_attributes_of_their_own() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     succeed(
@@ -266,7 +266,7 @@ fn options_make_attributes_of_their_own() {
 
 #[test]
 fn a_renamed_subtree_comes_along() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     succeed(
@@ -329,7 +329,7 @@ fn a_renamed_subtree_comes_along() {
 
 #[test]
 fn referral_objects_refer_unless_managed() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(
         &directory,
@@ -371,7 +371,7 @@ fn referral_objects_refer_unless_managed() {
 
 #[test]
 fn aliases_have_no_children() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(
         &directory,
@@ -390,7 +390,7 @@ fn aliases_have_no_children() {
 
 #[test]
 fn users_change_their_own_password_and_nothing_else() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
     succeed(&directory, person("berta"));
@@ -465,7 +465,7 @@ fn users_change_their_own_password_and_nothing_else() {
 
 #[test]
 fn in_a_batch_each_update_stands_alone_and_sees_those_before() {
-    let directory = model();
+    let directory = in_memory();
     seed(&directory);
     let updates: Vec<_> = [
         person("anne"),

@@ -309,7 +309,8 @@ impl Write for ModelTxn {
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        Ok(self.table(table).remove(key).is_some())
+        let records = self.state.tables.get_mut(&table);
+        Ok(records.is_some_and(|records| Arc::make_mut(records).remove(key).is_some()))
     }
 
     fn guard_child(&mut self, _parent: EntryId) -> Result<()> {

@@ -7,9 +7,9 @@ use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use super::draft::Draft;
+use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{ChangeKind, Run, Update, UpdateRequest};
+use super::{ChangeKind, Run, Update, UpdateRequest, number};
 use crate::access::is_protected;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
@@ -49,13 +49,16 @@ impl<T: Write> Run<'_, T> {
 
         let rdn = target::rdn_as_written(request.dn, vacancy.parent.is_none());
         let parent = vacancy.parent_id();
-        draft.write(
-            self.txn,
-            schema,
-            &mut self.state.attributes,
+        let frame = Frame {
             parent,
             flags,
-            &rdn,
+            rdn: &rdn,
+        };
+        let attributes = &mut self.state.attributes;
+        draft.write(
+            schema,
+            |known, options| number(self.txn, schema, attributes, known, options),
+            frame,
             self.records,
         )?;
         let id = self.new_id()?;

@@ -27,12 +27,10 @@ impl<T: Write> Run<'_, T> {
         for table in [Table::Entry, Table::Operational, Table::State] {
             self.txn.delete(table, &id.to_key())?;
         }
-        let (attributes, indexes) = (&self.state.attributes, &self.state.indexes);
         reindex::reindex(
             self.txn,
             self.schema,
-            attributes,
-            indexes,
+            self.state,
             id,
             old,
             None,

@@ -8,8 +8,8 @@ use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::is_protected;
-use crate::engine::{EntryId, Write};
-use crate::entry::{Entry, EntryFlags, RecordBuilder, StoredAttribute};
+use crate::engine::{AttributeNo, EntryId};
+use crate::entry::{Entry, EntryFlags, EntryTooLarge, RecordBuilder, StoredAttribute};
 use crate::error::{Error, Result};
 use crate::outcome::Stop;
 use crate::schema::{
@@ -396,16 +396,12 @@ impl<'a> Draft<'a> {
             })
     }
 
-    /// Writes the two records. New descriptions get their numbers now.
-    #[allow(clippy::too_many_arguments)] // One call for what belongs to one record.
-    pub(crate) fn write<W: Write>(
+    /// Makes the two records. `number` answers the number of a type with options, giving a new one where there is none.
+    pub(crate) fn write(
         &self,
-        txn: &mut W,
         schema: &Schema,
-        attributes: &mut crate::attributes::AttributeTable,
-        parent: EntryId,
-        flags: EntryFlags,
-        rdn: &str,
+        mut number: impl FnMut(AttributeTypeId, &str) -> std::result::Result<AttributeNo, Stop>,
+        frame: Frame<'_>,
         records: &mut Records,
     ) -> std::result::Result<(), Stop> {
         let Records {
@@ -424,28 +420,22 @@ impl<'a> Draft<'a> {
             match (&known.values, &known.stored) {
                 (None, Some(stored)) => builder.copy(stored),
                 (Some(values), _) if !values.is_empty() => {
-                    let number = attributes
-                        .number_or_new(schema, txn, known.attribute_type, &known.options)?
-                        .map_err(|too_many| {
-                            Stop::refuse(ResultCode::AdminLimitExceeded, too_many.to_string())
-                        })?;
-                    let description = attributes.get(number).map_or("", |known| known.text());
+                    let number = number(known.attribute_type, &known.options)?;
+                    let description = match known.options.as_str() {
+                        "" => Cow::Borrowed(attribute_type.name()),
+                        options => Cow::Owned(format!("{};{options}", attribute_type.name())),
+                    };
                     let protected = is_protected(schema, known.attribute_type);
-                    builder.push(
-                        number,
-                        description.as_bytes(),
-                        values.iter().map(|value| &**value),
-                        protected,
-                    );
+                    let values = values.iter().map(|value| &**value);
+                    builder.push(number, description.as_bytes(), values, protected);
                 }
                 _ => {}
             }
         }
         bytes.iter_mut().for_each(Vec::clear);
-        let too_large = |error: crate::entry::EntryTooLarge| {
-            Stop::refuse(ResultCode::AdminLimitExceeded, error.to_string())
-        };
-        user.finish(parent, flags, rdn, &mut bytes[0])
+        let too_large =
+            |error: EntryTooLarge| Stop::refuse(ResultCode::AdminLimitExceeded, error.to_string());
+        user.finish(frame.parent, frame.flags, frame.rdn, &mut bytes[0])
             .map_err(too_large)?;
         operational
             .finish(EntryId::ROOT, EntryFlags::default(), "", &mut bytes[1])
@@ -461,6 +451,17 @@ fn current_is_empty(
     attributes.iter().any(|known| {
         known.attribute_type == attribute_type && known.options == options && known.is_gone()
     })
+}
+
+/// What frames an entry's attributes in its record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'f> {
+    /// The id of the parent.
+    pub(crate) parent: EntryId,
+    /// The flags.
+    pub(crate) flags: EntryFlags,
+    /// The RDN as written; of a naming context the whole DN.
+    pub(crate) rdn: &'f str,
 }
 
 /// The two records of an entry being written: user and operational attributes.

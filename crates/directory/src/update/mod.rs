@@ -19,19 +19,23 @@ use sapwood_ldap::result::ResultCode;
 use self::draft::Records;
 use self::stamp::Stamps;
 use crate::access::{AccessPolicy, Identity};
+use crate::attributes::AttributeTable;
 use crate::definition;
 use crate::directory::Options;
-use crate::engine::{self, Bundle, CommitNo, EntryId, STORE_ENTRIES_MAX, Table, Verdict, Write};
-use crate::entry::Entry;
+use crate::engine::{
+    self, AttributeNo, Bundle, CommitNo, EntryId, STORE_ENTRIES_MAX, Table, Verdict, Write,
+};
+use crate::entry::{Entry, set_parent};
 use crate::error::Error;
+use crate::import::Prepared;
 use crate::names::Child;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{NormalDn, Schema};
+use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
 use crate::target;
 
-pub(crate) use add::described;
 pub use add::hash_passwords;
+pub(crate) use add::{described, flags_of};
 
 /// How many commits the change feed reaches back.
 pub const CHANGES_KEPT_MAX: u64 = 100_000;
@@ -89,12 +93,21 @@ pub(crate) struct WriterState {
 /// A batch while the engine runs it.
 pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
-    pub(crate) updates: &'b [Update],
+    work: Work<'b>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
     changes: Vec<u8>,
     next_id: Option<EntryId>,
+}
+
+/// What a batch does.
+#[derive(Clone, Copy)]
+pub(crate) enum Work<'b> {
+    /// Clients' updates.
+    Updates(&'b [Update]),
+    /// Entries of an import, checked and in stored form.
+    Grafts(&'b [Prepared<'b>]),
 }
 
 /// What a change record says happened to an entry.
@@ -110,12 +123,12 @@ pub(crate) enum ChangeKind {
 impl<'b> Batch<'b> {
     pub(crate) fn new(
         options: &'b Options,
-        updates: &'b [Update],
+        work: Work<'b>,
         writer: &'b mut WriterState,
     ) -> Batch<'b> {
         Batch {
             options,
-            updates,
+            work,
             outcomes: Vec::new(),
             writer,
             state: State::default(),
@@ -133,7 +146,10 @@ impl<'b> Batch<'b> {
 
 impl Bundle for Batch<'_> {
     fn operations(&self) -> usize {
-        self.updates.len()
+        match self.work {
+            Work::Updates(updates) => updates.len(),
+            Work::Grafts(grafts) => grafts.len(),
+        }
     }
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
@@ -163,7 +179,10 @@ impl Bundle for Batch<'_> {
         let mut run = Run {
             schema: &self.options.schema,
             options: self.options,
-            identity: &self.updates[operation].identity,
+            identity: match self.work {
+                Work::Updates(updates) => &updates[operation].identity,
+                Work::Grafts(_) => &Identity::Anonymous,
+            },
             state: &mut self.state,
             stamps: &mut self.writer.stamps,
             records: &mut self.writer.records,
@@ -173,7 +192,11 @@ impl Bundle for Batch<'_> {
             next_id: &mut self.next_id,
             txn,
         };
-        match run.update(&self.updates[operation].request) {
+        let done = match self.work {
+            Work::Updates(updates) => run.update(&updates[operation].request),
+            Work::Grafts(grafts) => run.graft(&grafts[operation]),
+        };
+        match done {
             Ok(()) => {
                 self.outcomes.push(Outcome::SUCCESS);
                 Ok(Verdict::Keep)
@@ -197,7 +220,7 @@ impl Bundle for Batch<'_> {
         }
         txn.record_change(&self.changes)?;
         let commit = txn.commit().0;
-        if commit % TRIM_COMMITS == 0 && commit > CHANGES_KEPT_MAX {
+        if commit.is_multiple_of(TRIM_COMMITS) && commit > CHANGES_KEPT_MAX {
             txn.trim_changes(
                 CommitNo(commit - CHANGES_KEPT_MAX),
                 2 * TRIM_COMMITS as usize,
@@ -245,6 +268,29 @@ impl<T: Write> Run<'_, T> {
                 "the request is not an update",
             )),
         }
+    }
+
+    /// Adds an entry that was checked and put into stored form before.
+    fn graft(&mut self, prepared: &Prepared<'_>) -> Result<(), Stop> {
+        let normal = target::parse(self.schema, prepared.dn)?;
+        let vacancy = target::find_vacancy(self.txn, self.schema, self.state, prepared.dn, normal)?;
+        let parent = vacancy.parent_id();
+        for (bytes, record) in self.records.bytes.iter_mut().zip(prepared.records) {
+            bytes.clear();
+            bytes.extend_from_slice(record);
+        }
+        set_parent(&mut self.records.bytes[0], parent);
+        let id = self.new_id()?;
+        self.txn.guard_child(parent)?;
+        self.put_name(
+            parent,
+            vacancy.normal_rdn(),
+            Child {
+                id,
+                flags: prepared.flags,
+            },
+        )?;
+        self.write_records(id, None, ChangeKind::Added)
     }
 
     fn access(&self) -> AccessPolicy {
@@ -310,8 +356,7 @@ impl<T: Write> Run<'_, T> {
         reindex::reindex(
             self.txn,
             self.schema,
-            &self.state.attributes,
-            &self.state.indexes,
+            self.state,
             id,
             old,
             new,
@@ -353,6 +398,18 @@ impl<T: Write> Run<'_, T> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The number of a type with options, given now if it had none.
+fn number<W: Write>(
+    txn: &mut W,
+    schema: &Schema,
+    attributes: &mut AttributeTable,
+    attribute_type: AttributeTypeId,
+    options: &str,
+) -> Result<AttributeNo, Stop> {
+    let number = attributes.number_or_new(schema, txn, attribute_type, options)?;
+    number.map_err(|too_many| Stop::refuse(ResultCode::AdminLimitExceeded, too_many.to_string()))
 }
 
 /// Looks at a stored record.

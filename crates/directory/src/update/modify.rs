@@ -8,8 +8,8 @@ use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, refuse_no_user_modification};
-use super::draft::Draft;
-use super::{ChangeKind, Run, read};
+use super::draft::{Draft, Frame};
+use super::{ChangeKind, Run, number, read};
 use crate::access::is_protected;
 use crate::engine::Write;
 use crate::outcome::Stop;
@@ -134,15 +134,13 @@ impl<T: Write> Run<'_, T> {
         }
         draft.check(schema)?;
         draft.stamp_change(schema, self.identity.dn(), &stamp);
-        let attributes = &mut self.state.attributes;
         let (parent, flags, rdn) = (old[0].parent(), old[0].flags(), old[0].rdn());
+        let frame = Frame { parent, flags, rdn };
+        let attributes = &mut self.state.attributes;
         draft.write(
-            self.txn,
             schema,
-            attributes,
-            parent,
-            flags,
-            rdn,
+            |known, options| number(self.txn, schema, attributes, known, options),
+            frame,
             self.records,
         )?;
         self.write_records(id, Some(old), ChangeKind::Modified)

@@ -4,13 +4,15 @@ use crate::attributes::AttributeTable;
 use crate::engine::{EntryId, IndexKind, Write, append_escaped};
 use crate::entry::{Damaged, Entry, StoredAttribute};
 use crate::error::{Error, Result};
-use crate::indexes::{AttributeIndexes, Completeness, IndexSet, for_each_key, ordering_key};
+use crate::indexes::{AttributeIndexes, Completeness, for_each_key, ordering_key};
 use crate::schema::Schema;
+use crate::state::State;
 
 /// An entry's two records, user and operational; none when it does not exist on this side of the update.
 pub(crate) type Sides<'r> = Option<[Entry<'r>; 2]>;
 
-const KINDS: [IndexKind; 3] = [
+/// The kinds of index that are posting lists.
+pub(crate) const KINDS: [IndexKind; 3] = [
     IndexKind::Equality,
     IndexKind::Presence,
     IndexKind::Substring,
@@ -28,14 +30,14 @@ pub(crate) struct Scratch {
 pub(crate) fn reindex<W: Write>(
     txn: &mut W,
     schema: &Schema,
-    attributes: &AttributeTable,
-    indexes: &IndexSet,
+    state: &State,
     id: EntryId,
     old: Sides<'_>,
     new: Sides<'_>,
     scratch: &mut Scratch,
 ) -> Result<()> {
-    for indexed in indexes.iter() {
+    let attributes = &state.attributes;
+    for indexed in state.indexes.iter() {
         let damaged = |_: Damaged| Error::corrupt(format!("entry {id}: {Damaged}"));
         if is_unchanged(attributes, indexed, &old, &new).map_err(damaged)? {
             continue;
@@ -49,18 +51,16 @@ pub(crate) fn reindex<W: Write>(
             if indexed.completeness(kind) == Completeness::Absent {
                 continue;
             }
-            collect(schema, attributes, indexed, kind, &old, old_keys, key).map_err(damaged)?;
-            collect(schema, attributes, indexed, kind, &new, new_keys, key).map_err(damaged)?;
+            index_keys(schema, attributes, indexed, kind, &old, old_keys, key).map_err(damaged)?;
+            index_keys(schema, attributes, indexed, kind, &new, new_keys, key).map_err(damaged)?;
             let index = indexed.index(kind);
             old_keys.without(new_keys, |key| txn.index_remove(index, key, id).map(drop))?;
             new_keys.without(old_keys, |key| txn.index_add(index, key, id).map(drop))?;
         }
         if indexed.ordering != Completeness::Absent {
             let table = indexed.order_table();
-            collect_ordering(schema, attributes, indexed, id, &old, old_keys, key)
-                .map_err(damaged)?;
-            collect_ordering(schema, attributes, indexed, id, &new, new_keys, key)
-                .map_err(damaged)?;
+            ordering_keys(schema, attributes, indexed, id, &old, old_keys, key).map_err(damaged)?;
+            ordering_keys(schema, attributes, indexed, id, &new, new_keys, key).map_err(damaged)?;
             old_keys.without(new_keys, |key| txn.delete(table, key).map(drop))?;
             new_keys.without(old_keys, |key| txn.put(table, key, &[]))?;
         }
@@ -108,7 +108,8 @@ fn is_unchanged(
     Ok(true)
 }
 
-fn collect(
+/// The keys under which one side of an entry stands in an index, sorted.
+pub(crate) fn index_keys(
     schema: &Schema,
     attributes: &AttributeTable,
     indexed: &AttributeIndexes,
@@ -130,7 +131,8 @@ fn collect(
     Ok(())
 }
 
-fn collect_ordering(
+/// The keys under which one side of an entry stands in an ordering table, sorted.
+pub(crate) fn ordering_keys(
     schema: &Schema,
     attributes: &AttributeTable,
     indexed: &AttributeIndexes,
@@ -177,7 +179,7 @@ impl KeySet {
         self.push_with(|bytes| bytes.extend_from_slice(key));
     }
 
-    fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
         self.spans.push((start as u32, self.bytes.len() as u32));

@@ -8,8 +8,8 @@ use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::add::refuse_no_user_modification;
-use super::draft::Draft;
-use super::{ChangeKind, Run, read};
+use super::draft::{Draft, Frame};
+use super::{ChangeKind, Run, number, read};
 use crate::engine::{Table, Write};
 use crate::error::Error;
 use crate::names::{self, Child};
@@ -129,14 +129,16 @@ impl<T: Write> Run<'_, T> {
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
         draft.stamp_change(schema, self.identity.dn(), &stamp);
-        let attributes = &mut self.state.attributes;
-        draft.write(
-            self.txn,
-            schema,
-            attributes,
+        let frame = Frame {
             parent,
             flags,
-            new_rdn.as_str(),
+            rdn: new_rdn.as_str(),
+        };
+        let attributes = &mut self.state.attributes;
+        draft.write(
+            schema,
+            |known, options| number(self.txn, schema, attributes, known, options),
+            frame,
             self.records,
         )?;
 

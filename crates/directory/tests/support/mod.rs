@@ -1,11 +1,11 @@
-//! A directory on the model engine and short ways to update it.
+//! A directory in memory and short ways to update it.
 
 #![allow(dead_code)] // Each test file uses its own part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_directory::engine::{Engine, Model};
+use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
     Clock, Config, Directory, Identity, IndexDefinition, Options, Outcome, Ticket, Update,
@@ -68,8 +68,8 @@ pub(crate) fn config() -> Config {
     }
 }
 
-pub(crate) fn model() -> Directory<Model> {
-    Directory::create_on(Model::default(), &config(), options()).unwrap()
+pub(crate) fn in_memory() -> Directory {
+    Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
 }
 
 pub(crate) fn admin() -> Identity {

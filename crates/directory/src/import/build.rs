@@ -1,0 +1,449 @@
+//! The second half of an import into an empty directory: every table built bottom-up from sorted input.
+//!
+//! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
+//! way, and a stack of the entries above tells each its parent's id. The entry table is written at once; operational
+//! records, names and index keys are sorted once more, by the table they belong to and their key in it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sapwood_ldap::ldif;
+use sapwood_store::sort::{Sorted, Sorter};
+
+use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
+use crate::definition;
+use crate::engine::{
+    self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Table, Ticket, Verdict, Write,
+    append_escaped, take_escaped,
+};
+use crate::entry::{Damaged, Entry, set_parent};
+use crate::error::{Error, Result};
+use crate::indexes::{AttributeIndexes, Completeness};
+use crate::names::{Child, name_key};
+use crate::schema::Schema;
+use crate::state::State;
+use crate::update::reindex::{KINDS, KeySet, Sides, index_keys, ordering_keys};
+
+/// Entries handed to an index worker at a time.
+const BATCH_ENTRIES: usize = 256;
+/// Batches that wait for each index worker.
+const BATCHES_WAITING: usize = 2;
+
+/// Sorted entries become the tables of an empty directory.
+pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
+    let entries = shared.entries_read.load(Relaxed);
+    let first = reserve_ids(shared, entries)?;
+    // Attribute numbers given while reading are visible now, since the reservation came after them.
+    let state = shared.directory.snapshot()?.state().clone();
+    let mut build = Build {
+        shared,
+        state: &state,
+        sorted,
+        next: first,
+        failure: None,
+    };
+    let loaded = shared.directory.engine().load(&mut build);
+    if let Some(failure) = build.failure {
+        return Err(failure);
+    }
+    loaded?;
+    Ok(())
+}
+
+/// Takes ids for all entries before the first is written, so that none is ever given twice.
+fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<EntryId> {
+    struct Reserve {
+        entries: u64,
+        first: EntryId,
+    }
+    impl Bundle for Reserve {
+        fn operations(&self) -> usize {
+            1
+        }
+        fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            Ok(())
+        }
+        fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+            self.first = definition::next_id(txn)?;
+            definition::put_next_id(txn, EntryId(self.first.0 + self.entries))?;
+            Ok(Verdict::Keep)
+        }
+        fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            Ok(())
+        }
+    }
+    let mut reserve = Reserve {
+        entries,
+        first: EntryId::ROOT,
+    };
+    if let Some(ticket) = shared.directory.engine().write(&mut reserve)? {
+        ticket.wait()?;
+    }
+    Ok(reserve.first)
+}
+
+struct Build<'b, E: Engine> {
+    shared: &'b Shared<'b, E>,
+    state: &'b State,
+    sorted: Sorted,
+    next: EntryId,
+    /// What failed here, when it is not the engine.
+    failure: Option<Error>,
+}
+
+/// The tables that come out of the second sort, in the order of their tags.
+#[derive(Clone, Copy)]
+enum Later<'s> {
+    Operational,
+    Name,
+    Index(&'s AttributeIndexes, IndexKind),
+    Order(&'s AttributeIndexes),
+}
+
+fn later_tables(state: &State) -> Vec<Later<'_>> {
+    let mut tables = vec![Later::Operational, Later::Name];
+    for indexes in state.indexes.iter() {
+        for kind in KINDS {
+            if indexes.completeness(kind) != Completeness::Absent {
+                tables.push(Later::Index(indexes, kind));
+            }
+        }
+        if indexes.ordering != Completeness::Absent {
+            tables.push(Later::Order(indexes));
+        }
+    }
+    tables
+}
+
+/// Their positions among the tables of the second sort.
+const OPERATIONAL: usize = 0;
+const NAME: usize = 1;
+
+/// What the keys of a table begin with in the second sort.
+fn tag(table: usize) -> [u8; 2] {
+    (table as u16).to_be_bytes()
+}
+
+fn tagged(out: &mut Vec<u8>, table: usize, key: &[u8]) {
+    out.clear();
+    out.extend_from_slice(&tag(table));
+    out.extend_from_slice(key);
+}
+
+/// Entries on their way to an index worker.
+#[derive(Default)]
+struct Batch {
+    /// Id, then the ends of the two records in `bytes`.
+    entries: Vec<(EntryId, usize, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<E: Engine> Load for Build<'_, E> {
+    fn run<L: Loader>(&mut self, loader: &mut L) -> engine::Result<()> {
+        let result = self.tables(loader);
+        result.map_err(|error| match error {
+            Error::Engine(error) => error,
+            other => {
+                let text = other.to_string();
+                self.failure = Some(other);
+                engine::Error::Unavailable(text)
+            }
+        })
+    }
+}
+
+impl<E: Engine> Build<'_, E> {
+    fn tables<L: Loader>(&mut self, loader: &mut L) -> Result<()> {
+        let options = self.shared.options;
+        let tables = later_tables(self.state);
+        let threads = options.threads.max(1);
+        let memory = options.memory_bytes.max(IMPORT_MEMORY_BYTES_MIN) / 2;
+        let sorter = Mutex::new(Sorter::new(&options.folder, memory, 1));
+        let (send, receive) = sync_channel::<Batch>(threads * BATCHES_WAITING);
+        let receive = Arc::new(Mutex::new(receive));
+        let (schema, state) = (self.shared.directory.schema(), self.state);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let worker = IndexWorker {
+                        schema,
+                        state,
+                        tables: &tables,
+                        sorter: &sorter,
+                    };
+                    let receive = receive.clone();
+                    scope.spawn(move || worker.run(&receive))
+                })
+                .collect();
+            // Only the workers hold it, so that sending fails when they are gone.
+            drop(receive);
+            let mut failure = None;
+            let written = loader.table(Table::Entry, |push| {
+                let mut send_batch = |batch: Batch| send.send(batch).is_ok();
+                let done = self.entries(push, &sorter, &mut send_batch);
+                done.map_err(|error| match error {
+                    Error::Engine(error) => error,
+                    other => {
+                        let text = other.to_string();
+                        failure = Some(other);
+                        engine::Error::Unavailable(text)
+                    }
+                })
+            });
+            drop(send);
+            for worker in workers {
+                match worker.join() {
+                    Ok(done) => done?,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+            Ok(written?)
+        })?;
+        self.shared.progress(ImportPhase::Index);
+        let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sorted = sorter.finish().map_err(sort_failed)?;
+        later(loader, &tables, sorted)
+    }
+
+    /// Gives ids and parents; entries without a parent, and second ones of a DN, are rejected.
+    fn entries(
+        &mut self,
+        push: &mut engine::PushRecord<'_>,
+        sorter: &Mutex<Sorter>,
+        send: &mut impl FnMut(Batch) -> bool,
+    ) -> Result<()> {
+        // The entries above, each with its normal DN.
+        let mut above: Vec<(Vec<u8>, EntryId)> = Vec::new();
+        let (mut normal, mut record, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        let mut batch = Batch::default();
+        while let Some((sort_key, value)) = self.sorted.next().map_err(sort_failed)? {
+            normal.clear();
+            normal.extend_from_slice(sort_key);
+            let prepared = Prepared::read(value, &mut normal)
+                .ok_or_else(|| Error::corrupt("a sorted entry cannot be read"))?;
+            while above
+                .last()
+                .is_some_and(|(known, _)| !normal.starts_with(known))
+            {
+                above.pop();
+            }
+            let last = above.last();
+            if last.is_some_and(|(known, _)| *known == normal) {
+                reject(
+                    self.shared,
+                    &prepared,
+                    "there is an entry with this DN already",
+                );
+                continue;
+            }
+            let parent = match (prepared.rdn_start, last) {
+                (0, _) => EntryId::ROOT,
+                (start, Some((known, id))) if *known == normal[..start] => *id,
+                _ => {
+                    reject(self.shared, &prepared, "there is no entry above it");
+                    continue;
+                }
+            };
+            let id = self.next;
+            self.next = EntryId(id.0 + 1);
+            record.clear();
+            record.extend_from_slice(prepared.records[0]);
+            set_parent(&mut record, parent);
+            push(&id.to_key(), &record)?;
+            {
+                let mut sorter = sorter.lock().unwrap_or_else(PoisonError::into_inner);
+                tagged(&mut key, OPERATIONAL, &id.to_key());
+                sorter
+                    .push(&key, prepared.records[1])
+                    .map_err(sort_failed)?;
+                name_key(parent, &normal[prepared.rdn_start..], &mut key);
+                key.splice(0..0, tag(NAME));
+                let child = Child {
+                    id,
+                    flags: prepared.flags,
+                };
+                sorter.push(&key, &child.to_value()).map_err(sort_failed)?;
+            }
+            batch.bytes.extend_from_slice(&record);
+            let end = batch.bytes.len();
+            batch.bytes.extend_from_slice(prepared.records[1]);
+            batch.entries.push((id, end, batch.bytes.len()));
+            above.push((normal.clone(), id));
+            self.shared.entries_written.fetch_add(1, Relaxed);
+            if batch.entries.len() == BATCH_ENTRIES {
+                self.shared.progress(ImportPhase::Write);
+                if !send(std::mem::take(&mut batch)) {
+                    // The workers have failed and say why.
+                    return Ok(());
+                }
+            }
+        }
+        send(batch);
+        Ok(())
+    }
+}
+
+/// Builds the tables of the second sort.
+fn later<L: Loader>(loader: &mut L, tables: &[Later<'_>], mut sorted: Sorted) -> Result<()> {
+    let mut next = Next::default();
+    next.advance(&mut sorted)?;
+    for (at, table) in tables.iter().enumerate() {
+        let tag = tag(at);
+        let plain = match table {
+            Later::Operational => Table::Operational,
+            Later::Name => Table::Name,
+            Later::Order(indexes) => indexes.order_table(),
+            Later::Index(indexes, kind) => {
+                let mut plain = Vec::new();
+                loader.index(indexes.index(*kind), |post| {
+                    while let Some(key) = next.key_of(tag) {
+                        plain.clear();
+                        let id = take_escaped(key, &mut plain).and_then(EntryId::from_key);
+                        let id = id.ok_or_else(|| {
+                            engine::Error::Corrupt("a sorted index key cannot be read".into())
+                        })?;
+                        post(&plain, id)?;
+                        next.advance(&mut sorted)?;
+                    }
+                    Ok(())
+                })?;
+                continue;
+            }
+        };
+        loader.table(plain, |push| {
+            while let Some(key) = next.key_of(tag) {
+                push(key, &next.value)?;
+                next.advance(&mut sorted)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The next record of the second sort.
+#[derive(Default)]
+struct Next {
+    is_there: bool,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Next {
+    fn advance(&mut self, sorted: &mut Sorted) -> engine::Result<()> {
+        self.key.clear();
+        self.value.clear();
+        let next = sorted.next()?;
+        self.is_there = next.is_some();
+        if let Some((key, value)) = next {
+            self.key.extend_from_slice(key);
+            self.value.extend_from_slice(value);
+        }
+        Ok(())
+    }
+
+    /// The key without its tag, if that is `tag`.
+    fn key_of(&self, tag: [u8; 2]) -> Option<&[u8]> {
+        if self.is_there {
+            self.key.strip_prefix(&tag)
+        } else {
+            None
+        }
+    }
+}
+
+/// One thread that works out index keys.
+struct IndexWorker<'w> {
+    schema: &'w Schema,
+    state: &'w State,
+    tables: &'w [Later<'w>],
+    sorter: &'w Mutex<Sorter>,
+}
+
+impl IndexWorker<'_> {
+    fn run(self, batches: &Mutex<Receiver<Batch>>) -> Result<()> {
+        let (mut keys, mut scratch) = (KeySet::default(), Vec::new());
+        let mut found = KeySet::default();
+        loop {
+            let next = batches
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv();
+            let Ok(batch) = next else { return Ok(()) };
+            found.clear();
+            let mut start = 0;
+            for (id, middle, end) in batch.entries {
+                let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
+                let user = Entry::new(&batch.bytes[start..middle]).map_err(damaged)?;
+                let operational = Entry::new(&batch.bytes[middle..end]).map_err(damaged)?;
+                start = end;
+                let side = Some([user, operational]);
+                self.keys(id, &side, &mut keys, &mut scratch, &mut found)
+                    .map_err(damaged)?;
+            }
+            let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
+            for key in found.iter() {
+                sorter.push(key, &[]).map_err(sort_failed)?;
+            }
+        }
+    }
+
+    /// Adds the tagged keys of one entry to `found`.
+    fn keys(
+        &self,
+        id: EntryId,
+        side: &Sides<'_>,
+        keys: &mut KeySet,
+        scratch: &mut Vec<u8>,
+        found: &mut KeySet,
+    ) -> std::result::Result<(), Damaged> {
+        let attributes = &self.state.attributes;
+        for (at, table) in self.tables.iter().enumerate() {
+            match table {
+                Later::Operational | Later::Name => {}
+                Later::Index(indexes, kind) => {
+                    index_keys(self.schema, attributes, indexes, *kind, side, keys, scratch)?;
+                    for key in keys.iter() {
+                        found.push_with(|out| {
+                            out.extend_from_slice(&tag(at));
+                            append_escaped(out, key);
+                            out.extend_from_slice(&id.to_key());
+                        });
+                    }
+                }
+                Later::Order(indexes) => {
+                    ordering_keys(self.schema, attributes, indexes, id, side, keys, scratch)?;
+                    for key in keys.iter() {
+                        found.push_with(|out| {
+                            out.extend_from_slice(&tag(at));
+                            out.extend_from_slice(key);
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rejects an entry that was read; its text is put together again.
+pub(super) fn reject<E: Engine>(shared: &Shared<'_, E>, prepared: &Prepared<'_>, reason: &str) {
+    let mut text = Vec::new();
+    ldif::write_dn(&mut text, prepared.dn);
+    for record in prepared.records {
+        let attributes = Entry::new(record)
+            .map(|entry| sapwood_ldap::list::Attributes::from_checked(entry.ber()));
+        for attribute in attributes.into_iter().flatten() {
+            let description = String::from_utf8_lossy(attribute.description);
+            attribute
+                .values
+                .iter()
+                .for_each(|value| ldif::write_value(&mut text, &description, value));
+        }
+    }
+    shared.reject(prepared.source, prepared.line, reason, &text);
+}

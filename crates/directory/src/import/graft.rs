@@ -1,0 +1,53 @@
+//! The second half of an import into a directory that has entries: additions, many to a transaction.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use sapwood_ldap::result::ResultCode;
+use sapwood_store::sort::Sorted;
+
+use super::build::reject;
+use super::{ImportPhase, Prepared, Shared, sort_failed};
+use crate::engine::{Engine, Ticket};
+use crate::error::{Error, Result};
+
+/// Additions to a transaction, at most.
+const ADDITIONS_MAX: usize = 1000;
+/// Bytes of entries to a transaction: no more are added once there are so many.
+const ADDITION_BYTES: usize = 4 << 20;
+
+/// Adds sorted entries, parents before children.
+pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Result<()> {
+    let mut payloads: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let mut bytes = 0;
+        payloads.clear();
+        while payloads.len() < ADDITIONS_MAX && bytes < ADDITION_BYTES {
+            let Some((_, payload)) = sorted.next().map_err(sort_failed)? else {
+                break;
+            };
+            bytes += payload.len();
+            payloads.push(payload.to_vec());
+        }
+        if payloads.is_empty() {
+            return Ok(());
+        }
+        let prepared = payloads
+            .iter()
+            .map(|payload| Prepared::read(payload, &mut Vec::new()))
+            .collect::<Option<Vec<_>>>();
+        let prepared = prepared.ok_or_else(|| Error::corrupt("a sorted entry cannot be read"))?;
+        let applied = shared.directory.graft(&prepared)?;
+        if let Some(ticket) = applied.ticket {
+            ticket.wait()?;
+        }
+        for (prepared, outcome) in prepared.iter().zip(applied.outcomes) {
+            match outcome.code {
+                ResultCode::Success => {
+                    shared.entries_written.fetch_add(1, Relaxed);
+                }
+                _ => reject(shared, prepared, &outcome.diagnostic),
+            }
+        }
+        shared.progress(ImportPhase::Write);
+    }
+}

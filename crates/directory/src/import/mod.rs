@@ -1,0 +1,202 @@
+//! Bulk import of LDIF: parallel parsing and checking, an external sort that puts parents before children, then tables
+//! built bottom-up when the directory is empty and ordinary additions otherwise.
+//!
+//! ```text
+//! sources -> blocks -> workers: parse, check, make records -> sort by DN   (prepare)
+//!   empty:  ids in tree order -> entry table; names and index keys -> sort -> one table after the other   (build)
+//!   else:   transactions of additions   (graft)
+//! ```
+//!
+//! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest entry.
+
+mod build;
+mod graft;
+mod prepare;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use prepare::Prepared;
+
+use crate::directory::Directory;
+use crate::engine::{Cursor, Direction, Engine, Range, Read as _, Table};
+use crate::error::{Error, Result};
+use crate::sources::PasswordHasher;
+
+/// What the sorts of an import use unless [`ImportOptions::memory_bytes`] says otherwise.
+pub const IMPORT_MEMORY_BYTES_DEFAULT: usize = 256 << 20;
+
+/// The least the sorts of an import use.
+pub const IMPORT_MEMORY_BYTES_MIN: usize = 4 << 20;
+
+/// Where entries come from.
+pub struct ImportSource<'s> {
+    /// What it is called in messages: the file's name.
+    pub name: String,
+    /// LDIF.
+    pub reader: Box<dyn Read + Send + 's>,
+}
+
+/// How to import.
+#[derive(Clone)]
+pub struct ImportOptions<'o> {
+    /// Memory for sorting, in bytes.
+    pub memory_bytes: usize,
+    /// Where sorted runs are put; on a disk with room for about twice the size of the sources.
+    pub folder: PathBuf,
+    /// Threads that parse and check.
+    pub threads: usize,
+    /// Hashes cleartext passwords; without one they are kept as they are.
+    pub hasher: Option<&'o (dyn PasswordHasher + 'o)>,
+    /// creatorsName of the entries that bring none.
+    pub creator: String,
+}
+
+/// Told what an import does, from several threads.
+pub trait ImportObserver: Sync {
+    /// Called now and then.
+    fn progress(&self, progress: ImportProgress);
+    /// Called for each entry that is not imported.
+    fn rejected(&self, rejection: ImportRejection<'_>);
+}
+
+/// What an import is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportPhase {
+    /// Reading, parsing and checking.
+    Read,
+    /// Writing entries.
+    Write,
+    /// Writing names and indexes.
+    Index,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportProgress {
+    /// What it is doing.
+    pub phase: ImportPhase,
+    /// Bytes of the sources that are parsed.
+    pub bytes_read: u64,
+    /// Entries that are parsed and correct.
+    pub entries_read: u64,
+    /// Entries that are written.
+    pub entries_written: u64,
+    /// Entries that were rejected.
+    pub rejected: u64,
+}
+
+/// An entry that is not imported.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportRejection<'r> {
+    /// The source's name.
+    pub source: &'r str,
+    /// The line in it, the first being 1.
+    pub line: u64,
+    /// Why.
+    pub reason: &'r str,
+    /// The record as it stands in the source (or, found wrong later, as it was understood).
+    pub text: &'r [u8],
+}
+
+/// What an import has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Entries added.
+    pub added: u64,
+    /// Entries rejected.
+    pub rejected: u64,
+    /// Whether the tables were built as a whole.
+    pub built: bool,
+}
+
+/// What the threads of an import share.
+pub(crate) struct Shared<'i, E: Engine> {
+    pub(crate) directory: &'i Directory<E>,
+    pub(crate) options: &'i ImportOptions<'i>,
+    pub(crate) observer: &'i dyn ImportObserver,
+    /// The names of the sources.
+    pub(crate) names: &'i [String],
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) entries_read: AtomicU64,
+    pub(crate) entries_written: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+}
+
+impl<E: Engine> Shared<'_, E> {
+    pub(crate) fn reject(&self, source: usize, line: u64, reason: &str, text: &[u8]) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        let source = self.names.get(source).map_or("", String::as_str);
+        self.observer.rejected(ImportRejection {
+            source,
+            line,
+            reason,
+            text,
+        });
+    }
+
+    pub(crate) fn progress(&self, phase: ImportPhase) {
+        self.observer.progress(ImportProgress {
+            phase,
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            entries_read: self.entries_read.load(Ordering::Relaxed),
+            entries_written: self.entries_written.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+        });
+    }
+}
+
+/// Sorting failed.
+pub(crate) fn sort_failed(error: sapwood_store::Error) -> Error {
+    Error::Engine(error.into())
+}
+
+impl<E: Engine> Directory<E> {
+    /// Imports LDIF: content records and `changetype: add`. An entry that cannot be added is handed to the observer and
+    /// the import goes on.
+    ///
+    /// Nobody else may write to an empty directory meanwhile; a directory with entries may be in use.
+    ///
+    /// # Errors
+    /// When a source cannot be read or the engine fails. An empty directory is then as before; otherwise what
+    /// the report would have counted so far is added.
+    pub fn import(
+        &self,
+        sources: Vec<ImportSource<'_>>,
+        options: &ImportOptions<'_>,
+        observer: &dyn ImportObserver,
+    ) -> Result<ImportReport> {
+        let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+        let shared = Shared {
+            directory: self,
+            options,
+            observer,
+            names: &names,
+            bytes_read: AtomicU64::new(0),
+            entries_read: AtomicU64::new(0),
+            entries_written: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+        };
+        let sorted = prepare::prepare(&shared, sources)?;
+        let built = self.is_empty()?;
+        if built {
+            build::build(&shared, sorted)?;
+        } else {
+            graft::graft(&shared, sorted)?;
+        }
+        shared.progress(ImportPhase::Index);
+        Ok(ImportReport {
+            added: shared.entries_written.into_inner(),
+            rejected: shared.rejected.into_inner(),
+            built,
+        })
+    }
+
+    /// Whether there is no entry at all.
+    fn is_empty(&self) -> Result<bool> {
+        let view = self.engine().snapshot()?;
+        let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
+        Ok(entries.next()?.is_none())
+    }
+}

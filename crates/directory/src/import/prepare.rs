@@ -1,0 +1,439 @@
+//! The first half of an import: LDIF to checked records, sorted by DN.
+
+use std::borrow::Cow;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::ldif::{self, AttributeValue, Block, Blocks, Body, Record};
+use sapwood_ldap::result::ResultCode;
+use sapwood_store::KEY_BYTES_MAX;
+use sapwood_store::sort::{Sorted, Sorter};
+
+use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, ImportSource, Shared, sort_failed};
+use crate::access::is_protected;
+use crate::attributes::AttributeTable;
+use crate::engine::{
+    self, AttributeNo, Bundle, Engine, EntryId, Verdict, Write, append_escaped, take_escaped,
+};
+use crate::entry::EntryFlags;
+use crate::error::{Error, Result};
+use crate::names;
+use crate::outcome::Stop;
+use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
+use crate::state::State;
+use crate::target;
+use crate::update::draft::{Draft, Frame, Records};
+use crate::update::stamp::{Stamps, uuid_text};
+use crate::update::{described, flags_of};
+
+/// Blocks that wait for each worker.
+const BLOCKS_WAITING: usize = 2;
+
+/// Operational attributes that are worked out anew, whatever the source says; `contextCSN` is that of another server.
+const COMPUTED: [&str; 6] = [
+    "entryDN",
+    "subschemaSubentry",
+    "hasSubordinates",
+    "numSubordinates",
+    "structuralObjectClass",
+    "contextCSN",
+];
+
+/// An entry ready to be stored but for its id and its parent's. Sorted by its normal DN, which is the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared<'p> {
+    /// Which source it comes from.
+    pub(crate) source: usize,
+    /// The line in it.
+    pub(crate) line: u64,
+    /// Its flags.
+    pub(crate) flags: EntryFlags,
+    /// Where its own RDN begins in the normal DN: 0 for a naming context.
+    pub(crate) rdn_start: usize,
+    /// Its DN as written.
+    pub(crate) dn: &'p str,
+    /// Its two records; the parent's id is still missing.
+    pub(crate) records: [&'p [u8]; 2],
+}
+
+impl<'p> Prepared<'p> {
+    /// The sorter's value: what of the normal DN its key has no room for, then everything else. Entries with the same
+    /// DN come in the order of the sources.
+    fn write(&self, normal: &[u8], value: &mut Vec<u8>) {
+        let [user, operational] = self.records;
+        value.clear();
+        append_escaped(value, normal.get(KEY_BYTES_MAX..).unwrap_or_default());
+        value.extend_from_slice(&(self.source as u32).to_be_bytes());
+        value.extend_from_slice(&self.line.to_be_bytes());
+        value.push(self.flags.to_byte());
+        value.extend_from_slice(&(self.rdn_start as u32).to_le_bytes());
+        for part in [self.dn.as_bytes(), user] {
+            value.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            value.extend_from_slice(part);
+        }
+        value.extend_from_slice(operational);
+    }
+
+    /// Reads a sorted value; `normal`, which holds the key, is completed.
+    pub(crate) fn read(value: &'p [u8], normal: &mut Vec<u8>) -> Option<Prepared<'p>> {
+        let rest = take_escaped(value, normal)?;
+        let (source, rest) = rest.split_first_chunk::<4>()?;
+        let (line, rest) = rest.split_first_chunk::<8>()?;
+        let ([flags], rest) = rest.split_first_chunk::<1>()?;
+        let (rdn_start, rest) = rest.split_first_chunk::<4>()?;
+        let (dn, rest) = rest.split_first_chunk::<4>()?;
+        let (dn, rest) = rest.split_at_checked(u32::from_le_bytes(*dn) as usize)?;
+        let (user, rest) = rest.split_first_chunk::<4>()?;
+        let (user, operational) = rest.split_at_checked(u32::from_le_bytes(*user) as usize)?;
+        Some(Prepared {
+            source: u32::from_be_bytes(*source) as usize,
+            line: u64::from_be_bytes(*line),
+            flags: EntryFlags::from_byte(*flags),
+            rdn_start: u32::from_le_bytes(*rdn_start) as usize,
+            dn: std::str::from_utf8(dn).ok()?,
+            records: [user, operational],
+        })
+    }
+}
+
+/// Reads all sources: their entries, sorted.
+pub(super) fn prepare<E: Engine>(
+    shared: &Shared<'_, E>,
+    sources: Vec<ImportSource<'_>>,
+) -> Result<Sorted> {
+    let threads = shared.options.threads.max(1);
+    let state = shared.directory.snapshot()?.state().clone();
+    let stamps = Mutex::new(Stamps::default());
+    // Half of the memory is for the second sort.
+    let memory = shared.options.memory_bytes.max(IMPORT_MEMORY_BYTES_MIN) / 2;
+    let sorter = Mutex::new(Sorter::new(&shared.options.folder, memory, 1));
+    let (send, receive) = sync_channel::<(usize, Block)>(threads * BLOCKS_WAITING);
+    let receive = Arc::new(Mutex::new(receive));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let common = (&*state, &stamps, &sorter);
+                let receive = receive.clone();
+                scope.spawn(move || Worker::new(shared, common).run(&receive))
+            })
+            .collect();
+        // Only the workers hold it, so that sending fails when they are gone.
+        drop(receive);
+        let mut read = Ok(());
+        'sources: for (at, source) in sources.into_iter().enumerate() {
+            for block in Blocks::new(source.reader, ldif::Options::default()) {
+                match block {
+                    Ok(block) => {
+                        if send.send((at, block)).is_err() {
+                            // Nobody receives once all workers have failed; they say why.
+                            break 'sources;
+                        }
+                    }
+                    Err(error) => {
+                        read = Err(Error::File {
+                            what: format!("reading {}", source.name),
+                            source: error,
+                        });
+                        break 'sources;
+                    }
+                }
+            }
+        }
+        drop(send);
+        for worker in workers {
+            match worker.join() {
+                Ok(done) => done?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        read
+    })?;
+    let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sorter.finish().map_err(sort_failed)
+}
+
+/// One thread that parses and checks.
+struct Worker<'w, E: Engine> {
+    shared: &'w Shared<'w, E>,
+    schema: &'w Schema,
+    state: &'w State,
+    stamps: &'w Mutex<Stamps>,
+    /// Attribute numbers, those given meanwhile included.
+    attributes: AttributeTable,
+    sorter: &'w Mutex<Sorter>,
+    value: Vec<u8>,
+    records: Records,
+    normal: NormalDn,
+}
+
+impl<'w, E: Engine> Worker<'w, E> {
+    fn new(
+        shared: &'w Shared<'w, E>,
+        common: (&'w State, &'w Mutex<Stamps>, &'w Mutex<Sorter>),
+    ) -> Self {
+        let (state, stamps, sorter) = common;
+        Worker {
+            shared,
+            schema: shared.directory.schema(),
+            state,
+            stamps,
+            attributes: state.attributes.clone(),
+            sorter,
+            value: Vec::new(),
+            records: Records::default(),
+            normal: NormalDn::new(),
+        }
+    }
+
+    fn run(mut self, blocks: &Mutex<Receiver<(usize, Block)>>) -> Result<()> {
+        loop {
+            let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((source, block)) = next else {
+                return Ok(());
+            };
+            self.block(source, &block)?;
+        }
+    }
+
+    fn block(&mut self, source: usize, block: &Block) -> Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        for record in block.records(ldif::Options::default()) {
+            match record {
+                Ok(record) => match self.record(source, &record) {
+                    Ok(()) => {
+                        self.shared.entries_read.fetch_add(1, Relaxed);
+                    }
+                    Err(Stop::Refused(outcome)) => {
+                        self.shared
+                            .reject(source, record.line, &outcome.diagnostic, record.text);
+                    }
+                    Err(Stop::Failed(error)) => return Err(error),
+                },
+                Err(rejected) => {
+                    self.shared.reject(
+                        source,
+                        rejected.line,
+                        &rejected.reason.to_string(),
+                        rejected.text,
+                    );
+                }
+            }
+        }
+        self.shared
+            .bytes_read
+            .fetch_add(block.text().len() as u64, Relaxed);
+        self.shared.progress(ImportPhase::Read);
+        Ok(())
+    }
+
+    fn record(&mut self, source: usize, record: &Record<'_>) -> std::result::Result<(), Stop> {
+        let (Body::Entry(values) | Body::Add(values)) = &record.body else {
+            let diagnostic = "an import takes entries only; send changes to the server";
+            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+        };
+        let schema = self.schema;
+        let invalid = |why: String| {
+            Stop::refuse(
+                ResultCode::InvalidDnSyntax,
+                format!("'{}' is not a DN: {why}", record.dn),
+            )
+        };
+        self.normal
+            .parse(schema, record.dn.as_bytes())
+            .map_err(|error| invalid(error.to_string()))?;
+        let context = names::context_of(&self.state.contexts, &self.normal).ok_or_else(|| {
+            Stop::refuse(
+                ResultCode::NoSuchObject,
+                "the DN is in none of the directory's naming contexts",
+            )
+        })?;
+        let is_context = self.state.contexts[context].normal.len() == self.normal.len();
+        let rdn_bytes = self.normal.rdns().next_back().map_or(0, <[u8]>::len);
+        let rdn_start = if is_context {
+            0
+        } else {
+            self.normal.bytes().len() - rdn_bytes
+        };
+
+        let (stamp, uuid);
+        let mut draft = Draft::default();
+        self.fill(&mut draft, values)?;
+        draft.add_implied_classes(schema)?;
+        let class = draft.structural_class(schema)?;
+        stamp = self
+            .stamps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next(self.shared.directory.options().clock.now_micros());
+        uuid = uuid_text(self.shared.directory.options().uuids.uuid());
+        let known = schema.well_known();
+        let creator = self.shared.options.creator.as_str();
+        for (attribute, value) in [
+            (known.structural_object_class, schema.class_of(class).name()),
+            (known.entry_uuid, uuid.as_str()),
+            (known.creators_name, creator),
+            (known.create_timestamp, stamp.time.as_str()),
+            (known.modifiers_name, creator),
+            (known.modify_timestamp, stamp.time.as_str()),
+            (known.entry_csn, stamp.csn.as_str()),
+        ] {
+            if !draft.has(attribute, "") {
+                draft.replace(
+                    schema,
+                    schema.type_of(attribute),
+                    "",
+                    vec![Cow::Borrowed(value.as_bytes())],
+                );
+            }
+        }
+        draft.check(schema)?;
+        let parsed = Dn::parse(&record.dn).map_err(|error| invalid(error.to_string()))?;
+        if let Some(rdn) = parsed.rdn() {
+            draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+        }
+        let flags = flags_of(schema, class);
+        let rdn = target::rdn_as_written(&record.dn, is_context);
+        let frame = Frame {
+            parent: EntryId::ROOT,
+            flags,
+            rdn: &rdn,
+        };
+        let (shared, attributes) = (self.shared, &mut self.attributes);
+        draft.write(
+            schema,
+            |known, options| number(shared, attributes, known, options),
+            frame,
+            &mut self.records,
+        )?;
+        let [user, operational] = &self.records.bytes;
+        let prepared = Prepared {
+            source,
+            line: record.line,
+            flags,
+            rdn_start,
+            dn: &record.dn,
+            records: [user, operational],
+        };
+        let normal = self.normal.bytes();
+        prepared.write(normal, &mut self.value);
+        let key = normal.get(..KEY_BYTES_MAX).unwrap_or(normal);
+        let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(sorter.push(key, &self.value).map_err(sort_failed)?)
+    }
+
+    /// Adds the record's attributes to the draft.
+    fn fill<'r>(
+        &self,
+        draft: &mut Draft<'r>,
+        values: &'r [AttributeValue<'r>],
+    ) -> std::result::Result<(), Stop> {
+        let mut rest = values;
+        while let Some(first) = rest.first() {
+            // Values of an attribute mostly stand together; those that do not are added to the ones before.
+            let run = rest
+                .iter()
+                .take_while(|value| value.description == first.description)
+                .count();
+            let (together, after) = rest.split_at(run);
+            rest = after;
+            let name = first.description.split(';').next().unwrap_or_default();
+            if COMPUTED
+                .iter()
+                .any(|computed| computed.eq_ignore_ascii_case(name))
+            {
+                continue;
+            }
+            let (known, options) = described(self.schema, first.description.as_bytes())?;
+            let list = together
+                .iter()
+                .map(|value| self.stored(known, &value.value))
+                .collect::<std::result::Result<_, _>>()?;
+            draft.add(self.schema, known, &options, list)?;
+        }
+        Ok(())
+    }
+
+    /// The value as it is stored: a cleartext password hashed.
+    fn stored<'r>(
+        &self,
+        known: &AttributeType,
+        value: &'r Cow<'r, [u8]>,
+    ) -> std::result::Result<Cow<'r, [u8]>, Stop> {
+        match self.shared.options.hasher {
+            Some(hasher) if is_protected(self.schema, known.id()) && !hasher.is_hashed(value) => {
+                hasher
+                    .hash(value)
+                    .map(Cow::Owned)
+                    .map_err(|why| Stop::refuse(ResultCode::UnknownError, why))
+            }
+            _ => Ok(Cow::Borrowed(value)),
+        }
+    }
+}
+
+/// The number of a type with options; a new one is given in a transaction of its own.
+fn number<E: Engine>(
+    shared: &Shared<'_, E>,
+    attributes: &mut AttributeTable,
+    attribute_type: AttributeTypeId,
+    options: &str,
+) -> std::result::Result<AttributeNo, Stop> {
+    if let Some(number) = attributes.number(attribute_type, options) {
+        return Ok(number);
+    }
+    let mut mint = Mint {
+        schema: shared.directory.schema(),
+        wanted: (attribute_type, options),
+        answer: None,
+    };
+    shared.directory.engine().write(&mut mint)?;
+    match mint.answer {
+        Some(Ok((table, number))) => {
+            *attributes = table;
+            Ok(number)
+        }
+        Some(Err(stop)) => Err(stop),
+        None => Err(Error::corrupt("an attribute description got no number").into()),
+    }
+}
+
+/// Gives a number to a description.
+struct Mint<'m> {
+    schema: &'m Schema,
+    wanted: (AttributeTypeId, &'m str),
+    answer: Option<std::result::Result<(AttributeTable, AttributeNo), Stop>>,
+}
+
+impl Bundle for Mint<'_> {
+    fn operations(&self) -> usize {
+        1
+    }
+
+    fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+        let mut table = AttributeTable::load(self.schema, txn)?;
+        let (attribute_type, options) = self.wanted;
+        let number = table.number_or_new(self.schema, txn, attribute_type, options)?;
+        let verdict = if number.is_ok() {
+            Verdict::Keep
+        } else {
+            Verdict::Undo
+        };
+        self.answer = Some(match number {
+            Ok(number) => Ok((table, number)),
+            Err(too_many) => Err(Stop::refuse(
+                ResultCode::AdminLimitExceeded,
+                too_many.to_string(),
+            )),
+        });
+        Ok(verdict)
+    }
+
+    fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
+    }
+}

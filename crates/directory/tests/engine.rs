@@ -1,0 +1,454 @@
+//! The conformance suite for engines: the same random bundles are run on an engine and on the model, and everything that
+//! can be read must be the same, inside the transaction and after it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use proptest::prelude::*;
+use sapwood_directory::engine::{
+    self, AttributeNo, Bundle, CommitNo, Cursor, Direction, Embedded, Engine, EntryId, Error,
+    Index, IndexKind, Load, Loader, Model, Postings, Range, Read, Table, Ticket, Verdict, Write,
+};
+
+const TABLES: [Table; 3] = [Table::Name, Table::State, Table::Order(AttributeNo(7))];
+const INDEXES: [Index; 2] = [
+    Index {
+        attribute: AttributeNo(1),
+        kind: IndexKind::Equality,
+    },
+    Index {
+        attribute: AttributeNo(300),
+        kind: IndexKind::Substring,
+    },
+];
+
+/// One write.
+#[derive(Clone, Debug)]
+enum Action {
+    Put(usize, Vec<u8>, Vec<u8>),
+    Insert(usize, Vec<u8>, Vec<u8>),
+    Delete(usize, Vec<u8>),
+    IndexAdd(usize, Vec<u8>, u64),
+    IndexAddRun(usize, Vec<u8>, u64, u64, u64),
+    IndexRemove(usize, Vec<u8>, u64),
+    IndexRemoveRun(usize, Vec<u8>, u64, u64),
+    DropTable(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    actions: Vec<Action>,
+    keep: bool,
+}
+
+/// Everything that can be read, as a comparable value.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    tables: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
+    backward: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
+    lists: Vec<Vec<(Vec<u8>, u64)>>,
+}
+
+fn content(read: &impl Read) -> Content {
+    let scan = |table: &Table, direction| {
+        let mut records = Vec::new();
+        let mut cursor = read.scan(*table, Range::ALL, direction).unwrap();
+        while let Some((key, value)) = cursor.next().unwrap() {
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        records
+    };
+    let list = |index: &Index| {
+        let mut postings = Vec::new();
+        read.scan_index(*index, Range::ALL, |key, id| {
+            postings.push((key.to_vec(), id.0));
+            true
+        })
+        .unwrap();
+        postings
+    };
+    Content {
+        tables: TABLES
+            .iter()
+            .map(|table| scan(table, Direction::Forward))
+            .collect(),
+        backward: TABLES
+            .iter()
+            .map(|table| scan(table, Direction::Backward))
+            .collect(),
+        lists: INDEXES.iter().map(list).collect(),
+    }
+}
+
+struct Script<'s> {
+    operations: &'s [Operation],
+    as_one: bool,
+    /// What was answered on the way, to be compared too.
+    answers: Vec<bool>,
+    inside: Vec<Content>,
+}
+
+impl Bundle for Script<'_> {
+    fn operations(&self) -> usize {
+        self.operations.len()
+    }
+
+    fn stands_or_falls_as_one(&self) -> bool {
+        self.as_one
+    }
+
+    fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        self.answers.clear();
+        self.inside.clear();
+        for index in INDEXES {
+            txn.create_index(index)?;
+            assert!(txn.open_index(index)?);
+        }
+        txn.open_order(AttributeNo(7))?;
+        Ok(())
+    }
+
+    fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
+        let operation = &self.operations[operation];
+        for action in &operation.actions {
+            let answer = match action {
+                Action::Put(table, key, value) => {
+                    txn.put(TABLES[*table], key, value).map(|()| true)?
+                }
+                Action::Insert(table, key, value) => match txn.insert(TABLES[*table], key, value) {
+                    Ok(()) => true,
+                    Err(Error::Exists) => false,
+                    Err(error) => return Err(error),
+                },
+                Action::Delete(table, key) => txn.delete(TABLES[*table], key)?,
+                Action::IndexAdd(index, key, id) => {
+                    txn.index_add(INDEXES[*index], key, EntryId(*id))?
+                }
+                Action::IndexAddRun(index, key, from, count, step) => {
+                    let mut any = false;
+                    for at in 0..*count {
+                        any |= txn.index_add(INDEXES[*index], key, EntryId(from + at * step))?;
+                    }
+                    any
+                }
+                Action::IndexRemove(index, key, id) => {
+                    txn.index_remove(INDEXES[*index], key, EntryId(*id))?
+                }
+                Action::IndexRemoveRun(index, key, from, count) => {
+                    let mut any = false;
+                    for at in 0..*count {
+                        any |= txn.index_remove(INDEXES[*index], key, EntryId(from + at))?;
+                    }
+                    any
+                }
+                Action::DropTable(table) => txn.drop_table(TABLES[*table])?,
+            };
+            self.answers.push(answer);
+        }
+        self.inside.push(content(txn));
+        Ok(if operation.keep {
+            Verdict::Keep
+        } else {
+            Verdict::Undo
+        })
+    }
+
+    fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        txn.record_change(
+            &self
+                .answers
+                .iter()
+                .map(|answer| u8::from(*answer))
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(prop_oneof![Just(0), Just(1), Just(255), any::<u8>()], 0..4),
+        prop::collection::vec(any::<u8>(), 0..300),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => prop::collection::vec(any::<u8>(), 0..60),
+        1 => (any::<u8>(), 2000usize..30_000).prop_map(|(byte, length)| vec![byte; length]),
+    ]
+}
+
+fn list_key() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(vec![
+        b"".to_vec(),
+        b"a".to_vec(),
+        b"a\0".to_vec(),
+        b"a\0\0b".to_vec(),
+        b"b".to_vec(),
+    ])
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let (table, index) = (0..TABLES.len(), 0..INDEXES.len());
+    let id = prop_oneof![1u64..3000, any::<u64>().prop_map(|id| id >> 16)];
+    prop_oneof![
+        4 => (table.clone(), key(), value()).prop_map(|(table, key, value)| Action::Put(table, key, value)),
+        2 => (table.clone(), key(), value()).prop_map(|(table, key, value)| Action::Insert(table, key, value)),
+        2 => (table.clone(), key()).prop_map(|(table, key)| Action::Delete(table, key)),
+        4 => (index.clone(), list_key(), id.clone()).prop_map(|(index, key, id)| Action::IndexAdd(index, key, id)),
+        2 => (index.clone(), list_key(), 1u64..2000, 1u64..2500, 1u64..200)
+            .prop_map(|(index, key, from, count, step)| Action::IndexAddRun(index, key, from, count, step)),
+        2 => (index.clone(), list_key(), id).prop_map(|(index, key, id)| Action::IndexRemove(index, key, id)),
+        1 => (index, list_key(), 1u64..2000, 1u64..2000)
+            .prop_map(|(index, key, from, count)| Action::IndexRemoveRun(index, key, from, count)),
+        1 => table.prop_map(Action::DropTable),
+    ]
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = (
+        prop::collection::vec(action(), 0..8),
+        prop::bool::weighted(0.8),
+    );
+    prop::collection::vec(
+        operation.prop_map(|(actions, keep)| Operation { actions, keep }),
+        1..5,
+    )
+}
+
+fn same_reading(
+    one: &impl Read,
+    other: &impl Read,
+    from: &[u8],
+    to: &[u8],
+    seeks: &[u64],
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(content(one), content(other));
+    for table in TABLES {
+        let ranges = [
+            Range {
+                from: Bound::Included(from),
+                to: Bound::Excluded(to),
+            },
+            Range {
+                from: Bound::Excluded(from),
+                to: Bound::Included(to),
+            },
+        ];
+        for range in ranges {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut one = one.scan(table, range, direction).unwrap();
+                let mut other = other.scan(table, range, direction).unwrap();
+                loop {
+                    let (one, other) = (one.next().unwrap(), other.next().unwrap());
+                    prop_assert_eq!(one, other);
+                    if one.is_none() {
+                        break;
+                    }
+                }
+            }
+            if table.is_counted() {
+                prop_assert_eq!(
+                    one.estimate(table, range).unwrap(),
+                    other.estimate(table, range).unwrap()
+                );
+            }
+        }
+        let (one, other) = (
+            one.get(table, from).unwrap(),
+            other.get(table, from).unwrap(),
+        );
+        prop_assert_eq!(one.as_deref(), other.as_deref());
+    }
+    for index in INDEXES {
+        for key in [b"".as_slice(), b"a", b"a\0", b"b", b"none"] {
+            let (mut one_list, mut other_list) = (
+                one.postings(index, key).unwrap(),
+                other.postings(index, key).unwrap(),
+            );
+            let exact = other.cardinality(index, key).unwrap();
+            let guess = one.cardinality(index, key).unwrap();
+            prop_assert!(exact > 1000 || guess == exact, "{} for {}", guess, exact);
+            prop_assert!(
+                guess <= exact * 3 + 8 && exact <= guess * 3 + 8,
+                "{} for {}",
+                guess,
+                exact
+            );
+            for id in seeks {
+                prop_assert_eq!(
+                    one_list.seek(EntryId(*id)).unwrap(),
+                    other_list.seek(EntryId(*id)).unwrap()
+                );
+                prop_assert_eq!(one_list.next().unwrap(), other_list.next().unwrap());
+            }
+            loop {
+                let (one, other) = (one_list.next().unwrap(), other_list.next().unwrap());
+                prop_assert_eq!(one, other);
+                if one.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn changes(engine: &impl Engine) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    let mut before = CommitNo(0);
+    engine
+        .changes(CommitNo(0), |commit, record| {
+            assert!(commit > before, "in commit order");
+            before = commit;
+            records.push(record.to_vec());
+            true
+        })
+        .unwrap();
+    records
+}
+
+fn conforms(
+    engine: &impl Engine,
+    bundles: &[(Vec<Operation>, bool)],
+    from: &[u8],
+    to: &[u8],
+    seeks: &[u64],
+) -> Result<(), TestCaseError> {
+    let model = Model::default();
+    for (operations, as_one) in bundles {
+        let script = || Script {
+            operations,
+            as_one: *as_one,
+            answers: Vec::new(),
+            inside: Vec::new(),
+        };
+        let (mut ours, mut theirs) = (script(), script());
+        let before = engine.snapshot().unwrap();
+        let content_before = content(&before);
+        let ticket = engine.write(&mut ours).unwrap();
+        let model_ticket = model.write(&mut theirs).unwrap();
+        prop_assert_eq!(&ours.answers, &theirs.answers);
+        prop_assert_eq!(ours.inside, theirs.inside);
+        prop_assert_eq!(ticket.is_some(), model_ticket.is_some());
+        if let Some(ticket) = ticket {
+            let commit = ticket.wait().unwrap();
+            prop_assert!(engine.snapshot().unwrap().commit() >= commit);
+        }
+        prop_assert_eq!(content(&before), content_before, "a snapshot never changes");
+        same_reading(
+            &engine.snapshot().unwrap(),
+            &model.snapshot().unwrap(),
+            from,
+            to,
+            seeks,
+        )?;
+    }
+    prop_assert_eq!(changes(engine), changes(&model));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_embedded_engine_does_what_the_model_does(
+        bundles in prop::collection::vec((operations(), any::<bool>()), 1..6),
+        from in key(), to in key(),
+        mut seeks in prop::collection::vec(prop_oneof![1u64..3000, 1u64..200_000], 0..8),
+    ) {
+        seeks.sort_unstable();
+        conforms(&Embedded::in_memory().unwrap(), &bundles, &from, &to, &seeks)?;
+    }
+
+    #[test]
+    fn what_is_loaded_is_read(
+        records in prop::collection::btree_map(key(), value(), 0..40),
+        postings in prop::collection::btree_set((list_key(), 0u64..5000), 0..60),
+        runs in prop::collection::vec((list_key(), 1u64..3000), 0..3),
+        from in key(), to in key(),
+    ) {
+        let mut postings: BTreeSet<_> = postings;
+        for (key, count) in runs {
+            postings.extend((0..count).map(|id| (key.clone(), id * 3)));
+        }
+        struct Everything<'e>(&'e std::collections::BTreeMap<Vec<u8>, Vec<u8>>, &'e BTreeSet<(Vec<u8>, u64)>);
+        impl Load for Everything<'_> {
+            fn run<L: Loader>(&mut self, loader: &mut L) -> engine::Result<()> {
+                for table in TABLES {
+                    loader.table(table, |push| self.0.iter().try_for_each(|(key, value)| push(key, value)))?;
+                }
+                for index in INDEXES {
+                    loader.index(index, |post| {
+                        self.1.iter().try_for_each(|(key, id)| {
+                            post(key, EntryId(*id))?;
+                            post(key, EntryId(*id))
+                        })
+                    })?;
+                }
+                Ok(())
+            }
+        }
+        let (engine, model) = (Embedded::in_memory().unwrap(), Model::default());
+        engine.load(&mut Everything(&records, &postings)).unwrap();
+        model.load(&mut Everything(&records, &postings)).unwrap();
+        same_reading(&engine.snapshot().unwrap(), &model.snapshot().unwrap(), &from, &to, &[0, 1, 700, 701, 6000])?;
+    }
+}
+
+#[test]
+fn the_feed_says_when_it_does_not_reach_back_far_enough() {
+    struct Trim(Option<u64>);
+    impl Bundle for Trim {
+        fn operations(&self) -> usize {
+            1
+        }
+        fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            Ok(())
+        }
+        fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+            txn.put(Table::State, b"k", b"v")?;
+            if let Some(upto) = self.0 {
+                txn.trim_changes(CommitNo(upto), 10)?;
+            }
+            Ok(Verdict::Keep)
+        }
+        fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+            txn.record_change(b"record")
+        }
+    }
+    fn check(engine: &impl Engine) {
+        let commits: Vec<_> = (0..4)
+            .map(|_| {
+                engine
+                    .write(&mut Trim(None))
+                    .unwrap()
+                    .unwrap()
+                    .wait()
+                    .unwrap()
+            })
+            .collect();
+        engine
+            .write(&mut Trim(Some(commits[1].0)))
+            .unwrap()
+            .unwrap()
+            .wait()
+            .unwrap();
+        let after = |commit: CommitNo| {
+            let mut count = 0;
+            engine
+                .changes(commit, |_, _| {
+                    count += 1;
+                    true
+                })
+                .map(|()| count)
+        };
+        assert!(matches!(after(commits[0]), Err(Error::TooOld)));
+        assert_eq!(after(commits[1]).unwrap(), 3);
+        assert_eq!(after(commits[3]).unwrap(), 1);
+    }
+    check(&Model::default());
+    check(&Embedded::in_memory().unwrap());
+}
