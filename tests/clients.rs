@@ -1,0 +1,422 @@
+//! The clients that people use, against the server as they would start it: ldap-utils, python-ldap and Java's JNDI, over
+//! ldap, ldaps, StartTLS and ldapi.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, succeeded, text};
+
+/// How a client reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    Ldap,
+    Ldaps,
+    StartTls,
+    Ldapi,
+}
+
+/// Runs one of the ldap-utils, bound as `dn`; `input` is LDIF. Gives exit status and both outputs.
+fn ldap_util(
+    tool: &str,
+    server: &Running,
+    transport: Transport,
+    (dn, password): (&str, &str),
+    args: &[&str],
+    input: &str,
+) -> (i32, String) {
+    let mut command = program(tool, "ldap-utils");
+    // The user's own settings must not matter.
+    command
+        .env("LDAPNOINIT", "")
+        .env("LDAPTLS_CACERT", server.certificate());
+    command
+        .env_remove("LDAPNOINIT")
+        .env("LDAPCONF", "/dev/null")
+        .env("LDAPRC", "none");
+    let url = match transport {
+        Transport::Ldap => server.ldap().to_owned(),
+        Transport::Ldaps => server.ldaps_by_name(),
+        Transport::StartTls => server.ldap_by_name(),
+        Transport::Ldapi => server.ldapi().to_owned(),
+    };
+    command.args(["-H", &url]);
+    if transport == Transport::StartTls {
+        command.arg("-ZZ");
+    }
+    command.args(["-x", "-D", dn, "-w", password]);
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    (
+        output.status.code().unwrap(),
+        text(&output.stdout) + &text(&output.stderr),
+    )
+}
+
+#[track_caller]
+fn expect(result: (i32, String), status: i32, part: &str) {
+    assert_eq!(result.0, status, "{}", result.1);
+    assert!(result.1.contains(part), "'{part}' is not in:\n{}", result.1);
+}
+
+/// The whole life of an entry.
+fn ldap_utils_over(transport: Transport) {
+    let folder = Folder::init(&["--index", "cn,mail eq,sub"]);
+    let server = folder.serve();
+    let admin = (ADMIN, PASSWORD);
+    let run = |tool: &str, who, args: &[&str], input: &str| {
+        ldap_util(tool, &server, transport, who, args, input)
+    };
+
+    let ldif = "dn: dc=example,dc=com\nobjectClass: organization\nobjectClass: dcObject\no: Example\ndc: example\n\n\
+        dn: ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: People\n\n\
+        dn: uid=ann,ou=People,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann Arbor\nsn: Arbor\n\
+        mail: ann@example.com\nuserPassword: ann's first\n";
+    expect(
+        run("ldapadd", admin, &[], ldif),
+        0,
+        "adding new entry \"uid=ann",
+    );
+    // LDAP_ALREADY_EXISTS and what the server says.
+    expect(run("ldapadd", admin, &[], ldif), 68, "Already exists");
+
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-LLL", "-b", SUFFIX, "(mail=ann@*)", "cn"],
+            "",
+        ),
+        0,
+        "cn: Ann Arbor",
+    );
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-LLL", "-b", SUFFIX, "-s", "one", "(ou=people)", "1.1"],
+            "",
+        ),
+        0,
+        "dn: ou=People",
+    );
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-b", "ou=Nowhere,dc=example,dc=com"],
+            "",
+        ),
+        32,
+        "matchedDN: dc=example,dc=com",
+    );
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-b", SUFFIX, "-E", "pr=1/noprompt"],
+            "",
+        ),
+        0,
+        "# numEntries: 3",
+    );
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-LLL", "-b", "", "-s", "base", "+"],
+            "",
+        ),
+        0,
+        "namingContexts: dc=example,dc=com",
+    );
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-LLL", "-b", "cn=Subschema", "-s", "base", "attributeTypes"],
+            "",
+        ),
+        0,
+        "2.5.4.3",
+    );
+
+    let ann = ("uid=ann,ou=People,dc=example,dc=com", "ann's first");
+    expect(
+        run("ldapwhoami", ann, &[], ""),
+        0,
+        "dn:uid=ann,ou=People,dc=example,dc=com",
+    );
+    expect(
+        run("ldapwhoami", (ann.0, "wrong"), &[], ""),
+        49,
+        "Invalid credentials",
+    );
+    expect(
+        run("ldapcompare", admin, &[ann.0, "sn:ARBOR"], ""),
+        6,
+        "TRUE",
+    );
+    expect(
+        run("ldapcompare", admin, &[ann.0, "sn:Other"], ""),
+        5,
+        "FALSE",
+    );
+
+    let change = "dn: uid=ann,ou=People,dc=example,dc=com\nchangetype: modify\nadd: telephoneNumber\n\
+        telephoneNumber: +1 2 3\n-\nreplace: sn\nsn: Harbor\n-\ndelete: mail\n";
+    expect(run("ldapmodify", admin, &[], change), 0, "modifying entry");
+    expect(
+        run("ldapmodify", ann, &[], change),
+        50,
+        "Insufficient access",
+    );
+    expect(
+        run("ldapsearch", ann, &["-LLL", "-b", ann.0, "-s", "base"], ""),
+        0,
+        "sn: Harbor",
+    );
+    let (_, entry) = run("ldapsearch", ann, &["-LLL", "-b", ann.0, "-s", "base"], "");
+    assert!(
+        !entry.contains("mail:") && !entry.contains("userPassword"),
+        "{entry}"
+    );
+
+    expect(
+        run(
+            "ldappasswd",
+            ann,
+            &["-a", "ann's first", "-s", "ann's second"],
+            "",
+        ),
+        0,
+        "",
+    );
+    expect(run("ldapwhoami", ann, &[], ""), 49, "");
+    let ann = (ann.0, "ann's second");
+    expect(run("ldapwhoami", ann, &[], ""), 0, "uid=ann");
+    let (status, made) = run("ldappasswd", admin, &[ann.0], "");
+    assert_eq!(status, 0, "{made}");
+    let made = made
+        .lines()
+        .find_map(|line| line.strip_prefix("New password: "))
+        .unwrap()
+        .trim();
+    expect(run("ldapwhoami", (ann.0, made), &[], ""), 0, "uid=ann");
+
+    expect(
+        run("ldapmodrdn", admin, &["-r", ann.0, "uid=anna"], ""),
+        0,
+        "",
+    );
+    let anna = "uid=anna,ou=People,dc=example,dc=com";
+    expect(
+        run(
+            "ldapsearch",
+            admin,
+            &["-LLL", "-b", SUFFIX, "(uid=anna)"],
+            "",
+        ),
+        0,
+        anna,
+    );
+    expect(
+        run("ldapmodrdn", admin, &["-s", SUFFIX, anna, "uid=anna"], ""),
+        0,
+        "",
+    );
+    expect(
+        run("ldapdelete", admin, &["ou=People,dc=example,dc=com"], ""),
+        0,
+        "",
+    );
+    expect(
+        run("ldapdelete", admin, &[SUFFIX], ""),
+        66,
+        "Operation not allowed on non-leaf",
+    );
+    expect(
+        run("ldapdelete", admin, &["uid=anna,dc=example,dc=com"], ""),
+        0,
+        "",
+    );
+    expect(
+        run("ldapdelete", admin, &["uid=anna,dc=example,dc=com"], ""),
+        32,
+        "No such object",
+    );
+    server.stop();
+    assert!(sapwood_ok(["check".as_ref(), folder.path().as_os_str()]).contains("Nothing is wrong"));
+}
+
+#[test]
+fn ldap_utils_over_ldap() {
+    ldap_utils_over(Transport::Ldap);
+}
+
+#[test]
+fn ldap_utils_over_ldaps() {
+    ldap_utils_over(Transport::Ldaps);
+}
+
+#[test]
+fn ldap_utils_over_start_tls() {
+    ldap_utils_over(Transport::StartTls);
+}
+
+#[test]
+fn ldap_utils_over_ldapi() {
+    ldap_utils_over(Transport::Ldapi);
+}
+
+#[test]
+fn external_over_ldapi() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let mut command = program("ldapwhoami", "ldap-utils");
+    let output = command
+        .args(["-Q", "-Y", "EXTERNAL", "-H", server.ldapi()])
+        .output()
+        .unwrap();
+    assert_eq!(succeeded(output).trim(), format!("dn:{ADMIN}"));
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused_by_the_client() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let mut command = program("ldapwhoami", "ldap-utils");
+    command
+        .env("LDAPTLS_CACERT", "/dev/null")
+        .args(["-x", "-H", &server.ldaps_by_name()]);
+    assert!(!command.output().unwrap().status.success());
+}
+
+fn fill(server: &Running) {
+    let ldif = "dn: dc=example,dc=com\nobjectClass: organization\nobjectClass: dcObject\no: Example\ndc: example\n";
+    expect(
+        ldap_util(
+            "ldapadd",
+            server,
+            Transport::Ldap,
+            (ADMIN, PASSWORD),
+            &[],
+            ldif,
+        ),
+        0,
+        "",
+    );
+}
+
+/// The repository's own programs in other languages.
+fn own_program(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests")
+        .join(name)
+}
+
+#[test]
+fn python_ldap() {
+    let folder = Folder::init(&["--index", "cn,mail eq,sub"]);
+    let server = folder.serve();
+    fill(&server);
+    let python = program("/usr/bin/python3", "python3");
+    let has_ldap = Command::new(python.get_program())
+        .args(["-c", "import ldap"])
+        .output()
+        .unwrap();
+    assert!(
+        has_ldap.status.success(),
+        "python-ldap is not installed: apt-get install python3-ldap (cargo xtask test does it)"
+    );
+    for (index, (url, start_tls)) in [
+        (server.ldap(), "no"),
+        (&server.ldaps_by_name(), "no"),
+        (&server.ldap_by_name(), "yes"),
+        (server.ldapi(), "no"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let output = Command::new(python.get_program())
+            .arg(own_program("python/client.py"))
+            .args([
+                url,
+                start_tls,
+                ADMIN,
+                PASSWORD,
+                SUFFIX,
+                &format!("person{index}"),
+            ])
+            .arg(server.certificate())
+            .output()
+            .unwrap();
+        assert!(succeeded(output).contains("all is well"), "{url}");
+    }
+}
+
+#[test]
+fn java_jndi() {
+    let folder = Folder::init(&["--index", "cn,mail eq,sub"]);
+    let server = folder.serve();
+    fill(&server);
+    // Java wants its trusted certificates in a store of its own.
+    let trusted = folder.beside("trusted.p12");
+    let mut keytool = program("keytool", "default-jdk-headless");
+    keytool.args([
+        "-importcert",
+        "-noprompt",
+        "-alias",
+        "sapwood",
+        "-storetype",
+        "PKCS12",
+        "-storepass",
+        "changeit",
+    ]);
+    keytool
+        .arg("-keystore")
+        .arg(&trusted)
+        .arg("-file")
+        .arg(server.certificate());
+    succeeded(keytool.output().unwrap());
+    for (index, (url, start_tls)) in [
+        (server.ldap(), "no"),
+        (&server.ldaps_by_name(), "no"),
+        (&server.ldap_by_name(), "yes"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut java = program("java", "default-jdk-headless");
+        java.arg(format!("-Djavax.net.ssl.trustStore={}", trusted.display()));
+        java.arg("-Djavax.net.ssl.trustStorePassword=changeit");
+        java.arg(own_program("java/Client.java"));
+        java.args([
+            url,
+            start_tls,
+            ADMIN,
+            PASSWORD,
+            SUFFIX,
+            &format!("person{index}"),
+        ]);
+        assert!(
+            succeeded(java.output().unwrap()).contains("all is well"),
+            "{url}"
+        );
+    }
+}
