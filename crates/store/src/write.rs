@@ -171,10 +171,15 @@ impl WriteTxn {
     /// The tree of this name, if there is one. The answer stays valid for this transaction.
     pub fn tree(&mut self, name: &str) -> Result<Option<TreeId>> {
         self.env().inner().check_usable()?;
-        // The last one of a name counts: those before it were dropped.
-        let known = self.trees.iter().rposition(|tree| tree.name == name);
-        if let Some(at) = known {
-            return Ok((!self.trees[at].is_dropped).then_some(TreeId(at as u32)));
+        // At most one of a name is there; others were dropped, or created after a savepoint that was returned to.
+        let mut known = (0..)
+            .zip(&self.trees)
+            .filter(|(_, tree)| tree.name == name)
+            .peekable();
+        if known.peek().is_some() {
+            return Ok(known
+                .find(|(_, tree)| !tree.is_dropped)
+                .map(|(at, _)| TreeId(at)));
         }
         let catalog = View::new(self.own().view(), self.head.roots.catalog);
         let Some(record) = catalog.get(name.as_bytes())? else {
