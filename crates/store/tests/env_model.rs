@@ -112,7 +112,7 @@ fn name(tree: u8) -> String {
 
 fn kind(tree: u8) -> TreeKind {
     TreeKind {
-        counted: tree % 2 == 0,
+        counted: tree.is_multiple_of(2),
     }
 }
 
