@@ -1,0 +1,839 @@
+//! Makes up operations from a seed: most of them sensible, many of them odd, some of them wrong.
+
+use sapwood_ldap::list::ChangeKind;
+use sapwood_ldap::message::{DerefAliases, Scope};
+
+use super::operation::{Operation, Term, Values};
+use super::servers::SUFFIX;
+
+/// Random numbers from a seed (SplitMix64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// True once in `times`.
+    fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// Names of entries of the test data, written in many ways.
+const NAMES: [&str; 52] = [
+    "dc=example,dc=com",
+    "DC = Example , DC = COM",
+    "ou=People,dc=example,dc=com",
+    "uid=anna,ou=People,dc=example,dc=com",
+    "UID=ANNA,OU=people,DC=EXAMPLE,DC=COM",
+    "uid= anna , ou=People,dc=example,dc=com",
+    "uid=\\61nna,ou=People,dc=example,dc=com",
+    "userid=anna,ou=People,dc=example,dc=com",
+    "0.9.2342.19200300.100.1.1=anna,ou=People,dc=example,dc=com",
+    "uid=#0404616e6e61,ou=People,dc=example,dc=com",
+    "uid=ben,ou=People,dc=example,dc=com",
+    "uid=clara,ou=People,dc=example,dc=com",
+    "uid=david,ou=People,dc=example,dc=com",
+    "cn=accounts with spaces inside,ou=People,dc=example,dc=com",
+    "cn=accounts  with   spaces inside ,ou=People,dc=example,dc=com",
+    "ou=Groups,dc=example,dc=com",
+    "cn=all,ou=Groups,dc=example,dc=com",
+    "cn=unique,ou=Groups,dc=example,dc=com",
+    "cn=posix,ou=Groups,dc=example,dc=com",
+    "ou=Odd,dc=example,dc=com",
+    "cn=a\\, b,ou=Odd,dc=example,dc=com",
+    "cn=a\\2c b,ou=Odd,dc=example,dc=com",
+    "cn=a\\2C\\20b,ou=Odd,dc=example,dc=com",
+    "cn=\\ lead,ou=Odd,dc=example,dc=com",
+    "cn=\\23hash,ou=Odd,dc=example,dc=com",
+    "sn=Y+cn=X,ou=Odd,dc=example,dc=com",
+    "cn=x + sn=y,ou=Odd,dc=example,dc=com",
+    "cn=x,ou=Odd,dc=example,dc=com",
+    "cn=\\22quoted\\22\\3bsemi\\3cless\\3emore,ou=Odd,dc=example,dc=com",
+    "cn=back\\5cslash\\2bplus\\3dequals,ou=Odd,dc=example,dc=com",
+    "cn=äöü ß,ou=Odd,dc=example,dc=com",
+    "cn=by number,ou=Odd,dc=example,dc=com",
+    "2.5.4.3=By Other Name,ou=Odd,dc=example,dc=com",
+    "cn=mixed case spaces,ou=Odd,dc=example,dc=com",
+    "ou=deep,ou=Odd,dc=example,dc=com",
+    "ou=deeper,ou=deep,ou=Odd,dc=example,dc=com",
+    "cn=deepest,ou=deeper,ou=deep,ou=Odd,dc=example,dc=com",
+    "ou=Syntaxes,dc=example,dc=com",
+    "cn=one,ou=Syntaxes,dc=example,dc=com",
+    "cn=two,ou=Syntaxes,dc=example,dc=com",
+    "cn=three,ou=Syntaxes,dc=example,dc=com",
+    "ou=Aliases,dc=example,dc=com",
+    "cn=to anna,ou=Aliases,dc=example,dc=com",
+    "ou=to groups,ou=Aliases,dc=example,dc=com",
+    "ou=to alias,ou=Aliases,dc=example,dc=com",
+    "cn=nowhere,ou=Aliases,dc=example,dc=com",
+    "cn=loop one,ou=Aliases,dc=example,dc=com",
+    "ou=to deep,ou=deeper,ou=deep,ou=Odd,dc=example,dc=com",
+    "ou=Referrals,dc=example,dc=com",
+    "ou=elsewhere,ou=Referrals,dc=example,dc=com",
+    "ou=bare,ou=Referrals,dc=example,dc=com",
+    "ou=Empty,dc=example,dc=com",
+];
+
+/// Names that no entry has.
+const MISSING_NAMES: [&str; 10] = [
+    "cn=missing,dc=example,dc=com",
+    "cn=a,cn=b,cn=c,dc=example,dc=com",
+    "cn=below,uid=anna,ou=People,dc=example,dc=com",
+    "cn=all,ou=to groups,ou=Aliases,dc=example,dc=com",
+    "cn=below,cn=to anna,ou=Aliases,dc=example,dc=com",
+    "cn=below,ou=elsewhere,ou=Referrals,dc=example,dc=com",
+    "cn=below,cn=loop one,ou=Aliases,dc=example,dc=com",
+    "cn=below,cn=nowhere,ou=Aliases,dc=example,dc=com",
+    "cn=below,ou=bare,ou=Referrals,dc=example,dc=com",
+    "uid=,ou=People,dc=example,dc=com",
+];
+
+/// Names outside of the suffix.
+const FOREIGN_NAMES: [&str; 4] = [
+    "dc=com",
+    "dc=other,dc=com",
+    "o=Elsewhere",
+    "cn=x,dc=example,dc=org",
+];
+
+/// What is no name at all, or holds what cannot be in a name.
+const WRONG_NAMES: [&str; 14] = [
+    "nonsense",
+    "cn",
+    "=x,dc=example,dc=com",
+    ",dc=example,dc=com",
+    "cn=x,,dc=example,dc=com",
+    "cn=x,dc=example,dc=com,",
+    "cn=\\zz,dc=example,dc=com",
+    "cn=x\\,dc=example",
+    "nosuchattribute=x,dc=example,dc=com",
+    "cn;lang-de=x,dc=example,dc=com",
+    "c n=x,dc=example,dc=com",
+    "cn=\"quoted\",dc=example,dc=com",
+    "cn=x+,dc=example,dc=com",
+    "uidNumber=notanumber,dc=example,dc=com",
+];
+
+/// Attribute descriptions with values that some entry has, or nearly, or cannot have.
+const ASSERTIONS: [(&str, &[&str]); 46] = [
+    (
+        "objectClass",
+        &[
+            "person",
+            "PERSON",
+            "2.5.6.6",
+            "top",
+            "oddThing",
+            "nosuchclass",
+            "alias",
+            "",
+            "inetOrgPerson",
+            "referral",
+        ],
+    ),
+    ("2.5.4.0", &["person"]),
+    (
+        "cn",
+        &[
+            "Anna Meyer",
+            "anna  meyer",
+            " ben keller",
+            "x",
+            "a, b",
+            "one",
+            "",
+            "nobody",
+            "#hash",
+            "äöü ß",
+            "\u{0}",
+        ],
+    ),
+    ("commonName", &["ben keller", "clara"]),
+    ("cn;lang-de", &["Benjamin Keller", "ben keller"]),
+    ("cn;x-test", &["drei"]),
+    ("cn;lang-fr", &["x"]),
+    ("name", &["Meyer", "Keller", "People", "named", "Groups"]),
+    ("sn", &["Meyer", "DÍAZ", "díaz", "diaz", "Y"]),
+    ("givenName", &["Anna", "Anikó"]),
+    ("uid", &["anna", "BEN", "david", "clara2"]),
+    (
+        "mail",
+        &[
+            "anna@example.org",
+            "ANNA@EXAMPLE.ORG",
+            "ben@example.com",
+            "größe",
+        ],
+    ),
+    (
+        "telephoneNumber",
+        &[
+            "+49301234567",
+            "+49 30 1234-567",
+            "+1(555)1234567",
+            "+1 (555) 123 4567",
+        ],
+    ),
+    (
+        "description",
+        &[
+            "Tall and quick",
+            "tall  AND  quick",
+            "everybody",
+            "alle",
+            "short",
+        ],
+    ),
+    ("description;lang-en", &["everybody"]),
+    ("uidNumber", &["1001", "01001", "1002", "abc", "-1", ""]),
+    ("gidNumber", &["100", "99", "101"]),
+    ("memberUid", &["anna", "ANNA"]),
+    (
+        "member",
+        &[
+            "uid=anna,ou=People,dc=example,dc=com",
+            "UID=anna, OU=People,dc=example,dc=com",
+            "cn=nobody,dc=example,dc=com",
+            "no name",
+            "",
+        ],
+    ),
+    (
+        "uniqueMember",
+        &[
+            "uid=anna,ou=People,dc=example,dc=com",
+            "uid=ben,ou=People,dc=example,dc=com#'0101'B",
+            "uid=ben,ou=People,dc=example,dc=com",
+            "x",
+        ],
+    ),
+    (
+        "seeAlso",
+        &[
+            "cn=a\\2c b,ou=odd,dc=example,dc=com",
+            "uid=anna,ou=People,dc=example,dc=com",
+        ],
+    ),
+    ("jpegPhoto", &["x"]),
+    ("userCertificate", &["x"]),
+    (
+        "postalAddress",
+        &["1 main street$springfield$über \\24 100", "x"],
+    ),
+    ("preferredLanguage", &["es, en-gb;q=0.8"]),
+    ("labeledURI", &["https://example.com/~clara Home page"]),
+    ("oddBoolean", &["TRUE", "FALSE", "true", "x"]),
+    (
+        "oddInteger",
+        &[
+            "1",
+            "-5",
+            "0",
+            "3",
+            "7",
+            "+1",
+            "01",
+            "100000000000000000000",
+            "1.5",
+            "-0",
+            "",
+        ],
+    ),
+    ("oddInteger;x-test", &["7", "0"]),
+    (
+        "oddTime",
+        &[
+            "20260101000000Z",
+            "202601010000Z",
+            "20260101010000+0100",
+            "20251231235959.5Z",
+            "2026",
+            "20261301000000Z",
+            "x",
+        ],
+    ),
+    ("oddBits", &["'0101'B", "'101'B", "''B", "0101"]),
+    (
+        "oddExact",
+        &[
+            "Straight",
+            "straight",
+            "Straight Two",
+            "STRAIGHT",
+            "ÄTHER",
+            "Äther",
+        ],
+    ),
+    ("oddExactAlias", &["Straight"]),
+    (
+        "oddIgnore",
+        &["curved", "sub value", "plain", "SUB SUB VALUE", "Unterwert"],
+    ),
+    ("oddSub", &["sub value", "sub sub value", "unterwert"]),
+    ("oddSub;x-test", &["unterwert"]),
+    ("oddIA5", &["ASCII TEXT", "ascii  text", "ä"]),
+    ("oddExactIA5", &["Exact Ascii", "exact ascii"]),
+    ("oddNumeric", &["123456", "1 2 3 4 5 6", "9876", "1", "x"]),
+    ("oddPhone", &["+1234567", "+12345679"]),
+    (
+        "oddOctets",
+        &["\u{0}\u{1}", "\u{0}\u{1}\u{2}\u{3}", "x", ""],
+    ),
+    (
+        "oddPostal",
+        &["LINE ONE$line two", "line one$line three", "line one"],
+    ),
+    (
+        "oddUUID",
+        &[
+            "11111111-2222-3333-4444-AAAAAAAAAAAA",
+            "11111111-2222-3333-4444-aaaaaaaaaaaa",
+            "x",
+        ],
+    ),
+    ("oddNoRule", &["no rule"]),
+    ("oddCountry", &["de", "FR"]),
+    (
+        "oddOID",
+        &["person", "2.5.6.6", "PERSON", "nosuch", "9.9.9"],
+    ),
+];
+
+/// More attribute descriptions: without values in the data, or not known, or none.
+const OTHER_DESCRIPTIONS: [&str; 16] = [
+    "nosuchattribute",
+    "no_such",
+    "1.2.3.4.5",
+    "cn;",
+    "cn;;x",
+    "",
+    "c n",
+    "9",
+    "title",
+    "employeeNumber",
+    "manager",
+    "ref",
+    "aliasedObjectName",
+    "oddDelivery",
+    "hasSubordinates",
+    "subschemaSubentry",
+];
+
+const RULES: [&str; 16] = [
+    "caseExactMatch",
+    "caseIgnoreMatch",
+    "2.5.13.5",
+    "integerMatch",
+    "integerOrderingMatch",
+    "caseIgnoreSubstringsMatch",
+    "distinguishedNameMatch",
+    "objectIdentifierMatch",
+    "booleanMatch",
+    "nosuchmatch",
+    "9.9.9.9",
+    "generalizedTimeOrderingMatch",
+    "octetStringMatch",
+    "numericStringMatch",
+    "caseIgnoreIA5Match",
+    "telephoneNumberMatch",
+];
+
+const SELECTIONS: [&str; 22] = [
+    "*",
+    "+",
+    "1.1",
+    "cn",
+    "CN",
+    "commonName",
+    "2.5.4.3",
+    "name",
+    "cn;lang-de",
+    "description;lang-en",
+    "oddInteger;x-test",
+    "@person",
+    "@oddThing",
+    "@nosuchclass",
+    "nosuchattribute",
+    "objectClass",
+    "structuralObjectClass",
+    "hasSubordinates",
+    "oddSub",
+    "oddIgnore",
+    "userCertificate;binary",
+    "c n",
+];
+
+const SCOPES: [Scope; 4] = [
+    Scope::Base,
+    Scope::OneLevel,
+    Scope::Subtree,
+    Scope::Subordinates,
+];
+
+const DEREFERENCES: [DerefAliases; 4] = [
+    DerefAliases::Never,
+    DerefAliases::InSearching,
+    DerefAliases::FindingBase,
+    DerefAliases::Always,
+];
+
+/// A search or, now and then, a compare.
+pub(crate) fn read(random: &mut Random) -> Operation {
+    if random.once_in(8) {
+        let (attribute, value) = assertion(random);
+        return Operation::Compare {
+            dn: name(random),
+            attribute,
+            value,
+            manage_dsa_it: random.once_in(4),
+        };
+    }
+    let types_only = random.once_in(10);
+    let attributes = (0..random.below(4))
+        .map(|_| random.of(&SELECTIONS).to_owned())
+        .collect();
+    Operation::Search {
+        base: if random.once_in(3) {
+            SUFFIX.to_owned()
+        } else {
+            name(random)
+        },
+        scope: if random.once_in(2) {
+            Scope::Subtree
+        } else {
+            random.of(&SCOPES)
+        },
+        deref_aliases: random.of(&DEREFERENCES),
+        size_limit: if random.once_in(12) {
+            1 + random.below(5) as u32
+        } else {
+            0
+        },
+        types_only,
+        filter: term(random, 3),
+        attributes,
+        manage_dsa_it: random.once_in(3),
+    }
+}
+
+fn name(random: &mut Random) -> String {
+    match random.below(12) {
+        0 => random.of(&MISSING_NAMES).to_owned(),
+        1 => random.of(&WRONG_NAMES).to_owned(),
+        2 if random.once_in(3) => random.of(&FOREIGN_NAMES).to_owned(),
+        _ => random.of(&NAMES).to_owned(),
+    }
+}
+
+fn assertion(random: &mut Random) -> (String, Vec<u8>) {
+    let (attribute, values) = random.of(&ASSERTIONS);
+    let attribute = if random.once_in(12) {
+        random.of(&OTHER_DESCRIPTIONS)
+    } else {
+        attribute
+    };
+    // Now and then another attribute's value.
+    let values = if random.once_in(12) {
+        random.of(&ASSERTIONS).1
+    } else {
+        values
+    };
+    (attribute.to_owned(), random.of(values).as_bytes().to_vec())
+}
+
+fn term(random: &mut Random, depth: usize) -> Term {
+    if depth > 0 && random.once_in(3) {
+        let count = random.below(4);
+        return match random.below(3) {
+            0 => Term::And((0..count).map(|_| term(random, depth - 1)).collect()),
+            1 => Term::Or((0..count).map(|_| term(random, depth - 1)).collect()),
+            _ => Term::Not(Box::new(term(random, depth - 1))),
+        };
+    }
+    let (attribute, value) = assertion(random);
+    match random.below(12) {
+        0..=3 => Term::Equal(attribute, value),
+        4 => Term::GreaterOrEqual(attribute, value),
+        5 => Term::LessOrEqual(attribute, value),
+        6 => Term::Approximate(attribute, value),
+        7 | 8 => Term::Present(attribute),
+        9 | 10 => substrings(random, attribute, &value),
+        _ => {
+            let rule = (!random.once_in(3)).then(|| random.of(&RULES).to_owned());
+            let attribute = (rule.is_none() || !random.once_in(3)).then_some(attribute);
+            Term::Extensible {
+                rule,
+                attribute,
+                value,
+                dn_attributes: random.once_in(3),
+            }
+        }
+    }
+}
+
+/// Cuts `value` into parts and drops some of them.
+fn substrings(random: &mut Random, attribute: String, value: &[u8]) -> Term {
+    let text = String::from_utf8_lossy(value).into_owned();
+    let letters: Vec<char> = text.chars().collect();
+    let part = |letters: &[char]| letters.iter().collect::<String>().into_bytes();
+    let first = random.below(letters.len() + 1);
+    let second = first + random.below(letters.len() - first + 1);
+    let initial = (first > 0 && random.once_in(2)).then(|| part(&letters[..first]));
+    let last = (second < letters.len() && random.once_in(2)).then(|| part(&letters[second..]));
+    let mut any = Vec::new();
+    if first < second {
+        any.push(part(&letters[first..second]));
+    }
+    if initial.is_none() && any.is_empty() && last.is_none() {
+        any.push(b"e".to_vec());
+    }
+    Term::Substrings(attribute, initial, any, last)
+}
+
+/// A change. Names of entries that were made before come up again, so that changes build on each other.
+pub(crate) fn update(random: &mut Random) -> Operation {
+    let manage_dsa_it = random.once_in(3);
+    if random.once_in(3) {
+        return valid_update(random);
+    }
+    match random.below(10) {
+        0..=3 => add(random, manage_dsa_it),
+        4..=7 => modify(random, manage_dsa_it),
+        8 => {
+            let new_superior = random.once_in(2).then(|| parent(random));
+            let new_rdn = new_rdn(random);
+            let delete_old_rdn = random.once_in(2);
+            Operation::ModifyDn {
+                dn: target(random),
+                new_rdn,
+                delete_old_rdn,
+                new_superior,
+                manage_dsa_it,
+            }
+        }
+        _ => Operation::Delete {
+            dn: target(random),
+            manage_dsa_it,
+        },
+    }
+}
+
+/// What both servers do as long as the entries are there, so that the trees change at all.
+fn valid_update(random: &mut Random) -> Operation {
+    let parent = |random: &mut Random| match random.below(3) {
+        0 => format!("ou=new {},ou=Empty,dc=example,dc=com", random.below(4)),
+        _ => "ou=Empty,dc=example,dc=com".to_owned(),
+    };
+    let name = |random: &mut Random| {
+        random.of(&[
+            "cn=new",
+            "cn=other",
+            "ou=new 0",
+            "ou=new 1",
+            "ou=new 2",
+            "cn=a+sn=b",
+        ])
+    };
+    let dn = format!("{},{}", name(random), parent(random));
+    let manage_dsa_it = false;
+    match random.below(8) {
+        0..=3 => {
+            let mut attributes: Values = vec![(
+                "objectClass".to_owned(),
+                vec![b"oddThing".to_vec(), b"oddExtra".to_vec()],
+            )];
+            let rdn = dn.split(',').next().unwrap_or_default();
+            for ava in rdn.split('+') {
+                let (attribute, value) = ava.split_once('=').unwrap_or_default();
+                attributes.push((attribute.to_owned(), vec![value.as_bytes().to_vec()]));
+            }
+            if rdn.starts_with("ou=") {
+                attributes.push(("cn".to_owned(), vec![b"unit".to_vec()]));
+            }
+            let (attribute, value) = valid_value(random);
+            attributes.push((attribute.to_owned(), vec![value.as_bytes().to_vec()]));
+            Operation::Add {
+                dn,
+                attributes,
+                manage_dsa_it,
+            }
+        }
+        4..=6 => {
+            let mut changes = Vec::new();
+            for _ in 0..1 + random.below(2) {
+                let (attribute, value) = valid_value(random);
+                let kind = random.of(&[ChangeKind::Add, ChangeKind::Delete, ChangeKind::Replace]);
+                let values = if kind != ChangeKind::Add && random.once_in(3) {
+                    vec![]
+                } else {
+                    vec![value.as_bytes().to_vec()]
+                };
+                changes.push((kind, attribute.to_owned(), values));
+            }
+            Operation::Modify {
+                dn,
+                changes,
+                manage_dsa_it,
+            }
+        }
+        _ => {
+            let new_rdn = name(random).to_owned();
+            let new_superior = random.once_in(2).then(|| parent(random));
+            Operation::ModifyDn {
+                dn,
+                new_rdn,
+                delete_old_rdn: random.once_in(2),
+                new_superior,
+                manage_dsa_it,
+            }
+        }
+    }
+}
+
+/// A value that an `oddThing` with `oddExtra` may have.
+fn valid_value(random: &mut Random) -> (&'static str, &'static str) {
+    random.of(&[
+        ("oddBoolean", "TRUE"),
+        ("oddInteger", "42"),
+        ("oddInteger", "-42"),
+        ("oddInteger;x-test", "43"),
+        ("oddTime", "20260704120000Z"),
+        ("oddExact", "Exactly"),
+        ("oddIgnore", "ignored"),
+        ("oddIgnore", "IGNORED"),
+        ("oddSub", "below"),
+        ("description", "described"),
+        ("description;lang-en", "described"),
+        ("oddDN", "cn=x+sn=y,dc=example,dc=com"),
+        ("oddUUID", "12345678-1234-1234-1234-123456789abc"),
+        ("mail", "new@example.com"),
+        ("labeledURI", "https://example.com/"),
+        ("oddSingle", "only"),
+        ("oddNoRule", "unruly"),
+        ("oddNumeric", "1 2 3"),
+        ("oddOctets", "octets"),
+    ])
+}
+
+/// Parents for new entries: most of them there, some of them aliases, referrals, leaves or missing.
+fn parent(random: &mut Random) -> String {
+    match random.below(16) {
+        0 => random.of(&MISSING_NAMES).to_owned(),
+        1 => random.of(&WRONG_NAMES).to_owned(),
+        2 => random.of(&FOREIGN_NAMES).to_owned(),
+        3 => random.of(&NAMES).to_owned(),
+        4..=6 => format!("ou=new {},ou=Empty,dc=example,dc=com", random.below(4)),
+        _ => "ou=Empty,dc=example,dc=com".to_owned(),
+    }
+}
+
+const NEW_RDNS: [&str; 10] = [
+    "cn=new",
+    "CN=New",
+    "cn=new +sn=too",
+    "uid=new",
+    "ou=new 1",
+    "cn=other",
+    "cn=n\\2cew",
+    "oddInteger=5",
+    "cn=new 1",
+    "ou=new 0",
+];
+
+/// What no relative name may be.
+const WRONG_RDNS: [&str; 8] = [
+    "",
+    "nonsense",
+    "cn=a,ou=b",
+    "nosuch=x",
+    "cn=",
+    "oddInteger=x",
+    "cn=a+cn=b",
+    "hasSubordinates=TRUE",
+];
+
+fn new_rdn(random: &mut Random) -> String {
+    if random.once_in(8) {
+        random.of(&WRONG_RDNS).to_owned()
+    } else {
+        random.of(&NEW_RDNS).to_owned()
+    }
+}
+
+/// An entry to change: often one that was made, sometimes one of the data.
+fn target(random: &mut Random) -> String {
+    match random.below(8) {
+        0 => name(random),
+        1 => random.of(&WRONG_NAMES).to_owned(),
+        _ => format!("{},{}", new_rdn(random), parent(random)),
+    }
+}
+
+fn add(random: &mut Random, manage_dsa_it: bool) -> Operation {
+    let rdn = new_rdn(random);
+    let dn = format!("{rdn},{}", parent(random));
+    let mut attributes: Values = Vec::new();
+    let mut put = |attribute: &str, values: &[&str]| {
+        attributes.push((
+            attribute.to_owned(),
+            values
+                .iter()
+                .map(|value| value.as_bytes().to_vec())
+                .collect(),
+        ));
+    };
+    let classes: &[&str] = match random.below(14) {
+        0 => &["person"],
+        1 => &["organizationalUnit"],
+        2 => &["top", "oddChild"],
+        3 => &["oddThing", "oddExtra"],
+        4 => &["oddThing", "oddExtraMust"],
+        5 => &["oddExtra"],
+        6 => &["oddAbstract"],
+        7 => &["person", "organizationalUnit"],
+        8 => &["nosuchclass"],
+        9 => &["alias", "extensibleObject"],
+        10 => &["referral", "extensibleObject"],
+        11 => &["inetOrgPerson", "person"],
+        12 => &["organizationalUnit", "extensibleObject"],
+        _ => &["oddThing"],
+    };
+    if !random.once_in(20) {
+        put("objectClass", classes);
+    }
+    // The attributes that the class and the name ask for, most of the time.
+    if !random.once_in(8) {
+        let from_name = ["cn", "sn", "ou", "uid"]
+            .into_iter()
+            .filter(|attribute| rdn.contains(&format!("{attribute}=")));
+        let value_in_name = |attribute: &str| {
+            let value = rdn
+                .split('+')
+                .find_map(|ava| ava.trim().strip_prefix(&format!("{attribute}=")));
+            value.unwrap_or("x").replace("\\2c", ",")
+        };
+        for attribute in from_name {
+            put(attribute, &[&value_in_name(attribute)]);
+        }
+        if !rdn.starts_with("cn=") {
+            put("cn", &["some name"]);
+        }
+    }
+    match classes {
+        ["person", ..] | ["inetOrgPerson", ..] => put("sn", &["Some"]),
+        ["top", "oddChild"] => put(
+            "oddSingle",
+            if random.once_in(4) {
+                &["one", "two"]
+            } else {
+                &["one"]
+            },
+        ),
+        ["alias", ..] => put("aliasedObjectName", &[random.of(&NAMES)]),
+        ["referral", ..] => put("ref", &["ldap://new.example/dc=new,dc=example"]),
+        [_, "oddExtraMust"] if !random.once_in(3) => put("oddInteger", &["5"]),
+        _ => {}
+    }
+    for _ in 0..random.below(3) {
+        let (attribute, value) = assertion(random);
+        let value = String::from_utf8_lossy(&value).into_owned();
+        match random.below(6) {
+            0 => put(&attribute, &[&value, &value]),
+            1 => put(&attribute, &[&value, "another"]),
+            _ => put(&attribute, &[&value]),
+        }
+    }
+    if random.once_in(20) {
+        put(
+            random.of(&[
+                "entryUUID",
+                "createTimestamp",
+                "structuralObjectClass",
+                "creatorsName",
+                "subschemaSubentry",
+            ]),
+            &["x"],
+        );
+    }
+    Operation::Add {
+        dn,
+        attributes,
+        manage_dsa_it,
+    }
+}
+
+const CHANGE_KINDS: [ChangeKind; 8] = [
+    ChangeKind::Add,
+    ChangeKind::Add,
+    ChangeKind::Add,
+    ChangeKind::Delete,
+    ChangeKind::Delete,
+    ChangeKind::Replace,
+    ChangeKind::Replace,
+    ChangeKind::Increment,
+];
+
+fn modify(random: &mut Random, manage_dsa_it: bool) -> Operation {
+    let dn = if random.once_in(2) {
+        random.of(&NAMES).to_owned()
+    } else {
+        target(random)
+    };
+    let mut changes = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        let kind = random.of(&CHANGE_KINDS);
+        let (attribute, value) = match kind {
+            ChangeKind::Increment => {
+                let attribute = random.of(&["oddInteger", "uidNumber", "cn", "oddInteger;x-test"]);
+                (
+                    attribute.to_owned(),
+                    random
+                        .of(&["1", "-3", "x", "100000000000000000000"])
+                        .as_bytes()
+                        .to_vec(),
+                )
+            }
+            _ if random.once_in(16) => (
+                random
+                    .of(&[
+                        "entryUUID",
+                        "modifyTimestamp",
+                        "hasSubordinates",
+                        "structuralObjectClass",
+                    ])
+                    .to_owned(),
+                b"x".to_vec(),
+            ),
+            _ => assertion(random),
+        };
+        let values = match random.below(8) {
+            0 if kind != ChangeKind::Add => vec![],
+            1 => vec![value.clone(), assertion(random).1],
+            2 => vec![value.clone(), value],
+            _ => vec![value],
+        };
+        changes.push((kind, attribute, values));
+    }
+    Operation::Modify {
+        dn,
+        changes,
+        manage_dsa_it,
+    }
+}

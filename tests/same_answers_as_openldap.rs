@@ -1,0 +1,122 @@
+//! OpenLDAP's slapd and sapwood hold the same data and are asked the same: searches and compares of every scope, alias
+//! mode, filter type and selection, then updates, valid and not. Result codes, matched names, referrals and entries
+//! must be the same, and at the end the whole trees. Differences that stay are of a kind that
+//! `docs/differences-from-openldap.md` explains.
+//!
+//! The questions come from a seed, which `SAME_ANSWERS_SEED` overrides.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "same_answers/answer.rs"]
+mod answer;
+#[path = "same_answers/client.rs"]
+mod client;
+#[path = "same_answers/differences.rs"]
+mod differences;
+#[path = "same_answers/operation.rs"]
+mod operation;
+#[path = "same_answers/questions.rs"]
+mod questions;
+#[path = "same_answers/servers.rs"]
+mod servers;
+
+use answer::Answer;
+use client::Client;
+use differences::Differences;
+use operation::Operation;
+use questions::Random;
+use sapwood_ldap::result::ResultCode;
+use servers::{SUFFIX, Server};
+
+const SEARCHES: usize = 4000;
+const UPDATES: usize = 2000;
+
+/// Updates between two looks at the trees.
+const UPDATES_PER_LOOK: usize = 100;
+
+#[test]
+fn searches_and_updates_give_the_same_answers() {
+    let seed = std::env::var("SAME_ANSWERS_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let slapd = Server::slapd();
+    let sapwood = Server::sapwood();
+    let mut pair = Pair {
+        slapd: slapd.client(),
+        sapwood: sapwood.client(),
+        differences: Differences::new(seed),
+    };
+    for add in Operation::adds(include_str!("same_answers/directory.ldif")) {
+        let (expected, found) = pair.ask(&add);
+        assert_eq!(
+            expected.code,
+            ResultCode::Success,
+            "slapd: {add}: {}",
+            expected.diagnostic
+        );
+        assert_eq!(
+            found.code,
+            ResultCode::Success,
+            "sapwood: {add}: {}",
+            found.diagnostic
+        );
+    }
+    pair.ask(&Operation::whole_tree(SUFFIX));
+    let mut random = Random::new(seed);
+    for _ in 0..SEARCHES {
+        pair.ask(&questions::read(&mut random));
+    }
+    for count in 1..=UPDATES {
+        pair.ask(&questions::update(&mut random));
+        if count % UPDATES_PER_LOOK == 0 {
+            pair.ask(&Operation::whole_tree(SUFFIX));
+        }
+    }
+    for _ in 0..SEARCHES / 4 {
+        pair.ask(&questions::read(&mut random));
+    }
+    pair.ask(&Operation::whole_tree(SUFFIX));
+    pair.differences.report();
+}
+
+#[test]
+fn the_document_of_differences_is_that_of_this_test() {
+    differences::check_document(include_str!("../docs/differences-from-openldap.md"));
+}
+
+/// Both servers, asked together.
+struct Pair {
+    slapd: Client,
+    sapwood: Client,
+    differences: Differences,
+}
+
+impl Pair {
+    fn ask(&mut self, operation: &Operation) -> (Answer, Answer) {
+        let expected = self.slapd.ask(operation);
+        let found = self.sapwood.ask(operation);
+        self.compare(operation, expected.clone(), found.clone());
+        (expected, found)
+    }
+
+    fn compare(&mut self, operation: &Operation, mut expected: Answer, mut found: Answer) {
+        // Which entries come before the size limit is not said: they must be entries of the unlimited answer.
+        if let Some(unlimited) = operation.without_size_limit() {
+            for (client, answer) in [
+                (&mut self.slapd, &mut expected),
+                (&mut self.sapwood, &mut found),
+            ] {
+                let all = client.ask(&unlimited);
+                let count = answer.entries.len() + answer.references.len();
+                answer
+                    .entries
+                    .retain(|dn, attributes| all.entries.get(dn) != Some(attributes));
+                answer
+                    .references
+                    .retain(|uris, _| !all.references.contains_key(uris));
+                answer.limited_to = Some(count);
+            }
+        }
+        if !expected.same_as(&found) {
+            self.differences.add(operation, &expected, &found);
+        }
+    }
+}
