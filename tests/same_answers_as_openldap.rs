@@ -45,19 +45,8 @@ fn searches_and_updates_give_the_same_answers() {
         differences: Differences::new(seed),
     };
     for add in Operation::adds(include_str!("same_answers/directory.ldif")) {
-        let (expected, found) = pair.ask(&add);
-        assert_eq!(
-            expected.code,
-            ResultCode::Success,
-            "slapd: {add}: {}",
-            expected.diagnostic
-        );
-        assert_eq!(
-            found.code,
-            ResultCode::Success,
-            "sapwood: {add}: {}",
-            found.diagnostic
-        );
+        let expected = pair.ask(&add);
+        assert_eq!(expected.code, ResultCode::Success, "{add}: {}", expected.diagnostic);
     }
     pair.ask(&Operation::whole_tree(SUFFIX));
     let mut random = Random::new(seed);
@@ -90,11 +79,12 @@ struct Pair {
 }
 
 impl Pair {
-    fn ask(&mut self, operation: &Operation) -> (Answer, Answer) {
+    /// Asks both and notes what differs; gives slapd's answer.
+    fn ask(&mut self, operation: &Operation) -> Answer {
         let expected = self.slapd.ask(operation);
         let found = self.sapwood.ask(operation);
-        self.compare(operation, expected.clone(), found.clone());
-        (expected, found)
+        self.compare(operation, expected.clone(), found);
+        expected
     }
 
     fn compare(&mut self, operation: &Operation, mut expected: Answer, mut found: Answer) {
