@@ -1,32 +1,61 @@
 //! Where things are in a directory's folder, and how it is opened.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sapwood_directory::schema::Schema;
+use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{AccessPolicy, Directory, Options};
 use sapwood_server::{Config, root_dse};
 
 /// The folder of the store inside a directory's folder.
 const DATA_FOLDER: &str = "data";
 
+/// The folder of schema files inside a directory's folder.
+pub(crate) const SCHEMA_FOLDER: &str = "schema";
+
 pub(crate) fn data_folder(folder: &Path) -> PathBuf {
     folder.join(DATA_FOLDER)
 }
 
 /// What a directory is opened with: its schema, its access rules, what the root DSE says.
-pub(crate) fn options(config: &Config) -> Options {
-    let mut options = Options::new(Schema::standard());
+pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
+    let mut options = Options::new(schema(&folder.join(SCHEMA_FOLDER))?);
     options.access = AccessPolicy {
         anonymous_read: config.access.anonymous_read,
     };
     options.root_dse = root_dse(concat!("Sapwood ", env!("CARGO_PKG_VERSION")));
-    options
+    Ok(options)
+}
+
+/// The built-in schema and the `.schema` and `.ldif` files of `folder`, if it is there, in the order of their names.
+fn schema(folder: &Path) -> Result<Schema> {
+    if !folder.exists() {
+        return Ok(Schema::standard());
+    }
+    let mut files = Vec::new();
+    for file in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = file.with_context(|| folder.display().to_string())?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "schema" || extension == "ldif")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut builder = SchemaBuilder::new();
+    for path in files {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(&path).with_context(|| name.clone())?;
+        builder.add_file(&name, &text)?;
+    }
+    Ok(builder.build()?)
 }
 
 /// Opens the directory of a folder made by `init`.
 pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Result<Directory> {
     let data = data_folder(folder);
-    Directory::open(&data, options(config), read_only)
+    Directory::open(&data, options(folder, config)?, read_only)
         .with_context(|| format!("{}", data.display()))
 }

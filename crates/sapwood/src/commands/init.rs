@@ -101,6 +101,8 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         &folder.join(&config.tls.key),
         year,
     )?;
+    let schema = folder.join(open::SCHEMA_FOLDER);
+    fs::create_dir_all(&schema).with_context(|| schema.display().to_string())?;
     let contents = sapwood_directory::Config {
         naming_contexts: args.suffixes.clone(),
         indexes: index_spec::definitions(&args.indexes),
@@ -108,7 +110,7 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
     Directory::create(
         &open::data_folder(folder),
         &contents,
-        open::options(&config),
+        open::options(folder, &config)?,
     )?;
     Ok(Made {
         admin_dn,
