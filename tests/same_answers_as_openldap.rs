@@ -46,7 +46,12 @@ fn searches_and_updates_give_the_same_answers() {
     };
     for add in Operation::adds(include_str!("same_answers/directory.ldif")) {
         let expected = pair.ask(&add);
-        assert_eq!(expected.code, ResultCode::Success, "{add}: {}", expected.diagnostic);
+        assert_eq!(
+            expected.code,
+            ResultCode::Success,
+            "{add}: {}",
+            expected.diagnostic
+        );
     }
     pair.ask(&Operation::whole_tree(SUFFIX));
     let mut random = Random::new(seed);
