@@ -5,6 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use ldap_parser::FromBer;
 use sapwood_ldap::ber;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter::{self, Filter};
@@ -68,6 +69,9 @@ fn main() {
     let nested = search(&nested);
     measure("decode search, (&(a)(|(b)(c)))", || {
         black_box(RequestMessage::decode(black_box(&nested)).unwrap());
+    });
+    measure("the same by ldap-parser", || {
+        black_box(ldap_parser::ldap::LdapMessage::from_ber(black_box(&nested)).unwrap());
     });
     measure("frame", || {
         black_box(frame(black_box(&nested), 1 << 20).unwrap());
