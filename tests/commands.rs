@@ -141,6 +141,153 @@ fn one_server_for_each_folder() {
     assert!(text(&without.stderr).contains("no server runs"));
 }
 
+const LDIF: &str = "version: 1
+
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: ou=People,dc=example,dc=com
+objectClass: organizationalUnit
+ou: People
+
+dn: cn=Ann,ou=People,dc=example,dc=com
+objectClass: person
+cn: Ann
+sn: Arbor
+userPassword: secret
+
+dn: cn=Bad,ou=People,dc=example,dc=com
+objectClass: person
+cn: Bad
+
+dn: cn=Lost,ou=Nowhere,dc=example,dc=com
+objectClass: device
+cn: Lost
+
+dn: cn=J\u{fc}rgen,ou=People,dc=example,dc=com
+objectClass: person
+cn: J\u{fc}rgen
+sn: M
+description: second
+description: first
+";
+
+/// The records of an export, each sorted by line: the order of attributes does not matter.
+fn records(ldif: &str) -> Vec<Vec<&str>> {
+    let records = ldif
+        .split("\n\n")
+        .map(|record| record.lines().filter(|line| !line.starts_with("version")));
+    let mut records: Vec<Vec<&str>> = records
+        .map(|lines| {
+            let mut lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+            lines[..].sort_unstable();
+            lines
+        })
+        .filter(|record| !record.is_empty())
+        .collect();
+    records.sort();
+    records
+}
+
+#[test]
+fn what_is_imported_comes_out_again_and_what_is_wrong_is_told() {
+    let folder = Folder::init(&[]);
+    let ldif = folder.name_beside("people.ldif");
+    std::fs::write(&ldif, LDIF).unwrap();
+    let rejects = folder.name_beside("rejects.ldif");
+    let output = folder.sapwood("import", &[&ldif, "--reject-file", &rejects]);
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}{told}");
+    assert!(said.contains("4 entries added, 2 rejected"), "{said}");
+    assert!(
+        told.contains("people.ldif:17: ") && told.contains("sn"),
+        "{told}"
+    );
+    assert!(told.contains("people.ldif:21: "), "{told}");
+    let rejected = std::fs::read_to_string(&rejects).unwrap();
+    assert!(
+        rejected.contains("dn: cn=Bad,ou=People") && rejected.contains("people.ldif:17:"),
+        "{rejected}"
+    );
+
+    let exported = folder.sapwood_ok("export", &[]);
+    assert_eq!(records(&exported).len(), 4, "{exported}");
+    assert!(
+        exported.contains("entryUUID: ") && exported.contains("description: second"),
+        "{exported}"
+    );
+    assert!(!exported.contains("secret"), "a password is not hashed");
+    assert_eq!(
+        records(&folder.sapwood_ok("export", &["--base", "ou=People,dc=example,dc=com"])).len(),
+        3
+    );
+    assert_eq!(
+        records(&folder.sapwood_ok("export", &["--filter", "(cn=ann)"])).len(),
+        1
+    );
+
+    // Into a new directory.
+    let copy = Folder::init(&[]);
+    let whole = copy.name_beside("whole.ldif");
+    std::fs::write(&whole, &exported).unwrap();
+    copy.sapwood_ok("import", &[&whole]);
+    assert_eq!(records(&copy.sapwood_ok("export", &[])), records(&exported));
+    for folder in [&folder, &copy] {
+        assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
+    }
+
+    // What is corrected is added to what is there.
+    let corrected = rejected
+        .replace("cn: Bad", "cn: Bad\nsn: Not any more")
+        .replace("ou=Nowhere", "ou=People");
+    std::fs::write(&ldif, corrected).unwrap();
+    assert!(
+        folder
+            .sapwood_ok("import", &[&ldif])
+            .contains("2 entries added")
+    );
+    let server = folder.serve();
+    let refused = folder.sapwood("import", &[&ldif]);
+    assert!(
+        text(&refused.stderr).contains("stop it first"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(
+        records(&folder.sapwood_ok("export", &[])).len(),
+        6,
+        "beside a running server"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_backup_beside_a_running_server_can_be_restored() {
+    let folder = Folder::init(&[]);
+    let ldif = folder.name_beside("people.ldif");
+    std::fs::write(&ldif, LDIF.split("dn: cn=Bad").next().unwrap()).unwrap();
+    folder.sapwood_ok("import", &[&ldif]);
+    let exported = folder.sapwood_ok("export", &[]);
+    let server = folder.serve();
+    let file = folder.name_beside("backup");
+    folder.sapwood_ok("backup", &[&file]);
+    let again = folder.sapwood("backup", &[&file]);
+    assert!(
+        text(&again.stderr).contains("exists"),
+        "{}",
+        text(&again.stderr)
+    );
+    assert!(text(&folder.sapwood("restore", &[&file]).stderr).contains("stop it first"));
+    server.stop();
+    assert!(text(&folder.sapwood("restore", &[&file]).stderr).contains("move it away"));
+    std::fs::remove_dir_all(folder.path().join("data")).unwrap();
+    folder.sapwood_ok("restore", &[&file]);
+    assert_eq!(folder.sapwood_ok("export", &[]), exported);
+    assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
+    folder.serve().stop();
+}
+
 #[test]
 fn the_demo_runs_once_and_ends() {
     let said = sapwood_ok(["demo", "--once"]);

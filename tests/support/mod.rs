@@ -84,6 +84,25 @@ impl Folder {
         self.beside("directory")
     }
 
+    /// Runs `sapwood COMMAND DIR ...`.
+    pub fn sapwood(&self, command: &str, more: &[&str]) -> Output {
+        let path = self.path();
+        let mut args: Vec<&OsStr> = vec![command.as_ref(), path.as_os_str()];
+        args.extend(more.iter().map(OsStr::new));
+        sapwood(args)
+    }
+
+    /// The same, for what must succeed. Gives standard output.
+    #[track_caller]
+    pub fn sapwood_ok(&self, command: &str, more: &[&str]) -> String {
+        succeeded(self.sapwood(command, more))
+    }
+
+    /// A path outside of the directory's folder that goes away with it, as text.
+    pub fn name_beside(&self, name: &str) -> String {
+        self.beside(name).to_str().unwrap().to_owned()
+    }
+
     /// A path outside of the directory's folder that goes away with it.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)

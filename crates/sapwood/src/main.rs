@@ -15,6 +15,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Init(args) => commands::init::run(&args),
+        Command::Import(args) => commands::import::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Check(args) => commands::check::run(&args),

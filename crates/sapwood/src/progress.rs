@@ -17,26 +17,35 @@ pub(crate) struct Progress {
 impl Progress {
     /// `unit` is what is counted; a total of 0 is not known.
     pub(crate) fn new(total: u64, unit: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(
-            (total > 0).then_some(total),
-            ProgressDrawTarget::hidden(),
-        );
-        let template = if total > 0 {
-            format!(
-                "{{bar:40}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}  {{per_sec}}  {{eta}} left"
-            )
-        } else {
-            format!("{{spinner}} {{human_pos}} {unit}  {{per_sec}}")
-        };
-        // A template that does not parse would be a mistake of the line above; the plain bar does then.
-        bar.set_style(
-            ProgressStyle::with_template(&template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        );
-        Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let mut this = Self {
             bar,
             since: Instant::now(),
             shown: false,
+        };
+        this.restart(total, unit);
+        this
+    }
+
+    /// Begins the next part, counted anew.
+    pub(crate) fn restart(&mut self, total: u64, unit: &str) {
+        let template = if total > 0 {
+            format!(
+                "{{bar:30}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}  {{eta}} left"
+            )
+        } else {
+            format!("{{spinner}} {{human_pos}} {unit}")
+        };
+        // A template that does not parse would be a mistake of the lines above; the plain bar does then.
+        self.bar.set_style(
+            ProgressStyle::with_template(&template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        self.bar.reset();
+        if total > 0 {
+            self.bar.set_length(total);
+        } else {
+            self.bar.unset_length();
         }
     }
 
@@ -46,6 +55,11 @@ impl Progress {
             self.shown = true;
         }
         self.bar.set_position(position);
+    }
+
+    /// Prints a line above the bar.
+    pub(crate) fn tell(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     pub(crate) fn finish(self) {

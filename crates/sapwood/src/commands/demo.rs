@@ -2,18 +2,22 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use sapwood_client::generate::{Entry, Generator};
-use sapwood_directory::{Directory, Identity, Ticket, Update, UpdateRequest};
+use anyhow::{Context, Result, bail, ensure};
+use sapwood_client::generate::Generator;
+use sapwood_directory::{
+    Directory, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions, ImportProgress,
+    ImportRejection, ImportSource,
+};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::ldif;
-use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
+use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, Frame, Message, Request, Response,
-    ResponseMessage, Scope, SearchRequest, frame,
+    Authentication, BindRequest, DerefAliases, Frame, Message, Request, Response, ResponseMessage,
+    Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
@@ -21,16 +25,14 @@ use sapwood_server::password::{self, Password};
 use sapwood_server::{Config, Flags, Server};
 
 use crate::cli::{Demo, Init};
-use crate::commands::{init, serve};
+use crate::commands::init;
+use crate::commands::serve::Signals;
 use crate::open;
-use crate::progress::Progress;
 
 const SUFFIX: &str = "dc=example,dc=com";
 const ENTRIES: u64 = 10_000;
 /// The same entries each time.
 const SEED: u64 = 1;
-/// Adds that become one commit.
-const BATCH: usize = 500;
 /// The longest answer that the searches below can have.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -44,6 +46,8 @@ struct Suggestion {
 }
 
 pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
+    // Ctrl-C removes the scratch folder whenever it comes.
+    let signals = Signals::catch()?;
     let scratch = tempfile::Builder::new().prefix("sapwood-demo-").tempdir()?;
     let folder = scratch.path().join("directory");
     let password = password::generate();
@@ -64,7 +68,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
     let config = Config::load(&folder)?;
     let directory = open::directory(&folder, &config, false)?;
     let generator = Generator::new(SUFFIX, ENTRIES, SEED)?;
-    fill(&directory, &generator, &made.admin_dn)?;
+    fill(&directory, &generator, scratch.path(), &made.admin_dn)?;
 
     let flags = Flags {
         listen: vec![ListenUrl::Ldap("127.0.0.1".into(), 0)],
@@ -107,7 +111,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         }
     } else {
         println!("Ctrl-C stops and removes everything.");
-        serve::until_stopped(&server)?;
+        signals.until_stopped(&server);
     }
     drop(server);
     scratch.close().context("removing the scratch folder")?;
@@ -143,64 +147,41 @@ fn suggestions(generator: &Generator) -> [Suggestion; 3] {
     ]
 }
 
-/// Adds all entries, in commits of [`BATCH`].
-fn fill(directory: &Directory, generator: &Generator, admin_dn: &str) -> Result<()> {
-    let mut progress = Progress::new(generator.entries(), "entries");
-    let identity = Identity::Admin {
-        dn: admin_dn.to_owned(),
+/// Loads all entries.
+fn fill(
+    directory: &Directory,
+    generator: &Generator,
+    scratch: &Path,
+    admin_dn: &str,
+) -> Result<()> {
+    let mut text = Vec::new();
+    generator.write_ldif(&mut text)?;
+    let source = ImportSource {
+        name: "made-up entries".into(),
+        reader: Box::new(text.as_slice()),
     };
-    let mut batch = Vec::with_capacity(BATCH);
-    for (index, entry) in (1..).zip(generator.iter()) {
-        let request = UpdateRequest::Message(add_message(&entry));
-        batch.push(Update {
-            identity: identity.clone(),
-            request,
-        });
-        if batch.len() == BATCH || index == generator.entries() {
-            let applied = directory.apply(&batch)?;
-            if let Some(failed) = applied
-                .outcomes
-                .iter()
-                .find(|outcome| outcome.code != ResultCode::Success)
-            {
-                bail!(
-                    "a made-up entry was refused: {} {}",
-                    failed.code,
-                    failed.diagnostic
-                );
-            }
-            if let Some(ticket) = applied.ticket {
-                ticket.wait().map_err(sapwood_directory::Error::from)?;
-            }
-            batch.clear();
-            progress.set(index);
-        }
-    }
-    progress.finish();
+    let options = ImportOptions {
+        memory_bytes: IMPORT_MEMORY_BYTES_MIN,
+        folder: scratch.to_owned(),
+        threads: 1,
+        hasher: None,
+        creator: admin_dn.to_owned(),
+    };
+    let report = directory.import(vec![source], &options, &Quiet)?;
+    ensure!(
+        report.added == generator.entries(),
+        "{} made-up entries were rejected",
+        report.rejected
+    );
     Ok(())
 }
 
-fn add_message(entry: &Entry) -> Vec<u8> {
-    let mut attributes = AttributesBuf::default();
-    for values in entry.values.chunk_by(|(one, _), (other, _)| one == other) {
-        let description = values.first().map_or("", |(description, _)| description);
-        attributes.push(
-            description.as_bytes(),
-            values.iter().map(|(_, value)| value.as_bytes()),
-        );
-    }
-    let op = Request::Add(AddRequest {
-        dn: &entry.dn,
-        attributes: attributes.view(),
-    });
-    let mut message = Vec::new();
-    Message {
-        id: 1,
-        op,
-        controls: Controls::EMPTY,
-    }
-    .encode(&mut message);
-    message
+/// Made-up entries are few and right: there is nothing to show.
+struct Quiet;
+
+impl ImportObserver for Quiet {
+    fn progress(&self, _: ImportProgress) {}
+    fn rejected(&self, _: ImportRejection<'_>) {}
 }
 
 /// Speaks to the server as any client would, one request after the other.

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use sapwood_server::admin::{self, ControlSocket};
 use sapwood_server::config::Level;
 use sapwood_server::{Config, Flags, Server};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
@@ -20,6 +21,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         bail!("a server runs on {} already", args.folder.display());
     }
     raise_open_files();
+    let signals = Signals::catch()?;
     let directory = open::directory(&args.folder, &config, false)?;
     let flags = Flags {
         listen: args.listen.clone(),
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         tracing::info!("listening on {url}");
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let name = until_stopped(&server)?;
+    let name = signals.until_stopped(&server);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(control);
@@ -96,21 +98,43 @@ fn reload(server: &Server) -> Result<String, String> {
     }
 }
 
-/// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads.
-pub(crate) fn until_stopped(server: &Server) -> Result<&'static str> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hang_up = signal(SignalKind::hangup())?;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => return Ok("SIGTERM"),
-                _ = interrupt.recv() => return Ok("SIGINT"),
-                _ = hang_up.recv() => drop(reload(server)),
+/// The signals that a server answers to, caught from the moment this is made.
+pub(crate) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// To be called before anybody may know that there is a server.
+    pub(crate) fn catch() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let entered = runtime.enter();
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        let hang_up = signal(SignalKind::hangup())?;
+        drop(entered);
+        Ok(Self {
+            runtime,
+            terminate,
+            interrupt,
+            hang_up,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads.
+    pub(crate) fn until_stopped(mut self, server: &Server) -> &'static str {
+        self.runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => return "SIGTERM",
+                    _ = self.interrupt.recv() => return "SIGINT",
+                    _ = self.hang_up.recv() => drop(reload(server)),
+                }
             }
-        }
-    })
+        })
+    }
 }
