@@ -3,7 +3,6 @@
 // The mappings hand out raw pointers and unmap themselves; what may be done with the pointers is stated at each function.
 #![allow(unsafe_code)]
 
-use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -85,8 +84,14 @@ impl fmt::Debug for Map {
 pub struct Window {
     base: NonNull<u8>,
     length: usize,
-    /// Told by being dropped, before the mapping goes, that no more stores come through this window.
-    watcher: Option<Box<dyn Any + Send + Sync>>,
+    /// Dropped before the mapping goes, when no more stores come through this window.
+    watcher: Option<Box<dyn Watch>>,
+}
+
+/// Whoever wants to know of stores through a window.
+pub(super) trait Watch: Send + Sync {
+    /// These bytes of the window are about to be stored to, perhaps with what they hold already.
+    fn stores(&self, offset: usize, length: usize);
 }
 
 // SAFETY: the mapping is tied to the process, not to a thread.
@@ -99,7 +104,7 @@ impl Window {
         fd: impl AsFd,
         offset: u64,
         length: usize,
-        watcher: Option<Box<dyn Any + Send + Sync>>,
+        watcher: Option<Box<dyn Watch>>,
     ) -> io::Result<Self> {
         if length == 0 || !offset.is_multiple_of(MAP_GRANULE_BYTES as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -125,6 +130,20 @@ impl Window {
         self.base.as_ptr()
     }
 
+    /// Where the bytes `offset..offset + length` are, in order to be stored to at once; `None` if they are not all within the
+    /// window. As with [`Window::as_mut_ptr`], but a simulated disk learns of the store even if it changes nothing.
+    #[inline]
+    pub fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+        if offset.checked_add(length)? > self.length {
+            return None;
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.stores(offset, length);
+        }
+        // SAFETY: within the mapping by the test above.
+        Some(unsafe { self.base.add(offset) })
+    }
+
     /// The length in bytes, never 0.
     #[expect(clippy::len_without_is_empty, reason = "a window is never empty")]
     pub fn len(&self) -> usize {
@@ -136,6 +155,9 @@ impl Window {
     /// # Safety
     /// While the slice lives nobody reads or writes this part of the file through another mapping of this process.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Some(watcher) = &self.watcher {
+            watcher.stores(0, self.length);
+        }
         // SAFETY: within the mapping, which lies within the file; exclusive by `&mut` and the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
     }

@@ -12,15 +12,15 @@
 //!
 //! The unit is the sector of 512 bytes. A sector that was changed since the last sync of its file has its synced content or any content it
 //! had since then, each sector for itself: that covers lost, reordered and torn writes, and pages of a window that the system
-//! wrote back at any moment. (The stores through a window are seen whenever anything else happens on the disk, and when the
-//! window is closed.) The size of a file is the synced one or any it had since. Of the name changes since the last
+//! wrote back at any moment. (What was stored through a window is seen whenever anything else happens on the disk, and when the
+//! window is closed; a store of the same bytes is seen if it was announced, see [`Window::place`].) The size of a file is the synced one or any it had since. Of the name changes since the last
 //! [`Storage::sync_names`] any number of the first are there, and the others are not. After a failed sync, what it was
 //! to sync may never arrive, not even with a later sync that succeeds.
 
 mod content;
 mod crash;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -35,9 +35,13 @@ pub use crash::{Crash, Crashes, Image};
 use self::content::SECTOR_BYTES;
 use self::crash::Replay;
 use super::folder::Descriptor;
+use super::map::Watch;
 use super::memory::next_folder_number;
 use super::{File, Identity, Map, OpenMode, Storage, Window, check_name};
 use crate::sys;
+
+/// How much of a window is looked at at once.
+const LOOK_BYTES: usize = 16 * 1024;
 
 /// A failure to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,8 @@ struct Recorded {
 struct Watched {
     offset: u64,
     seen: Vec<u8>,
+    /// The sectors that were to be stored to since the last look, counted from the first of the window.
+    stored: BTreeSet<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -306,20 +312,35 @@ impl Recorded {
 }
 
 impl Watched {
+    /// Compares what the file holds with what was seen last, and tells each sector that was stored to.
     fn see(&mut self, backing: &Descriptor, mut stored: impl FnMut(u64, Arc<[u8]>)) {
-        let mut now = vec![0; self.seen.len()];
+        let Self {
+            offset,
+            seen,
+            stored: announced,
+        } = self;
         let backing: &dyn File = backing;
-        // The file may have been cut under the window; then there is nothing to see.
-        if backing.read_exact_at(&mut now, self.offset).is_err() || now == self.seen {
-            return;
-        }
-        let sectors = now.chunks(SECTOR_BYTES).zip(self.seen.chunks(SECTOR_BYTES));
-        for (index, (now, seen)) in sectors.enumerate() {
-            if now != seen {
-                stored(self.offset + (index * SECTOR_BYTES) as u64, now.into());
+        let mut now = [0; LOOK_BYTES];
+        for (chunk, start) in seen.chunks_mut(LOOK_BYTES).zip((0..).step_by(LOOK_BYTES)) {
+            let now = &mut now[..chunk.len()];
+            // The file may have been cut under the window; then there is nothing to see.
+            if backing.read_exact_at(now, *offset + start as u64).is_err() {
+                return;
             }
+            let sectors = start / SECTOR_BYTES..(start + chunk.len()).div_ceil(SECTOR_BYTES);
+            if now == chunk && announced.range(sectors.clone()).next().is_none() {
+                continue;
+            }
+            let pairs = now.chunks(SECTOR_BYTES).zip(chunk.chunks(SECTOR_BYTES));
+            for (sector, (now, seen)) in sectors.zip(pairs) {
+                // What was changed without being announced is seen all the same.
+                if announced.contains(&sector) || now != seen {
+                    stored(*offset + (sector * SECTOR_BYTES) as u64, now.into());
+                }
+            }
+            chunk.copy_from_slice(now);
         }
-        self.seen = now;
+        announced.clear();
     }
 }
 
@@ -427,8 +448,9 @@ impl File for Handle {
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let (mut state, bytes_max) = self.disk.call(Call::Write)?;
-        let bytes = parts.iter().flat_map(|part| part.iter().copied());
-        let bytes: Vec<u8> = bytes.take(bytes_max).collect();
+        let mut bytes = Vec::new();
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.truncate(bytes_max);
         let old_size = self.backing.size()?;
         let backing: &dyn File = &*self.backing;
         backing.write_all_at(&bytes, offset)?;
@@ -480,7 +502,7 @@ impl File for Handle {
         state.windows += 1;
         // The watch takes this lock when it goes.
         drop(state);
-        let watch = Box::new(Watch {
+        let watch = Box::new(Watcher {
             disk: self.disk.clone(),
             file: self.number,
             id,
@@ -489,7 +511,11 @@ impl File for Handle {
         let mut seen = vec![0; length];
         let backing: &dyn File = &*self.backing;
         backing.read_exact_at(&mut seen, offset)?;
-        let watched = Watched { offset, seen };
+        let watched = Watched {
+            offset,
+            seen,
+            stored: BTreeSet::new(),
+        };
         let mut state = self.disk.lock();
         state.files[self.number].windows.insert(id, watched);
         drop(state);
@@ -504,14 +530,24 @@ impl File for Handle {
     }
 }
 
-/// Takes a last look at a window before it goes.
-struct Watch {
+/// Learns of stores through a window, and takes a last look at it before it goes.
+struct Watcher {
     disk: Disk,
     file: usize,
     id: u64,
 }
 
-impl Drop for Watch {
+impl Watch for Watcher {
+    fn stores(&self, offset: usize, length: usize) {
+        let mut state = self.disk.lock();
+        if let Some(window) = state.files[self.file].windows.get_mut(&self.id) {
+            let end = (offset + length).div_ceil(SECTOR_BYTES);
+            window.stored.extend(offset / SECTOR_BYTES..end);
+        }
+    }
+}
+
+impl Drop for Watcher {
     fn drop(&mut self) {
         let mut state = self.disk.lock();
         state.see_windows();
