@@ -143,9 +143,10 @@ impl Windows {
     /// reference lives.
     pub(crate) unsafe fn page(&mut self, number: PageNo) -> Result<&mut Page> {
         let (window, page) = (number.0 / WINDOW_PAGES, number.0 % WINDOW_PAGES);
-        let base = self.window(window as usize)?;
-        // SAFETY: `page` is less than the window's length in pages; aligned, and any bytes are a page. Exclusive by promise.
-        Ok(unsafe { base.cast::<Page>().add(page as usize).as_mut() })
+        let window = self.window(window as usize)?;
+        let place = place(window, page, PAGE_BYTES)?;
+        // SAFETY: within the window, aligned, and any bytes are a page. Exclusive by promise.
+        Ok(unsafe { place.cast::<Page>().as_mut() })
     }
 
     /// An extent to write to.
@@ -155,17 +156,15 @@ impl Windows {
     pub(crate) unsafe fn extent(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         let bytes = pages as usize * PAGE_BYTES;
         let (window, page) = (first.0 / WINDOW_PAGES, first.0 % WINDOW_PAGES);
-        let base = if page + u64::from(pages) <= WINDOW_PAGES {
-            let base = self.window(window as usize)?;
-            // SAFETY: within the window by the test.
-            unsafe { base.add(page as usize * PAGE_BYTES) }
+        let place = if page + u64::from(pages) <= WINDOW_PAGES {
+            place(self.window(window as usize)?, page, bytes)?
         } else {
             self.extent = None;
             let window = self.file.window(first.0 * PAGE_BYTES as u64, bytes)?;
-            start_of(self.extent.insert(window))
+            place(self.extent.insert(window), 0, bytes)?
         };
         // SAFETY: within a window; exclusive by promise.
-        Ok(unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), bytes) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), bytes) })
     }
 
     /// Unmaps everything.
@@ -176,15 +175,18 @@ impl Windows {
     }
 
     #[inline]
-    fn window(&mut self, number: usize) -> Result<NonNull<u8>> {
+    fn window(&mut self, number: usize) -> Result<&Window> {
+        if !matches!(self.places.get(number), Some(Some(_))) {
+            self.map(number)?;
+        }
         match self.places.get(number) {
-            Some(Some(window)) => Ok(start_of(window)),
-            _ => self.map(number),
+            Some(Some(window)) => Ok(window),
+            _ => Err(outside(number as u64 * WINDOW_PAGES)),
         }
     }
 
     #[cold]
-    fn map(&mut self, number: usize) -> Result<NonNull<u8>> {
+    fn map(&mut self, number: usize) -> Result<()> {
         if self.mapped.len() >= WINDOWS_MAX
             && let Some(oldest) = self.mapped.pop_front()
         {
@@ -192,17 +194,23 @@ impl Windows {
         }
         const BYTES: usize = WINDOW_PAGES as usize * PAGE_BYTES;
         let window = self.file.window(number as u64 * BYTES as u64, BYTES)?;
-        let start = start_of(&window);
         if self.places.len() <= number {
             self.places.resize_with(number + 1, || None);
         }
         self.places[number] = Some(window);
         self.mapped.push_back(number);
-        Ok(start)
+        Ok(())
     }
 }
 
-fn start_of(window: &Window) -> NonNull<u8> {
-    // SAFETY: a mapping never begins at address 0.
-    unsafe { NonNull::new_unchecked(window.as_mut_ptr()) }
+/// Where to store `bytes` from the window's page `page` on.
+#[inline]
+fn place(window: &Window, page: u64, bytes: usize) -> Result<NonNull<u8>> {
+    let place = window.place(page as usize * PAGE_BYTES, bytes);
+    place.ok_or_else(|| outside(page))
+}
+
+#[cold]
+fn outside(page: u64) -> Error {
+    Error::corrupt(PageNo(page), "lies outside of its window")
 }
