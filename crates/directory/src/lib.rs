@@ -8,6 +8,7 @@
 pub mod access;
 mod attributes;
 mod beside;
+mod check;
 mod compare;
 mod definition;
 mod directory;
@@ -15,6 +16,7 @@ pub mod engine;
 mod entry;
 mod error;
 mod import;
+mod index_change;
 mod indexes;
 mod names;
 mod outcome;
@@ -29,6 +31,7 @@ mod target;
 mod update;
 
 pub use access::{AccessPolicy, Identity};
+pub use check::{CheckReport, PROBLEMS_MAX};
 pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Snapshot};
 pub use engine::{CommitNo, EntryId, Ticket};
 pub use error::{Error, Result};
@@ -36,6 +39,7 @@ pub use import::{
     IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions,
     ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
 };
+pub use index_change::IndexStatus;
 pub use outcome::Outcome;
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Step};

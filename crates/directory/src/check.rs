@@ -1,0 +1,445 @@
+//! Checks that the tables agree with each other: names with entries, indexes with entries. (That each page is sound is
+//! the store's own check.)
+//!
+//! One pass over the entries looks at each record, its name, and sums up a hash of every index key the entry should
+//! stand under; one pass over each index sums up what is there. Only where the sums differ are keys looked up one by one.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::directory::Snapshot;
+use crate::engine::{
+    self, Cursor, Direction, Engine, EntryId, Index, IndexKind, Postings, Range, Read, Table,
+};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::indexes::{AttributeIndexes, Completeness};
+use crate::names::{Child, DnCache, name_key};
+use crate::schema::NormalDn;
+use crate::update::reindex::{KINDS, KeySet, index_keys, ordering_keys};
+use crate::{Directory, definition};
+
+/// How many problems are told in full.
+pub const PROBLEMS_MAX: usize = 1000;
+
+/// How many entries lie between two calls about progress.
+const PROGRESS_ENTRIES: u64 = 10_000;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Entries looked at.
+    pub entries: u64,
+    /// Index records looked at.
+    pub postings: u64,
+    /// What is wrong, the first [`PROBLEMS_MAX`] of it; empty when nothing is.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    fn problem(&mut self, problem: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// An index with what should be in it.
+struct Expected<'s> {
+    indexes: &'s AttributeIndexes,
+    /// `None` for ordering.
+    kind: Option<IndexKind>,
+    sum: Sum,
+}
+
+/// A sum over a set of records that does not depend on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    records: u64,
+    hashes: u128,
+}
+
+impl Sum {
+    fn add(&mut self, key: &[u8], id: EntryId) {
+        let mut hash = Xxh3::new();
+        hash.update(&(key.len() as u64).to_le_bytes());
+        hash.update(key);
+        hash.update(&id.to_key());
+        self.records += 1;
+        self.hashes = self.hashes.wrapping_add(hash.digest128());
+    }
+}
+
+impl<E: Engine> Directory<E> {
+    /// Checks the newest visible state; `progress` is told the entries looked at so far.
+    ///
+    /// # Errors
+    /// When the engine cannot be read at all. What is wrong with what was read stands in the report.
+    pub fn check(&self, progress: impl FnMut(u64)) -> Result<CheckReport> {
+        self.snapshot()?.check(progress)
+    }
+}
+
+impl<E: Engine> Snapshot<E> {
+    fn check(&self, mut progress: impl FnMut(u64)) -> Result<CheckReport> {
+        let mut report = CheckReport::default();
+        let mut expected = Vec::new();
+        for indexes in self.state().indexes.iter() {
+            for kind in KINDS {
+                if indexes.completeness(kind) == Completeness::Complete {
+                    expected.push(Expected {
+                        indexes,
+                        kind: Some(kind),
+                        sum: Sum::default(),
+                    });
+                }
+            }
+            if indexes.ordering == Completeness::Complete {
+                expected.push(Expected {
+                    indexes,
+                    kind: None,
+                    sum: Sum::default(),
+                });
+            }
+        }
+        self.check_entries(&mut expected, &mut report, &mut progress)?;
+        self.check_counts(&mut report)?;
+        for expected in &expected {
+            self.check_index(expected, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    fn check_entries(
+        &self,
+        expected: &mut [Expected<'_>],
+        report: &mut CheckReport,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<()> {
+        let view = self.view();
+        let next_id = definition::next_id(view)?;
+        let mut names = NameCheck::default();
+        let mut keys = Keys::default();
+        let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
+        while let Some((key, record)) = entries.next()? {
+            report.entries += 1;
+            if report.entries.is_multiple_of(PROGRESS_ENTRIES) {
+                progress(report.entries);
+            }
+            let Some(id) = EntryId::from_key(key) else {
+                report.problem("a key of the entry table is no id".into());
+                continue;
+            };
+            if id >= next_id {
+                report.problem(format!(
+                    "entry {id} has an id that is still to be given (from {next_id} on)"
+                ));
+            }
+            let operational = view.get(Table::Operational, key)?;
+            let Some(operational) = operational.as_deref() else {
+                report.problem(format!("entry {id} has no operational record"));
+                continue;
+            };
+            let (Ok(user), Ok(operational)) = (Entry::new(record), Entry::new(operational)) else {
+                report.problem(format!(
+                    "entry {id}: a record is not of the form of an entry"
+                ));
+                continue;
+            };
+            self.check_attributes(id, &[user, operational], report);
+            names.check(self, id, &user, report)?;
+            for expected in &mut *expected {
+                match keys.of(
+                    self,
+                    expected.indexes,
+                    expected.kind,
+                    id,
+                    [user, operational],
+                ) {
+                    Ok(keys) => keys.iter().for_each(|key| expected.sum.add(key, id)),
+                    Err(_) => report.problem(format!("entry {id}: an attribute cannot be read")),
+                }
+            }
+        }
+        progress(report.entries);
+        Ok(())
+    }
+
+    fn check_attributes(&self, id: EntryId, records: &[Entry<'_>; 2], report: &mut CheckReport) {
+        for attribute in records.iter().flat_map(Entry::attributes) {
+            let Ok(attribute) = attribute else {
+                report.problem(format!("entry {id}: its table of attributes is damaged"));
+                continue;
+            };
+            let Some(known) = self.state().attributes.get(attribute.number()) else {
+                report.problem(format!(
+                    "entry {id} has an attribute of the unknown number {}",
+                    attribute.number().0
+                ));
+                continue;
+            };
+            let list = sapwood_ldap::list::Attributes::from_ber(attribute.ber());
+            let is_sound = list.is_ok_and(|list| {
+                let mut list = list.iter();
+                let is_it = list.next().is_some_and(|found| {
+                    found.description == known.text().as_bytes()
+                        && found.values == attribute.values()
+                });
+                is_it && list.next().is_none()
+            });
+            if !is_sound {
+                report.problem(format!(
+                    "entry {id}: the BER of {} is damaged",
+                    known.text()
+                ));
+            }
+        }
+    }
+
+    /// Each entry was found under its name; equal counts then mean that there is no other name.
+    fn check_counts(&self, report: &mut CheckReport) -> Result<()> {
+        for table in [Table::Name, Table::Operational] {
+            let mut records = 0;
+            let mut cursor = self.view().scan(table, Range::ALL, Direction::Forward)?;
+            while cursor.next()?.is_some() {
+                records += 1;
+            }
+            if records != report.entries {
+                let name = table.name();
+                report.problem(format!(
+                    "there are {} entries but {records} records in the table {}",
+                    report.entries,
+                    name.as_str()
+                ));
+            }
+        }
+        let mut states = self
+            .view()
+            .scan(Table::State, Range::ALL, Direction::Forward)?;
+        while let Some((key, _)) = states.next()? {
+            if self.view().get(Table::Entry, key)?.is_none() {
+                report
+                    .problem("the table state has a record of an entry that does not exist".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_index(&self, expected: &Expected<'_>, report: &mut CheckReport) -> Result<()> {
+        let mut sum = Sum::default();
+        self.for_each_record(expected, |key, id| sum.add(key, id))?;
+        report.postings += sum.records;
+        if sum == expected.sum {
+            return Ok(());
+        }
+        let name = self
+            .schema()
+            .type_of(expected.indexes.attribute_type)
+            .name();
+        let word = expected.kind.map_or("ord", IndexKind::word);
+        report.problem(format!(
+            "index {name} {word} has {} records where the entries make {}; drop and add it again",
+            sum.records, expected.sum.records
+        ));
+        self.explain(expected, &format!("index {name} {word}"), report)
+    }
+
+    /// Hands the records of an index to `each`: the key as [`Keys`] makes it, and the id.
+    fn for_each_record(
+        &self,
+        expected: &Expected<'_>,
+        mut each: impl FnMut(&[u8], EntryId),
+    ) -> Result<()> {
+        match expected.kind {
+            Some(kind) => {
+                self.view()
+                    .scan_index(expected.indexes.index(kind), Range::ALL, |key, id| {
+                        each(key, id);
+                        true
+                    })?
+            }
+            None => {
+                let table = expected.indexes.order_table();
+                let mut cursor = self.view().scan(table, Range::ALL, Direction::Forward)?;
+                while let Some((key, _)) = cursor.next()? {
+                    let id = key.last_chunk().map(|id| EntryId(u64::from_be_bytes(*id)));
+                    let id = id
+                        .ok_or_else(|| Error::corrupt("a key of an ordering table is too short"))?;
+                    each(key, id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which records are missing and which are too many.
+    fn explain(&self, expected: &Expected<'_>, name: &str, report: &mut CheckReport) -> Result<()> {
+        let view = self.view();
+        let mut keys = Keys::default();
+        let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
+        let mut records: HashMap<u128, u32> = HashMap::new();
+        let one = |key: &[u8], id: EntryId| {
+            let mut sum = Sum::default();
+            sum.add(key, id);
+            sum.hashes
+        };
+        while let Some((key, record)) = entries.next()? {
+            let (Some(id), Ok(user)) = (EntryId::from_key(key), Entry::new(record)) else {
+                continue;
+            };
+            let Some(operational) = view.get(Table::Operational, key)? else {
+                continue;
+            };
+            let Ok(operational) = Entry::new(&operational) else {
+                continue;
+            };
+            let Ok(keys) = keys.of(
+                self,
+                expected.indexes,
+                expected.kind,
+                id,
+                [user, operational],
+            ) else {
+                continue;
+            };
+            for key in keys.iter() {
+                if !self.has_record(expected, key, id)? {
+                    report.problem(format!(
+                        "{name} lacks entry {id} under '{}'",
+                        key.escape_ascii()
+                    ));
+                } else if report.problems.len() < PROBLEMS_MAX {
+                    *records.entry(one(key, id)).or_default() += 1;
+                }
+            }
+        }
+        self.for_each_record(expected, |key, id| {
+            if report.problems.len() < PROBLEMS_MAX && !records.contains_key(&one(key, id)) {
+                report.problem(format!(
+                    "{name} has entry {id} under '{}', which it is not",
+                    key.escape_ascii()
+                ));
+            }
+        })
+    }
+
+    fn has_record(&self, expected: &Expected<'_>, key: &[u8], id: EntryId) -> engine::Result<bool> {
+        match expected.kind {
+            Some(kind) => {
+                let index: Index = expected.indexes.index(kind);
+                Ok(self.view().postings(index, key)?.seek(id)? == Some(id))
+            }
+            None => Ok(self
+                .view()
+                .get(expected.indexes.order_table(), key)?
+                .is_some()),
+        }
+    }
+}
+
+/// The keys an entry should stand under.
+#[derive(Default)]
+struct Keys {
+    keys: KeySet,
+    scratch: Vec<u8>,
+}
+
+impl Keys {
+    fn of<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        indexes: &AttributeIndexes,
+        kind: Option<IndexKind>,
+        id: EntryId,
+        records: [Entry<'_>; 2],
+    ) -> std::result::Result<&KeySet, crate::entry::Damaged> {
+        let (schema, attributes) = (snapshot.schema(), &snapshot.state().attributes);
+        let Keys { keys, scratch } = self;
+        match kind {
+            Some(kind) => index_keys(
+                schema,
+                attributes,
+                indexes,
+                kind,
+                &Some(records),
+                keys,
+                scratch,
+            )?,
+            None => ordering_keys(
+                schema,
+                attributes,
+                indexes,
+                id,
+                &Some(records),
+                keys,
+                scratch,
+            )?,
+        }
+        Ok(keys)
+    }
+}
+
+/// Checks that entries are found under their names and hang together.
+#[derive(Default)]
+struct NameCheck {
+    superiors: DnCache,
+    normal: NormalDn,
+    key: Vec<u8>,
+}
+
+impl NameCheck {
+    fn check<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        id: EntryId,
+        entry: &Entry<'_>,
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        let (view, parent) = (snapshot.view(), entry.parent());
+        if let Err(Error::Engine(engine::Error::Corrupt(problem))) =
+            self.superiors.superior(view, parent).map(drop)
+        {
+            report.problem(format!("entry {id}: {problem}"));
+        }
+        if let Err(error) = self.normal.parse(snapshot.schema(), entry.rdn().as_bytes()) {
+            report.problem(format!(
+                "entry {id}: its RDN '{}' has no normal form: {error}",
+                entry.rdn()
+            ));
+            return Ok(());
+        }
+        let contexts = &snapshot.state().contexts;
+        if parent == EntryId::ROOT && !contexts.iter().any(|context| context.normal == self.normal)
+        {
+            report.problem(format!(
+                "entry {id}: '{}' is no naming context but has no parent",
+                entry.rdn()
+            ));
+        }
+        name_key(parent, self.normal.bytes(), &mut self.key);
+        match view
+            .get(Table::Name, &self.key)?
+            .map(|value| Child::from_value(&value))
+        {
+            None => report.problem(format!(
+                "entry {id} ('{}') is not found under its name",
+                entry.rdn()
+            )),
+            Some(Ok(child))
+                if child
+                    == (Child {
+                        id,
+                        flags: entry.flags(),
+                    }) => {}
+            Some(Ok(child)) => report.problem(format!(
+                "the name of entry {id} ('{}') leads to entry {} with flags {}",
+                entry.rdn(),
+                child.id,
+                child.flags.to_byte()
+            )),
+            Some(Err(error)) => report.problem(format!("entry {id}: {error}")),
+        }
+        Ok(())
+    }
+}
