@@ -65,6 +65,11 @@ impl Embedded {
         })
     }
 
+    /// The engine over an environment that is open already, such as one on a simulated disk.
+    pub fn over(env: Env) -> Embedded {
+        Embedded { env }
+    }
+
     /// The environment, for what concerns pages and files: check, backup, figures.
     pub fn env(&self) -> &Env {
         &self.env

@@ -5,11 +5,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Identity, Options, Ticket, Update, UpdateRequest};
 use sapwood_ldap::control::{Controls, ControlsBuf};
@@ -41,6 +42,13 @@ impl TestServer {
 
     /// `config` is more TOML: whole tables.
     pub fn with(config: &str) -> Self {
+        Self::on(config, |path| {
+            Embedded::open(path, &sapwood_store::Options::new().create(true)).unwrap()
+        })
+    }
+
+    /// A server whose directory is on this engine, which gets the path of a folder it may use.
+    pub fn on(config: &str, engine: impl FnOnce(&Path) -> Embedded) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         std::fs::write(
@@ -57,7 +65,8 @@ impl TestServer {
             naming_contexts: vec![SUFFIX.into()],
             indexes: Vec::new(),
         };
-        let directory = Directory::create(&path.join("data"), &contents, options).unwrap();
+        let directory =
+            Directory::create_on(engine(&path.join("data")), &contents, options).unwrap();
         let listen = vec![
             "ldap://127.0.0.1:0".parse().unwrap(),
             "ldaps://127.0.0.1:0".parse().unwrap(),
