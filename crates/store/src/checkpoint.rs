@@ -10,7 +10,7 @@
 
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::head::Head;
 use crate::lock::Taken;
 use crate::meta::Meta;
@@ -29,16 +29,25 @@ impl<'i> CheckpointLock<'i> {
             .region
             .checkpointer
             .lock(me, |process| inner.is_alive(process));
-        let lock = Self { inner };
-        if taken == Taken::Inherited {
-            lock.adopt()?;
+        Self { inner }.adopt(taken)
+    }
+
+    /// Gives nothing if somebody else is at it.
+    fn try_take(inner: &'i Inner) -> Result<Option<Self>> {
+        let me = inner.membership.index();
+        let lock = &inner.region.checkpointer;
+        match lock.try_lock(me, |process| inner.is_alive(process)) {
+            Some(taken) => Self { inner }.adopt(taken).map(Some),
+            None => Ok(None),
         }
-        Ok(lock)
     }
 
     /// Completes what a dead process left half done: whatever it wrote to the meta pages is made durable and taken for
     /// what is on disk.
-    fn adopt(&self) -> Result<()> {
+    fn adopt(self, taken: Taken) -> Result<Self> {
+        if taken == Taken::Clean {
+            return Ok(self);
+        }
         let file = &self.inner.data.file;
         file.sync_data().inspect_err(|_| self.inner.poison())?;
         for slot in 0..2 {
@@ -48,7 +57,7 @@ impl<'i> CheckpointLock<'i> {
                 self.note(slot, &meta.head);
             }
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Checkpoints the visible commit; does nothing if the newest meta page holds it already.
@@ -56,6 +65,7 @@ impl<'i> CheckpointLock<'i> {
         let head = self.pin()?;
         if self.newest() < head.commit {
             self.sync_data()?;
+            guard::interlude();
             self.write_meta(&head)?;
         }
         Ok(head.commit)
@@ -190,6 +200,14 @@ pub(crate) fn checkpoint(inner: &Inner) -> Result<CommitNo> {
         return Ok(inner.region.visible());
     }
     CheckpointLock::take(inner)?.run()
+}
+
+/// As [`checkpoint`], unless somebody else is at it.
+pub(crate) fn checkpoint_if_nobody_does(inner: &Inner) -> Result<()> {
+    if let Some(lock) = CheckpointLock::try_take(inner)? {
+        lock.run()?;
+    }
+    Ok(())
 }
 
 /// Makes whatever has been applied durable and visible, and the data file hold it.

@@ -222,7 +222,9 @@ fn commit_unlogged(
     let head = apply(inner, &header, end);
     inner.make_visible(head.commit, end.lsn)?;
     // Without a meta page nothing would protect these pages for long.
-    lock.write_meta(&head).inspect_err(|_| inner.poison())?;
+    if guards.has(Guard::MetaAfterRoots) {
+        lock.write_meta(&head).inspect_err(|_| inner.poison())?;
+    }
     Ok(head)
 }
 
@@ -235,18 +237,17 @@ fn wait_for_place(inner: &Inner, before: &Head) -> Result<()> {
     Ok(())
 }
 
-/// What is left to do once the writer lock is free again.
-pub(crate) fn afterwards(env: &Env, head: &Head, is_new: bool) -> Result<()> {
+/// What is left to do once the writer lock is free again. The commit has happened: what fails here is told to whoever waits for
+/// it, or by the next one.
+pub(crate) fn afterwards(env: &Env, head: &Head) {
     let inner = env.inner();
-    if !is_new || inner.wal.is_none() {
-        return Ok(());
+    if inner.wal.is_none() {
+        return;
     }
     let is_due = checkpoint::is_due(inner);
     if inner.options.idle_checkpoint.is_some() {
         inner.background.committed(is_due);
-    } else if is_due {
-        inner.make_visible(head.commit, head.log.lsn)?;
-        checkpoint::checkpoint(inner)?;
+    } else if is_due && inner.make_visible(head.commit, head.log.lsn).is_ok() {
+        let _: Result<()> = checkpoint::checkpoint_if_nobody_does(inner);
     }
-    Ok(())
 }

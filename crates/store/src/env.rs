@@ -246,7 +246,7 @@ impl Drop for Owner {
 }
 
 /// Pages at the end of the file that only deletions and commits may use when it cannot grow: what they need at most to free more.
-const RESERVE_PAGES: u64 = 64;
+const RESERVE_PAGES: u64 = WINDOW_PAGES / 4;
 
 /// The file grows by an eighth, but at most by this many pages at a time.
 const GROWTH_PAGES_MAX: u64 = 16 * 1024;

@@ -29,8 +29,35 @@ pub(crate) enum Guard {
     SyncBeforeRoots,
     /// A transaction without log is preceded by a checkpoint, so that no replay writes over its pages.
     CheckpointBeforeRoots,
+    /// A transaction without log is followed by a meta page, which protects its pages.
+    MetaAfterRoots,
+    /// Recovery that meets a transaction without log ends with a checkpoint.
+    CheckpointRecoveredRoots,
     /// A new store is synced before it gets its name.
     SyncNewStore,
+}
+
+#[cfg(test)]
+impl Guard {
+    /// All of them.
+    pub(crate) const ALL: [Self; 16] = [
+        Self::SyncBeforeMeta,
+        Self::SyncMeta,
+        Self::MetaChecksum,
+        Self::MetaInTurn,
+        Self::SyncGrowth,
+        Self::SyncLog,
+        Self::KeepLogOfOlderMeta,
+        Self::ProtectMetas,
+        Self::ProtectTarget,
+        Self::ProtectInvisible,
+        Self::ProtectReaders,
+        Self::SyncBeforeRoots,
+        Self::CheckpointBeforeRoots,
+        Self::MetaAfterRoots,
+        Self::CheckpointRecoveredRoots,
+        Self::SyncNewStore,
+    ];
 }
 
 /// Which measures are taken: all of them, outside of tests.
@@ -41,6 +68,14 @@ pub(crate) struct Guards {
 }
 
 impl Guards {
+    /// All but one.
+    #[cfg(test)]
+    pub(crate) fn without(guard: Guard) -> Self {
+        Self {
+            without: Some(guard),
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn has(self, guard: Guard) -> bool {
         self.without != Some(guard)
@@ -50,4 +85,24 @@ impl Guards {
     pub(crate) fn has(self, _: Guard) -> bool {
         true
     }
+}
+
+/// In tests, runs what has been put here to be run in the middle of the next checkpoint, when the data file is synced and the
+/// meta page not yet written: what other threads would do meanwhile, at the same moment every time.
+pub(crate) fn interlude() {
+    #[cfg(test)]
+    if let Some(meanwhile) = MEANWHILE.take() {
+        meanwhile();
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
+/// What the next [`interlude`] runs.
+#[cfg(test)]
+pub(crate) fn meanwhile(what: impl FnOnce() + 'static) {
+    MEANWHILE.set(Some(Box::new(what)));
 }

@@ -10,6 +10,8 @@ mod bulk_load;
 mod check;
 mod checkpoint;
 mod commit;
+#[cfg(test)]
+mod crash_tests;
 mod env;
 pub mod error;
 mod free;

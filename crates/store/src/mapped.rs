@@ -108,8 +108,9 @@ impl ReadPages for MappedPages {
     }
 }
 
-/// The unit in which the file grows and windows are mapped, in pages: one mapping serves many new pages.
-pub(crate) const WINDOW_PAGES: u64 = 256;
+/// The unit in which the file grows and windows are mapped, in pages: one mapping serves many new pages. (Fewer in unit
+/// tests, so that the crash tests see more of both.)
+pub(crate) const WINDOW_PAGES: u64 = if cfg!(test) { 16 } else { 256 };
 
 /// How many windows stay mapped. A window that a process keeps open cannot be strayed into by safe code, and it lets
 /// the next transaction write without a system call.

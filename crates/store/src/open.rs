@@ -158,7 +158,7 @@ impl Opened {
             workshop: Mutex::new(None),
             background: Background::default(),
         });
-        if self.must_checkpoint {
+        if self.must_checkpoint && options.guards.has(Guard::CheckpointRecoveredRoots) {
             checkpoint::checkpoint(env.inner())?;
         }
         Ok(env)

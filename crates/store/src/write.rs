@@ -367,7 +367,9 @@ impl WriteTxn {
         let is_new = head.commit != self.head.commit;
         self.end(is_new);
         drop(self);
-        commit::afterwards(&env, &head, is_new)?;
+        if is_new {
+            commit::afterwards(&env, &head);
+        }
         Ok(Ticket::new(env, &head))
     }
 

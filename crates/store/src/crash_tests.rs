@@ -1,0 +1,634 @@
+//! The store survives power cuts and failing disks, and it survives them because of its guards: without any single one of them
+//! this suite fails.
+//!
+//! A *life* is what happens on a simulated disk between two power cuts: recovery, then random work that notes on the
+//! recording which commits it is about to make and which were acknowledged. Each life is cut off in many states, each of which
+//! is the beginning of another life. After each recovery every acknowledged commit is there, every other one is wholly there
+//! or wholly absent, and a check finds nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
+use sapwood_wal::storage::{OpenMode, Storage};
+
+use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::error::Error;
+use crate::guard::{self, Guard, Guards};
+use crate::open::DATA_NAME;
+use crate::page::PAGE_BYTES;
+use crate::snapshot::{Snapshot, Tree};
+use crate::tree::TreeKind;
+use crate::write::{TreeId, WriteTxn};
+
+/// What is wrong, or nothing.
+type Verdict = Result<(), String>;
+
+/// What trees hold, by name.
+type Model = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+const TREES: [&str; 3] = ["one", "three", "two"];
+
+/// How many lives a run of the suite looks at.
+#[derive(Clone, Copy)]
+struct Extent {
+    seeds: u64,
+    steps: usize,
+    crashes: usize,
+    second_crashes: usize,
+}
+
+const SHORT: Extent = Extent {
+    seeds: 5,
+    steps: 40,
+    crashes: 30,
+    second_crashes: 6,
+};
+
+#[test]
+fn every_crash_state_recovers() {
+    whole_suite(Guards::default(), SHORT).unwrap();
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_crash_state_recovers_in_a_long_run() {
+    let long = Extent {
+        seeds: 200,
+        steps: 80,
+        crashes: 200,
+        second_crashes: 12,
+    };
+    whole_suite(Guards::default(), long).unwrap();
+}
+
+#[test]
+fn the_suite_fails_without_any_single_guard() {
+    let more = Extent { seeds: 40, ..SHORT };
+    let useless: Vec<Guard> = Guard::ALL
+        .into_iter()
+        .filter(|guard| {
+            let verdict = whole_suite(Guards::without(*guard), more);
+            eprintln!("without {guard:?}: {verdict:?}");
+            verdict.is_ok()
+        })
+        .collect();
+    assert!(useless.is_empty(), "the suite passes without {useless:?}");
+}
+
+fn whole_suite(guards: Guards, extent: Extent) -> Verdict {
+    (0..extent.seeds).try_for_each(|seed| {
+        lives(guards, seed, extent).map_err(|error| format!("seed {seed}: {error}"))
+    })
+}
+
+/// Random lives from one seed: the first one, for each of its crash states a second one, and for some of those a third.
+fn lives(guards: Guards, seed: u64, extent: Extent) -> Verdict {
+    let mut first = Life::begin(Disk::new(), guards, seed, History::default())?;
+    first.work(extent.steps)?;
+    first.a_damaged_meta_page_is_made_up_for()?;
+    for (number, crash) in (0..).zip(first.disk.crashes(seed, extent.crashes)) {
+        let second = || {
+            let history = first.history_at(&crash);
+            let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+            let mut second = Life::begin(disk, guards, seed * 1000 + number, history)?;
+            second.work(extent.steps / 5)?;
+            for crash in second.disk.crashes(seed + number, extent.second_crashes) {
+                let history = second.history_at(&crash);
+                let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+                Life::begin(disk, guards, 0, history)
+                    .map_err(|error| format!("{error}, second {crash}"))?;
+            }
+            Ok(())
+        };
+        second().map_err(|error: String| format!("{crash}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// What is known of a store at some moment.
+#[derive(Clone, Debug, Default)]
+struct History {
+    is_created: bool,
+    /// The state after each commit that was tried, by its number.
+    states: BTreeMap<u64, Model>,
+    /// This one must be there.
+    acknowledged: u64,
+}
+
+/// A note on the recording: a kind and a number.
+enum Note {
+    Created,
+    /// The commit of this number is going to be tried.
+    Attempt(u64),
+    Acknowledged(u64),
+}
+
+impl Note {
+    fn encode(&self) -> u64 {
+        match self {
+            Self::Created => 0,
+            Self::Attempt(commit) => 1 << 62 | commit,
+            Self::Acknowledged(commit) => 2 << 62 | commit,
+        }
+    }
+
+    fn decode(note: u64) -> Self {
+        let number = note & ((1 << 62) - 1);
+        match note >> 62 {
+            0 => Self::Created,
+            1 => Self::Attempt(number),
+            _ => Self::Acknowledged(number),
+        }
+    }
+}
+
+struct Life {
+    disk: Disk,
+    env: Option<Env>,
+    guards: Guards,
+    dice: Dice,
+    /// As it was at the beginning.
+    before: History,
+    history: History,
+    /// Snapshots being kept, with the commit they have to show.
+    kept: Vec<Snapshot>,
+    /// Commits that were not waited for.
+    applied: u64,
+}
+
+fn options(guards: Guards) -> Options {
+    let mut options = Options::new()
+        .log_bytes(LOG_BYTES_MIN)
+        .idle_checkpoint(None);
+    options.guards = guards;
+    options
+}
+
+fn told(error: Error) -> String {
+    format!("{error} ({error:?})")
+}
+
+impl Life {
+    /// Opens what is on the disk, and compares it with what is known.
+    fn begin(disk: Disk, guards: Guards, seed: u64, history: History) -> Result<Self, String> {
+        let env = open(&disk, guards).map_err(told)?;
+        disk.note(Note::Created.encode());
+        let mut life = Self {
+            disk,
+            env: Some(env),
+            guards,
+            dice: Dice(seed),
+            before: history.clone(),
+            history,
+            kept: Vec::new(),
+            applied: 0,
+        };
+        life.compare()?;
+        life.before = life.history.clone();
+        Ok(life)
+    }
+
+    fn env(&self) -> Env {
+        self.env.clone().unwrap()
+    }
+
+    /// The visible commit is one of those that may be there, and shows what it has to.
+    fn compare(&mut self) -> Verdict {
+        let env = self.env();
+        let snapshot = env.read().map_err(told)?;
+        let commit = snapshot.commit().0;
+        let report = env.check().map_err(told)?;
+        if !report.is_clean() {
+            return Err(format!("check: {}", report.problems.join(", ")));
+        }
+        if self.history.states.is_empty() {
+            self.history.states.insert(commit, Model::new());
+        }
+        if commit < self.history.acknowledged {
+            let acknowledged = self.history.acknowledged;
+            return Err(format!("commit {acknowledged} was lost, {commit} is there"));
+        }
+        let Some(model) = self.history.states.get(&commit) else {
+            return Err(format!("commit {commit} has never been tried"));
+        };
+        compare_with(&snapshot, model)?;
+        // What is there now stays there, and the rest will never come.
+        self.history.acknowledged = commit;
+        self.history.states.split_off(&(commit + 1));
+        self.applied = commit;
+        Ok(())
+    }
+
+    /// What was known at the moment of a power cut.
+    fn history_at(&self, crash: &Crash) -> History {
+        let mut history = self.before.clone();
+        history.is_created |= !crash.notes().is_empty();
+        for note in crash.notes() {
+            match Note::decode(*note) {
+                Note::Created => {}
+                Note::Attempt(commit) => {
+                    let state = self.history.states[&commit].clone();
+                    history.states.insert(commit, state);
+                }
+                Note::Acknowledged(commit) => history.acknowledged = commit,
+            }
+        }
+        history
+    }
+
+    fn work(&mut self, steps: usize) -> Verdict {
+        for _ in 0..steps {
+            self.step()?;
+        }
+        self.kept.clear();
+        Ok(())
+    }
+
+    fn step(&mut self) -> Verdict {
+        match self.dice.below(20) {
+            0..10 => self.transact(8, 300),
+            10 => self.transact(3, 9000),
+            11 => self.transact(400, 300),
+            12 => self.bulk_load(),
+            13 => self.checkpoint(false),
+            14..16 => self.checkpoint(true),
+            16 => self.keep_snapshot(),
+            17 => self.look_at_snapshots(),
+            18 => self.give_up(),
+            _ => self.reopen(),
+        }
+    }
+
+    /// Tries a commit of up to so many changes, and perhaps waits for it.
+    fn transact(&mut self, changes: usize, value_bytes: usize) -> Verdict {
+        let (state, ticket) = self.try_commit(changes, value_bytes)?;
+        let commit = ticket.commit().0;
+        debug_assert!(self.history.states.get(&commit) == Some(&state));
+        if self.dice.below(3) > 0 {
+            ticket.wait().map_err(told)?;
+            self.acknowledge(commit);
+        }
+        if self.dice.below(4) == 0 {
+            // Whatever is visible now, it is whole.
+            self.keep_snapshot()?;
+        }
+        self.look_at_snapshots()
+    }
+
+    fn try_commit(
+        &mut self,
+        changes: usize,
+        value_bytes: usize,
+    ) -> Result<(Model, crate::Ticket), String> {
+        let mut txn = self.env().write().map_err(told)?;
+        let mut model = self.history.states[&self.applied].clone();
+        let count = 1 + self.dice.below(changes);
+        for _ in 0..count {
+            change(&mut txn, &mut model, &mut self.dice, value_bytes).map_err(told)?;
+        }
+        if self.dice.below(4) == 0 {
+            let savepoint = txn.savepoint();
+            for _ in 0..self.dice.below(6) {
+                change(&mut txn, &mut model.clone(), &mut self.dice, value_bytes).map_err(told)?;
+            }
+            txn.rollback_to(&savepoint);
+        }
+        let commit = txn.commit_no().0;
+        self.history.states.insert(commit, model.clone());
+        self.disk.note(Note::Attempt(commit).encode());
+        let ticket = txn.commit().map_err(told)?;
+        if ticket.commit().0 == commit {
+            self.applied = commit;
+        } else {
+            // Nothing had changed.
+            self.history.states.remove(&commit);
+            self.history.states.insert(commit, model.clone());
+        }
+        Ok((model, ticket))
+    }
+
+    fn acknowledge(&mut self, commit: u64) {
+        self.disk.note(Note::Acknowledged(commit).encode());
+        self.history.acknowledged = commit;
+    }
+
+    fn bulk_load(&mut self) -> Verdict {
+        let mut model = self.history.states[&self.applied].clone();
+        let name = format!("bulk {}", self.dice.below(4));
+        if model.contains_key(&name) {
+            let mut txn = self.env().write().map_err(told)?;
+            txn.drop_tree(&name).map_err(told)?;
+            model.remove(&name);
+            let commit = txn.commit_no().0;
+            self.history.states.insert(commit, model);
+            self.disk.note(Note::Attempt(commit).encode());
+            txn.commit().map_err(told)?;
+            self.applied = commit;
+            return Ok(());
+        }
+        let mut load = self.env().bulk().map_err(told)?;
+        let mut tree = load.tree(&name, TreeKind::default()).map_err(told)?;
+        let records = model.entry(name.clone()).or_default();
+        for n in 0..self.dice.below(300) as u32 {
+            let value = vec![n as u8; self.dice.below(200)];
+            tree.push(&n.to_be_bytes(), &value).map_err(told)?;
+            records.insert(n.to_be_bytes().to_vec(), value);
+        }
+        tree.finish().map_err(told)?;
+        let commit = self.applied + 1;
+        self.history.states.insert(commit, model);
+        self.disk.note(Note::Attempt(commit).encode());
+        load.commit().map_err(told)?;
+        self.applied = commit;
+        self.acknowledge(commit);
+        Ok(())
+    }
+
+    /// A checkpoint, perhaps with commits while it is under way.
+    fn checkpoint(&mut self, with_commits: bool) -> Verdict {
+        if with_commits {
+            let env = self.env();
+            let disk = self.disk.clone();
+            let mut dice = Dice(self.dice.roll());
+            let mut model = self.history.states[&self.applied].clone();
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let (failed, failure) = std::sync::mpsc::channel();
+            let mut commits = move || -> Result<(), Error> {
+                for _ in 0..1 + dice.below(4) {
+                    // A full log would wait for this checkpoint.
+                    if env.inner().wal.as_ref().unwrap().room() < 40_000 {
+                        break;
+                    }
+                    let mut txn = env.write()?;
+                    for _ in 0..1 + dice.below(6) {
+                        change(&mut txn, &mut model, &mut dice, 300)?;
+                    }
+                    let commit = txn.commit_no().0;
+                    sender.send((commit, model.clone())).unwrap();
+                    disk.note(Note::Attempt(commit).encode());
+                    let ticket = txn.commit()?;
+                    if ticket.commit().0 == commit {
+                        ticket.wait()?;
+                        disk.note(Note::Acknowledged(commit).encode());
+                    }
+                }
+                Ok(())
+            };
+            guard::meanwhile(move || {
+                if let Err(error) = commits() {
+                    failed.send(told(error)).unwrap();
+                }
+            });
+            let done = self.env().checkpoint().map_err(told);
+            guard::meanwhile(|| ());
+            if let Ok(error) = failure.recv() {
+                return Err(error);
+            }
+            done?;
+            for (commit, model) in receiver {
+                self.history.states.insert(commit, model);
+            }
+            self.applied = self.env().inner().region.applied().0;
+            self.history.acknowledged = self.env().inner().region.visible().0;
+        } else {
+            self.env().checkpoint().map_err(told)?;
+        }
+        Ok(())
+    }
+
+    fn keep_snapshot(&mut self) -> Verdict {
+        self.kept.push(self.env().read().map_err(told)?);
+        Ok(())
+    }
+
+    fn look_at_snapshots(&mut self) -> Verdict {
+        for snapshot in &self.kept {
+            compare_with(snapshot, &self.history.states[&snapshot.commit().0])?;
+        }
+        if self.kept.len() > 3 {
+            let at = self.dice.below(self.kept.len());
+            self.kept.remove(at);
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self) -> Verdict {
+        let mut txn = self.env().write().map_err(told)?;
+        let mut model = self.history.states[&self.applied].clone();
+        for _ in 0..self.dice.below(20) {
+            change(&mut txn, &mut model, &mut self.dice, 500).map_err(told)?;
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Verdict {
+        self.kept.clear();
+        self.env = None;
+        self.env = Some(open(&self.disk, self.guards).map_err(told)?);
+        let states = self.history.states.clone();
+        self.compare()?;
+        // For crashes before this moment.
+        self.history.states = states;
+        Ok(())
+    }
+
+    /// If the newer meta page has become unreadable, the older one and the log lead to the same state.
+    fn a_damaged_meta_page_is_made_up_for(&self) -> Verdict {
+        let commits = self.meta_commits()?;
+        let newer = usize::from(commits[1] > commits[0]);
+        for at in [0, 30, 120] {
+            let mut image = self.disk.synced_image();
+            let offset = (newer * PAGE_BYTES + at) as u64;
+            image.damage(DATA_NAME, offset, |byte| *byte ^= 0x10);
+            self.leads_to_the_same_state(&image)
+                .map_err(|error| format!("byte {at} of the newer meta page damaged: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn leads_to_the_same_state(&self, image: &Image) -> Verdict {
+        let disk = Disk::from_image(image).map_err(|error| error.to_string())?;
+        Self::begin(disk, self.guards, 0, self.history.clone()).map(drop)
+    }
+
+    fn meta_commits(&self) -> Result<[u64; 2], String> {
+        let file = self.disk.open(DATA_NAME, OpenMode::Read);
+        let file = file.map_err(|error| error.to_string())?;
+        let mut commits = [0; 2];
+        for (slot, commit) in commits.iter_mut().enumerate() {
+            let mut bytes = [0; 8];
+            file.read_exact_at(&mut bytes, (slot * PAGE_BYTES + 16) as u64)
+                .map_err(|error| error.to_string())?;
+            *commit = u64::from_le_bytes(bytes);
+        }
+        Ok(commits)
+    }
+}
+
+fn open(disk: &Disk, guards: Guards) -> Result<Env, Error> {
+    Env::on_storage(Arc::new(disk.clone()), &options(guards))
+}
+
+/// One random change to a transaction and to the model of it.
+fn change(
+    txn: &mut WriteTxn,
+    model: &mut Model,
+    dice: &mut Dice,
+    value_bytes: usize,
+) -> Result<(), Error> {
+    let name = TREES[dice.below(TREES.len())];
+    if dice.below(100) == 0 {
+        let existed = txn.drop_tree(name)?;
+        agree(existed, model.remove(name).is_some())?;
+        return Ok(());
+    }
+    let tree: TreeId = match txn.tree(name)? {
+        Some(tree) => tree,
+        None => {
+            model.insert(name.into(), BTreeMap::new());
+            txn.create_tree(
+                name,
+                TreeKind {
+                    counted: name == "two",
+                },
+            )?
+        }
+    };
+    let records = model.entry(name.into()).or_default();
+    let key = (dice.below(500) as u32).to_be_bytes().to_vec();
+    if dice.below(4) == 0 {
+        let existed = txn.delete(tree, &key)?;
+        agree(existed, records.remove(&key).is_some())?;
+    } else {
+        let value = vec![dice.roll() as u8; dice.below(value_bytes)];
+        txn.put(tree, &key, &value)?;
+        records.insert(key, value);
+    }
+    Ok(())
+}
+
+/// Whether what was said to be there is there.
+fn agree(found: bool, expected: bool) -> Result<(), Error> {
+    if found != expected {
+        return Err(Error::Damaged(
+            "a transaction does not see what is there".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
+    let commit = snapshot.commit();
+    let names = snapshot.tree_names().map_err(told)?;
+    if !names.iter().eq(model.keys()) {
+        let expected: Vec<_> = model.keys().collect();
+        return Err(format!(
+            "commit {commit} has the trees {names:?} instead of {expected:?}"
+        ));
+    }
+    for (name, records) in model {
+        let tree: Option<Tree<'_>> = snapshot.tree(name).map_err(told)?;
+        let tree = tree.ok_or_else(|| format!("commit {commit} has lost tree '{name}'"))?;
+        let mut cursor = tree.cursor();
+        for (key, value) in records {
+            let found = cursor.next().and_then(|_| cursor.record()).map_err(told)?;
+            if found != Some((&key[..], &value[..])) {
+                return Err(format!(
+                    "tree '{name}' of commit {commit} differs at key {key:x?}"
+                ));
+            }
+        }
+        if cursor.next().map_err(told)? {
+            return Err(format!(
+                "tree '{name}' of commit {commit} has too many records"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is half
+/// there; with a disk that works again everything goes on.
+#[test]
+fn failing_calls() {
+    let mut seed = 0;
+    for fault in [
+        Fault::ShortWrite(100),
+        Fault::NoSpace,
+        Fault::Io,
+        Fault::Interrupted,
+    ] {
+        for lasting in [false, true] {
+            for nth in (0..120).step_by(if cfg!(debug_assertions) { 7 } else { 1 }) {
+                seed += 1;
+                fails_at(seed, nth, fault, lasting).unwrap_or_else(|error| {
+                    panic!("seed {seed}, call {nth}, {fault:?}, lasting {lasting}: {error}")
+                });
+            }
+        }
+    }
+}
+
+fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
+    let mut life = Life::begin(Disk::new(), Guards::default(), seed, History::default())?;
+    life.transact(8, 300)?;
+    life.disk.fail(nth, fault, lasting);
+    let mut failures = Vec::new();
+    for _ in 0..20 {
+        let done = match life.dice.below(8) {
+            0 => life.transact(400, 300),
+            1 => life.bulk_load(),
+            2 => life.checkpoint(false),
+            3 => life.reopen(),
+            _ => life.transact(8, 300),
+        };
+        if life.env.is_none() {
+            life.disk.heal();
+            life.env = Some(open(&life.disk, life.guards).map_err(told)?);
+            life.compare()?;
+        }
+        failures.extend(done.err());
+    }
+    if matches!(fault, Fault::Interrupted | Fault::ShortWrite(_)) && !failures.is_empty() {
+        return Err(format!("what ought to go on failed: {failures:?}"));
+    }
+    for crash in life.disk.crashes(seed, 6) {
+        // The recording began with this life, whose history has been cut by reopening.
+        let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+        match open(&disk, life.guards) {
+            Ok(env) => {
+                let report = env.check().map_err(told)?;
+                if !report.is_clean() {
+                    return Err(format!("{crash}: {:?}", report.problems));
+                }
+            }
+            Err(error) if crash.notes().is_empty() => drop(error),
+            Err(error) => return Err(format!("{crash}: {}", told(error))),
+        }
+    }
+    life.disk.heal();
+    life.kept.clear();
+    life.env = None;
+    life.env = Some(open(&life.disk, life.guards).map_err(told)?);
+    life.compare()?;
+    life.transact(8, 300)?;
+    life.compare()
+}
+
+/// Reproducible chance (SplitMix64).
+#[derive(Clone, Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.roll() % limit.max(1) as u64) as usize
+    }
+}
