@@ -12,6 +12,7 @@ use std::sync::Arc;
 use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
 
+use crate::checkpoint::CheckpointLock;
 use crate::env::{Env, LOG_BYTES_MIN, Options};
 use crate::error::Error;
 use crate::guard::{self, Guard, Guards};
@@ -86,6 +87,7 @@ fn whole_suite(guards: Guards, extent: Extent) -> Verdict {
 fn lives(guards: Guards, seed: u64, extent: Extent) -> Verdict {
     let mut first = Life::begin(Disk::new(), guards, seed, History::default())?;
     first.work(extent.steps)?;
+    first.fill_log()?;
     first.a_damaged_meta_page_is_made_up_for()?;
     for (number, crash) in (0..).zip(first.disk.crashes(seed, extent.crashes)) {
         let second = || {
@@ -430,6 +432,22 @@ impl Life {
         self.compare()?;
         // For crashes before this moment.
         self.history.states = states;
+        Ok(())
+    }
+
+    /// Commits until the log is as full as it may get, all after one checkpoint.
+    fn fill_log(&mut self) -> Verdict {
+        for _ in 0..2 {
+            self.env().checkpoint().map_err(told)?;
+            self.transact(8, 300)?;
+        }
+        let env = self.env();
+        let _nobody_else = CheckpointLock::take(env.inner()).map_err(told)?;
+        while env.inner().wal.as_ref().unwrap().room() > 20_000 {
+            let (_, ticket) = self.try_commit(8, 300)?;
+            ticket.wait().map_err(told)?;
+            self.acknowledge(ticket.commit().0);
+        }
         Ok(())
     }
 

@@ -1,0 +1,308 @@
+//! Several processes on one environment, which are killed at any moment: nothing acknowledged is lost or unseen, what a dead
+//! process held is taken over, and nothing is ever half there.
+
+// Forking is the point of one of these tests.
+#![allow(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use sapwood_store::{Env, Error, Options, Snapshot, TreeKind};
+
+const ROLE: &str = "SAPWOOD_TEST_ROLE";
+const FOLDER: &str = "SAPWOOD_TEST_FOLDER";
+const KEPT: u64 = 50;
+
+fn options() -> Options {
+    Options::new()
+        .log_bytes(1 << 20)
+        .idle_checkpoint(Some(Duration::from_millis(20)))
+}
+
+/// What a child process does; nothing, unless this is one.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let env = Env::open(std::env::var(FOLDER).unwrap(), &options()).unwrap();
+    match role.as_str() {
+        "reader" => read_for_ever(&env),
+        "holder" => hold_for_ever(&env),
+        writer => write_for_ever(&env, writer.parse().unwrap()),
+    }
+}
+
+/// Each transaction adds one item, removes an old one and counts. It tells about itself when it is durable.
+fn write_for_ever(env: &Env, writer: u8) {
+    loop {
+        let mut txn = env.write().unwrap();
+        let counts = txn.tree("counts").unwrap().unwrap();
+        let items = txn.tree("items").unwrap().unwrap();
+        let count = txn.get(counts, &[writer]).unwrap();
+        let count = count.map_or(0, |count| u64::from_be_bytes(count.try_into().unwrap()));
+        txn.put(counts, &[writer], &(count + 1).to_be_bytes())
+            .unwrap();
+        assert!(
+            txn.insert(items, &item(writer, count + 1), &value(writer, count + 1))
+                .unwrap()
+        );
+        if count + 1 > KEPT {
+            assert!(txn.delete(items, &item(writer, count + 1 - KEPT)).unwrap());
+        }
+        if count % 7 == 3 {
+            drop(txn);
+            // Somebody else may have come in between.
+            continue_with_same_count(env, writer);
+            continue;
+        }
+        txn.commit().unwrap().wait().unwrap();
+        println!("acknowledged {}", count + 1);
+    }
+}
+
+/// A larger transaction in place of the one that was given up, so that there is more to be killed in.
+fn continue_with_same_count(env: &Env, writer: u8) {
+    let mut txn = env.write().unwrap();
+    let counts = txn.tree("counts").unwrap().unwrap();
+    let items = txn.tree("items").unwrap().unwrap();
+    let count = txn.get(counts, &[writer]).unwrap().unwrap();
+    let mut count = u64::from_be_bytes(count.try_into().unwrap());
+    for _ in 0..40 {
+        count += 1;
+        assert!(
+            txn.insert(items, &item(writer, count), &value(writer, count))
+                .unwrap()
+        );
+        if count > KEPT {
+            assert!(txn.delete(items, &item(writer, count - KEPT)).unwrap());
+        }
+    }
+    txn.put(counts, &[writer], &count.to_be_bytes()).unwrap();
+    let ticket = txn.commit().unwrap();
+    ticket.wait().unwrap();
+    println!("acknowledged {count}");
+}
+
+fn read_for_ever(env: &Env) {
+    let mut kept = Vec::new();
+    loop {
+        let snapshot = env.read().unwrap();
+        counts(&snapshot);
+        kept.push(snapshot);
+        if kept.len() > 20 {
+            kept.remove(0);
+            counts(&kept[0]);
+        }
+    }
+}
+
+/// A process that has a snapshot and the writer lock when it is killed.
+fn hold_for_ever(env: &Env) {
+    let _snapshot = env.read().unwrap();
+    let mut txn = env.write().unwrap();
+    let counts = txn.tree("counts").unwrap().unwrap();
+    txn.put(counts, &[255], &[255; 8]).unwrap();
+    println!("acknowledged 1");
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn item(writer: u8, count: u64) -> Vec<u8> {
+    [&[writer], &count.to_be_bytes()[..]].concat()
+}
+
+fn value(writer: u8, count: u64) -> Vec<u8> {
+    vec![writer ^ count as u8; (count % 700) as usize]
+}
+
+/// How far each writer has come, after looking at everything.
+fn counts(snapshot: &Snapshot) -> Vec<u64> {
+    let counts = snapshot.tree("counts").unwrap().unwrap();
+    let items = snapshot.tree("items").unwrap().unwrap();
+    let mut found = vec![0; 3];
+    let mut expected = 0;
+    for (writer, found) in (0..).zip(&mut found) {
+        if let Some(count) = counts.get(&[writer]).unwrap() {
+            *found = u64::from_be_bytes(count.try_into().unwrap());
+        }
+        for count in (*found - (*found).min(KEPT)) + 1..=*found {
+            let record = items.get(&item(writer, count)).unwrap();
+            assert_eq!(
+                record,
+                Some(&value(writer, count)[..]),
+                "writer {writer}, {count}"
+            );
+            expected += 1;
+        }
+    }
+    assert_eq!(items.record().records, expected);
+    found
+}
+
+struct Process {
+    child: Child,
+    lines: Receiver<u64>,
+}
+
+impl Process {
+    fn start(role: &str, folder: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture"])
+            .env(ROLE, role)
+            .env(FOLDER, folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // The harness may have begun the line.
+                if let Some((_, count)) = line.split_once("acknowledged ") {
+                    let _ = sender.send(count.parse().unwrap());
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn kill(mut self) -> u64 {
+        self.child.kill().unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(
+            status.code().is_none(),
+            "failed before it was killed: {status}"
+        );
+        self.lines.iter().last().unwrap_or(0)
+    }
+}
+
+fn prepare(folder: &Path) -> Env {
+    let env = Env::open(folder, &options()).unwrap();
+    let mut txn = env.write().unwrap();
+    for name in ["counts", "items"] {
+        txn.create_tree(name, TreeKind::default()).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    env
+}
+
+fn assert_clean(env: &Env) {
+    let report = env.check().unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+#[test]
+fn processes_are_killed_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut own = Some(prepare(folder.path()));
+    let mut processes: Vec<Process> = Vec::new();
+    let roles = ["0", "1", "reader"];
+    let start = |role| Process::start(role, folder.path());
+    processes.extend(roles.map(start));
+    let mut acknowledged = [0; 2];
+    for round in 0..24_u64 {
+        std::thread::sleep(Duration::from_millis(20 + round * 37 % 90));
+        // One of them, and sometimes all.
+        let victims = if round % 6 == 5 {
+            0..3
+        } else {
+            round as usize % 3..round as usize % 3 + 1
+        };
+        for victim in victims.clone() {
+            let last = std::mem::replace(&mut processes[victim], start(roles[victim])).kill();
+            if victim < 2 {
+                acknowledged[victim] = last.max(acknowledged[victim]);
+            }
+        }
+        // Whoever was here all the time sees at once what was acknowledged, and so does whoever opens it now.
+        let env = own
+            .take()
+            .unwrap_or_else(|| Env::open(folder.path(), &options()).unwrap());
+        let found = counts(&env.read().unwrap());
+        for writer in 0..2 {
+            assert!(
+                found[writer] >= acknowledged[writer],
+                "{found:?}, {acknowledged:?}"
+            );
+        }
+        if round % 4 == 1 {
+            assert_clean(&env);
+        }
+        if round % 3 != 0 {
+            own = Some(env);
+        }
+    }
+    for process in processes {
+        process.kill();
+    }
+    drop(own);
+    let env = Env::open(folder.path(), &options()).unwrap();
+    let found = counts(&env.read().unwrap());
+    assert!(found[0] > 20 && found[1] > 20, "{found:?}");
+    assert_clean(&env);
+}
+
+#[test]
+fn what_a_dead_process_held_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = prepare(folder.path());
+    for _ in 0..3 {
+        let holder = Process::start("holder", folder.path());
+        assert_eq!(holder.lines.recv().unwrap(), 1);
+        assert!(
+            env.try_write().unwrap().is_none(),
+            "a living writer's lock was taken"
+        );
+        assert_eq!(env.stat().unwrap().readers.len(), 1);
+        assert_eq!(env.stat().unwrap().readers[0].pid, holder.child.id());
+        holder.kill();
+        let mut txn = env.write().unwrap();
+        let counts = txn.tree("counts").unwrap().unwrap();
+        assert_eq!(txn.get(counts, &[255]).unwrap(), None);
+        txn.commit().unwrap().wait().unwrap();
+        assert!(env.stat().unwrap().readers.is_empty());
+    }
+    assert_clean(&env);
+}
+
+#[test]
+fn a_forked_child_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = prepare(folder.path());
+    let snapshot = env.read().unwrap();
+    let mut txn = env.write().unwrap();
+    let tree = txn.tree("counts").unwrap().unwrap();
+    txn.put(tree, b"k", b"v").unwrap();
+    // SAFETY: the child only uses this crate and memory, and ends without unwinding into the harness.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let refused = |result: Result<(), Error>| matches!(result, Err(Error::Forked));
+        let all = refused(env.read().map(drop))
+            && refused(env.write().map(drop))
+            && refused(snapshot.tree("counts").map(drop))
+            && refused(txn.put(tree, b"k", b"w").map(drop));
+        drop(txn);
+        drop(snapshot);
+        drop(env);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if all { 7 } else { 8 }) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), 7, "the child was not refused");
+    // Nothing of the parent's was given back by the child.
+    assert!(env.try_write().unwrap().is_none());
+    assert_eq!(env.stat().unwrap().readers.len(), 1);
+    assert_eq!(txn.get(tree, b"k").unwrap(), Some(&b"v"[..]));
+    txn.commit().unwrap().wait().unwrap();
+    drop(snapshot);
+    assert_clean(&env);
+}
