@@ -111,7 +111,7 @@ impl Pair {
             }
         }
         if !expected.same_as(&found) {
-            self.differences.add(operation, &expected, &found);
+            self.differences.add(operation, expected, found);
         }
     }
 }
