@@ -60,7 +60,16 @@ impl<E: Engine> Snapshot<E> {
                 diagnostic,
             ));
         }
-        let target = target::find(self.view(), schema, self.state(), dn, normal, manage_dsa_it)?;
+        let found = target::find(self.view(), schema, self.state(), dn, normal, manage_dsa_it);
+        let target = found.map_err(|stop| match stop {
+            // Outside of the naming contexts: nothing is asked that this server could be unwilling to do.
+            Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => Outcome {
+                code: ResultCode::NoSuchObject,
+                ..*outcome
+            }
+            .into(),
+            other => other,
+        })?;
         let mut scratch = Vec::new();
         if let Some(value) = self.computed(&target, schema, known)? {
             return Ok(asserted.matches(schema, &value, &mut scratch));

@@ -99,14 +99,13 @@ pub(crate) fn find<R: Read>(
     let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
         return Err(missing(""));
     };
-    // Below a referral object nothing is here; the object itself is what ManageDsaIT is about.
-    let itself = walk.is_complete && manage_dsa_it;
-    let on_the_way = walk.entries.len() - usize::from(itself);
     let first_rdns = state.contexts[context].normal.len();
-    if let Some(at) = walk.entries[..on_the_way]
+    // With ManageDsaIT referral objects are plain entries (RFC 3296 §3).
+    let referral = walk
+        .entries
         .iter()
-        .position(|entry| entry.flags.is_referral())
-    {
+        .position(|entry| entry.flags.is_referral());
+    if let Some(at) = referral.filter(|_| !manage_dsa_it) {
         let below = normal.len() - first_rdns - at;
         return Err(
             referral::outcome(view, schema, state, walk.entries[at].id, dn, below, None)?.into(),

@@ -230,7 +230,7 @@ ou: people
 dn: cn=x,dc=example,dc=com
 changetype: delete
 
-dn: cn=x,dc=example,dc=com
+dn: serialNumber=x,dc=example,dc=com
 objectClass: device
 
 no dn here

@@ -54,6 +54,8 @@ pub enum Scope {
     One,
     /// `sub`
     Sub,
+    /// `subord` (draft-sermersheim-ldap-subordinate-scope §3.1), read also as `subordinate`, OpenLDAP's word.
+    Subordinates,
 }
 
 /// An extension of an LDAP URL.
@@ -210,7 +212,12 @@ impl LdapUrl {
     }
 
     fn read_scope(&mut self, text: &str) -> Result<(), UrlError> {
-        let scopes = [Scope::Base, Scope::One, Scope::Sub];
+        let scopes = [Scope::Base, Scope::One, Scope::Sub, Scope::Subordinates];
+        let text = if text.eq_ignore_ascii_case("subordinate") {
+            "subord"
+        } else {
+            text
+        };
         self.scope = scopes
             .into_iter()
             .find(|scope| scope.as_str().eq_ignore_ascii_case(text));
@@ -316,6 +323,7 @@ impl Scope {
             Scope::Base => "base",
             Scope::One => "one",
             Scope::Sub => "sub",
+            Scope::Subordinates => "subord",
         }
     }
 }

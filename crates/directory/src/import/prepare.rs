@@ -259,6 +259,10 @@ impl<'w, E: Engine> Worker<'w, E> {
         let (stamp, uuid);
         let mut draft = Draft::default();
         self.fill(&mut draft, values)?;
+        let parsed = Dn::parse(&record.dn).map_err(|error| invalid(error.to_string()))?;
+        if let Some(rdn) = parsed.rdn() {
+            draft.add_rdn_values(schema, rdn)?;
+        }
         draft.add_implied_classes(schema)?;
         let class = draft.structural_class(schema)?;
         stamp = self
@@ -288,7 +292,6 @@ impl<'w, E: Engine> Worker<'w, E> {
             }
         }
         draft.check(schema)?;
-        let parsed = Dn::parse(&record.dn).map_err(|error| invalid(error.to_string()))?;
         if let Some(rdn) = parsed.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
         }

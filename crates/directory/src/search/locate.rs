@@ -35,7 +35,7 @@ pub(crate) struct Locator<'l, R: Read> {
 
 impl<R: Read> Locator<'_, R> {
     /// The entry named by a DN, or the outcome that says why there is none: invalidDNSyntax, noSuchObject with its matchedDN, referral,
-    /// aliasProblem, aliasDereferencingProblem.
+    /// aliasProblem.
     pub(crate) fn locate(
         &self,
         dn: &str,
@@ -47,19 +47,32 @@ impl<R: Read> Locator<'_, R> {
             return Ok(Err(Outcome::new(ResultCode::InvalidDnSyntax, diagnostic)));
         }
         let mut written = dn.to_owned();
+        let mut last: Option<Followed> = None;
         for _ in 0..=ALIASES_MAX {
             let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
-                return Ok(Err(self.outside(&written)));
+                return Ok(Err(match &last {
+                    Some(alias) => self.names_nothing(alias)?,
+                    None => self.outside(&written),
+                }));
             };
             match self.stops(&walk, &written, &normal, manner)? {
                 Stop::Arrived(child) => return Ok(Ok(child)),
-                Stop::Ended(outcome) => return Ok(Err(outcome)),
-                Stop::Alias { target, below } => {
-                    written = if below.is_empty() {
-                        target
-                    } else {
-                        format!("{below},{target}")
+                Stop::Ended(outcome) => {
+                    let misled = last.filter(|alias| {
+                        outcome.code == ResultCode::NoSuchObject
+                            && walk.matched_rdns < normal.len() - alias.below
+                    });
+                    return Ok(Err(match misled {
+                        Some(alias) => self.names_nothing(&alias)?,
+                        None => outcome,
+                    }));
+                }
+                Stop::Alias { followed, target } => {
+                    written = match referral::leading_rdns(&written, followed.below) {
+                        "" => target,
+                        below => format!("{below},{target}"),
                     };
+                    last = Some(followed);
                     if normal.parse(self.schema, written.as_bytes()).is_err() {
                         let diagnostic =
                             format!("an alias leads to {written:?}, which is not a DN");
@@ -69,10 +82,18 @@ impl<R: Read> Locator<'_, R> {
             }
         }
         let diagnostic = format!("{dn:?} leads through more than {ALIASES_MAX} aliases");
-        Ok(Err(Outcome::new(
-            ResultCode::AliasDereferencingProblem,
-            diagnostic,
-        )))
+        let matched = last
+            .map(|last| names::dn_of(self.view, last.alias))
+            .transpose()?;
+        let outcome = Outcome::new(ResultCode::AliasProblem, diagnostic);
+        Ok(Err(outcome.matched(matched.unwrap_or_default())))
+    }
+
+    /// The outcome for an alias whose target does not exist; the alias is the last entry on the way (RFC 4511 §4.1.9).
+    fn names_nothing(&self, followed: &Followed) -> Result<Outcome> {
+        let dn = names::dn_of(self.view, followed.alias)?;
+        let diagnostic = format!("the alias {dn:?} names no entry");
+        Ok(Outcome::new(ResultCode::AliasProblem, diagnostic).matched(dn))
     }
 
     fn stops(&self, walk: &Walk, written: &str, normal: &NormalDn, manner: Manner) -> Result<Stop> {
@@ -89,7 +110,7 @@ impl<R: Read> Locator<'_, R> {
                 .map(Stop::Ended);
             }
             if child.flags.is_alias() && manner.follow_aliases {
-                return self.follow(*child, referral::leading_rdns(written, below));
+                return self.follow(child.id, below);
             }
         }
         Ok(match walk.found() {
@@ -102,15 +123,11 @@ impl<R: Read> Locator<'_, R> {
         })
     }
 
-    fn follow(&self, alias: Child, below: &str) -> Result<Stop> {
-        let below = below.to_owned();
-        Ok(match self.alias_target(alias.id)? {
-            Some(target) => Stop::Alias { target, below },
-            None => {
-                let dn = names::dn_of(self.view, alias.id)?;
-                let diagnostic = format!("the alias {dn:?} names no entry");
-                Stop::Ended(Outcome::new(ResultCode::AliasProblem, diagnostic).matched(dn))
-            }
+    fn follow(&self, alias: EntryId, below: usize) -> Result<Stop> {
+        let followed = Followed { alias, below };
+        Ok(match self.alias_target(alias)? {
+            Some(target) => Stop::Alias { followed, target },
+            None => Stop::Ended(self.names_nothing(&followed)?),
         })
     }
 
@@ -161,5 +178,12 @@ impl<R: Read> Locator<'_, R> {
 enum Stop {
     Arrived(Child),
     Ended(Outcome),
-    Alias { target: String, below: String },
+    Alias { followed: Followed, target: String },
+}
+
+/// An alias that was followed.
+struct Followed {
+    alias: EntryId,
+    /// How many relative names stood below it in the DN.
+    below: usize,
 }

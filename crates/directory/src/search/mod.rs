@@ -276,7 +276,8 @@ fn begin<E: Engine>(
         referral_scope: Some(match request.scope {
             Scope::Base => url::Scope::Base,
             Scope::OneLevel => url::Scope::One,
-            Scope::Subtree | Scope::Subordinates => url::Scope::Sub,
+            Scope::Subtree => url::Scope::Sub,
+            Scope::Subordinates => url::Scope::Subordinates,
         }),
     };
     let base = match locator.locate(request.base, manner)? {

@@ -32,13 +32,20 @@ impl<T: Write> Run<'_, T> {
         for attribute in request.attributes {
             let (known, options) = described(schema, attribute.description)?;
             refuse_no_user_modification(known)?;
+            if draft.has(known.id(), &options) {
+                let diagnostic = format!("{}: the attribute is given twice", known.name());
+                return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+            }
             let values = attribute.values.iter().map(Cow::Borrowed).collect();
             draft.add(schema, known, &options, values)?;
         }
         let vacancy = target::find_vacancy(self.txn, schema, self.state, request.dn, normal)?;
+        let name = parsed(request.dn)?;
+        if let Some(rdn) = name.rdn() {
+            draft.add_rdn_values(schema, rdn)?;
+        }
         draft.add_implied_classes(schema)?;
         let class = draft.check(schema)?.ok_or_else(no_class)?;
-        let name = parsed(request.dn)?;
         if let Some(rdn) = name.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
         }

@@ -125,7 +125,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Adds values; `attributeOrValueExists` when one is there already.
+    /// Adds values; `attributeOrValueExists` when one is there already. Values without an equality rule cannot be
+    /// told apart, so none may join others (RFC 4512 §2.5.1: `inappropriateMatching`).
     pub(crate) fn add(
         &mut self,
         schema: &Schema,
@@ -134,6 +135,13 @@ impl<'a> Draft<'a> {
         values: Vec<Cow<'a, [u8]>>,
     ) -> std::result::Result<(), Stop> {
         let current = self.touch(schema, known.id(), options);
+        if known.equality().is_none() && !current.is_empty() {
+            let diagnostic = format!(
+                "{}: without an equality rule values can only be added where there are none",
+                known.name()
+            );
+            return Err(Stop::refuse(ResultCode::InappropriateMatching, diagnostic));
+        }
         let lookup = Lookup::new(schema, known, current, values.len());
         for (number, value) in values.iter().enumerate() {
             if lookup.find(value).is_some() {
@@ -168,6 +176,23 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Adds the values of a relative name where they are missing: they are the entry's whether the client lists them
+    /// or not (RFC 4511 §4.7, §4.9). Those of operational attributes, which cannot name an entry, are left for
+    /// [`check_rdn`](Self::check_rdn) to refuse.
+    pub(crate) fn add_rdn_values(
+        &mut self,
+        schema: &Schema,
+        rdn: Rdn<'_>,
+    ) -> std::result::Result<(), Stop> {
+        for ava in rdn.avas() {
+            let known = schema.defined_attribute_type(ava.attribute())?;
+            if !known.is_operational() {
+                self.add_if_missing(schema, known, Cow::Owned(ava.value().into_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Removes values, all of them when none is named; `noSuchAttribute` when one is not there.
     pub(crate) fn delete(
         &mut self,
@@ -177,18 +202,18 @@ impl<'a> Draft<'a> {
         values: &[&[u8]],
     ) -> std::result::Result<(), Stop> {
         let missing = |what: String| Stop::refuse(ResultCode::NoSuchAttribute, what);
-        if !self.has(known.id(), options) {
-            return Err(missing(format!(
-                "{}: the entry does not have this attribute",
-                known.name()
-            )));
-        }
         if !values.is_empty() && known.equality().is_none() {
             let diagnostic = format!(
                 "{}: without an equality rule only the whole attribute can be deleted",
                 known.name()
             );
             return Err(Stop::refuse(ResultCode::InappropriateMatching, diagnostic));
+        }
+        if !self.has(known.id(), options) {
+            return Err(missing(format!(
+                "{}: the entry does not have this attribute",
+                known.name()
+            )));
         }
         let current = self.touch(schema, known.id(), options);
         if values.is_empty() {

@@ -1,13 +1,10 @@
 //! Modify DN (RFC 4511 §4.9): a rename, a move, or both. Whatever is below goes along untouched, because it names its
 //! parent by id.
 
-use std::borrow::Cow;
-
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
-use super::add::refuse_no_user_modification;
 use super::draft::{Draft, Frame};
 use super::{ChangeKind, Run, number, read};
 use crate::engine::{Table, Write};
@@ -31,9 +28,6 @@ impl<T: Write> Run<'_, T> {
             Stop::refuse(ResultCode::InvalidDnSyntax, diagnostic)
         })?;
         let normal_rdn = target::parse(schema, request.new_rdn)?;
-        for ava in new_rdn.avas() {
-            refuse_no_user_modification(schema.defined_attribute_type(ava.attribute())?)?;
-        }
         let new_superior = request
             .new_superior
             .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
@@ -80,6 +74,14 @@ impl<T: Write> Run<'_, T> {
                         ..*outcome
                     }
                     .into(),
+                    // Outside of the naming contexts: another server's.
+                    Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => {
+                        Outcome {
+                            code: ResultCode::AffectsMultipleDsas,
+                            ..*outcome
+                        }
+                        .into()
+                    }
                     other => other,
                 }
             })?;
@@ -122,10 +124,7 @@ impl<T: Write> Run<'_, T> {
                 }
             }
         }
-        for ava in new_rdn.avas() {
-            let known = schema.defined_attribute_type(ava.attribute())?;
-            draft.add_if_missing(schema, known, Cow::Owned(ava.value().into_owned()));
-        }
+        draft.add_rdn_values(schema, new_rdn)?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
         draft.stamp_change(schema, self.identity.dn(), &stamp);
