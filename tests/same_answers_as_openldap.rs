@@ -100,7 +100,7 @@ impl Pair {
                 (&mut self.sapwood, &mut found),
             ] {
                 let all = client.ask(&unlimited);
-                let count = answer.entries.len() + answer.references.len();
+                let count = answer.entries.len();
                 answer
                     .entries
                     .retain(|dn, attributes| all.entries.get(dn) != Some(attributes));

@@ -60,7 +60,7 @@ pub(crate) struct Answer {
     pub(crate) references: BTreeMap<BTreeSet<String>, usize>,
     /// Entries that came twice.
     pub(crate) repeated: BTreeSet<String>,
-    /// How many entries and references a size limit let through. The entries are then those that should not be there.
+    /// How many entries a size limit let through. The entries are then those that should not be there.
     pub(crate) limited_to: Option<usize>,
 }
 
