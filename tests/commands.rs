@@ -263,6 +263,101 @@ fn what_is_imported_comes_out_again_and_what_is_wrong_is_told() {
 }
 
 #[test]
+fn indexes_change_with_and_without_a_server() {
+    let folder = Folder::init(&["--index", "cn eq"]);
+    let ldif = folder.name_beside("people.ldif");
+    std::fs::write(&ldif, LDIF.split("dn: cn=Bad").next().unwrap()).unwrap();
+    folder.sapwood_ok("import", &[&ldif]);
+    let kept = "objectClass eq\nentryUUID eq\n";
+    let sorted = |list: &str| {
+        let mut lines: Vec<String> = list.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(
+        sorted(&folder.sapwood_ok("index", &["list"])),
+        sorted(&format!("{kept}cn eq\n"))
+    );
+    assert!(
+        folder
+            .sapwood_ok("index", &["add", "sn,mail eq,sub"])
+            .contains("added: sn eq,sub; mail eq,sub")
+    );
+    let server = folder.serve();
+    assert!(
+        folder
+            .sapwood_ok("index", &["add", "cn pres"])
+            .contains("added")
+    );
+    assert!(
+        folder
+            .sapwood_ok("index", &["drop", "mail eq"])
+            .contains("dropped")
+    );
+    assert!(
+        server.log().contains("index drop mail eq"),
+        "the running server did it"
+    );
+    let refused = folder.sapwood("index", &["drop", "objectClass eq"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let unknown = folder.sapwood("index", &["add", "nonsense eq"]);
+    assert!(
+        text(&unknown.stderr).contains("nonsense"),
+        "{}",
+        text(&unknown.stderr)
+    );
+    let expected = format!("{kept}cn eq\ncn pres\nsn eq\nsn sub\nmail sub\n");
+    assert_eq!(
+        sorted(&folder.sapwood_ok("index", &["list"])),
+        sorted(&expected)
+    );
+    server.stop();
+    assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
+}
+
+#[test]
+fn schema_files_of_ones_own_are_loaded() {
+    let folder = Folder::init(&[]);
+    let file = folder.path().join("schema/own.schema");
+    std::fs::write(&file, "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 EQUALITY integerMatch )\n\
+        objectclass ( 1.3.6.1.4.1.99999.2 NAME 'hatted' SUP person STRUCTURAL MUST hatSize )\n").unwrap();
+    let ldif = folder.name_beside("hats.ldif");
+    let record = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+        dn: cn=Ann,dc=example,dc=com\nobjectClass: hatted\ncn: Ann\nsn: A\nhatSize: ";
+    std::fs::write(&ldif, format!("{record}large\n")).unwrap();
+    let refused = folder.sapwood(
+        "import",
+        &[&ldif, "--reject-file", &folder.name_beside("rejects")],
+    );
+    assert!(
+        text(&refused.stderr).contains("hats.ldif:5"),
+        "{}",
+        text(&refused.stderr)
+    );
+    std::fs::write(&ldif, format!("{record}57\n")).unwrap();
+    folder.sapwood(
+        "import",
+        &[&ldif, "--reject-file", &folder.name_beside("rejects")],
+    );
+    assert!(
+        folder
+            .sapwood_ok("export", &["--filter", "(hatSize=57)"])
+            .contains("dn: cn=Ann")
+    );
+    std::fs::write(
+        &file,
+        "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SUP nonsense )\n",
+    )
+    .unwrap();
+    let broken = folder.sapwood("stat", &[]);
+    let told = text(&broken.stderr);
+    assert!(
+        told.contains("own.schema") && told.contains("nonsense"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_backup_beside_a_running_server_can_be_restored() {
     let folder = Folder::init(&[]);
     let ldif = folder.name_beside("people.ldif");

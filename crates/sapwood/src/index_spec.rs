@@ -77,6 +77,11 @@ pub(crate) fn definitions(specs: &[IndexSpec]) -> Vec<IndexDefinition> {
             })
             .collect();
     }
+    merged(specs)
+}
+
+/// What was asked for, each attribute once.
+pub(crate) fn merged(specs: &[IndexSpec]) -> Vec<IndexDefinition> {
     let mut merged: Vec<IndexDefinition> = Vec::new();
     for definition in specs.iter().flat_map(|spec| &spec.0) {
         match merged
@@ -97,16 +102,11 @@ pub(crate) fn definitions(specs: &[IndexSpec]) -> Vec<IndexDefinition> {
 
 /// A definition as it is written on the command line.
 pub(crate) fn display(definition: &IndexDefinition) -> String {
-    let kinds = [
-        (definition.equality, "eq"),
-        (definition.presence, "pres"),
-        (definition.substring, "sub"),
-        (definition.ordering, "ord"),
-    ];
+    let kinds = definition.kinds();
     let kinds: Vec<_> = kinds
         .iter()
-        .filter(|(is_set, _)| *is_set)
-        .map(|(_, name)| *name)
+        .filter(|(_, is_wanted)| *is_wanted)
+        .map(|(word, _)| *word)
         .collect();
     format!("{} {}", definition.attribute, kinds.join(","))
 }

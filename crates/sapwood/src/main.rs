@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => commands::reload::run(&args),
         Command::Passwd(args) => commands::passwd::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
-        _ => Err(anyhow::anyhow!("not available yet")),
+        Command::Index(args) => commands::index::run(&args),
     };
     match result {
         Ok(code) => code,

@@ -7,20 +7,33 @@ use sapwood_server::Config;
 
 use crate::cli::Folder;
 use crate::open;
+use crate::progress::Progress;
 
 pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
-    let report = directory.engine().env().check()?;
+    let pages = directory.engine().env().check()?;
     println!(
         "Commit {}: {} records in {} tables, {} pages used, {} free",
-        report.commit.0, report.records, report.trees, report.pages_used, report.pages_free
+        pages.commit.0, pages.records, pages.trees, pages.pages_used, pages.pages_free
     );
-    if report.is_clean() {
+    let mut problems = pages.problems;
+    // Tables on damaged pages would be reported a second time, and in worse words.
+    if problems.is_empty() {
+        let mut progress = Progress::new(0, "entries checked");
+        let tables = directory.check(|entries| progress.set(entries))?;
+        progress.finish();
+        println!(
+            "{} entries, {} index records",
+            tables.entries, tables.postings
+        );
+        problems = tables.problems;
+    }
+    if problems.is_empty() {
         println!("Nothing is wrong.");
         return Ok(ExitCode::SUCCESS);
     }
-    for problem in &report.problems {
+    for problem in &problems {
         println!("WRONG: {problem}");
     }
     println!(

@@ -1,9 +1,11 @@
 //! `sapwood serve`: the server in the foreground, until a signal stops it.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use sapwood_directory::Directory;
 use sapwood_server::admin::{self, ControlSocket};
 use sapwood_server::config::Level;
 use sapwood_server::{Config, Flags, Server};
@@ -12,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
+use crate::commands::index;
 use crate::open;
 
 pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
@@ -28,8 +31,13 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         tls_cert: args.tls_cert.clone(),
         tls_key: args.tls_key.clone(),
     };
-    let server = Arc::new(Server::start(&args.folder, directory, config, flags)?);
-    let control = control_socket(&args.folder, &server)?;
+    let server = Arc::new(Server::start(
+        &args.folder,
+        directory.clone(),
+        config,
+        flags,
+    )?);
+    let control = control_socket(&args.folder, &server, directory)?;
     for url in server.urls() {
         tracing::info!("listening on {url}");
     }
@@ -72,12 +80,17 @@ fn raise_open_files() {
     );
 }
 
-fn control_socket(folder: &std::path::Path, server: &Arc<Server>) -> Result<ControlSocket> {
+fn control_socket(
+    folder: &Path,
+    server: &Arc<Server>,
+    directory: Directory,
+) -> Result<ControlSocket> {
     let server = Arc::downgrade(server);
-    let handler = move |words: &[String], _notes: &mut dyn FnMut(&str)| {
+    let handler = move |words: &[String], notes: &mut dyn FnMut(&str)| {
         let server = server.upgrade().ok_or("the server is stopping")?;
         match words.first().map(String::as_str) {
             Some("reload") => reload(&server),
+            Some("index") => index::by_command(&directory, &words[1..], notes),
             _ => Err(format!("unknown command '{}'", words.join(" "))),
         }
     };
