@@ -8,6 +8,8 @@ use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::{AttributeUsage, Definition, Macros, ObjectClassKind};
 
 use super::lookup::NameTable;
+use super::prepare::Case;
+use super::rule::Method;
 use super::{
     ATTRIBUTE_TYPES_MAX, AttributeType, AttributeTypeId, ClassKind, ClassSet, Content,
     MatchingRule, OBJECT_CLASSES_MAX, ObjectClass, ObjectClassId, RuleKind, Schema, Syntax,
@@ -492,6 +494,7 @@ fn link_types(
                 .unwrap_or(&definition.oid)
                 .to_ascii_lowercase()
                 .into(),
+            plain_text: None,
             definition: definition.clone(),
         });
     }
@@ -531,7 +534,19 @@ fn link_types(
                 .insert(AttributeTypeId(number));
         }
     }
+    for known in &mut types {
+        known.plain_text = plain_text(known);
+    }
     Ok(types)
+}
+
+/// Whether any printable ASCII is a value of a type whose values are compared as words, and whether letter case matters then.
+fn plain_text(known: &AttributeType) -> Option<Case> {
+    let any_text = known.syntax?.takes_any_ascii();
+    match known.equality?.method {
+        Method::Words(case) if any_text => Some(case),
+        _ => None,
+    }
 }
 
 fn link_classes(

@@ -2,8 +2,9 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use sapwood_ldap::dn::{Ava, Dn, DnError, Rdn};
+use sapwood_ldap::dn::{Ava, DN_BYTES_MAX, Dn, DnError, RDNS_MAX, Rdn};
 
+use super::prepare::{Shape, prepare};
 use super::rule::Method;
 use super::{InvalidValue, Schema};
 
@@ -65,6 +66,10 @@ impl NormalDn {
     /// When it is not a DN, or a value is not of its type's syntax; the content is then the root.
     pub fn parse(&mut self, schema: &Schema, dn: &[u8]) -> Result<(), InvalidName> {
         self.truncate(0);
+        if append_plain(schema, dn, &mut self.bytes, |end| self.ends.push(end)) {
+            return Ok(());
+        }
+        self.truncate(0);
         for rdn in Dn::from_bytes(dn)?.rdns().rev() {
             if let Err(error) = self.push(schema, rdn) {
                 self.truncate(0);
@@ -92,6 +97,10 @@ impl NormalDn {
     /// As [`parse`](Self::parse); `out` is then as before.
     pub fn append(schema: &Schema, dn: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidName> {
         let start = out.len();
+        if append_plain(schema, dn, out, |_| {}) {
+            return Ok(());
+        }
+        out.truncate(start);
         append_rdns(schema, dn, Nesting::Outer, out).inspect_err(|_| out.truncate(start))
     }
 
@@ -136,6 +145,48 @@ impl NormalDn {
             .and_then(|last| self.ends.get(last))
             .map_or(0, |end| *end as usize)
     }
+}
+
+/// Appends the normal form of a name in one pass, if it is as plain as most are: printable ASCII without escapes, one value to an
+/// RDN, of types that hold text. `ended` is told where each RDN ends. Otherwise `false`, with any part of the form appended.
+fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl FnMut(u32)) -> bool {
+    let plain = |byte: &u8| {
+        (byte.wrapping_sub(b' ') < 0x5f)
+            & !matches!(byte, b'"' | b'#' | b'+' | b';' | b'<' | b'>' | b'\\')
+    };
+    // Without an early exit, so that it compiles to vector instructions.
+    if dn.is_empty()
+        || dn.len() > DN_BYTES_MAX
+        || !dn.iter().fold(true, |all, byte| all & plain(byte))
+    {
+        return false;
+    }
+    for (count, rdn) in dn.rsplit(|byte| *byte == b',').enumerate() {
+        let Some(equals) = rdn.iter().position(|byte| *byte == b'=') else {
+            return false;
+        };
+        let Some((name, [_, value @ ..])) = rdn.split_at_checked(equals) else {
+            return false;
+        };
+        let Some(known) = schema.attribute_type(name.trim_ascii()) else {
+            return false;
+        };
+        let (Some(case), false, true) = (
+            known.plain_text,
+            value.trim_ascii().is_empty(),
+            count < RDNS_MAX,
+        ) else {
+            return false;
+        };
+        out.extend_from_slice(known.key_name().as_bytes());
+        out.push(b'=');
+        if prepare(value, case, Shape::Words, out).is_err() {
+            return false;
+        }
+        out.extend_from_slice(&RDN_END);
+        ended(u32::try_from(out.len()).unwrap_or(u32::MAX));
+    }
+    true
 }
 
 /// Where a name stands. The value of an attribute type with DN syntax is itself a name, and that name may have such values

@@ -87,6 +87,14 @@ impl Syntax {
         )
     }
 
+    /// Whether any ASCII text but the empty one is a value.
+    pub(super) fn takes_any_ascii(&self) -> bool {
+        matches!(
+            self.oid,
+            "1.3.6.1.4.1.1466.115.121.1.15" | "1.3.6.1.4.1.1466.115.121.1.26"
+        )
+    }
+
     /// Checks a value. Never panics, whatever the bytes.
     ///
     /// # Errors

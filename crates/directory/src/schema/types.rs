@@ -2,6 +2,7 @@
 
 use sapwood_ldap::schema as language;
 
+use super::prepare::Case;
 use super::{MatchingRule, Syntax};
 
 /// Number of an attribute type within one [`Schema`](super::Schema); dense, starting at 0.
@@ -42,6 +43,8 @@ pub struct AttributeType {
     pub(super) usage: Usage,
     /// The lower-case name that stands for the type in normal forms of DNs.
     pub(super) key_name: Box<str>,
+    /// For a type of which any printable ASCII is a value, compared as words: whether letter case matters.
+    pub(super) plain_text: Option<Case>,
 }
 
 impl AttributeType {

@@ -41,6 +41,28 @@ fn the_form_is_as_described() {
 }
 
 #[test]
+fn most_names_are_plain() {
+    let schema = Schema::standard();
+    let plain = |dn: &str| append_plain(&schema, dn.as_bytes(), &mut Vec::new(), |_| {});
+    assert!(plain("uid=jsmith,ou=People, dc=example ,DC=com"));
+    assert!(plain("cn=John  Smith,o=Example"));
+    for dn in [
+        "cn=a+sn=b,o=c",
+        "cn=a\\,b",
+        "cn=\u{e9}",
+        "c=DE",
+        "uidNumber=1",
+        "new=x",
+        "cn=#040141",
+        "",
+        "cn=",
+        "x",
+    ] {
+        assert!(!plain(dn), "{dn}");
+    }
+}
+
+#[test]
 fn places_in_the_tree() {
     let root = normal("");
     let suffix = normal("dc=example,dc=com");
@@ -124,6 +146,21 @@ proptest! {
         prop_assert_eq!(a == b, one == other);
         prop_assert_eq!(a.is_at_or_below(&b), one.starts_with(&other));
         prop_assert_eq!(a.len(), one.len());
+    }
+
+    /// Names written plainly have the form they would have on the long way.
+    #[test]
+    fn plain_names_are_no_exception(text in "((cn|CN|2.5.4.3|uid|dc|uidNumber|owner|nonsense|c)? ?=? ?[aB1 =]{0,4} ?[,,,,+]? ?){0,5}") {
+        let schema = Schema::standard();
+        let (mut quick, mut ends) = (Vec::new(), Vec::new());
+        if append_plain(&schema, text.as_bytes(), &mut quick, |end| ends.push(end)) {
+            let mut slow = Vec::new();
+            let result = append_rdns(&schema, text.as_bytes(), Nesting::Outer, &mut slow);
+            prop_assert_eq!(result, Ok(()), "{}", text);
+            prop_assert_eq!(&quick, &slow, "{}", text);
+            prop_assert_eq!(ends.len(), Dn::parse(&text).unwrap().rdns().count());
+            prop_assert_eq!(ends.last().map(|end| *end as usize), Some(quick.len()));
+        }
     }
 
     #[test]
