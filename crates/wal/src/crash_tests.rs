@@ -4,6 +4,8 @@
 //! A *life* is what happens on a disk between two power cuts: recovery, then random work that notes on the recording what it is
 //! about to append and what was acknowledged. Each life is cut off in many states, each of which is the beginning of another life.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::IoSlice;
 use std::sync::Arc;
 

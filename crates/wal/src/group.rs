@@ -8,15 +8,14 @@
 //! else sleeps on it. Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
 //! its own sync has shown. So a leader that was killed is simply replaced by whoever loses patience first.
 
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::log::Wal;
 use crate::shared::State;
-use crate::{Lsn, sys};
+use crate::sync::{self, Ordering, PoisonError};
 
 /// How long a follower waits for one and the same leader before it leads itself, in case the leader was killed.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
@@ -72,7 +71,7 @@ impl Wal {
             if waited >= LEADER_PATIENCE {
                 break false;
             }
-            sys::wait_while(&shared.turn, turn, LEADER_PATIENCE - waited);
+            sync::wait_while(&shared.turn, turn, LEADER_PATIENCE - waited);
         };
         shared.sleepers.fetch_sub(1, Ordering::SeqCst);
         changed
@@ -85,8 +84,12 @@ impl Wal {
             .turn
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok();
-        if changed && !is_led(to) && shared.sleepers.load(Ordering::SeqCst) > 0 {
-            sys::wake_all(&shared.turn);
+        let ended = changed && !is_led(to);
+        if ended
+            && shared.sleepers.load(Ordering::SeqCst) > 0
+            && self.guards.has(Guard::WakeFollowers)
+        {
+            sync::wake_all(&shared.turn);
         }
         changed
     }
@@ -113,7 +116,7 @@ impl Wal {
         let shared = self.shared();
         shared.poison();
         // Those who sleep would learn of it at the end of the turn anyway, unless it is not our turn.
-        sys::wake_all(&shared.turn);
+        sync::wake_all(&shared.turn);
     }
 }
 
@@ -121,7 +124,8 @@ const fn is_led(turn: u32) -> bool {
     turn % 2 == 1
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::IoSlice;
     use std::sync::Arc;

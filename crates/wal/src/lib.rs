@@ -21,17 +21,20 @@
 //! be there wholly, in part (sector by sector, in any order) or not at all. A sector that is written again with the same bytes at its
 //! start keeps these bytes. A read returns what was written, or an error, or damage that a CRC-32 shows.
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod crash_tests;
 mod error;
 mod format;
 mod group;
 mod guard;
 mod log;
+#[cfg(all(test, feature = "shuttle"))]
+mod model_tests;
 mod records;
 mod ring;
 mod shared;
 pub mod storage;
+mod sync;
 mod sys;
 
 use std::fmt;

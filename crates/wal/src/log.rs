@@ -1,7 +1,7 @@
 //! The log as its users see it.
 
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, record_bytes};
@@ -10,6 +10,7 @@ use crate::records::{Records, headers_from};
 use crate::ring::{self, Ring};
 use crate::shared::{Shared, State};
 use crate::storage::{OpenMode, Storage};
+use crate::sync::Mutex;
 use crate::{LogId, Lsn, Options, Position};
 
 /// The largest record, however large the log.

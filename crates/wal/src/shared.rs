@@ -1,7 +1,6 @@
 //! The state of a log that all its users share, possibly across processes.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Lsn, Position};
 
 /// The state of a running log: where it ends, what is durable, who syncs. It consists of atomics only and is valid when all its

@@ -8,12 +8,13 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+#[cfg(not(feature = "shuttle"))]
+use std::{sync::atomic::AtomicU32, time::Duration};
 
 use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+#[cfg(not(feature = "shuttle"))]
 use rustix::thread::futex::{self, Timespec};
 
 use crate::storage::{Identity, OpenMode};
@@ -143,6 +144,7 @@ pub(crate) unsafe fn will_need(base: NonNull<u8>, length: usize) {
 }
 
 /// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up early.
+#[cfg(not(feature = "shuttle"))]
 pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
     let timeout = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
@@ -153,6 +155,7 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
 }
 
 /// Wakes everybody who sleeps on `word`.
+#[cfg(not(feature = "shuttle"))]
 pub(crate) fn wake_all(word: &AtomicU32) {
     // It fails only for an address that is not ours to read.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
