@@ -112,9 +112,11 @@ impl ReadPages for MappedPages {
 /// tests, so that the crash tests see more of both.)
 pub(crate) const WINDOW_PAGES: u64 = if cfg!(test) { 16 } else { 256 };
 
-/// How many windows stay mapped. A window that a process keeps open cannot be strayed into by safe code, and it lets
-/// the next transaction write without a system call.
-const WINDOWS_MAX: usize = 64;
+/// How many windows stay mapped: enough for the pages of the largest transactions, which come back to them in any order (a
+/// window mapped anew costs a hundred times what a change of a page does), and far from the number of mappings that the system allows a
+/// process. A window that a process keeps open cannot be strayed into by safe code, and it lets the next transaction write
+/// without a system call.
+const WINDOWS_MAX: usize = 4096;
 
 /// The writable windows of the one who holds the writer lock. Windows are [`WINDOW_PAGES`] long; a larger extent gets
 /// one of its own for as long as it is written.
