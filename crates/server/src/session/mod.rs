@@ -12,6 +12,8 @@ mod bind;
 mod extended;
 mod password_modify;
 mod search;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::collections::HashSet;

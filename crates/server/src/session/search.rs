@@ -162,8 +162,8 @@ impl Session {
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
         if self.settings.config.log.access {
-            let (base, scope) = (request.base, request.scope.number());
-            tracing::info!(target: "access", conn = self.number, id, base, scope, "search");
+            let (base, scope, filter) = (request.base, request.scope.number(), request.filter);
+            tracing::info!(target: "access", conn = self.number, id, base, scope, %filter, "search");
         }
     }
 }

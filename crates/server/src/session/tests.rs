@@ -1,0 +1,466 @@
+//! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
+
+use super::*;
+use std::path::Path;
+
+use sapwood_directory::engine::Embedded;
+use sapwood_directory::schema::Schema;
+use sapwood_directory::{Directory, Options};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{AttributesBuf, OctetStrings};
+use sapwood_ldap::message::{
+    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, ResponseMessage, Scope,
+    SearchRequest,
+};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use crate::config::{Config, Flags};
+use crate::password::{self, HasherPool};
+use crate::service::{Parts, Settings};
+use crate::writer::{Writer, WriterThreads};
+
+const ADMIN: &str = "cn=admin,o=X";
+const PASSWORD: &[u8] = b"secret";
+
+/// A session with the threads behind it.
+struct Bench {
+    session: Session,
+    completed: UnboundedReceiver<Completion>,
+    _threads: WriterThreads,
+    _folder: TempDir,
+}
+
+impl Bench {
+    fn new(limits: &str, peer: Peer) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("[admin]\ndn = '{ADMIN}'\n[limits]\n{limits}");
+        std::fs::write(folder.path().join("sapwood.toml"), config).unwrap();
+        std::fs::write(
+            folder.path().join("admin.password"),
+            password::hash(PASSWORD),
+        )
+        .unwrap();
+        let contents = sapwood_directory::Config {
+            naming_contexts: vec!["o=X".into()],
+            indexes: Vec::new(),
+        };
+        let engine = Embedded::in_memory().unwrap();
+        let directory =
+            Directory::create_on(engine, &contents, Options::new(Schema::standard())).unwrap();
+        let service = service(folder.path(), directory);
+        let (completions, completed) = mpsc::unbounded_channel();
+        let (service, threads) = service;
+        let session = Session::new(Arc::new(service), peer, false, 1, completions);
+        Self {
+            session,
+            completed,
+            _threads: threads,
+            _folder: folder,
+        }
+    }
+
+    fn local() -> Self {
+        Self::new("", Peer::Local { uid: 0 })
+    }
+
+    /// A session of the administrator, with the entry o=X.
+    fn admin(limits: &str) -> Self {
+        let mut bench = Self::new(limits, Peer::Local { uid: 0 });
+        bench.receive(&external(1));
+        bench.receive(&add(
+            2,
+            "o=X",
+            &[("objectClass", "organization"), ("o", "X")],
+        ));
+        bench.wait();
+        let codes: Vec<_> = bench.answers().iter().map(|(_, code)| *code).collect();
+        assert_eq!(codes, [Some(ResultCode::Success); 2]);
+        bench
+    }
+
+    /// What the connection does with bytes that have come.
+    fn receive(&mut self, bytes: &[u8]) {
+        assert!(self.session.wants_input());
+        self.session.input().extend_from_slice(bytes);
+        self.session.process();
+    }
+
+    /// Takes in one completion of another thread.
+    fn wait(&mut self) {
+        let completion = self.completed.blocking_recv().unwrap();
+        self.session.complete(completion);
+        self.session.process();
+    }
+
+    /// All that is in the output as message ids and results; it is written then.
+    fn answers(&mut self) -> Vec<(u32, Option<ResultCode>)> {
+        let output = self.session.output();
+        let mut answers = Vec::new();
+        let mut taken = 0;
+        while let Ok(Frame::Complete(length)) = frame(&output[taken..], usize::MAX) {
+            let message = ResponseMessage::decode(&output[taken..taken + length]).unwrap();
+            answers.push((message.id, message.op.result().map(|result| result.code)));
+            taken += length;
+        }
+        assert_eq!(taken, output.len(), "whole messages only");
+        self.session.wrote(taken);
+        answers
+    }
+}
+
+fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
+    let settings =
+        Settings::new(folder, Config::load(folder).unwrap(), directory.schema()).unwrap();
+    let (writer, threads) = Writer::start(directory.clone()).unwrap();
+    let hashers = HasherPool::start(1).unwrap();
+    let folder = folder.to_owned();
+    let parts = Parts {
+        folder,
+        directory,
+        writer,
+        hashers,
+        tls: None,
+        settings,
+        flags: Flags::default(),
+    };
+    (Service::new(parts), threads)
+}
+
+fn message(id: u32, op: Request<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Message {
+        id,
+        op,
+        controls: Controls::EMPTY,
+    }
+    .encode(&mut bytes);
+    bytes
+}
+
+fn external(id: u32) -> Vec<u8> {
+    let authentication = Authentication::Sasl {
+        mechanism: "EXTERNAL",
+        credentials: None,
+    };
+    message(
+        id,
+        Request::Bind(BindRequest {
+            version: 3,
+            name: "",
+            authentication,
+        }),
+    )
+}
+
+fn simple(id: u32, password: &[u8]) -> Vec<u8> {
+    let authentication = Authentication::Simple(password);
+    message(
+        id,
+        Request::Bind(BindRequest {
+            version: 3,
+            name: ADMIN,
+            authentication,
+        }),
+    )
+}
+
+fn extended(id: u32, name: &str) -> Vec<u8> {
+    message(id, Request::Extended(ExtendedRequest { name, value: None }))
+}
+
+fn add(id: u32, dn: &str, attributes: &[(&str, &str)]) -> Vec<u8> {
+    let mut list = AttributesBuf::default();
+    for (description, value) in attributes {
+        list.push(description.as_bytes(), [value.as_bytes()]);
+    }
+    message(
+        id,
+        Request::Add(AddRequest {
+            dn,
+            attributes: list.view(),
+        }),
+    )
+}
+
+fn add_person(id: u32, name: &str, description: &str) -> Vec<u8> {
+    let attributes = [
+        ("objectClass", "person"),
+        ("cn", name),
+        ("sn", "x"),
+        ("description", description),
+    ];
+    add(id, &format!("cn={name},o=X"), &attributes)
+}
+
+fn search(id: u32, scope: Scope) -> Vec<u8> {
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest {
+        base: "o=X",
+        scope,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: OctetStrings::EMPTY,
+    };
+    message(id, Request::Search(request))
+}
+
+#[test]
+fn a_request_may_come_in_any_pieces() {
+    let bytes = [extended(1, oids::WHO_AM_I), extended(2, oids::WHO_AM_I)].concat();
+    let mut bench = Bench::local();
+    for cut in 0..=bytes.len() {
+        bench.receive(&bytes[..cut]);
+        bench.receive(&bytes[cut..]);
+        assert_eq!(
+            bench.answers(),
+            [
+                (1, Some(ResultCode::Success)),
+                (2, Some(ResultCode::Success))
+            ]
+        );
+        assert!(bench.session.is_idle());
+    }
+}
+
+#[test]
+fn a_bind_holds_what_comes_after_it() {
+    let mut bench = Bench::local();
+    bench.receive(&[simple(1, PASSWORD), extended(2, oids::WHO_AM_I)].concat());
+    assert_eq!(bench.answers(), [], "a hasher is at it");
+    assert!(!bench.session.wants_input() && !bench.session.is_idle());
+    bench.wait();
+    assert_eq!(
+        bench.answers(),
+        [
+            (1, Some(ResultCode::Success)),
+            (2, Some(ResultCode::Success))
+        ]
+    );
+    bench.receive(&simple(3, b"wrong"));
+    bench.wait();
+    assert_eq!(bench.answers(), [(3, Some(ResultCode::InvalidCredentials))]);
+}
+
+#[test]
+fn a_bind_waits_for_updates_before_it() {
+    let mut bench = Bench::admin("");
+    bench.receive(
+        &[
+            add_person(10, "p", "x"),
+            external(11),
+            add_person(12, "q", "x"),
+        ]
+        .concat(),
+    );
+    assert_eq!(bench.answers(), []);
+    bench.wait();
+    let answers = bench.answers();
+    assert_eq!(
+        answers,
+        [
+            (10, Some(ResultCode::Success)),
+            (11, Some(ResultCode::Success))
+        ]
+    );
+    bench.wait();
+    assert_eq!(bench.answers(), [(12, Some(ResultCode::Success))]);
+}
+
+#[test]
+fn passwords_over_the_network_need_tls() {
+    for (address, code) in [
+        ("192.0.2.1:9", Some(ResultCode::ConfidentialityRequired)),
+        ("127.0.0.1:9", None),
+        ("[::ffff:127.0.0.1]:9", None),
+    ] {
+        let mut bench = Bench::new("", Peer::Tcp(address.parse().unwrap()));
+        bench.receive(&simple(1, PASSWORD));
+        match code {
+            Some(code) => assert_eq!(bench.answers(), [(1, Some(code))], "{address}"),
+            None => {
+                bench.wait();
+                assert_eq!(
+                    bench.answers(),
+                    [(1, Some(ResultCode::Success))],
+                    "{address}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_search_stops_when_the_output_is_full_and_goes_on_when_it_is_not() {
+    let mut bench = Bench::admin("output_bytes_max = 4096\n");
+    let text = "x".repeat(500);
+    let people: Vec<u8> = (0..50)
+        .flat_map(|number| add_person(100 + number, &format!("p{number}"), &text))
+        .collect();
+    bench.receive(&people);
+    let mut answered = 0;
+    while answered < 50 {
+        bench.wait();
+        answered += bench.answers().len();
+    }
+    bench.receive(&search(7, Scope::Subtree));
+    assert!(
+        !bench.session.wants_input(),
+        "nothing is read while nothing is written"
+    );
+    assert!(!bench.session.has_work());
+    let length = bench.session.output().len();
+    assert!((4096..6000).contains(&length), "{length}");
+    bench.session.process();
+    assert_eq!(bench.session.output().len(), length, "full is full");
+    // Written in small pieces, the buffer stays bounded and no message is broken.
+    let mut written = Vec::new();
+    while !bench.session.output().is_empty() {
+        let piece = bench.session.output().len().min(100);
+        written.extend_from_slice(&bench.session.output()[..piece]);
+        bench.session.wrote(piece);
+        bench.session.process();
+        assert!(bench.session.output_buffer().len() < 3 * 4096);
+    }
+    let mut entries = 0;
+    let mut rest = written.as_slice();
+    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
+        entries += 1;
+        rest = &rest[length..];
+    }
+    assert_eq!((entries, rest.len()), (52, 0), "51 entries and the end");
+    assert!(bench.session.is_idle() && bench.session.wants_input());
+}
+
+#[test]
+fn an_abandon_behind_a_full_output_is_heeded_as_soon_as_there_is_room() {
+    let mut bench = Bench::admin("output_bytes_max = 4096\n");
+    let text = "x".repeat(500);
+    bench.receive(
+        &(0..50)
+            .flat_map(|number| add_person(100 + number, &format!("p{number}"), &text))
+            .collect::<Vec<_>>(),
+    );
+    let mut answered = 0;
+    while answered < 50 {
+        bench.wait();
+        answered += bench.answers().len();
+    }
+    bench.receive(
+        &[
+            search(7, Scope::Subtree),
+            message(8, Request::Abandon(7)),
+            extended(9, oids::WHO_AM_I),
+        ]
+        .concat(),
+    );
+    bench.answers();
+    bench.session.process();
+    assert_eq!(bench.answers(), [(9, Some(ResultCode::Success))]);
+    assert!(bench.session.is_idle());
+}
+
+#[test]
+fn an_unbind_voids_what_comes_after_it() {
+    let mut bench = Bench::local();
+    bench.receive(&[message(1, Request::Unbind), extended(2, oids::WHO_AM_I)].concat());
+    assert_eq!(bench.session.then(), Then::Close);
+    assert_eq!(bench.answers(), []);
+}
+
+#[test]
+fn a_malformed_message_ends_the_session_after_what_came_before() {
+    let mut bench = Bench::local();
+    bench.receive(
+        &[
+            extended(1, oids::WHO_AM_I),
+            b"\x31\x00".to_vec(),
+            extended(2, oids::WHO_AM_I),
+        ]
+        .concat(),
+    );
+    assert_eq!(bench.session.then(), Then::Close);
+    assert_eq!(
+        bench.answers(),
+        [
+            (1, Some(ResultCode::Success)),
+            (0, Some(ResultCode::ProtocolError))
+        ]
+    );
+}
+
+#[test]
+fn a_stop_waits_for_what_is_under_way() {
+    let mut bench = Bench::admin("");
+    bench.receive(&add_person(5, "p", "x"));
+    bench.session.complete(Completion::Stop);
+    bench.session.process();
+    assert!(!bench.session.wants_input());
+    assert_eq!(
+        (bench.session.then(), bench.answers()),
+        (Then::Continue, vec![])
+    );
+    bench.wait();
+    assert_eq!(
+        bench.answers(),
+        [
+            (5, Some(ResultCode::Success)),
+            (0, Some(ResultCode::Unavailable))
+        ]
+    );
+    assert_eq!(bench.session.then(), Then::Close);
+}
+
+#[test]
+fn a_full_update_queue_makes_the_session_wait_for_room() {
+    let mut bench = Bench::admin("update_queue_bytes_max = 65536\n");
+    let taken = Arc::clone(&bench.session.service.update_bytes)
+        .try_acquire_many_owned(65_000)
+        .unwrap();
+    bench.receive(
+        &[
+            add_person(5, "p", &"x".repeat(1000)),
+            add_person(6, "q", "x"),
+        ]
+        .concat(),
+    );
+    let bytes = bench.session.wants_queue_bytes().unwrap();
+    assert!(!bench.session.wants_input() && bench.completed.try_recv().is_err());
+    drop(taken);
+    let permit = Arc::clone(&bench.session.service.update_bytes)
+        .try_acquire_many_owned(bytes)
+        .unwrap();
+    bench.session.granted(permit);
+    let mut answers = Vec::new();
+    while answers.len() < 2 {
+        bench.wait();
+        answers.extend(bench.answers());
+    }
+    assert_eq!(
+        answers,
+        [
+            (5, Some(ResultCode::Success)),
+            (6, Some(ResultCode::Success))
+        ]
+    );
+    // The writer gives the room back when it has applied the updates, which is before they are answered.
+    assert_eq!(
+        bench.session.service.update_bytes.available_permits(),
+        65_536
+    );
+}
+
+#[test]
+fn a_long_request_is_announced_and_its_limit_depends_on_who_asks() {
+    let mut bench = Bench::local();
+    // 300,000 bytes of content: more than an anonymous session may send.
+    bench.receive(b"\x30\x83\x04\x93\xe0");
+    assert_eq!(bench.answers(), [(0, Some(ResultCode::ProtocolError))]);
+    let mut bench = Bench::admin("");
+    bench.receive(b"\x30\x83\x04\x93\xe0\x02\x01\x05");
+    assert_eq!(bench.session.input_needed(), 300_005);
+    assert!(bench.session.wants_input());
+}
