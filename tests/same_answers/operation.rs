@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sapwood_ldap::control::MANAGE_DSA_IT;
 use sapwood_ldap::filter::{
     Assertion, ExtensibleMatch, Filter, SubstringPart, open_and, open_not, open_or,
     put_approx_match, put_equality_match, put_extensible_match, put_greater_or_equal,
@@ -97,34 +98,59 @@ impl Operation {
 
     /// The adds that make the entries of an LDIF file.
     pub(crate) fn adds(text: &str) -> Vec<Operation> {
+        let adds = Operation::changes(text);
+        assert!(adds.iter().all(|operation| matches!(operation, Operation::Add { .. })));
+        adds
+    }
+
+    /// The records of an LDIF file; an entry is added, with ManageDsaIT.
+    pub(crate) fn changes(text: &str) -> Vec<Operation> {
         let block = ldif::Block::new(text.as_bytes().to_vec());
-        let add = |record: ldif::Record<'_>| {
-            let ldif::Body::Entry(values) = record.body else {
-                panic!("not an entry: {}", record.dn)
-            };
-            let mut attributes: Values = Vec::new();
-            for value in values {
-                match attributes
-                    .iter_mut()
-                    .find(|(description, _)| *description == value.description)
-                {
-                    Some((_, values)) => values.push(value.value.into_owned()),
-                    None => attributes.push((
-                        value.description.into_owned(),
-                        vec![value.value.into_owned()],
-                    )),
-                }
+        block.records(ldif::Options::default()).map(|record| Operation::of_record(record.unwrap())).collect()
+    }
+
+    fn of_record(record: ldif::Record<'_>) -> Operation {
+        let dn = record.dn.into_owned();
+        let manage_dsa_it = record.controls.iter().any(|control| control.oid == MANAGE_DSA_IT);
+        match record.body {
+            ldif::Body::Entry(values) => Operation::Add { dn, attributes: grouped(values), manage_dsa_it: true },
+            ldif::Body::Add(values) => Operation::Add { dn, attributes: grouped(values), manage_dsa_it },
+            ldif::Body::Delete => Operation::Delete { dn, manage_dsa_it },
+            ldif::Body::Modify(modifications) => {
+                let change = |modification: ldif::Modification<'_>| {
+                    let kind = match modification.kind {
+                        ldif::ModificationKind::Add => ChangeKind::Add,
+                        ldif::ModificationKind::Delete => ChangeKind::Delete,
+                        ldif::ModificationKind::Replace => ChangeKind::Replace,
+                        ldif::ModificationKind::Increment => ChangeKind::Increment,
+                    };
+                    let values = modification.values.into_iter().map(|value| value.into_owned());
+                    (kind, modification.description.into_owned(), values.collect())
+                };
+                Operation::Modify { dn, changes: modifications.into_iter().map(change).collect(), manage_dsa_it }
             }
-            Operation::Add {
-                dn: record.dn.into_owned(),
-                attributes,
-                manage_dsa_it: true,
+            ldif::Body::ModifyDn { new_rdn, delete_old_rdn, new_superior } => Operation::ModifyDn {
+                dn,
+                new_rdn: new_rdn.into_owned(),
+                delete_old_rdn,
+                new_superior: new_superior.map(|name| name.into_owned()),
+                manage_dsa_it,
+            },
+        }
+    }
+
+    /// The distinguished names in it.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            Operation::Search { base, .. } => vec![base],
+            Operation::ModifyDn { dn, new_rdn, new_superior, .. } => {
+                [dn, new_rdn].into_iter().chain(new_superior).map(String::as_str).collect()
             }
-        };
-        block
-            .records(ldif::Options::default())
-            .map(|record| add(record.unwrap()))
-            .collect()
+            Operation::Compare { dn, .. }
+            | Operation::Add { dn, .. }
+            | Operation::Modify { dn, .. }
+            | Operation::Delete { dn, .. } => vec![dn],
+        }
     }
 
     pub(crate) fn manage_dsa_it(&self) -> bool {
@@ -231,6 +257,18 @@ impl Operation {
             Operation::Delete { dn, .. } => then(Request::Delete(dn)),
         }
     }
+}
+
+/// The values of a record, those of each attribute together.
+fn grouped(values: Vec<ldif::AttributeValue<'_>>) -> Values {
+    let mut attributes: Values = Vec::new();
+    for value in values {
+        match attributes.iter_mut().find(|(description, _)| *description == value.description) {
+            Some((_, values)) => values.push(value.value.into_owned()),
+            None => attributes.push((value.description.into_owned(), vec![value.value.into_owned()])),
+        }
+    }
+    attributes
 }
 
 impl Term {

@@ -191,7 +191,7 @@ impl Compiler<'_> {
             }
             FilterView::Substrings(substrings) => self
                 .on_attribute(substrings.attribute, |attribute_type| {
-                    self.substrings(attribute_type.substrings()?, substrings)
+                    self.substrings(attribute_type, substrings)
                 }),
             FilterView::Present(attribute) => self.on_attribute(attribute, |_| Some(Test::Present)),
             FilterView::ExtensibleMatch(matched) => self.extensible(matched),
@@ -279,13 +279,22 @@ impl Compiler<'_> {
         Some((attribute_type, description))
     }
 
+    /// Each part conforms to the assertion syntax of the equality rule (RFC 4511 §4.5.1.7.2); Undefined otherwise.
     fn substrings(
         &self,
-        rule: &'static MatchingRule,
+        attribute_type: &AttributeType,
         substrings: filter::Substrings<'_>,
     ) -> Option<Test> {
+        let rule = attribute_type.substrings()?;
+        let syntax = attribute_type.equality().map(MatchingRule::syntax);
         let (mut initial, mut any, mut last) = (None, Vec::new(), None);
         for part in substrings.parts() {
+            let (SubstringPart::Initial(value)
+            | SubstringPart::Any(value)
+            | SubstringPart::Final(value)) = part;
+            if let Some(syntax) = syntax {
+                syntax.validate(self.schema, value).ok()?;
+            }
             match part {
                 SubstringPart::Initial(part) => initial = Some(part),
                 SubstringPart::Any(part) => any.push(part),

@@ -101,6 +101,8 @@ impl Covered {
             return Ok(());
         }
         let mut aliases = all_aliases(planner)?;
+        // Aliases are looked for below the base (RFC 4511 §4.5.1.3): the base itself stays what it is.
+        aliases.retain(|alias| *alias != self.base);
         let mut followed = HashSet::new();
         loop {
             let before = followed.len();
