@@ -41,11 +41,12 @@ const OWN_ATTRIBUTES: [&str; 2] = ["contextcsn", "numsubordinates"];
 const UID_ATTRIBUTES: [&str; 2] = ["uniquemember", "odduid"];
 
 /// Other names and identifiers of attribute types in the names of the test data.
-const SYNONYMS: [(&str, &str); 5] = [
+const SYNONYMS: [(&str, &str); 6] = [
     ("commonname", "cn"),
     ("2.5.4.3", "cn"),
     ("surname", "sn"),
     ("userid", "uid"),
+    ("0.9.2342.19200300.100.1.1", "uid"),
     ("domaincomponent", "dc"),
 ];
 

@@ -17,20 +17,62 @@ struct Kind {
 }
 
 const KINDS: [Kind; 14] = [
-    Kind { heading: "Superclasses are added to objectClass", excuse: add_superclasses },
-    Kind { heading: "An entry is sent once", excuse: forget_repetitions },
-    Kind { heading: "Approximate matching is equality matching", excuse: approximate_matching },
-    Kind { heading: "ManageDsaIT below a referral object", excuse: manage_dsa_it_below_referral },
-    Kind { heading: "Names that RFC 4514 does not allow", excuse: names_not_allowed },
-    Kind { heading: "Values in hexadecimal in names", excuse: hexadecimal_values },
-    Kind { heading: "Attribute types in names that the schema does not define", excuse: unknown_types_in_names },
-    Kind { heading: "matchedDN of renames and of entries below aliases", excuse: matched_dn },
-    Kind { heading: "Names as object identifiers", excuse: names_as_oids },
-    Kind { heading: "Substrings of labeledURI", excuse: substrings_of_labeled_uri },
-    Kind { heading: "Extensible matches on UUIDs", excuse: extensible_uuids },
-    Kind { heading: "Referral URIs without a name", excuse: referrals_without_name },
-    Kind { heading: "Taking away a value of the RDN", excuse: values_of_the_rdn },
-    Kind { heading: ORDER_OF_CHECKS, excuse: order_of_checks },
+    Kind {
+        heading: "Superclasses are added to objectClass",
+        excuse: add_superclasses,
+    },
+    Kind {
+        heading: "An entry is sent once",
+        excuse: forget_repetitions,
+    },
+    Kind {
+        heading: "Approximate matching is equality matching",
+        excuse: approximate_matching,
+    },
+    Kind {
+        heading: "ManageDsaIT below a referral object",
+        excuse: manage_dsa_it_below_referral,
+    },
+    Kind {
+        heading: "Names that RFC 4514 does not allow",
+        excuse: names_not_allowed,
+    },
+    Kind {
+        heading: "Values in hexadecimal in names",
+        excuse: hexadecimal_values,
+    },
+    Kind {
+        heading: "Attribute types in names that the schema does not define",
+        excuse: unknown_types_in_names,
+    },
+    Kind {
+        heading: "matchedDN of renames and of entries below aliases",
+        excuse: matched_dn,
+    },
+    Kind {
+        heading: "Names as object identifiers",
+        excuse: names_as_oids,
+    },
+    Kind {
+        heading: "Substrings of labeledURI",
+        excuse: substrings_of_labeled_uri,
+    },
+    Kind {
+        heading: "Extensible matches on UUIDs",
+        excuse: extensible_uuids,
+    },
+    Kind {
+        heading: "Referral URIs without a name",
+        excuse: referrals_without_name,
+    },
+    Kind {
+        heading: "Taking away a value of the RDN",
+        excuse: values_of_the_rdn,
+    },
+    Kind {
+        heading: ORDER_OF_CHECKS,
+        excuse: order_of_checks,
+    },
 ];
 
 const ORDER_OF_CHECKS: &str = "The order of checks";
@@ -66,7 +108,10 @@ impl Differences {
         mut sapwood: Answer,
     ) {
         let mut kinds = Vec::new();
-        for kind in KINDS.iter().filter(|kind| generated || kind.heading != ORDER_OF_CHECKS) {
+        for kind in KINDS
+            .iter()
+            .filter(|kind| generated || kind.heading != ORDER_OF_CHECKS)
+        {
             let before = (slapd.clone(), sapwood.clone());
             (kind.excuse)(operation, &mut slapd, &mut sapwood);
             if before != (slapd.clone(), sapwood.clone()) {
@@ -175,17 +220,19 @@ fn forget_repetitions(operation: &Operation, slapd: &mut Answer, sapwood: &mut A
 }
 
 fn approximate_matching(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    excuse_results(operation, slapd, sapwood, &|term| matches!(term, Term::Approximate(..)));
+    excuse_results(operation, slapd, sapwood, &|term| {
+        matches!(term, Term::Approximate(..))
+    });
 }
 
 fn substrings_of_labeled_uri(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let found = |term: &Term| matches!(term, Term::Substrings(attribute, ..) if attribute == "labeledURI");
+    let found =
+        |term: &Term| matches!(term, Term::Substrings(attribute, ..) if attribute == "labeledURI");
     excuse_results(operation, slapd, sapwood, &found);
 }
 
 fn extensible_uuids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let found =
-        |term: &Term| matches!(term, Term::Extensible { attribute: Some(attribute), .. } if attribute == "oddUUID");
+    let found = |term: &Term| matches!(term, Term::Extensible { attribute: Some(attribute), .. } if attribute == "oddUUID");
     excuse_results(operation, slapd, sapwood, &found);
 }
 
@@ -193,10 +240,16 @@ fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer
     let is_name = |value: &[u8]| !value.contains(&b'.');
     excuse_results(operation, slapd, sapwood, &|term| match term {
         Term::Equal(attribute, value) => attribute == "oddOID" && is_name(value),
-        Term::Extensible { attribute: Some(attribute), value, .. } => attribute == "oddOID" && is_name(value),
+        Term::Extensible {
+            attribute: Some(attribute),
+            value,
+            ..
+        } => attribute == "oddOID" && is_name(value),
         _ => false,
     });
-    if let Operation::Compare { attribute, value, .. } = operation
+    if let Operation::Compare {
+        attribute, value, ..
+    } = operation
         && attribute == "oddOID"
         && is_name(value)
     {
@@ -205,9 +258,16 @@ fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer
 }
 
 /// Takes away what a search with such a term found; that it was done must be the same.
-fn excuse_results(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer, found: &dyn Fn(&Term) -> bool) {
+fn excuse_results(
+    operation: &Operation,
+    slapd: &mut Answer,
+    sapwood: &mut Answer,
+    found: &dyn Fn(&Term) -> bool,
+) {
     let done = |code| matches!(code, ResultCode::Success | ResultCode::SizeLimitExceeded);
-    let Operation::Search { filter, .. } = operation else { return };
+    let Operation::Search { filter, .. } = operation else {
+        return;
+    };
     if filter.any(found) && done(slapd.code) && done(sapwood.code) {
         *slapd = sapwood.clone();
     }
@@ -222,7 +282,10 @@ fn manage_dsa_it_below_referral(operation: &Operation, slapd: &mut Answer, sapwo
 }
 
 fn names_not_allowed(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let wrong = operation.names().iter().any(|name| Dn::parse(name).is_err());
+    let wrong = operation
+        .names()
+        .iter()
+        .any(|name| Dn::parse(name).is_err());
     if wrong && sapwood.code == ResultCode::InvalidDnSyntax && is_refusal(slapd.code) {
         *slapd = sapwood.clone();
     }
@@ -238,7 +301,11 @@ fn hexadecimal_values(operation: &Operation, slapd: &mut Answer, sapwood: &mut A
 fn unknown_types_in_names(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
     let is_unknown = |rdn: Rdn<'_>| rdn.avas().any(|ava| ava.attribute().starts_with("nosuch"));
     let found = |name: &&str| Dn::parse(name).is_ok_and(|dn| dn.rdns().any(is_unknown));
-    let codes = [ResultCode::NoSuchObject, ResultCode::UndefinedAttributeType, ResultCode::UnwillingToPerform];
+    let codes = [
+        ResultCode::NoSuchObject,
+        ResultCode::UndefinedAttributeType,
+        ResultCode::UnwillingToPerform,
+    ];
     let known = codes.contains(&sapwood.code);
     if slapd.code == ResultCode::InvalidDnSyntax && operation.names().iter().any(found) && known {
         *slapd = sapwood.clone();
@@ -277,7 +344,11 @@ fn values_of_the_rdn(operation: &Operation, slapd: &mut Answer, sapwood: &mut An
 
 fn order_of_checks(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
     let is_search = matches!(operation, Operation::Search { .. });
-    if !is_search && is_refusal(slapd.code) && is_refusal(sapwood.code) && slapd.code != sapwood.code {
+    if !is_search
+        && is_refusal(slapd.code)
+        && is_refusal(sapwood.code)
+        && slapd.code != sapwood.code
+    {
         *slapd = sapwood.clone();
     }
 }

@@ -99,22 +99,39 @@ impl Operation {
     /// The adds that make the entries of an LDIF file.
     pub(crate) fn adds(text: &str) -> Vec<Operation> {
         let adds = Operation::changes(text);
-        assert!(adds.iter().all(|operation| matches!(operation, Operation::Add { .. })));
+        assert!(
+            adds.iter()
+                .all(|operation| matches!(operation, Operation::Add { .. }))
+        );
         adds
     }
 
     /// The records of an LDIF file; an entry is added, with ManageDsaIT.
     pub(crate) fn changes(text: &str) -> Vec<Operation> {
         let block = ldif::Block::new(text.as_bytes().to_vec());
-        block.records(ldif::Options::default()).map(|record| Operation::of_record(record.unwrap())).collect()
+        block
+            .records(ldif::Options::default())
+            .map(|record| Operation::of_record(record.unwrap()))
+            .collect()
     }
 
     fn of_record(record: ldif::Record<'_>) -> Operation {
         let dn = record.dn.into_owned();
-        let manage_dsa_it = record.controls.iter().any(|control| control.oid == MANAGE_DSA_IT);
+        let manage_dsa_it = record
+            .controls
+            .iter()
+            .any(|control| control.oid == MANAGE_DSA_IT);
         match record.body {
-            ldif::Body::Entry(values) => Operation::Add { dn, attributes: grouped(values), manage_dsa_it: true },
-            ldif::Body::Add(values) => Operation::Add { dn, attributes: grouped(values), manage_dsa_it },
+            ldif::Body::Entry(values) => Operation::Add {
+                dn,
+                attributes: grouped(values),
+                manage_dsa_it: true,
+            },
+            ldif::Body::Add(values) => Operation::Add {
+                dn,
+                attributes: grouped(values),
+                manage_dsa_it,
+            },
             ldif::Body::Delete => Operation::Delete { dn, manage_dsa_it },
             ldif::Body::Modify(modifications) => {
                 let change = |modification: ldif::Modification<'_>| {
@@ -124,12 +141,27 @@ impl Operation {
                         ldif::ModificationKind::Replace => ChangeKind::Replace,
                         ldif::ModificationKind::Increment => ChangeKind::Increment,
                     };
-                    let values = modification.values.into_iter().map(|value| value.into_owned());
-                    (kind, modification.description.into_owned(), values.collect())
+                    let values = modification
+                        .values
+                        .into_iter()
+                        .map(|value| value.into_owned());
+                    (
+                        kind,
+                        modification.description.into_owned(),
+                        values.collect(),
+                    )
                 };
-                Operation::Modify { dn, changes: modifications.into_iter().map(change).collect(), manage_dsa_it }
+                Operation::Modify {
+                    dn,
+                    changes: modifications.into_iter().map(change).collect(),
+                    manage_dsa_it,
+                }
             }
-            ldif::Body::ModifyDn { new_rdn, delete_old_rdn, new_superior } => Operation::ModifyDn {
+            ldif::Body::ModifyDn {
+                new_rdn,
+                delete_old_rdn,
+                new_superior,
+            } => Operation::ModifyDn {
                 dn,
                 new_rdn: new_rdn.into_owned(),
                 delete_old_rdn,
@@ -143,9 +175,16 @@ impl Operation {
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Operation::Search { base, .. } => vec![base],
-            Operation::ModifyDn { dn, new_rdn, new_superior, .. } => {
-                [dn, new_rdn].into_iter().chain(new_superior).map(String::as_str).collect()
-            }
+            Operation::ModifyDn {
+                dn,
+                new_rdn,
+                new_superior,
+                ..
+            } => [dn, new_rdn]
+                .into_iter()
+                .chain(new_superior)
+                .map(String::as_str)
+                .collect(),
             Operation::Compare { dn, .. }
             | Operation::Add { dn, .. }
             | Operation::Modify { dn, .. }
@@ -263,9 +302,15 @@ impl Operation {
 fn grouped(values: Vec<ldif::AttributeValue<'_>>) -> Values {
     let mut attributes: Values = Vec::new();
     for value in values {
-        match attributes.iter_mut().find(|(description, _)| *description == value.description) {
+        match attributes
+            .iter_mut()
+            .find(|(description, _)| *description == value.description)
+        {
             Some((_, values)) => values.push(value.value.into_owned()),
-            None => attributes.push((value.description.into_owned(), vec![value.value.into_owned()])),
+            None => attributes.push((
+                value.description.into_owned(),
+                vec![value.value.into_owned()],
+            )),
         }
     }
     attributes
