@@ -98,7 +98,11 @@ fn write_zeros_to(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
     let mut at = size(fd)?;
     while at < end {
         let length = usize::try_from(end - at).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
-        at += retry_on_intr(|| rustix::io::pwrite(fd, &zeros[..length], at))? as u64;
+        let written = retry_on_intr(|| rustix::io::pwrite(fd, &zeros[..length], at))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        at += written as u64;
     }
     Ok(())
 }
@@ -159,4 +163,23 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
 pub(crate) fn wake_all(word: &AtomicU32) {
     // It fails only for an address that is not ours to read.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_can_be_allocated_zeros_are_written_behind_the_end() {
+        let file = open_in_memory(c"zeros").unwrap();
+        write_at(&file, &[IoSlice::new(b"kept")], 0).unwrap();
+        let end = 2 * ZEROS_BYTES as u64 + 5;
+        write_zeros_to(file.as_fd(), end).unwrap();
+        assert_eq!(size(&file).unwrap(), end);
+        write_zeros_to(file.as_fd(), 3).unwrap();
+        assert_eq!(size(&file).unwrap(), end, "never shorter");
+        let mut bytes = [1; 8];
+        read_at(&file, &mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"kept\0\0\0\0");
+    }
 }
