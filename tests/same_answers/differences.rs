@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use sapwood_ldap::dn::{Dn, Rdn};
+use sapwood_ldap::list::ChangeKind;
+use sapwood_ldap::message::DerefAliases;
 use sapwood_ldap::result::ResultCode;
 
 use super::answer::{Answer, describe_difference};
@@ -16,7 +18,7 @@ struct Kind {
     excuse: fn(&Operation, &mut Answer, &mut Answer),
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 19] = [
     Kind {
         heading: "Superclasses are added to objectClass",
         excuse: add_superclasses,
@@ -68,6 +70,26 @@ const KINDS: [Kind; 14] = [
     Kind {
         heading: "Taking away a value of the RDN",
         excuse: values_of_the_rdn,
+    },
+    Kind {
+        heading: "Superclasses of what stays are not deleted",
+        excuse: deleted_superclasses,
+    },
+    Kind {
+        heading: "Substrings of nothing but spaces",
+        excuse: substrings_of_spaces,
+    },
+    Kind {
+        heading: "Substrings of lists of strings",
+        excuse: substrings_of_lists,
+    },
+    Kind {
+        heading: "Comparing subschemaSubentry",
+        excuse: compared_subschema_subentry,
+    },
+    Kind {
+        heading: "Increments of any size",
+        excuse: large_increments,
     },
     Kind {
         heading: ORDER_OF_CHECKS,
@@ -207,12 +229,15 @@ fn add_superclasses(_: &Operation, slapd: &mut Answer, _: &mut Answer) {
 
 /// RFC 4511 §4.5.1.3: duplicates that come of aliases are eliminated.
 fn forget_repetitions(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    if let Operation::Search { .. } = operation
-        && !slapd.repeated.is_empty()
+    if let Operation::Search { deref_aliases, .. } = operation
+        && matches!(
+            deref_aliases,
+            DerefAliases::InSearching | DerefAliases::Always
+        )
     {
         slapd.repeated.clear();
         // The repetitions count towards slapd's size limit.
-        if slapd.limited_to.is_some() {
+        if slapd.limited_to.is_some() && slapd.code == ResultCode::SizeLimitExceeded {
             slapd.limited_to = sapwood.limited_to;
             slapd.code = sapwood.code;
         }
@@ -254,6 +279,60 @@ fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer
         && is_name(value)
     {
         *slapd = sapwood.clone();
+    }
+}
+
+fn substrings_of_spaces(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let is_blank = |part: &Vec<u8>| part.iter().all(|byte| *byte <= b' ');
+    excuse_results(operation, slapd, sapwood, &|term| match term {
+        Term::Substrings(_, initial, any, last) => {
+            initial.iter().chain(any).chain(last).any(is_blank)
+        }
+        _ => false,
+    });
+}
+
+fn substrings_of_lists(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let found = |term: &Term| matches!(term, Term::Substrings(attribute, ..) if attribute == "oddPostal" || attribute == "postalAddress");
+    excuse_results(operation, slapd, sapwood, &found);
+}
+
+fn compared_subschema_subentry(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    if let Operation::Compare { attribute, .. } = operation
+        && attribute == "subschemaSubentry"
+        && slapd.code == ResultCode::UnwillingToPerform
+    {
+        *slapd = sapwood.clone();
+    }
+}
+
+fn large_increments(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let Operation::Modify { changes, .. } = operation else {
+        return;
+    };
+    let is_large = |value: &Vec<u8>| value.len() > "9223372036854775807".len();
+    let found = |(kind, _, values): &(ChangeKind, String, Vec<Vec<u8>>)| {
+        *kind == ChangeKind::Increment && values.iter().any(is_large)
+    };
+    let codes = (slapd.code, sapwood.code);
+    if changes.iter().any(found)
+        && codes == (ResultCode::InvalidAttributeSyntax, ResultCode::Success)
+    {
+        slapd.code = sapwood.code;
+    }
+}
+
+fn deleted_superclasses(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let Operation::Modify { changes, .. } = operation else {
+        return;
+    };
+    let found = |(kind, attribute, _): &(ChangeKind, String, Vec<Vec<u8>>)| {
+        *kind == ChangeKind::Delete && attribute == "objectClass"
+    };
+    let codes = (slapd.code, sapwood.code);
+    if changes.iter().any(found) && codes == (ResultCode::Success, ResultCode::ObjectClassViolation)
+    {
+        slapd.code = sapwood.code;
     }
 }
 

@@ -652,13 +652,23 @@ fn valid_value(random: &mut Random) -> (&'static str, &'static str) {
     ])
 }
 
+/// A name that both servers know for one. Those in hexadecimal only sapwood does, and the trees would grow apart.
+fn known_name(random: &mut Random) -> String {
+    loop {
+        let name = random.of(&NAMES);
+        if !name.contains("=#") {
+            return name.to_owned();
+        }
+    }
+}
+
 /// Parents for new entries: most of them there, some of them aliases, referrals, leaves or missing.
 fn parent(random: &mut Random) -> String {
     match random.below(16) {
         0 => random.of(&MISSING_NAMES).to_owned(),
         1 => random.of(&WRONG_NAMES).to_owned(),
         2 => random.of(&FOREIGN_NAMES).to_owned(),
-        3 => random.of(&NAMES).to_owned(),
+        3 => known_name(random),
         4..=6 => format!("ou=new {},ou=Empty,dc=example,dc=com", random.below(4)),
         _ => "ou=Empty,dc=example,dc=com".to_owned(),
     }
@@ -700,7 +710,7 @@ fn new_rdn(random: &mut Random) -> String {
 /// An entry to change: often one that was made, sometimes one of the data.
 fn target(random: &mut Random) -> String {
     match random.below(8) {
-        0 => name(random),
+        0 => known_name(random),
         1 => random.of(&WRONG_NAMES).to_owned(),
         _ => format!("{},{}", new_rdn(random), parent(random)),
     }
@@ -812,7 +822,7 @@ const CHANGE_KINDS: [ChangeKind; 8] = [
 
 fn modify(random: &mut Random, manage_dsa_it: bool) -> Operation {
     let dn = if random.once_in(2) {
-        random.of(&NAMES).to_owned()
+        known_name(random)
     } else {
         target(random)
     };
@@ -824,10 +834,7 @@ fn modify(random: &mut Random, manage_dsa_it: bool) -> Operation {
                 let attribute = random.of(&["oddInteger", "uidNumber", "cn", "oddInteger;x-test"]);
                 (
                     attribute.to_owned(),
-                    random
-                        .of(&["1", "-3", "x", "100000000000000000000"])
-                        .as_bytes()
-                        .to_vec(),
+                    random.of(&["1", "-3", "x", "100000"]).as_bytes().to_vec(),
                 )
             }
             _ if random.once_in(16) => (

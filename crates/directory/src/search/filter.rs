@@ -374,13 +374,26 @@ impl Compiler<'_> {
     }
 }
 
+const DIRECTORY_STRING: &str = "1.3.6.1.4.1.1466.115.121.1.15";
+
+/// Printable String, Country String, Telephone Number: what rules for Directory String are for as well (RFC 4517 §4.2.4,
+/// §4.2.11).
+const DIRECTORY_STRINGS: [&str; 3] = [
+    "1.3.6.1.4.1.1466.115.121.1.44",
+    "1.3.6.1.4.1.1466.115.121.1.11",
+    "1.3.6.1.4.1.1466.115.121.1.50",
+];
+
 /// Whether a rule may be applied to values of a type: it is one of the type's own rules, or takes the same syntax as
 /// one of them (RFC 4512 §4.1.4).
 pub(crate) fn fits(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
     is_rule_of(rule, attribute_type)
-        || attribute_type
-            .syntax()
-            .is_some_and(|syntax| syntax.oid() == rule.syntax().oid())
+        || attribute_type.syntax().is_some_and(|syntax| {
+            syntax.oid() == rule.syntax().oid()
+                || (rule.syntax().oid() == DIRECTORY_STRING
+                    && rule.is_textual()
+                    && DIRECTORY_STRINGS.contains(&syntax.oid()))
+        })
         || [attribute_type.equality(), attribute_type.substrings()]
             .into_iter()
             .flatten()

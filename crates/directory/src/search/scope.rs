@@ -71,7 +71,8 @@ impl Covered {
             Scope::Base => return id == self.base,
             Scope::OneLevel => return parent == self.base || self.singles.contains(&id),
             Scope::Subtree => id == self.base || self.subtrees.contains(&id),
-            Scope::Subordinates => self.subtrees.contains(&id),
+            // What aliases lead to is treated as the base is: the vertex itself is left out.
+            Scope::Subordinates => false,
         };
         if plainly {
             return true;

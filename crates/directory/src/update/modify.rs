@@ -109,6 +109,7 @@ impl<T: Write> Run<'_, T> {
             .iter()
             .any(|change| change.known.id() == known.object_class)
         {
+            keep_superclasses(schema, &draft, changes)?;
             draft.add_implied_classes(schema)?;
             let class = draft.structural_class(schema)?;
             let before = draft.values(known.structural_object_class);
@@ -144,6 +145,35 @@ impl<T: Write> Run<'_, T> {
             self.records,
         )?;
         self.write_records(id, Some(old), ChangeKind::Modified)
+    }
+}
+
+/// Superclasses of the classes that remain cannot be deleted (RFC 4512 §3.3).
+fn keep_superclasses(
+    schema: &Schema,
+    draft: &Draft<'_>,
+    changes: &[Resolved<'_>],
+) -> Result<(), Stop> {
+    let object_class = schema.well_known().object_class;
+    let remaining = schema.classes_named(&draft.values(object_class))?;
+    let missing = schema.implied_classes(&remaining);
+    let deleted = changes
+        .iter()
+        .filter(|change| {
+            matches!(change.kind, Modification::Delete) && change.known.id() == object_class
+        })
+        .flat_map(|change| &change.values)
+        .filter_map(|name| schema.object_class(name))
+        .find(|class| missing.contains(&class.id()));
+    match deleted {
+        Some(class) => {
+            let diagnostic = format!(
+                "objectClass: {} is a superclass of a class that stays, and cannot be deleted alone",
+                class.name()
+            );
+            Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic))
+        }
+        None => Ok(()),
     }
 }
 
