@@ -18,7 +18,7 @@ struct Kind {
     excuse: fn(&Operation, &mut Answer, &mut Answer),
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind {
         heading: "Superclasses are added to objectClass",
         excuse: add_superclasses,
@@ -90,6 +90,10 @@ const KINDS: [Kind; 19] = [
     Kind {
         heading: "Increments of any size",
         excuse: large_increments,
+    },
+    Kind {
+        heading: "A referral object as the new superior",
+        excuse: referral_as_new_superior,
     },
     Kind {
         heading: ORDER_OF_CHECKS,
@@ -236,6 +240,9 @@ fn forget_repetitions(operation: &Operation, slapd: &mut Answer, sapwood: &mut A
         )
     {
         slapd.repeated.clear();
+        for (uris, count) in &mut slapd.references {
+            *count = (*count).min(sapwood.references.get(uris).copied().unwrap_or(*count));
+        }
         // The repetitions count towards slapd's size limit.
         if slapd.limited_to.is_some() && slapd.code == ResultCode::SizeLimitExceeded {
             slapd.limited_to = sapwood.limited_to;
@@ -319,6 +326,15 @@ fn large_increments(operation: &Operation, slapd: &mut Answer, sapwood: &mut Ans
         && codes == (ResultCode::InvalidAttributeSyntax, ResultCode::Success)
     {
         slapd.code = sapwood.code;
+    }
+}
+
+fn referral_as_new_superior(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let codes = (slapd.code, sapwood.code);
+    if matches!(operation, Operation::ModifyDn { .. })
+        && codes == (ResultCode::UnknownError, ResultCode::Referral)
+    {
+        *slapd = sapwood.clone();
     }
 }
 

@@ -329,8 +329,8 @@ impl Compiler<'_> {
             return None;
         }
         let test = self.extensible_test(rule, matched.value)?;
-        let in_dn = matched
-            .dn_attributes
+        // The attributes of a name have no options, so they are none of those that are asked for with options.
+        let in_dn = (matched.dn_attributes && !description.has_options())
             .then(|| DnTypes::Of(attribute_type.id()));
         let mut node = self.item(attribute_type, &description, test, in_dn);
         if let Node::Item(item) = &mut node
