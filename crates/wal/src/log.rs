@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::{RECORD_HEADER_BYTES, RecordHeader, record_bytes};
 use crate::guard::{Guard, Guards};
-use crate::records::{Records, headers_from};
+use crate::records::Records;
 use crate::ring::{self, Ring};
 use crate::shared::{Shared, State};
 use crate::storage::{OpenMode, Storage};
@@ -122,8 +122,8 @@ impl Wal {
     pub fn start(&self, floor: Lsn, records: &Records<'_>) -> Result<()> {
         let end = records.end().ok_or(Error::Unread)?;
         if self.guards.has(Guard::EraseTail) {
-            for lsn in headers_from(&self.ring, end.lsn, self.guards)? {
-                self.erase(lsn)?;
+            for lsn in records.leftovers() {
+                self.erase(*lsn)?;
             }
         }
         if self.guards.has(Guard::RewriteRecovered) {

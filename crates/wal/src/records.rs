@@ -29,6 +29,8 @@ pub struct Records<'a> {
     /// Everything before it is durable, as the records say.
     known_durable: Lsn,
     state: ReadState,
+    /// Intact headers from the end on, up to a full lap.
+    leftovers: Vec<Lsn>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ impl<'a> Records<'a> {
             at: from,
             known_durable: from.lsn,
             state: ReadState::Reading,
+            leftovers: Vec::new(),
         })
     }
 
@@ -112,6 +115,11 @@ impl<'a> Records<'a> {
         self.known_durable.min(self.at.lsn)
     }
 
+    /// Where something begins behind the end that looks like a record.
+    pub(crate) fn leftovers(&self) -> &[Lsn] {
+        &self.leftovers
+    }
+
     /// The header of an intact record at the present position, and where that record ends.
     fn read_header(&mut self) -> Result<Option<(RecordHeader, Position)>> {
         let guards = self.reader.guards;
@@ -132,42 +140,25 @@ impl<'a> Records<'a> {
         Ok((is_whole && is_intact).then_some((header, end)))
     }
 
-    /// There is no record here. If a record further on was written when this place was durable already, one is lost.
+    /// There is no record here. If a record further on was written when this place was durable already, one is lost; otherwise
+    /// whatever is found from here on was left by an interrupted append or an abandoned future.
     fn judge_end(&mut self) -> Result<()> {
         let end = self.at.lsn;
-        let mut judged = Ok(());
+        let leftovers = &mut self.leftovers;
+        let mut is_damaged = false;
+        leftovers.extend(self.reader.header_at(end)?.map(|_| end));
         self.reader.for_each_header_after(end, |header| {
-            if header.durable > end {
-                judged = Err(Error::Corrupt {
-                    lsn: end,
-                    what: "a record that had been durable cannot be read",
-                });
-            }
+            is_damaged |= header.durable > end;
+            leftovers.push(header.lsn);
         })?;
-        if self.reader.guards.has(Guard::DamageIsNoEnd) {
-            judged
-        } else {
-            Ok(())
+        if is_damaged && self.reader.guards.has(Guard::DamageIsNoEnd) {
+            return Err(Error::Corrupt {
+                lsn: end,
+                what: "a record that had been durable cannot be read",
+            });
         }
+        Ok(())
     }
-}
-
-/// Finds all intact record headers that lie at `end` or behind it, up to a full lap: what an interrupted append or an abandoned future
-/// left there.
-pub(crate) fn headers_from(ring: &Ring, end: Lsn, guards: Guards) -> Result<Vec<Lsn>> {
-    let mut reader = Reader {
-        ring,
-        guards,
-        buffer: Vec::new(),
-        filled: 0,
-        start: end,
-    };
-    let mut found = Vec::new();
-    if reader.header_at(end)?.is_some() {
-        found.push(end);
-    }
-    reader.for_each_header_after(end, |header| found.push(header.lsn))?;
-    Ok(found)
 }
 
 /// A read-ahead buffer over the stream.
