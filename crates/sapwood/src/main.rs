@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod index_spec;
+mod memory;
 mod open;
 mod progress;
 
@@ -13,6 +14,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    memory::keep_little();
     let result = match Cli::parse().command {
         Command::Init(args) => commands::init::run(&args),
         Command::Import(args) => commands::import::run(&args),
