@@ -66,8 +66,14 @@ fn every_crash_state_recovers_in_a_long_run() {
 #[test]
 fn the_suite_fails_without_any_single_guard() {
     let more = Extent { seeds: 40, ..SHORT };
+    // One of them alone, if it is named.
+    let only = std::env::var("SAPWOOD_TEST_GUARD").ok();
     let useless: Vec<Guard> = Guard::ALL
         .into_iter()
+        .filter(|guard| {
+            only.as_ref()
+                .is_none_or(|only| format!("{guard:?}") == *only)
+        })
         .filter(|guard| {
             let verdict = whole_suite(Guards::without(*guard), more);
             // Shown with `--nocapture`: it ought to fail for the right reason.
@@ -458,7 +464,7 @@ impl Life {
     fn a_damaged_meta_page_is_made_up_for(&self) -> Verdict {
         let commits = self.meta_commits()?;
         let newer = usize::from(commits[1] > commits[0]);
-        for at in [0, 30, 120] {
+        for at in [0, 30, 88, 120] {
             let mut image = self.disk.synced_image();
             let offset = (newer * PAGE_BYTES + at) as u64;
             image.damage(DATA_NAME, offset, |byte| *byte ^= 0x10);

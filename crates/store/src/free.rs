@@ -36,7 +36,7 @@ use crate::tree::{TreeRecord, View};
 const EXAMINED_MAX: usize = 256;
 
 /// With so many pages at hand a look ends early.
-const PAGES_ENOUGH: u64 = 64;
+const PAGES_ENOUGH: u64 = 16;
 
 pub(crate) const KEY_BYTES: usize = 16;
 pub(crate) const VALUE_BYTES: usize = 12;
