@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sapwood_wal::Wal;
 use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
 
@@ -443,15 +444,23 @@ impl Life {
         Ok(())
     }
 
-    /// Commits until the log is as full as it may get, all after one checkpoint.
+    /// Commits until the log is as full as it may get: so much after each of two checkpoints that it could not hold what comes
+    /// after the first without being kept for it.
     fn fill_log(&mut self) -> Verdict {
         for _ in 0..2 {
             self.env().checkpoint().map_err(told)?;
-            self.transact(8, 300)?;
         }
+        self.commit_without_checkpoint(|wal, start| wal.end().0 > start + 30_000)?;
+        self.env().checkpoint().map_err(told)?;
+        self.commit_without_checkpoint(|wal, _| wal.room() < 20_000)
+    }
+
+    fn commit_without_checkpoint(&mut self, is_enough: impl Fn(&Wal, u64) -> bool) -> Verdict {
         let env = self.env();
         let _nobody_else = CheckpointLock::take(env.inner()).map_err(told)?;
-        while env.inner().wal.as_ref().unwrap().room() > 20_000 {
+        let wal = env.inner().wal.as_ref().unwrap();
+        let start = wal.end().0;
+        while !is_enough(wal, start) {
             // So small that no transaction needs the lock for itself.
             let (_, ticket) = self.try_commit(2, 100)?;
             ticket.wait().map_err(told)?;
