@@ -52,7 +52,7 @@ const KINDS: [Kind; 20] = [
         excuse: matched_dn,
     },
     Kind {
-        heading: "Names as object identifiers",
+        heading: "Object identifiers and their names",
         excuse: names_as_oids,
     },
     Kind {
@@ -76,7 +76,7 @@ const KINDS: [Kind; 20] = [
         excuse: deleted_superclasses,
     },
     Kind {
-        heading: "Substrings of nothing but spaces",
+        heading: "Spaces at the ends of substrings",
         excuse: substrings_of_spaces,
     },
     Kind {
@@ -269,31 +269,41 @@ fn extensible_uuids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Ans
 }
 
 fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let is_name = |value: &[u8]| !value.contains(&b'.');
+    let differs = |attribute: &str, value: &[u8]| match attribute {
+        "oddOID" => !value.contains(&b'.'),
+        "objectClass" | "2.5.4.0" => value.contains(&b'.'),
+        _ => false,
+    };
     excuse_results(operation, slapd, sapwood, &|term| match term {
-        Term::Equal(attribute, value) => attribute == "oddOID" && is_name(value),
+        Term::Equal(attribute, value) => differs(attribute, value),
         Term::Extensible {
-            attribute: Some(attribute),
+            rule,
+            attribute,
             value,
             ..
-        } => attribute == "oddOID" && is_name(value),
+        } => {
+            rule.as_deref() == Some("objectIdentifierMatch")
+                || attribute
+                    .as_deref()
+                    .is_some_and(|attribute| differs(attribute, value))
+        }
         _ => false,
     });
     if let Operation::Compare {
         attribute, value, ..
     } = operation
-        && attribute == "oddOID"
-        && is_name(value)
+        && differs(attribute, value)
     {
         *slapd = sapwood.clone();
     }
 }
 
 fn substrings_of_spaces(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let is_blank = |part: &Vec<u8>| part.iter().all(|byte| *byte <= b' ');
+    let is_space = |byte: Option<&u8>| byte.is_none_or(|byte| *byte <= b' ');
+    let has_space = |part: &Vec<u8>| is_space(part.first()) || is_space(part.last());
     excuse_results(operation, slapd, sapwood, &|term| match term {
         Term::Substrings(_, initial, any, last) => {
-            initial.iter().chain(any).chain(last).any(is_blank)
+            initial.iter().chain(any).chain(last).any(has_space)
         }
         _ => false,
     });

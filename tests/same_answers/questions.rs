@@ -464,7 +464,7 @@ fn assertion_for_update(random: &mut Random) -> (String, Vec<u8>) {
     loop {
         let (attribute, value) = assertion(random);
         let known = match attribute.as_str() {
-            "oddOID" => !value.first().is_some_and(u8::is_ascii_digit),
+            "oddOID" => !value.contains(&b'.') || !value.first().is_some_and(u8::is_ascii_digit),
             "objectClass" | "2.5.4.0" => matches!(
                 value.as_slice(),
                 b"top" | b"person" | b"PERSON" | b"2.5.6.6"
