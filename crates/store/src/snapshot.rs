@@ -76,6 +76,13 @@ impl Snapshot {
         Ok(record.map(|record| View::new(&self.pages, record)))
     }
 
+    /// A tree whose record was read from this very snapshot before ([`Tree::record`](View::record)), without looking
+    /// it up again. With the record of another snapshot, reading gives errors or old values.
+    pub fn tree_of(&self, record: TreeRecord) -> Result<Tree<'_>> {
+        self.inner().check_usable()?;
+        Ok(View::new(&self.pages, record))
+    }
+
     /// The names of all trees, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<String>> {
         self.inner().check_usable()?;
