@@ -2,10 +2,11 @@
 
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use sapwood_store as store;
 use sapwood_store::page::ReadPages;
-use sapwood_store::tree::{Cursor as StoreCursor, View};
+use sapwood_store::tree::{Cursor as StoreCursor, TreeRecord, View};
 use sapwood_store::{BulkTree, Env, TreeId, TreeKind, WriteTxn};
 
 use super::postings::{self, BlockBuilder, BlockCursor, BlockTree, BlockTreeMut, List, Scratch};
@@ -82,8 +83,18 @@ fn kind(table: Table) -> TreeKind {
     }
 }
 
+/// The position of a table in [`Table::FIXED`].
+#[inline]
 fn fixed(table: Table) -> Option<usize> {
-    Table::FIXED.iter().position(|&known| known == table)
+    match table {
+        Table::Name => Some(0),
+        Table::Entry => Some(1),
+        Table::Operational => Some(2),
+        Table::State => Some(3),
+        Table::Attribute => Some(4),
+        Table::Meta => Some(5),
+        Table::Order(_) => None,
+    }
 }
 
 impl Engine for Embedded {
@@ -102,6 +113,7 @@ impl Engine for Embedded {
     fn snapshot(&self) -> Result<EmbeddedSnapshot> {
         Ok(EmbeddedSnapshot {
             snapshot: self.env.read()?,
+            fixed: Default::default(),
         })
     }
 
@@ -226,11 +238,26 @@ impl super::Ticket for EmbeddedTicket {
 #[derive(Debug)]
 pub struct EmbeddedSnapshot {
     snapshot: store::Snapshot,
+    /// The fixed tables' trees, looked up when they are first needed.
+    fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
 }
 
 impl EmbeddedSnapshot {
+    #[inline]
     fn tree(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
-        Ok(self.snapshot.tree(table.name().as_str())?)
+        let known = fixed(table).and_then(|at| self.fixed.get(at));
+        match known.and_then(OnceLock::get) {
+            Some(Some(record)) => Ok(Some(self.snapshot.tree_of(*record)?)),
+            Some(None) => Ok(None),
+            None => {
+                let tree = self.snapshot.tree(table.name().as_str())?;
+                if let Some(known) = known {
+                    // Another thread may have been faster, with the same answer.
+                    let _ = known.set(tree.map(|tree| *tree.record()));
+                }
+                Ok(tree)
+            }
+        }
     }
 
     fn blocks(&self, index: Index) -> Result<Option<store::Tree<'_>>> {
@@ -633,8 +660,9 @@ impl<'t, P: ReadPages + ?Sized> BlockCursor<'t> for StoreCursor<'t, P> {
 
 /// A scan of a tree of the store.
 pub struct EmbeddedCursor<'t> {
-    /// `None` once the scan is over.
+    /// `None` when there is nothing to scan.
     cursor: Option<store::TreeCursor<'t>>,
+    is_over: bool,
     direction: Direction,
     /// The far end.
     end: Bound<Vec<u8>>,
@@ -655,6 +683,7 @@ impl<'t> EmbeddedCursor<'t> {
         let end = end.map(<[u8]>::to_vec);
         let mut scan = EmbeddedCursor {
             cursor: None,
+            is_over: false,
             direction,
             end,
             ahead: true,
@@ -687,7 +716,7 @@ impl<'t> EmbeddedCursor<'t> {
 
 impl Cursor for EmbeddedCursor<'_> {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Some(cursor) = &mut self.cursor else {
+        let Some(cursor) = self.cursor.as_mut().filter(|_| !self.is_over) else {
             return Ok(None);
         };
         let standing = match (std::mem::take(&mut self.ahead), self.direction) {
@@ -695,23 +724,23 @@ impl Cursor for EmbeddedCursor<'_> {
             (false, Direction::Forward) => cursor.next()?,
             (false, Direction::Backward) => cursor.prev()?,
         };
-        let within = standing
-            && match (cursor.key()?, &self.end, self.direction) {
-                (None, ..) => false,
-                (_, Bound::Unbounded, _) => true,
-                (Some(key), Bound::Included(end), Direction::Forward) => key <= end.as_slice(),
-                (Some(key), Bound::Excluded(end), Direction::Forward) => key < end.as_slice(),
-                (Some(key), Bound::Included(end), Direction::Backward) => key >= end.as_slice(),
-                (Some(key), Bound::Excluded(end), Direction::Backward) => key > end.as_slice(),
-            };
+        let record = if standing { cursor.record()? } else { None };
+        let Some((key, value)) = record else {
+            self.is_over = true;
+            return Ok(None);
+        };
+        let within = match (&self.end, self.direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(end), Direction::Forward) => key <= end.as_slice(),
+            (Bound::Excluded(end), Direction::Forward) => key < end.as_slice(),
+            (Bound::Included(end), Direction::Backward) => key >= end.as_slice(),
+            (Bound::Excluded(end), Direction::Backward) => key > end.as_slice(),
+        };
         if !within {
-            self.cursor = None;
+            self.is_over = true;
             return Ok(None);
         }
-        match &mut self.cursor {
-            Some(cursor) => Ok(cursor.record()?),
-            None => Ok(None),
-        }
+        Ok(Some((key, value)))
     }
 }
 
@@ -773,5 +802,17 @@ impl Loader for EmbeddedLoader {
         blocks.flush(&mut |key, value| push(&mut tree, key, value))?;
         tree.finish()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_tables_know_their_positions() {
+        for (at, table) in Table::FIXED.into_iter().enumerate() {
+            assert_eq!(fixed(table), Some(at));
+        }
     }
 }
