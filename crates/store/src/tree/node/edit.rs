@@ -1,0 +1,294 @@
+//! Changing a page of a tree in place.
+
+#![deny(clippy::indexing_slicing)]
+
+use super::{
+    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, LARGE, NODE_HEADER_BYTES, Node,
+    PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
+};
+use crate::error::{Error, Result};
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
+
+/// A page of a tree, to be changed.
+pub(in crate::tree) struct NodeMut<'a> {
+    page: &'a mut Page,
+    kind: PageKind,
+    n: usize,
+    prefix_len: usize,
+}
+
+impl<'a> NodeMut<'a> {
+    /// Takes a page that [`Node::open`] takes.
+    pub(in crate::tree) fn open(
+        page: &'a mut Page,
+        number: PageNo,
+        kind: PageKind,
+        level: usize,
+    ) -> Result<Self> {
+        let node = Node::open(page, number, kind, level)?;
+        let (n, prefix_len) = (node.len(), node.prefix.len());
+        Ok(Self {
+            page,
+            kind,
+            n,
+            prefix_len,
+        })
+    }
+
+    /// Makes a page an empty page of a tree whose keys will share a prefix.
+    pub(in crate::tree) fn init(
+        page: &'a mut Page,
+        number: PageNo,
+        commit: CommitNo,
+        kind: PageKind,
+        level: usize,
+        prefix: &[u8],
+    ) -> Self {
+        page.init(kind, level as u8, number, commit);
+        page.set_u16_at(PREFIX_LEN_AT, prefix.len() as u16);
+        page.set_u16_at(CELLS_AT, PAGE_BYTES as u16);
+        if let Some(place) = page
+            .bytes_mut()
+            .get_mut(NODE_HEADER_BYTES..NODE_HEADER_BYTES + prefix.len())
+        {
+            place.copy_from_slice(prefix);
+        }
+        Self {
+            page,
+            kind,
+            n: 0,
+            prefix_len: prefix.len(),
+        }
+    }
+
+    pub(in crate::tree) fn as_node(&self) -> Option<Node<'_>> {
+        Node::lay_out(self.page, self.kind)
+    }
+
+    fn corrupt(&self) -> Error {
+        Error::corrupt(self.page.number(), "cells do not fit into their page")
+    }
+
+    fn cells(&self) -> usize {
+        usize::from(self.page.u16_at(CELLS_AT))
+    }
+
+    fn dead(&self) -> usize {
+        usize::from(self.page.u16_at(DEAD_AT))
+    }
+
+    fn heads_at(&self) -> usize {
+        NODE_HEADER_BYTES + self.prefix_len
+    }
+
+    fn offsets_at(&self, n: usize) -> usize {
+        self.heads_at() + n.next_multiple_of(HEADS_STEP) * HEAD_BYTES
+    }
+
+    /// Where the slots would end with one entry more.
+    fn end_with_one_more(&self) -> usize {
+        self.heads_at() + slots_bytes(self.n + 1)
+    }
+
+    /// Inserts an entry at `slot`. Answers `false`, and changes nothing, if its key does not begin with the page's prefix or
+    /// there is no room for it.
+    pub(in crate::tree) fn insert(
+        &mut self,
+        slot: usize,
+        key: &[u8],
+        payload: &[u8],
+        large: bool,
+    ) -> Result<bool> {
+        let prefix = self
+            .page
+            .bytes()
+            .get(NODE_HEADER_BYTES..self.heads_at())
+            .unwrap_or_default();
+        // The first entry of a branch has no key.
+        let keyless = self.kind != PageKind::Leaf && slot == 0;
+        let suffix = match key.strip_prefix(prefix) {
+            _ if keyless => &[],
+            Some(suffix) => suffix,
+            None => return Ok(false),
+        };
+        let need = cell_bytes(self.kind, suffix.len(), payload.len());
+        let floor = self.end_with_one_more() + need;
+        if self.cells() < floor {
+            if self.cells() + self.dead() < floor {
+                return Ok(false);
+            }
+            self.compact()?;
+            if self.cells() < floor {
+                return Err(self.corrupt());
+            }
+        }
+        let at = self.cells() - need;
+        self.write_cell(at, suffix, payload, large)
+            .ok_or_else(|| self.corrupt())?;
+        self.open_slot(slot, head_of(suffix), at)
+            .ok_or_else(|| self.corrupt())?;
+        self.page.set_u16_at(CELLS_AT, at as u16);
+        Ok(true)
+    }
+
+    fn write_cell(&mut self, at: usize, suffix: &[u8], payload: &[u8], large: bool) -> Option<()> {
+        let len = (suffix.len() as u16).to_le_bytes();
+        let value = if large { LARGE } else { payload.len() as u16 }.to_le_bytes();
+        let leaf: [&[u8]; 4] = [&len, &value, tail_of(suffix), payload];
+        let branch: [&[u8]; 4] = [&len, &[], payload, tail_of(suffix)];
+        let mut at = at;
+        for part in if self.kind == PageKind::Leaf {
+            leaf
+        } else {
+            branch
+        } {
+            self.page
+                .bytes_mut()
+                .get_mut(at..at + part.len())?
+                .copy_from_slice(part);
+            at += part.len();
+        }
+        Some(())
+    }
+
+    fn open_slot(&mut self, slot: usize, head: u32, cell: usize) -> Option<()> {
+        let n = self.n;
+        if slot > n {
+            return None;
+        }
+        let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n + 1));
+        let end = new + 2 * (n + 1);
+        if end > self.cells() {
+            return None;
+        }
+        let bytes = self.page.bytes_mut();
+        bytes.copy_within(old + 2 * slot..old + 2 * n, new + 2 * (slot + 1));
+        if old != new {
+            bytes.copy_within(old..old + 2 * slot, new);
+        }
+        bytes.copy_within(
+            heads + HEAD_BYTES * slot..heads + HEAD_BYTES * n,
+            heads + HEAD_BYTES * (slot + 1),
+        );
+        let head_at = heads + HEAD_BYTES * slot;
+        bytes
+            .get_mut(head_at..head_at + HEAD_BYTES)?
+            .copy_from_slice(&head.to_le_bytes());
+        let offset_at = new + 2 * slot;
+        bytes
+            .get_mut(offset_at..offset_at + 2)?
+            .copy_from_slice(&(cell as u16).to_le_bytes());
+        self.n = n + 1;
+        self.page.set_u16_at(COUNT_AT, self.n as u16);
+        Some(())
+    }
+
+    /// Removes the entry at `slot`. In a branch, the entry that becomes the first one keeps its separator: see
+    /// [`NodeMut::drop_first_key`].
+    pub(in crate::tree) fn remove(&mut self, slot: usize) -> Result<()> {
+        let (len, at) = self
+            .as_node()
+            .and_then(|node| {
+                let cell = node.find_cell(slot)?;
+                let at = u16::from_le_bytes(*node.offsets.get(slot)?);
+                Some((
+                    cell_bytes(self.kind, cell.suffix_len, cell.payload.len()),
+                    usize::from(at),
+                ))
+            })
+            .ok_or_else(|| self.corrupt())?;
+        let n = self.n;
+        let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n - 1));
+        let bytes = self.page.bytes_mut();
+        bytes.copy_within(
+            heads + HEAD_BYTES * (slot + 1)..heads + HEAD_BYTES * n,
+            heads + HEAD_BYTES * slot,
+        );
+        if old != new {
+            bytes.copy_within(old..old + 2 * slot, new);
+        }
+        bytes.copy_within(old + 2 * (slot + 1)..old + 2 * n, new + 2 * slot);
+        self.n = n - 1;
+        self.page.set_u16_at(COUNT_AT, self.n as u16);
+        if at == self.cells() && at + len <= PAGE_BYTES {
+            self.page.set_u16_at(CELLS_AT, (at + len) as u16);
+        } else {
+            let dead = (self.dead() + len).min(PAGE_BYTES);
+            self.page.set_u16_at(DEAD_AT, dead as u16);
+        }
+        Ok(())
+    }
+
+    /// Makes the first entry of a branch keyless, after the one before it was removed.
+    pub(in crate::tree) fn drop_first_key(&mut self) -> Result<()> {
+        let node = self.as_node().ok_or_else(|| self.corrupt())?;
+        let payload = node.child(0)?.encode();
+        self.remove(0)?;
+        let inserted = self.insert(0, &[], self.kind.child_payload(&payload), false)?;
+        if inserted {
+            Ok(())
+        } else {
+            Err(self.corrupt())
+        }
+    }
+
+    /// Replaces the payload of an entry by one of the same length.
+    pub(in crate::tree) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
+        let place = self.as_node().and_then(|node| {
+            let cell = node.find_cell(slot)?;
+            let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
+            let skip = if self.kind == PageKind::Leaf {
+                4 + cell.tail.len()
+            } else {
+                2
+            };
+            (cell.payload.len() == payload.len()).then_some(at + skip)
+        });
+        let bytes = self.page.bytes_mut();
+        match place.and_then(|at| bytes.get_mut(at..at + payload.len())) {
+            Some(place) => {
+                place.copy_from_slice(payload);
+                Ok(())
+            }
+            None => Err(self.corrupt()),
+        }
+    }
+
+    pub(in crate::tree) fn set_child(&mut self, slot: usize, child: Child) -> Result<()> {
+        self.set_payload(slot, self.kind.child_payload(&child.encode()))
+    }
+
+    /// Closes the gaps that removed cells left.
+    fn compact(&mut self) -> Result<()> {
+        let old = self.page.clone();
+        let node = Node::lay_out(&old, self.kind).ok_or_else(|| self.corrupt())?;
+        let floor = self.heads_at() + slots_bytes(self.n);
+        let offsets = self.offsets_at(self.n);
+        let bytes = self.page.bytes_mut();
+        let mut at = PAGE_BYTES;
+        for slot in 0..node.len() {
+            let copied = node.find_cell(slot).and_then(|cell| {
+                let len = cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
+                let from = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
+                let to = at.checked_sub(len).filter(|&to| to >= floor)?;
+                bytes
+                    .get_mut(to..to + len)?
+                    .copy_from_slice(old.bytes().get(from..from + len)?);
+                let offset_at = offsets + 2 * slot;
+                bytes
+                    .get_mut(offset_at..offset_at + 2)?
+                    .copy_from_slice(&(to as u16).to_le_bytes());
+                Some(to)
+            });
+            at = copied
+                .ok_or_else(|| Error::corrupt(old.number(), "cells do not fit into their page"))?;
+        }
+        // Nothing stale stays between slots and cells: what is not used is zero, in the page and in its log record.
+        if let Some(gap) = bytes.get_mut(floor..at) {
+            gap.fill(0);
+        }
+        self.page.set_u16_at(CELLS_AT, at as u16);
+        self.page.set_u16_at(DEAD_AT, 0);
+        Ok(())
+    }
+}
