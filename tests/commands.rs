@@ -263,6 +263,46 @@ fn what_is_imported_comes_out_again_and_what_is_wrong_is_told() {
 }
 
 #[test]
+fn an_export_has_parents_before_their_children() {
+    let folder = Folder::init(&[]);
+    let ldif = folder.name_beside("people.ldif");
+    std::fs::write(&ldif, LDIF.split("dn: cn=Bad").next().unwrap()).unwrap();
+    folder.sapwood_ok("import", &[&ldif]);
+    let server = folder.serve();
+    // A new unit, and the older one moved below it.
+    let change = "dn: ou=New,dc=example,dc=com\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n\n\
+        dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=People\ndeleteoldrdn: 0\n\
+        newsuperior: ou=New,dc=example,dc=com\n";
+    let changes = folder.name_beside("changes.ldif");
+    std::fs::write(&changes, change).unwrap();
+    let mut modify = support::program("ldapmodify", "ldap-utils");
+    modify.args([
+        "-x",
+        "-H",
+        server.ldap(),
+        "-D",
+        support::ADMIN,
+        "-w",
+        support::PASSWORD,
+        "-f",
+        &changes,
+    ]);
+    support::succeeded(modify.output().unwrap());
+    let exported = folder.sapwood_ok("export", &[]);
+    let names: Vec<&str> = exported
+        .lines()
+        .filter_map(|line| line.strip_prefix("dn: "))
+        .collect();
+    let expected = [
+        SUFFIX,
+        "ou=New,dc=example,dc=com",
+        "ou=People,ou=New,dc=example,dc=com",
+        "cn=Ann,ou=People,ou=New,dc=example,dc=com",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn indexes_change_with_and_without_a_server() {
     let folder = Folder::init(&["--index", "cn eq"]);
     let ldif = folder.name_beside("people.ldif");

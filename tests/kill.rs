@@ -29,6 +29,9 @@ const QUEUE: u32 = 32;
 /// The message id of number 0: before it come the bind and the setting up.
 const FIRST_ID: u32 = 1000;
 
+/// Message id, result if it ends the operation, and DN and description of an entry.
+type Answer = (u32, Option<ResultCode>, Option<(String, String)>);
+
 struct Client {
     stream: TcpStream,
     received: Vec<u8>,
@@ -66,9 +69,8 @@ impl Client {
         self.stream.write_all(&bytes)
     }
 
-    /// The next answer: message id, result if it ends the operation, and DN and description of an entry. `None` when the
-    /// server is gone.
-    fn answer(&mut self) -> Option<(u32, Option<ResultCode>, Option<(String, String)>)> {
+    /// The next answer; `None` when the server is gone.
+    fn answer(&mut self) -> Option<Answer> {
         loop {
             if let Frame::Complete(length) = frame(&self.received, 1 << 20).unwrap() {
                 let message = ResponseMessage::decode(&self.received[..length]).unwrap();

@@ -110,8 +110,8 @@ pub(crate) struct Export {
     #[arg(long, value_name = "DN")]
     pub(crate) base: Option<String>,
     /// Only entries that match
-    #[arg(long, value_name = "FILTER", default_value = "(objectClass=*)")]
-    pub(crate) filter: String,
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

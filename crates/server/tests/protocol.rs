@@ -48,7 +48,7 @@ fn updates_of_a_burst_are_each_answered_once_and_fail_alone() {
     for _ in 100..300 {
         let answer = client.receive().unwrap();
         assert!(seen.insert(answer.id), "answered twice");
-        let expected = if answer.id % 2 == 0 {
+        let expected = if answer.id.is_multiple_of(2) {
             ResultCode::Success
         } else {
             ResultCode::EntryAlreadyExists

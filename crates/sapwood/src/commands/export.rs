@@ -1,13 +1,18 @@
 //! `sapwood export`: entries as LDIF.
+//!
+//! Searches give entries in the order in which they are stored, where a moved entry can come before its new parent. So the
+//! whole tree is walked level by level, into the entries that have subordinates. With a filter, which may well leave parents
+//! out, one search does.
 
-use std::io::{BufWriter, Write, stdout};
+use std::io::{BufWriter, StdoutLock, Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sapwood_directory::{Budget, Identity, Search, SearchOptions, Step};
+use sapwood_directory::{Budget, Identity, Search, SearchOptions, Snapshot, Step};
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
+    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, SearchResultEntry, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::{filter_text, ldif};
@@ -20,21 +25,23 @@ use crate::open;
 const PIECE_BYTES: usize = 256 << 10;
 /// Entries between two looks at the output.
 const STEP_ENTRIES: u32 = 1000;
+const HAS_SUBORDINATES: &[u8] = b"hasSubordinates";
 /// Operational attributes that follow from where an entry is: an import computes them anew.
-const DERIVED: [&str; 5] = [
-    "entryDN",
-    "hasSubordinates",
-    "numSubordinates",
-    "structuralObjectClass",
-    "subschemaSubentry",
+const DERIVED: [&[u8]; 5] = [
+    b"entryDN",
+    HAS_SUBORDINATES,
+    b"numSubordinates",
+    b"structuralObjectClass",
+    b"subschemaSubentry",
 ];
 
 pub(crate) fn run(args: &Export) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let snapshot = directory.snapshot()?;
-    let filter =
-        filter_text::parse(&args.filter).with_context(|| format!("--filter '{}'", args.filter))?;
+    let filter = args.filter.as_deref().map(filter_text::parse).transpose();
+    let filter = filter
+        .with_context(|| format!("--filter '{}'", args.filter.as_deref().unwrap_or_default()))?;
     let bases = match &args.base {
         Some(base) => vec![base.clone()],
         None => snapshot.naming_contexts().map(str::to_owned).collect(),
@@ -42,30 +49,82 @@ pub(crate) fn run(args: &Export) -> Result<ExitCode> {
     let mut attributes = OctetStringsBuf::default();
     attributes.push(b"*");
     attributes.push(b"+");
-    // Everything may be read by who can read the file.
-    let identity = Identity::Admin {
-        dn: config.admin.dn,
-    };
-    let mut out = BufWriter::with_capacity(PIECE_BYTES, stdout().lock());
     let mut text = Vec::new();
     ldif::write_version(&mut text);
+    let mut exporter = Exporter {
+        snapshot,
+        // Everything may be read by who can read the file.
+        identity: Identity::Admin {
+            dn: config.admin.dn,
+        },
+        attributes,
+        out: BufWriter::with_capacity(PIECE_BYTES, stdout().lock()),
+        text,
+        with_subordinates: Vec::new(),
+    };
     for base in &bases {
+        let result = match &filter {
+            Some(filter) => exporter.search(base, Scope::Subtree, filter.as_filter()),
+            None => exporter.walk(base),
+        }?;
+        match result {
+            (ResultCode::Success, _) => {}
+            // A naming context whose entry was never added has nothing to export.
+            (ResultCode::NoSuchObject, _) if args.base.is_none() => {}
+            (code, diagnostic) => bail!("{base}: {code} {diagnostic}"),
+        }
+    }
+    exporter.out.write_all(&exporter.text)?;
+    exporter.out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Exporter {
+    snapshot: Snapshot,
+    identity: Identity,
+    attributes: OctetStringsBuf,
+    out: BufWriter<StdoutLock<'static>>,
+    text: Vec<u8>,
+    /// DNs of entries that were written and whose subordinates were not.
+    with_subordinates: Vec<String>,
+}
+
+impl Exporter {
+    /// Writes an entry and everything below it, parents first.
+    fn walk(&mut self, base: &str) -> Result<(ResultCode, String)> {
+        self.with_subordinates.clear();
+        let mut result = self.search(base, Scope::Base, Filter::OBJECT_CLASS_PRESENT)?;
+        while result.0 == ResultCode::Success
+            && let Some(parent) = self.with_subordinates.pop()
+        {
+            result = self.search(&parent, Scope::OneLevel, Filter::OBJECT_CLASS_PRESENT)?;
+        }
+        Ok(result)
+    }
+
+    /// Writes what a search finds.
+    fn search(
+        &mut self,
+        base: &str,
+        scope: Scope,
+        filter: Filter<'_>,
+    ) -> Result<(ResultCode, String)> {
         let request = SearchRequest {
             base,
-            scope: Scope::Subtree,
+            scope,
             deref_aliases: DerefAliases::Never,
             size_limit: 0,
             time_limit: 0,
             types_only: false,
-            filter: filter.as_filter(),
-            attributes: attributes.view(),
+            filter,
+            attributes: self.attributes.view(),
         };
         let options = SearchOptions {
             message_id: 1,
             manage_dsa_it: true,
             ..SearchOptions::default()
         };
-        let mut search = Search::new(snapshot.clone(), &identity, &request, options);
+        let mut search = Search::new(self.snapshot.clone(), &self.identity, &request, options);
         let mut found = Vec::new();
         loop {
             let step = search.step(
@@ -75,51 +134,47 @@ pub(crate) fn run(args: &Export) -> Result<ExitCode> {
                     out_bytes: PIECE_BYTES,
                 },
             )?;
-            write_entries(&found, &mut text)?;
+            self.write(&found)?;
             found.clear();
-            out.write_all(&text)?;
-            text.clear();
-            match step {
-                Step::More => {}
-                Step::Done(outcome) if outcome.code == ResultCode::Success => break,
-                // A naming context whose entry was never added has nothing to export.
-                Step::Done(outcome)
-                    if outcome.code == ResultCode::NoSuchObject && args.base.is_none() =>
-                {
-                    break;
-                }
-                Step::Done(outcome) => bail!("{base}: {} {}", outcome.code, outcome.diagnostic),
+            if let Step::Done(outcome) = step {
+                return Ok((outcome.code, outcome.diagnostic));
             }
         }
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
 
-/// Appends the entries of finished messages as LDIF.
-fn write_entries(mut messages: &[u8], text: &mut Vec<u8>) -> Result<()> {
-    while let Frame::Complete(length) = frame(messages, usize::MAX)? {
-        let (message, rest) = messages.split_at(length);
-        messages = rest;
-        let response = ResponseMessage::decode(message)?;
-        let Response::SearchEntry(entry) = response.op else {
-            continue;
-        };
-        ldif::write_dn(text, entry.dn);
-        for attribute in entry.attributes.iter() {
-            let description = std::str::from_utf8(attribute.description)?;
-            if DERIVED
-                .iter()
-                .any(|derived| derived.eq_ignore_ascii_case(description))
-            {
-                continue;
+    /// Writes the entries of finished messages.
+    fn write(&mut self, mut messages: &[u8]) -> Result<()> {
+        while let Frame::Complete(length) = frame(messages, usize::MAX)? {
+            let (message, rest) = messages.split_at(length);
+            messages = rest;
+            if let Response::SearchEntry(entry) = ResponseMessage::decode(message)?.op {
+                self.write_entry(&entry)?;
             }
-            attribute
-                .values
-                .iter()
-                .for_each(|value| ldif::write_value(text, description, value));
         }
-        text.push(b'\n');
+        if self.text.len() >= PIECE_BYTES {
+            self.out.write_all(&self.text)?;
+            self.text.clear();
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn write_entry(&mut self, entry: &SearchResultEntry<'_>) -> Result<()> {
+        ldif::write_dn(&mut self.text, entry.dn);
+        for attribute in entry.attributes.iter() {
+            if attribute.description == HAS_SUBORDINATES
+                && attribute.values.iter().any(|value| value == b"TRUE")
+            {
+                self.with_subordinates.push(entry.dn.to_owned());
+            }
+            if !DERIVED.contains(&attribute.description) {
+                let description = std::str::from_utf8(attribute.description)?;
+                attribute
+                    .values
+                    .iter()
+                    .for_each(|value| ldif::write_value(&mut self.text, description, value));
+            }
+        }
+        self.text.push(b'\n');
+        Ok(())
+    }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
     );
     println!(
         "                  {} MiB",
-        stat.pages_allocated * PAGE_BYTES as u64 >> 20
+        (stat.pages_allocated * PAGE_BYTES as u64) >> 20
     );
     println!("Log to recover:   {} KiB", stat.log_bytes >> 10);
     println!("Snapshots:        {}", stat.readers.len());
