@@ -60,8 +60,8 @@ const KINDS: [Kind; 20] = [
         excuse: substrings_of_labeled_uri,
     },
     Kind {
-        heading: "Extensible matches on UUIDs",
-        excuse: extensible_uuids,
+        heading: "Rules that fit in extensible matches",
+        excuse: rules_that_fit,
     },
     Kind {
         heading: "Referral URIs without a name",
@@ -263,9 +263,19 @@ fn substrings_of_labeled_uri(operation: &Operation, slapd: &mut Answer, sapwood:
     excuse_results(operation, slapd, sapwood, &found);
 }
 
-fn extensible_uuids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let found = |term: &Term| matches!(term, Term::Extensible { attribute: Some(attribute), .. } if attribute == "oddUUID");
-    excuse_results(operation, slapd, sapwood, &found);
+fn rules_that_fit(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let is_ia5 = |attribute: &str| matches!(attribute, "oddIA5" | "oddExactIA5" | "mail");
+    excuse_results(operation, slapd, sapwood, &|term| match term {
+        Term::Extensible {
+            rule, attribute, ..
+        } => {
+            let attribute = attribute.as_deref();
+            let ia5_elsewhere =
+                rule.as_deref() == Some("caseIgnoreIA5Match") && !attribute.is_some_and(is_ia5);
+            attribute == Some("oddUUID") || ia5_elsewhere
+        }
+        _ => false,
+    });
 }
 
 fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
@@ -299,7 +309,7 @@ fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer
 }
 
 fn substrings_of_spaces(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
-    let is_space = |byte: Option<&u8>| byte.is_none_or(|byte| *byte <= b' ');
+    let is_space = |byte: Option<&u8>| byte.is_none_or(|byte| *byte <= b' ' || *byte == b'-');
     let has_space = |part: &Vec<u8>| is_space(part.first()) || is_space(part.last());
     excuse_results(operation, slapd, sapwood, &|term| match term {
         Term::Substrings(_, initial, any, last) => {
