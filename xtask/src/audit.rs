@@ -20,6 +20,9 @@ pub(crate) struct Audit {
     /// The crash-state replays and kill loops at length.
     #[arg(long)]
     crash: bool,
+    /// The store and the log under AddressSanitizer (a nightly toolchain).
+    #[arg(long)]
+    sanitize: bool,
     /// Seconds for each fuzz target.
     #[arg(long, default_value_t = 60)]
     fuzz_seconds: u32,
@@ -30,7 +33,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn run(self) -> Result<()> {
-        let all = !(self.deny || self.fuzz || self.crash);
+        let all = !(self.deny || self.fuzz || self.crash || self.sanitize);
         let mut failed = Vec::new();
         let mut attempt = |name: &str, outcome: Result<()>| {
             if let Err(error) = outcome {
@@ -39,10 +42,14 @@ impl Audit {
             }
         };
         if all || self.deny {
-            attempt("deny", deny());
+            attempt("deny", deny(&["bans", "licenses", "sources"]));
+            attempt("advisories", deny(&["advisories"]));
         }
         if all || self.crash {
             attempt("crash", crash(self.crash_factor));
+        }
+        if all || self.sanitize {
+            attempt("sanitize", sanitize());
         }
         if all || self.fuzz {
             attempt("fuzz", fuzz(self.fuzz_seconds));
@@ -54,9 +61,21 @@ impl Audit {
     }
 }
 
-fn deny() -> Result<()> {
+fn deny(checks: &[&str]) -> Result<()> {
     tool("deny", "cargo-deny")?;
-    cargo(["deny", "check"])
+    cargo(["deny", "check"].iter().chain(checks))
+}
+
+/// The mapped pages are what the compiler cannot check. The target is named so that only our code is instrumented, not
+/// build scripts and macros.
+fn sanitize() -> Result<()> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    run(Command::new("cargo")
+        .args(["+nightly", "test", "--lib", "--tests", "--target", &target])
+        .args(["--package", "sapwood-wal", "--package", "sapwood-store"])
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("CARGO_TARGET_DIR", root().join("target").join("sanitize"))
+        .current_dir(root()))
 }
 
 /// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it.
