@@ -23,6 +23,7 @@ use std::ops::{Bound, Deref};
 pub use embedded::{Embedded, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn};
 pub use model::{Model, ModelSnapshot, ModelTicket, ModelTxn};
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
+pub(crate) use postings::{put_varint, take_varint};
 pub use table::{AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, Table, TableName};
 
 /// The number of a commit, increasing in commit order. 0 is "before the first commit".

@@ -130,7 +130,8 @@ impl<'t> Block<'t> {
     }
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+/// Takes a number in LEB128 from the beginning of `bytes`; `None` when there is none of at most 63 bits.
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for (position, &byte) in bytes.iter().enumerate().take(9) {
         number |= u64::from(byte & 0x7F) << (7 * position);
@@ -142,7 +143,8 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+/// Appends a number in LEB128.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

@@ -2,20 +2,24 @@
 //!
 //! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
 //! way, and a stack of the entries above tells each its parent's id. The entry table is written at once; operational
-//! records, names and index keys are sorted once more, by the table they belong to and their key in it.
+//! records, names and index keys are sorted once more, by the table they belong to and their key in it. What goes through
+//! that sort for an index is not each posting but, for each key of a batch of entries, the ids of the batch that have it.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sapwood_ldap::ldif;
 use sapwood_store::sort::{Sorted, Sorter};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::definition;
 use crate::engine::{
     self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Table, Ticket, Verdict, Write,
-    append_escaped, take_escaped,
+    append_escaped, put_varint, take_escaped, take_varint,
 };
 use crate::entry::{Damaged, Entry, set_parent};
 use crate::error::{Error, Result};
@@ -25,10 +29,12 @@ use crate::schema::Schema;
 use crate::state::State;
 use crate::update::reindex::{KINDS, KeySet, Sides, index_keys, ordering_keys};
 
-/// Entries handed to an index worker at a time.
-const BATCH_ENTRIES: usize = 256;
+/// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
+const BATCH_ENTRIES: usize = 4096;
+/// Bytes of entries after which a batch is handed over sooner.
+const BATCH_BYTES: usize = 4 << 20;
 /// Batches that wait for each index worker.
-const BATCHES_WAITING: usize = 2;
+const BATCHES_WAITING: usize = 1;
 
 /// Sorted entries become the tables of an empty directory.
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
@@ -274,7 +280,7 @@ impl<E: Engine> Build<'_, E> {
             batch.entries.push((id, end, batch.bytes.len()));
             above.push((normal.clone(), id));
             self.shared.entries_written.fetch_add(1, Relaxed);
-            if batch.entries.len() == BATCH_ENTRIES {
+            if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= BATCH_BYTES {
                 self.shared.progress(ImportPhase::Write);
                 if !send(std::mem::take(&mut batch)) {
                     // The workers have failed and say why.
@@ -300,13 +306,19 @@ fn later<L: Loader>(loader: &mut L, tables: &[Later<'_>], mut sorted: Sorted) ->
             Later::Index(indexes, kind) => {
                 let mut plain = Vec::new();
                 loader.index(indexes.index(*kind), |post| {
+                    let damaged =
+                        || engine::Error::Corrupt("a sorted index key cannot be read".into());
                     while let Some(key) = next.key_of(tag) {
                         plain.clear();
-                        let id = take_escaped(key, &mut plain).and_then(EntryId::from_key);
-                        let id = id.ok_or_else(|| {
-                            engine::Error::Corrupt("a sorted index key cannot be read".into())
-                        })?;
+                        let first = take_escaped(key, &mut plain).and_then(EntryId::from_key);
+                        let mut id = first.ok_or_else(damaged)?;
                         post(&plain, id)?;
+                        let mut distances = next.value.as_slice();
+                        while !distances.is_empty() {
+                            let distance = take_varint(&mut distances).ok_or_else(damaged)?;
+                            id = EntryId(id.0.checked_add(distance).ok_or_else(damaged)?);
+                            post(&plain, id)?;
+                        }
                         next.advance(&mut sorted)?;
                     }
                     Ok(())
@@ -366,15 +378,14 @@ struct IndexWorker<'w> {
 
 impl IndexWorker<'_> {
     fn run(self, batches: &Mutex<Receiver<Batch>>) -> Result<()> {
+        let mut found = Found::default();
         let (mut keys, mut scratch) = (KeySet::default(), Vec::new());
-        let mut found = KeySet::default();
         loop {
             let next = batches
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .recv();
             let Ok(batch) = next else { return Ok(()) };
-            found.clear();
             let mut start = 0;
             for (id, middle, end) in batch.entries {
                 let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
@@ -386,9 +397,7 @@ impl IndexWorker<'_> {
                     .map_err(damaged)?;
             }
             let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
-            for key in found.iter() {
-                sorter.push(key, &[]).map_err(sort_failed)?;
-            }
+            found.drain(|key, value| sorter.push(key, value).map_err(sort_failed))?;
         }
     }
 
@@ -399,7 +408,7 @@ impl IndexWorker<'_> {
         side: &Sides<'_>,
         keys: &mut KeySet,
         scratch: &mut Vec<u8>,
-        found: &mut KeySet,
+        found: &mut Found,
     ) -> std::result::Result<(), Damaged> {
         let attributes = &self.state.attributes;
         for (at, table) in self.tables.iter().enumerate() {
@@ -407,27 +416,89 @@ impl IndexWorker<'_> {
                 Later::Operational | Later::Name => {}
                 Later::Index(indexes, kind) => {
                     index_keys(self.schema, attributes, indexes, *kind, side, keys, scratch)?;
-                    for key in keys.iter() {
-                        found.push_with(|out| {
-                            out.extend_from_slice(&tag(at));
-                            append_escaped(out, key);
-                            out.extend_from_slice(&id.to_key());
-                        });
-                    }
+                    keys.iter().for_each(|key| found.post(at, key, id));
                 }
                 Later::Order(indexes) => {
                     ordering_keys(self.schema, attributes, indexes, id, side, keys, scratch)?;
-                    for key in keys.iter() {
-                        found.push_with(|out| {
-                            out.extend_from_slice(&tag(at));
-                            out.extend_from_slice(key);
-                        });
-                    }
+                    keys.iter().for_each(|key| found.record(at, key));
                 }
             }
         }
         Ok(())
     }
+}
+
+/// What the entries of a batch have in the indexes.
+#[derive(Default)]
+struct Found {
+    lists: HashMap<Vec<u8>, Ids, BuildHasherDefault<KeyHasher>>,
+    /// Keys of ordering tables, tagged.
+    records: KeySet,
+    key: Vec<u8>,
+}
+
+/// Ascending ids: the first, the last, and each one's distance from the one before in LEB128.
+struct Ids {
+    first: EntryId,
+    last: EntryId,
+    distances: Vec<u8>,
+}
+
+impl Found {
+    fn post(&mut self, table: usize, key: &[u8], id: EntryId) {
+        self.key.clear();
+        self.key.extend_from_slice(&tag(table));
+        append_escaped(&mut self.key, key);
+        match self.lists.get_mut(&self.key) {
+            Some(ids) => {
+                put_varint(&mut ids.distances, id.0 - ids.last.0);
+                ids.last = id;
+            }
+            None => {
+                let ids = Ids {
+                    first: id,
+                    last: id,
+                    distances: Vec::new(),
+                };
+                self.lists.insert(self.key.clone(), ids);
+            }
+        }
+    }
+
+    fn record(&mut self, table: usize, key: &[u8]) {
+        self.records.push_with(|out| {
+            out.extend_from_slice(&tag(table));
+            out.extend_from_slice(key);
+        });
+    }
+
+    /// Hands keys and values for the sort to `each` and forgets them.
+    fn drain(&mut self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        for (mut key, ids) in self.lists.drain() {
+            key.extend_from_slice(&ids.first.to_key());
+            each(&key, &ids.distances)?;
+        }
+        self.records.iter().try_for_each(|key| each(key, &[]))?;
+        self.records.clear();
+        Ok(())
+    }
+}
+
+/// Hashes keys of a map that lives as long as a batch.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    /// The length that comes with each slice; [`write`](Self::write) takes it into account by itself.
+    fn write_usize(&mut self, _length: usize) {}
 }
 
 /// Rejects an entry that was read; its text is put together again.
