@@ -263,6 +263,24 @@ fn what_is_imported_comes_out_again_and_what_is_wrong_is_told() {
 }
 
 #[test]
+fn a_reader_that_has_had_enough_is_no_reason_to_complain() {
+    let folder = Folder::init(&[]);
+    for command in ["stat", "check", "export"] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sapwood"));
+        // A pipe whose other end is closed before anything is written.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = child
+            .arg(command)
+            .arg(folder.path())
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert_eq!(text(&output.stderr), "", "{command}");
+    }
+}
+
+#[test]
 fn an_export_has_parents_before_their_children() {
     let folder = Folder::init(&[]);
     let ldif = folder.name_beside("people.ldif");

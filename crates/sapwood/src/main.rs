@@ -7,6 +7,7 @@ mod memory;
 mod open;
 mod progress;
 
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -31,6 +32,14 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Who reads our output has had enough, as `head` does: no reason to complain.
+        Err(error)
+            if error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("sapwood: {error:#}");
             ExitCode::FAILURE

@@ -1,5 +1,6 @@
 //! `sapwood check`: every page, and every index against the entries.
 
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,35 +11,39 @@ use crate::open;
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
+    let mut out = stdout().lock();
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let pages = directory.engine().env().check()?;
-    println!(
+    writeln!(
+        out,
         "Commit {}: {} records in {} tables, {} pages used, {} free",
         pages.commit.0, pages.records, pages.trees, pages.pages_used, pages.pages_free
-    );
+    )?;
     let mut problems = pages.problems;
     // Tables on damaged pages would be reported a second time, and in worse words.
     if problems.is_empty() {
         let mut progress = Progress::new(0, "entries checked");
         let tables = directory.check(|entries| progress.set(entries))?;
         progress.finish();
-        println!(
+        writeln!(
+            out,
             "{} entries, {} index records",
             tables.entries, tables.postings
-        );
+        )?;
         problems = tables.problems;
     }
     if problems.is_empty() {
-        println!("Nothing is wrong.");
+        writeln!(out, "Nothing is wrong.")?;
         return Ok(ExitCode::SUCCESS);
     }
     for problem in &problems {
-        println!("WRONG: {problem}");
+        writeln!(out, "WRONG: {problem}")?;
     }
-    println!(
+    writeln!(
+        out,
         "Keep a copy of {} before anything else; 'sapwood restore' makes a directory from a backup.",
         args.folder.display()
-    );
+    )?;
     Ok(ExitCode::FAILURE)
 }

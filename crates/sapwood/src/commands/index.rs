@@ -1,5 +1,6 @@
 //! `sapwood index`: indexes added, dropped and listed, by the running server if there is one.
 
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
@@ -12,10 +13,11 @@ use crate::open;
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &Index) -> Result<ExitCode> {
+    let mut out = stdout().lock();
     let config = Config::load(&args.folder)?;
     let word = match args.action {
         IndexAction::List => {
-            list(&open::directory(&args.folder, &config, true)?)?;
+            list(&open::directory(&args.folder, &config, true)?, &mut out)?;
             return Ok(ExitCode::SUCCESS);
         }
         IndexAction::Add => "add",
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &Index) -> Result<ExitCode> {
     let mut command = vec!["index", word];
     command.extend(specs.iter().map(String::as_str));
     if let Some(done) = admin::ask(&args.folder, &command, |note| eprintln!("{note}"))? {
-        println!("{done}");
+        writeln!(out, "{done}")?;
         return Ok(ExitCode::SUCCESS);
     }
     let directory = open::directory(&args.folder, &config, false)?;
@@ -36,7 +38,7 @@ pub(crate) fn run(args: &Index) -> Result<ExitCode> {
     })
     .map_err(|error| anyhow!(error))?;
     progress.finish();
-    println!("{done}");
+    writeln!(out, "{done}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,9 +93,10 @@ fn change(
     Ok(format!("{participle}: {}", done.join("; ")))
 }
 
-fn list(directory: &Directory) -> Result<()> {
+fn list(directory: &Directory, out: &mut impl Write) -> Result<()> {
     for index in directory.indexes()? {
-        println!(
+        writeln!(
+            out,
             "{} {}{}",
             index.attribute,
             index.kind,
@@ -102,7 +105,7 @@ fn list(directory: &Directory) -> Result<()> {
             } else {
                 "  (being built)"
             }
-        );
+        )?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `sapwood stat`: sizes and numbers.
 
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,6 +11,7 @@ use crate::cli::Folder;
 use crate::open;
 
 pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
+    let mut out = stdout().lock();
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let env = directory.engine().env();
@@ -19,40 +21,45 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
         .naming_contexts()
         .map(str::to_owned)
         .collect();
-    println!("Naming contexts:  {}", contexts.join("; "));
-    println!(
+    writeln!(out, "Naming contexts:  {}", contexts.join("; "))?;
+    writeln!(
+        out,
         "Server:           {}",
         if admin::is_running(&args.folder) {
             "running"
         } else {
             "not running"
         }
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "Commits:          {} visible, {} in the data file",
         stat.visible.0, stat.checkpoint.0
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "Data file:        {} of {} pages in use",
         stat.pages, stat.pages_allocated
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "                  {} MiB",
         (stat.pages_allocated * PAGE_BYTES as u64) >> 20
-    );
-    println!("Log to recover:   {} KiB", stat.log_bytes >> 10);
-    println!("Snapshots:        {}", stat.readers.len());
+    )?;
+    writeln!(out, "Log to recover:   {} KiB", stat.log_bytes >> 10)?;
+    writeln!(out, "Snapshots:        {}", stat.readers.len())?;
     for reader in &stat.readers {
-        println!(
+        writeln!(
+            out,
             "                  process {}, thread {}: {} commits old",
             reader.pid, reader.tid, reader.age
-        );
+        )?;
     }
-    println!("Tables:");
+    writeln!(out, "Tables:")?;
     let snapshot = env.read()?;
     for name in snapshot.tree_names()? {
         if let Some(tree) = snapshot.tree(&name)? {
-            println!("  {:>12}  {name}", tree.record().records);
+            writeln!(out, "  {:>12}  {name}", tree.record().records)?;
         }
     }
     Ok(ExitCode::SUCCESS)
