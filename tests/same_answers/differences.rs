@@ -76,8 +76,8 @@ const KINDS: [Kind; 20] = [
         excuse: deleted_superclasses,
     },
     Kind {
-        heading: "Spaces at the ends of substrings",
-        excuse: substrings_of_spaces,
+        heading: "String preparation",
+        excuse: string_preparation,
     },
     Kind {
         heading: "Substrings of lists of strings",
@@ -267,12 +267,15 @@ fn rules_that_fit(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answe
     let is_ia5 = |attribute: &str| matches!(attribute, "oddIA5" | "oddExactIA5" | "mail");
     excuse_results(operation, slapd, sapwood, &|term| match term {
         Term::Extensible {
-            rule, attribute, ..
+            rule,
+            attribute,
+            value,
+            ..
         } => {
             let attribute = attribute.as_deref();
             let ia5_elsewhere =
                 rule.as_deref() == Some("caseIgnoreIA5Match") && !attribute.is_some_and(is_ia5);
-            attribute == Some("oddUUID") || ia5_elsewhere
+            attribute == Some("oddUUID") || ia5_elsewhere || value.is_empty()
         }
         _ => false,
     });
@@ -308,12 +311,17 @@ fn names_as_oids(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer
     }
 }
 
-fn substrings_of_spaces(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+fn string_preparation(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
     let is_space = |byte: Option<&u8>| byte.is_none_or(|byte| *byte <= b' ' || *byte == b'-');
-    let has_space = |part: &Vec<u8>| is_space(part.first()) || is_space(part.last());
+    let is_special = |part: &Vec<u8>| {
+        let has_sharp_s = part
+            .windows("ß".len())
+            .any(|letter| letter == "ß".as_bytes());
+        is_space(part.first()) || is_space(part.last()) || has_sharp_s
+    };
     excuse_results(operation, slapd, sapwood, &|term| match term {
         Term::Substrings(_, initial, any, last) => {
-            initial.iter().chain(any).chain(last).any(has_space)
+            initial.iter().chain(any).chain(last).any(is_special)
         }
         _ => false,
     });
