@@ -20,7 +20,9 @@ mod table;
 
 use std::ops::{Bound, Deref};
 
-pub use embedded::{Embedded, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn};
+pub use embedded::{
+    Embedded, EmbeddedCursor, EmbeddedPostings, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn,
+};
 pub use model::{Model, ModelSnapshot, ModelTicket, ModelTxn};
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
 pub(crate) use postings::{put_varint, take_varint};

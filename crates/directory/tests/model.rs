@@ -1,0 +1,300 @@
+//! Random updates on a directory and on the simplest thing that can stand for one, a map from DNs to attribute values:
+//! the same result codes, and in the end the same entries.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use sapwood_directory::{Budget, Directory, Search, SearchOptions, Step, UpdateRequest};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{ChangeKind, OctetStrings};
+use sapwood_ldap::message::{
+    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
+};
+use sapwood_ldap::result::ResultCode::{self, *};
+use support::*;
+
+const SUFFIX: &str = "objectClass: domain\ndc: example";
+
+/// Each entry's place is a path of small numbers below the suffix.
+type Path = Vec<u8>;
+
+/// What the model knows of an entry: its values of `ou` and `description`, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    ou: BTreeSet<String>,
+    description: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Add(Path),
+    Delete(Path),
+    Describe(Path, ChangeKind, Vec<String>),
+    Rename(Path, u8, bool, Option<Path>),
+}
+
+fn name(number: u8) -> String {
+    format!("n{number}")
+}
+
+fn dn(path: &[u8]) -> String {
+    let mut dn = String::new();
+    for number in path.iter().rev() {
+        dn.push_str(&format!("ou={},", name(*number)));
+    }
+    dn + "dc=example,dc=com"
+}
+
+fn path() -> impl Strategy<Value = Path> {
+    prop::collection::vec(0u8..3, 0..4)
+}
+
+fn step() -> impl Strategy<Value = Action> {
+    let value = prop::sample::select(vec!["a", "A", "b", "c c", "C  C"]).prop_map(str::to_owned);
+    let kind = prop::sample::select(vec![
+        ChangeKind::Add,
+        ChangeKind::Delete,
+        ChangeKind::Replace,
+    ]);
+    prop_oneof![
+        4 => path().prop_map(Action::Add),
+        2 => path().prop_map(Action::Delete),
+        3 => (path(), kind, prop::collection::vec(value, 0..3))
+            .prop_filter("an add needs values", |(_, kind, values)| *kind != ChangeKind::Add || !values.is_empty())
+            .prop_map(|(path, kind, values)| Action::Describe(path, kind, values)),
+        3 => (path(), 0u8..3, any::<bool>(), prop::option::of(path()))
+            .prop_map(|(path, number, delete_old, superior)| Action::Rename(path, number, delete_old, superior)),
+    ]
+}
+
+/// The normal form of a value here: lower case, single spaces.
+fn normal(value: &str) -> String {
+    value
+        .to_lowercase()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[derive(Default)]
+struct Tree(BTreeMap<Path, Entry>);
+
+impl Tree {
+    fn apply(&mut self, step: &Action) -> ResultCode {
+        match step {
+            Action::Add(path) => {
+                if self.0.contains_key(path) {
+                    return EntryAlreadyExists;
+                }
+                let Some((own, parent)) = path.split_last() else {
+                    self.0.insert(Path::new(), Entry::default());
+                    return Success;
+                };
+                if !self.0.contains_key(parent) {
+                    return NoSuchObject;
+                }
+                let ou = BTreeSet::from([name(*own)]);
+                self.0.insert(
+                    path.clone(),
+                    Entry {
+                        ou,
+                        ..Entry::default()
+                    },
+                );
+                Success
+            }
+            Action::Delete(path) => {
+                if !self.0.contains_key(path) {
+                    return NoSuchObject;
+                }
+                if self
+                    .0
+                    .keys()
+                    .any(|other| other.len() > path.len() && other.starts_with(path))
+                {
+                    return NotAllowedOnNonLeaf;
+                }
+                self.0.remove(path);
+                Success
+            }
+            Action::Describe(path, kind, values) => {
+                let Some(entry) = self.0.get_mut(path) else {
+                    return NoSuchObject;
+                };
+                let mut description = entry.description.clone();
+                let had = !description.is_empty();
+                if *kind == ChangeKind::Replace {
+                    description.clear();
+                }
+                if *kind == ChangeKind::Delete && (!had || values.is_empty()) {
+                    if !had {
+                        return NoSuchAttribute;
+                    }
+                    description.clear();
+                }
+                for value in values {
+                    let value = normal(value);
+                    match kind {
+                        ChangeKind::Delete if !description.remove(&value) => {
+                            return NoSuchAttribute;
+                        }
+                        ChangeKind::Delete => {}
+                        _ if !description.insert(value) => return AttributeOrValueExists,
+                        _ => {}
+                    }
+                }
+                entry.description = description;
+                Success
+            }
+            Action::Rename(path, number, delete_old, superior) => {
+                if !self.0.contains_key(path) {
+                    return NoSuchObject;
+                }
+                let Some((own, parent)) = path.split_last() else {
+                    return UnwillingToPerform;
+                };
+                let parent = superior.as_deref().unwrap_or(parent);
+                if !self.0.contains_key(parent) {
+                    return NoSuchObject;
+                }
+                if parent.starts_with(path) {
+                    return UnwillingToPerform;
+                }
+                let renamed = [parent, &[*number]].concat();
+                if renamed != *path && self.0.contains_key(&renamed) {
+                    return EntryAlreadyExists;
+                }
+                let moved: Vec<Path> = self
+                    .0
+                    .keys()
+                    .filter(|other| other.starts_with(path))
+                    .cloned()
+                    .collect();
+                for old in moved {
+                    let entry = self.0.remove(&old).unwrap();
+                    self.0
+                        .insert([&renamed, &old[path.len()..]].concat(), entry);
+                }
+                let entry = self.0.get_mut(&renamed).unwrap();
+                if *delete_old {
+                    entry.ou.remove(&name(*own));
+                }
+                entry.ou.insert(name(*number));
+                Success
+            }
+        }
+    }
+}
+
+fn request(step: &Action) -> UpdateRequest {
+    match step {
+        Action::Add(path) if path.is_empty() => add(&dn(path), SUFFIX),
+        Action::Add(path) => {
+            let own = name(path.last().copied().unwrap_or_default());
+            add(
+                &dn(path),
+                &format!("objectClass: organizationalUnit\nou: {own}"),
+            )
+        }
+        Action::Delete(path) => delete(&dn(path)),
+        Action::Describe(path, kind, values) => {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            modify(&dn(path), &[(*kind, "description", &values)])
+        }
+        Action::Rename(path, number, delete_old, superior) => {
+            let superior = superior.as_ref().map(|path| dn(path));
+            rename(
+                &dn(path),
+                &format!("OU={}", name(*number).to_uppercase()),
+                *delete_old,
+                superior.as_deref(),
+            )
+        }
+    }
+}
+
+/// What the directory holds: lower-case DN to the values of the two attributes.
+fn entries(directory: &Directory) -> BTreeMap<String, Entry> {
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest {
+        base: "dc=example,dc=com",
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: OctetStrings::EMPTY,
+    };
+    let options = SearchOptions {
+        message_id: 1,
+        ..SearchOptions::default()
+    };
+    let mut search = Search::new(directory.snapshot().unwrap(), &admin(), &request, options);
+    let mut out = Vec::new();
+    while search
+        .step(
+            &mut out,
+            Budget {
+                entries: 10,
+                out_bytes: 1000,
+            },
+        )
+        .unwrap()
+        == Step::More
+    {}
+    let mut found = BTreeMap::new();
+    let mut messages = out.as_slice();
+    while let Frame::Complete(length) = frame(messages, usize::MAX).unwrap() {
+        let (message, rest) = messages.split_at(length);
+        messages = rest;
+        let Response::SearchEntry(sent) = ResponseMessage::decode(message).unwrap().op else {
+            panic!()
+        };
+        let mut entry = Entry::default();
+        for attribute in sent.attributes.iter() {
+            let values = attribute
+                .values
+                .iter()
+                .map(|value| normal(std::str::from_utf8(value).unwrap()));
+            match attribute.description {
+                b"ou" => entry.ou = values.collect(),
+                b"description" => entry.description = values.collect(),
+                _ => {}
+            }
+        }
+        assert!(found.insert(sent.dn.to_lowercase(), entry).is_none());
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_directory_is_a_map_of_entries(steps in prop::collection::vec(step(), 1..80), batch in 1usize..20) {
+        let directory = in_memory();
+        succeed(&directory, add(&dn(&[]), SUFFIX));
+        let mut tree = Tree::default();
+        tree.0.insert(Path::new(), Entry::default());
+        for steps in steps.chunks(batch) {
+            let updates: Vec<_> = steps.iter().map(|step| as_admin(request(step))).collect();
+            let applied = directory.apply(&updates).unwrap();
+            if let Some(ticket) = applied.ticket {
+                sapwood_directory::Ticket::wait(ticket).unwrap();
+            }
+            for (step, outcome) in steps.iter().zip(applied.outcomes) {
+                prop_assert_eq!(tree.apply(step), outcome.code, "{:?}: {:?}", step, outcome);
+            }
+        }
+        let expected: BTreeMap<_, _> = tree.0.into_iter().map(|(path, entry)| (dn(&path), entry)).collect();
+        if !expected.is_empty() {
+            prop_assert_eq!(entries(&directory), expected);
+        }
+        prop_assert_eq!(directory.check(|_| {}).unwrap().problems, Vec::<String>::new());
+    }
+}
