@@ -78,7 +78,8 @@ fn sanitize() -> Result<()> {
         .current_dir(root()))
 }
 
-/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it.
+/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit is run under a
+/// model checker besides.
 fn crash(factor: u32) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(cargo)
@@ -91,7 +92,14 @@ fn crash(factor: u32) -> Result<()> {
             "sapwood-store",
         ])
         .env("SAPWOOD_CRASH_FACTOR", factor.to_string())
-        .current_dir(root()))
+        .current_dir(root()))?;
+    // With this feature nothing works but the tests under the model checker.
+    let feature = ["--lib", "--features", "shuttle", "model"];
+    cargo(
+        ["test", "--package", "sapwood-wal"]
+            .into_iter()
+            .chain(feature),
+    )
 }
 
 fn fuzz(seconds: u32) -> Result<()> {
