@@ -81,8 +81,8 @@ fn sanitize() -> Result<()> {
 /// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit is run under a
 /// model checker besides.
 fn crash(factor: u32) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(cargo)
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(program)
         .args([
             "test",
             "--release",
