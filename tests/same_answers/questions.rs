@@ -853,7 +853,8 @@ fn modify(random: &mut Random, manage_dsa_it: bool) -> Operation {
         let values = match random.below(8) {
             0 if kind != ChangeKind::Add => vec![],
             1 => vec![value.clone(), assertion(random).1],
-            2 => vec![value.clone(), value],
+            // Which slapd deletes, if it is the only value there is.
+            2 if kind != ChangeKind::Delete => vec![value.clone(), value],
             _ => vec![value],
         };
         changes.push((kind, attribute, values));

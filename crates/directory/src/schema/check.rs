@@ -282,7 +282,7 @@ impl Schema {
     }
 
     /// The number of a value that equals one before it.
-    fn duplicate(&self, known: &AttributeType, values: &[&[u8]]) -> Option<usize> {
+    pub(crate) fn duplicate(&self, known: &AttributeType, values: &[&[u8]]) -> Option<usize> {
         let mut keys = Vec::new();
         let mut spans = Vec::with_capacity(values.len());
         for (number, value) in values.iter().enumerate() {

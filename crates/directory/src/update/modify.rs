@@ -189,6 +189,14 @@ fn resolve<'a>(schema: &'a Schema, change: Change<'a>) -> Result<Resolved<'a>, S
             })?;
         }
     }
+    // A later modification may replace them, but no list of values has one twice (RFC 4511 §4.1.7).
+    if !matches!(change.kind, Modification::Delete | Modification::Increment)
+        && values.len() > 1
+        && let Some(number) = schema.duplicate(known, &values)
+    {
+        let diagnostic = format!("{}: value #{number} is given twice", known.name());
+        return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
+    }
     Ok(Resolved {
         known,
         options,
