@@ -596,7 +596,7 @@ fn failing_calls() {
         Fault::Interrupted,
     ] {
         for lasting in [false, true] {
-            for nth in (0..120).step_by(if cfg!(debug_assertions) { 7 } else { 1 }) {
+            for nth in (0..120).step_by(if cfg!(debug_assertions) { 17 } else { 1 }) {
                 seed += 1;
                 fails_at(seed, nth, fault, lasting).unwrap_or_else(|error| {
                     panic!("seed {seed}, call {nth}, {fault:?}, lasting {lasting}: {error}")
