@@ -1,0 +1,101 @@
+//! An environment of every released format version is still read.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sapwood_store::{Env, Error, FORMAT_VERSION, Options, TreeKind};
+
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/version-{version}"))
+}
+
+fn options() -> Options {
+    Options::new().log_bytes(64 << 10).idle_checkpoint(None)
+}
+
+fn value(n: u32) -> Vec<u8> {
+    vec![n as u8; (n % 300) as usize]
+}
+
+/// Writes the fixture of the present version: once, when that is released.
+#[test]
+#[ignore = "writes into the source tree"]
+fn write_fixture() {
+    let folder = fixture(FORMAT_VERSION);
+    assert!(!folder.exists(), "a released format does not change");
+    let env = Env::open(&folder, &options()).unwrap();
+    // Some of it is in the data file, and some only in the log.
+    for round in 0_u32..3 {
+        let mut txn = env.write().unwrap();
+        for (name, counted) in [("plain", false), ("counted", true)] {
+            let id = match txn.tree(name).unwrap() {
+                Some(id) => id,
+                None => txn.create_tree(name, TreeKind { counted }).unwrap(),
+            };
+            for n in (0_u32..300).filter(|n| n % 3 == round) {
+                txn.put(id, &n.to_be_bytes(), &value(n)).unwrap();
+            }
+        }
+        let id = txn.tree("plain").unwrap().unwrap();
+        txn.put(id, b"large", &[round as u8; 10_000]).unwrap();
+        txn.commit().unwrap().wait().unwrap();
+        if round == 0 {
+            env.checkpoint().unwrap();
+        }
+    }
+    drop(env);
+    fs::remove_file(folder.join("lock")).unwrap();
+}
+
+#[test]
+fn version_1_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(1)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    let env = Env::open(folder.path(), &options().create(false)).unwrap();
+    let report = env.check().unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    assert_eq!(report.records, 601);
+    let snapshot = env.read().unwrap();
+    assert_eq!(snapshot.commit().0, 4);
+    for name in ["plain", "counted"] {
+        let tree = snapshot.tree(name).unwrap().unwrap();
+        for n in 0_u32..300 {
+            assert_eq!(tree.get(&n.to_be_bytes()).unwrap(), Some(&value(n)[..]));
+        }
+    }
+    let counted = snapshot.tree("counted").unwrap().unwrap();
+    assert_eq!(counted.rank(&200_u32.to_be_bytes()).unwrap(), 200);
+    let plain = snapshot.tree("plain").unwrap().unwrap();
+    assert_eq!(plain.get(b"large").unwrap(), Some(&[2; 10_000][..]));
+}
+
+#[test]
+fn an_unknown_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Env::open(folder.path(), &options()).unwrap());
+    let data = folder.path().join("data-0");
+    let mut bytes = fs::read(&data).unwrap();
+    for page in bytes.chunks_exact_mut(4096).take(2) {
+        page[32..36].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+        let sum = sapwood_store::page::checksum(&[&page[4..]]);
+        page[..4].copy_from_slice(&sum.to_le_bytes());
+    }
+    fs::write(&data, bytes).unwrap();
+    let error = Env::open(folder.path(), &options()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::UnknownVersion {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
