@@ -95,9 +95,10 @@ fn whole_suite(guards: Guards, extent: Extent) -> Verdict {
 fn lives(guards: Guards, seed: u64, extent: Extent) -> Verdict {
     let mut first = Life::begin(Disk::new(), guards, seed, History::default())?;
     first.work(extent.steps)?;
+    let crashes = first.disk.crashes(seed, extent.crashes);
     first.fill_log()?;
     first.a_damaged_meta_page_is_made_up_for()?;
-    for (number, crash) in (0..).zip(first.disk.crashes(seed, extent.crashes)) {
+    for (number, crash) in (0..).zip(crashes) {
         let second = || {
             let history = first.history_at(&crash);
             let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
@@ -121,7 +122,7 @@ fn lives(guards: Guards, seed: u64, extent: Extent) -> Verdict {
 struct History {
     is_created: bool,
     /// The state after each commit that was tried, by its number.
-    states: BTreeMap<u64, Model>,
+    states: BTreeMap<u64, Arc<Model>>,
     /// This one must be there.
     acknowledged: u64,
 }
@@ -169,7 +170,7 @@ struct Life {
 
 fn options(guards: Guards) -> Options {
     let mut options = Options::new()
-        .log_bytes(LOG_BYTES_MIN)
+        .log_bytes(2 * LOG_BYTES_MIN)
         .idle_checkpoint(None);
     options.guards = guards;
     options
@@ -213,7 +214,7 @@ impl Life {
             return Err(format!("check: {}", report.problems.join(", ")));
         }
         if self.history.states.is_empty() {
-            self.history.states.insert(commit, Model::new());
+            self.history.states.insert(commit, Arc::default());
         }
         if commit < self.history.acknowledged {
             let acknowledged = self.history.acknowledged;
@@ -272,9 +273,8 @@ impl Life {
 
     /// Tries a commit of up to so many changes, and perhaps waits for it.
     fn transact(&mut self, changes: usize, value_bytes: usize) -> Verdict {
-        let (state, ticket) = self.try_commit(changes, value_bytes)?;
+        let ticket = self.try_commit(changes, value_bytes)?;
         let commit = ticket.commit().0;
-        debug_assert!(self.history.states.get(&commit) == Some(&state));
         if self.dice.below(3) > 0 {
             ticket.wait().map_err(told)?;
             self.acknowledge(commit);
@@ -286,13 +286,9 @@ impl Life {
         self.look_at_snapshots()
     }
 
-    fn try_commit(
-        &mut self,
-        changes: usize,
-        value_bytes: usize,
-    ) -> Result<(Model, crate::Ticket), String> {
+    fn try_commit(&mut self, changes: usize, value_bytes: usize) -> Result<crate::Ticket, String> {
         let mut txn = self.env().write().map_err(told)?;
-        let mut model = self.history.states[&self.applied].clone();
+        let mut model = Model::clone(&self.history.states[&self.applied]);
         let count = 1 + self.dice.below(changes);
         for _ in 0..count {
             change(&mut txn, &mut model, &mut self.dice, value_bytes).map_err(told)?;
@@ -306,6 +302,7 @@ impl Life {
             txn.rollback_to(&savepoint);
         }
         let commit = txn.commit_no().0;
+        let model = Arc::new(model);
         self.history.states.insert(commit, model.clone());
         self.disk.note(Note::Attempt(commit).encode());
         let ticket = txn.commit().map_err(told)?;
@@ -313,10 +310,9 @@ impl Life {
             self.applied = commit;
         } else {
             // Nothing had changed.
-            self.history.states.remove(&commit);
-            self.history.states.insert(commit, model.clone());
+            self.history.states.insert(ticket.commit().0, model);
         }
-        Ok((model, ticket))
+        Ok(ticket)
     }
 
     fn acknowledge(&mut self, commit: u64) {
@@ -325,14 +321,14 @@ impl Life {
     }
 
     fn bulk_load(&mut self) -> Verdict {
-        let mut model = self.history.states[&self.applied].clone();
+        let mut model = Model::clone(&self.history.states[&self.applied]);
         let name = format!("bulk {}", self.dice.below(4));
         if model.contains_key(&name) {
             let mut txn = self.env().write().map_err(told)?;
             txn.drop_tree(&name).map_err(told)?;
             model.remove(&name);
             let commit = txn.commit_no().0;
-            self.history.states.insert(commit, model);
+            self.history.states.insert(commit, Arc::new(model));
             self.disk.note(Note::Attempt(commit).encode());
             txn.commit().map_err(told)?;
             self.applied = commit;
@@ -348,7 +344,7 @@ impl Life {
         }
         tree.finish().map_err(told)?;
         let commit = self.applied + 1;
-        self.history.states.insert(commit, model);
+        self.history.states.insert(commit, Arc::new(model));
         self.disk.note(Note::Attempt(commit).encode());
         load.commit().map_err(told)?;
         self.applied = commit;
@@ -362,7 +358,7 @@ impl Life {
             let env = self.env();
             let disk = self.disk.clone();
             let mut dice = Dice(self.dice.roll());
-            let mut model = self.history.states[&self.applied].clone();
+            let mut model = Model::clone(&self.history.states[&self.applied]);
             let (sender, receiver) = std::sync::mpsc::channel();
             let (failed, failure) = std::sync::mpsc::channel();
             let mut commits = move || -> Result<(), Error> {
@@ -398,7 +394,7 @@ impl Life {
             }
             done?;
             for (commit, model) in receiver {
-                self.history.states.insert(commit, model);
+                self.history.states.insert(commit, Arc::new(model));
             }
             self.applied = self.env().inner().region.applied().0;
             self.history.acknowledged = self.env().inner().region.visible().0;
@@ -426,7 +422,7 @@ impl Life {
 
     fn give_up(&mut self) -> Verdict {
         let mut txn = self.env().write().map_err(told)?;
-        let mut model = self.history.states[&self.applied].clone();
+        let mut model = Model::clone(&self.history.states[&self.applied]);
         for _ in 0..self.dice.below(20) {
             change(&mut txn, &mut model, &mut self.dice, 500).map_err(told)?;
         }
@@ -460,7 +456,7 @@ impl Life {
         let start = wal.end().0;
         // Room for one more, so that no transaction has to empty the log, which needs the lock.
         while wal.room() > 25_000 && !is_enough(wal, start) {
-            let (_, ticket) = self.try_commit(2, 100)?;
+            let ticket = self.try_commit(2, 100)?;
             ticket.wait().map_err(told)?;
             self.acknowledge(ticket.commit().0);
         }
