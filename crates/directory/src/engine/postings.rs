@@ -22,6 +22,9 @@ use super::{EntryId, Error, Index, Postings, Range, Result};
 pub(super) const BLOCK_BYTES_MAX: usize = 1000;
 
 const HEADER_BYTES: usize = 10;
+
+/// No block has more: one that was not full took one more id, of at most 10 bytes. So a count never overflows.
+const DELTA_BYTES_MAX: usize = BLOCK_BYTES_MAX + 10;
 const ID_BYTES: usize = 8;
 
 /// The longest index key; longer values are filed under a prefix and a hash by the directory.
@@ -111,7 +114,11 @@ impl<'t> Block<'t> {
         let (header, deltas) = value.split_at_checked(HEADER_BYTES)?;
         let count = u16::from_le_bytes(header[..2].try_into().ok()?);
         let last = u64::from_le_bytes(header[2..].try_into().ok()?);
-        (count >= 2 && last > first).then_some(Block {
+        let is_sound = count >= 2
+            && usize::from(count) <= deltas.len() + 1
+            && deltas.len() <= DELTA_BYTES_MAX
+            && last > first;
+        is_sound.then_some(Block {
             first,
             last,
             count,
@@ -130,10 +137,13 @@ impl<'t> Block<'t> {
     }
 }
 
-/// Takes a number in LEB128 from the beginning of `bytes`; `None` when there is none of at most 63 bits.
+/// Takes a number in LEB128 from the beginning of `bytes`; `None` when there is none of at most 64 bits.
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
-    for (position, &byte) in bytes.iter().enumerate().take(9) {
+    for (position, &byte) in bytes.iter().enumerate().take(10) {
+        if position == 9 && byte > 1 {
+            return None;
+        }
         number |= u64::from(byte & 0x7F) << (7 * position);
         if byte & 0x80 == 0 {
             *bytes = &bytes[position + 1..];
@@ -614,5 +624,162 @@ impl BlockBuilder {
             self.writer.clear();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::super::{AttributeNo, IndexKind};
+    use super::*;
+
+    const INDEX: Index = Index {
+        attribute: AttributeNo(3),
+        kind: IndexKind::Equality,
+    };
+
+    /// The least tree of blocks.
+    #[derive(Default)]
+    struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
+
+    #[derive(Clone, Copy)]
+    struct MapView<'t>(&'t BTreeMap<Vec<u8>, Vec<u8>>);
+
+    struct MapCursor<'t> {
+        map: &'t BTreeMap<Vec<u8>, Vec<u8>>,
+        at: Option<&'t Vec<u8>>,
+    }
+
+    impl<'t> BlockTree<'t> for MapView<'t> {
+        type Cursor = MapCursor<'t>;
+
+        fn cursor(&self) -> MapCursor<'t> {
+            MapCursor {
+                map: self.0,
+                at: None,
+            }
+        }
+
+        fn estimate(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<u64> {
+            Ok(self.0.range::<[u8], _>((from, to)).count() as u64)
+        }
+    }
+
+    impl<'t> BlockCursor<'t> for MapCursor<'t> {
+        fn seek(&mut self, key: &[u8]) -> Result<bool> {
+            let range = (Bound::Included(key), Bound::Unbounded);
+            self.at = self.map.range::<[u8], _>(range).next().map(|(key, _)| key);
+            Ok(self.at.is_some())
+        }
+
+        fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
+            let range = (Bound::Unbounded, Bound::Included(key));
+            self.at = self
+                .map
+                .range::<[u8], _>(range)
+                .next_back()
+                .map(|(key, _)| key);
+            Ok(self.at.is_some())
+        }
+
+        fn next(&mut self) -> Result<bool> {
+            let after = self.at.map(Vec::as_slice).unwrap_or_default();
+            let range = (Bound::Excluded(after), Bound::Unbounded);
+            self.at = self.map.range::<[u8], _>(range).next().map(|(key, _)| key);
+            Ok(self.at.is_some())
+        }
+
+        fn record(&mut self) -> Result<Option<(&[u8], &'t [u8])>> {
+            Ok(self
+                .at
+                .and_then(|key| self.map.get_key_value(key))
+                .map(|(key, value)| (&**key, &**value)))
+        }
+    }
+
+    impl BlockTreeMut for Map {
+        fn view(&self) -> Result<impl BlockTree<'_>> {
+            Ok(MapView(&self.0))
+        }
+
+        fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+            self.0.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        }
+
+        fn delete(&mut self, key: &[u8]) -> Result<()> {
+            self.0.remove(key);
+            Ok(())
+        }
+    }
+
+    fn read(map: &Map, key: &[u8]) -> Vec<u64> {
+        let mut list = List::new(INDEX, Some(MapView(&map.0)), key).unwrap();
+        let mut ids = Vec::new();
+        while let Some(id) = list.next().unwrap() {
+            ids.push(id.0);
+        }
+        ids
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_list_is_a_set(
+            steps in prop::collection::vec((any::<bool>(), 0u64..2000, 1u64..400, 1u64..3), 0..40),
+            far in prop::collection::vec(any::<u64>(), 0..20),
+        ) {
+            let (mut map, mut scratch, mut set) = (Map::default(), Scratch::default(), BTreeSet::new());
+            // Neighbours in key order, which must stay untouched.
+            for (key, id) in [(b"k".as_slice(), 7), (b"key\0", 8), (b"l", 9)] {
+                add(INDEX, &mut map, &mut scratch, key, EntryId(id)).unwrap();
+            }
+            let runs = steps.iter().flat_map(|&(adds, from, count, step)| (0..count).map(move |at| (adds, from + at * step)));
+            for (adds, id) in runs.chain(far.iter().map(|id| (true, *id))) {
+                if adds {
+                    prop_assert_eq!(add(INDEX, &mut map, &mut scratch, b"key", EntryId(id)).unwrap(), set.insert(id));
+                } else {
+                    prop_assert_eq!(remove(INDEX, &mut map, &mut scratch, b"key", EntryId(id)).unwrap(), set.remove(&id));
+                }
+            }
+            prop_assert_eq!(read(&map, b"key"), set.into_iter().collect::<Vec<_>>());
+            for (key, id) in [(b"k".as_slice(), 7), (b"key\0", 8), (b"l", 9)] {
+                prop_assert_eq!(read(&map, key), vec![id]);
+            }
+            prop_assert!(map.0.values().all(|block| block.len() <= DELTA_BYTES_MAX + HEADER_BYTES));
+        }
+
+        #[test]
+        fn damaged_blocks_are_told_and_never_panic(
+            blocks in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u8>(), 0..40)), 1..6),
+            sound_count in any::<bool>(),
+            ids in prop::collection::vec(any::<u64>(), 1..6),
+        ) {
+            let (mut map, mut scratch) = (Map::default(), Scratch::default());
+            for (first, mut value) in blocks {
+                if let (true, Some(count)) = (sound_count, value.get_mut(..2)) {
+                    count.copy_from_slice(&2u16.to_le_bytes());
+                }
+                map.0.insert([b"key\0\0".as_slice(), &first.to_be_bytes()].concat(), value);
+            }
+            for id in ids {
+                if let Ok(mut list) = List::new(INDEX, Some(MapView(&map.0)), b"key") {
+                    let _ = list.seek(EntryId(id));
+                    for _ in 0..100 {
+                        if !matches!(list.next(), Ok(Some(_))) {
+                            break;
+                        }
+                    }
+                }
+                let _ = cardinality(INDEX, MapView(&map.0), b"key");
+                let _ = scan(INDEX, MapView(&map.0), Range::ALL, |_, _| true);
+                let _ = add(INDEX, &mut map, &mut scratch, b"key", EntryId(id));
+                let _ = remove(INDEX, &mut map, &mut scratch, b"key", EntryId(id ^ 1));
+            }
+        }
     }
 }
