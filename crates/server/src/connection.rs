@@ -23,8 +23,12 @@ use crate::stream::Stream;
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
-/// Buffers that a thread keeps for its connections; idle connections have none.
+/// Buffers that a thread keeps for its connections; idle connections have none but what is below.
 const POOLED_BUFFERS_MAX: usize = 16;
+/// Bytes of a buffer that a thread keeps.
+const POOLED_BYTES_MAX: usize = 128 << 10;
+/// Bytes of a connection's output buffer that it keeps when idle: enough for most single answers.
+const KEPT_OUTPUT_BYTES_MAX: usize = 4 << 10;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -289,8 +293,9 @@ impl Connection {
     }
 
     fn give_back_output(&mut self) {
-        if self.session.output().is_empty() {
-            give_back(self.session.output_buffer());
+        let output = self.session.output_buffer();
+        if output.is_empty() && output.capacity() > KEPT_OUTPUT_BYTES_MAX {
+            give_back(output);
         }
     }
 
@@ -329,10 +334,10 @@ impl Connection {
     }
 }
 
-/// Puts a buffer of the usual size back into the thread's pool.
+/// Puts a buffer back into the thread's pool, unless it is too small to read into or unusually large.
 fn give_back(buffer: &mut Vec<u8>) {
     let buffer = std::mem::take(buffer);
-    if buffer.capacity() >= INPUT_BYTES && buffer.capacity() <= 2 * INPUT_BYTES {
+    if (INPUT_BYTES..=POOLED_BYTES_MAX).contains(&buffer.capacity()) {
         BUFFERS.with_borrow_mut(|buffers| {
             if buffers.len() < POOLED_BUFFERS_MAX {
                 buffers.push(buffer);
