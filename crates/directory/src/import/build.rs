@@ -27,7 +27,7 @@ use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;
-use crate::update::reindex::{KINDS, KeySet, Sides, index_keys, ordering_keys};
+use crate::update::reindex::{KINDS, KeySet, Sides, each_index_key, ordering_keys};
 
 /// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
 const BATCH_ENTRIES: usize = 4096;
@@ -415,8 +415,15 @@ impl IndexWorker<'_> {
             match table {
                 Later::Operational | Later::Name => {}
                 Later::Index(indexes, kind) => {
-                    index_keys(self.schema, attributes, indexes, *kind, side, keys, scratch)?;
-                    keys.iter().for_each(|key| found.post(at, key, id));
+                    each_index_key(
+                        self.schema,
+                        attributes,
+                        indexes,
+                        *kind,
+                        side,
+                        scratch,
+                        |key| found.post(at, key, id),
+                    )?;
                 }
                 Later::Order(indexes) => {
                     ordering_keys(self.schema, attributes, indexes, id, side, keys, scratch)?;
@@ -450,6 +457,8 @@ impl Found {
         self.key.extend_from_slice(&tag(table));
         append_escaped(&mut self.key, key);
         match self.lists.get_mut(&self.key) {
+            // The same key again from another value.
+            Some(ids) if ids.last == id => {}
             Some(ids) => {
                 put_varint(&mut ids.distances, id.0 - ids.last.0);
                 ids.last = id;

@@ -119,16 +119,29 @@ pub(crate) fn index_keys(
     scratch: &mut Vec<u8>,
 ) -> std::result::Result<(), Damaged> {
     keys.clear();
-    let attribute_type = schema.type_of(indexed.attribute_type);
-    of_type(attributes, indexed, side, |stored| {
-        for value in stored.values() {
-            for_each_key(schema, attribute_type, kind, value, scratch, |key| {
-                keys.push(key)
-            });
-        }
+    each_index_key(schema, attributes, indexed, kind, side, scratch, |key| {
+        keys.push(key)
     })?;
     keys.sort();
     Ok(())
+}
+
+/// The same keys in no order, and some of them perhaps more than once.
+pub(crate) fn each_index_key(
+    schema: &Schema,
+    attributes: &AttributeTable,
+    indexed: &AttributeIndexes,
+    kind: IndexKind,
+    side: &Sides<'_>,
+    scratch: &mut Vec<u8>,
+    mut each: impl FnMut(&[u8]),
+) -> std::result::Result<(), Damaged> {
+    let attribute_type = schema.type_of(indexed.attribute_type);
+    of_type(attributes, indexed, side, |stored| {
+        for value in stored.values() {
+            for_each_key(schema, attribute_type, kind, value, scratch, &mut each);
+        }
+    })
 }
 
 /// The keys under which one side of an entry stands in an ordering table, sorted.
