@@ -32,12 +32,9 @@ fn ldap_util(
     let mut command = program(tool, "ldap-utils");
     // The user's own settings must not matter.
     command
-        .env("LDAPNOINIT", "")
-        .env("LDAPTLS_CACERT", server.certificate());
-    command
-        .env_remove("LDAPNOINIT")
         .env("LDAPCONF", "/dev/null")
-        .env("LDAPRC", "none");
+        .env("LDAPRC", "none")
+        .env("LDAPTLS_CACERT", server.certificate());
     let url = match transport {
         Transport::Ldap => server.ldap().to_owned(),
         Transport::Ldaps => server.ldaps_by_name(),

@@ -263,6 +263,30 @@ fn what_is_imported_comes_out_again_and_what_is_wrong_is_told() {
 }
 
 #[test]
+fn a_hang_up_reloads_or_keeps_what_was() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let hang_up = |expected: &str| {
+        let pid = server.child.id().to_string();
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-HUP", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        while !server.log().contains(expected) {
+            std::thread::yield_now();
+        }
+    };
+    hang_up("configuration and certificates reloaded");
+    std::fs::write(server.certificate(), "no certificate").unwrap();
+    hang_up("not reloaded, all stays as it was");
+    assert!(server.log().contains("tls-cert.pem"), "{}", server.log());
+    server.stop();
+}
+
+#[test]
 fn a_reader_that_has_had_enough_is_no_reason_to_complain() {
     let folder = Folder::init(&[]);
     for command in ["stat", "check", "export"] {
