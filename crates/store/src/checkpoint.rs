@@ -71,6 +71,14 @@ impl<'i> CheckpointLock<'i> {
         Ok(head.commit)
     }
 
+    /// Writes a meta page for a commit that is pinned and whose pages are synced, unless there is one.
+    pub(crate) fn write_meta_if_newer(&self, head: &Head) -> Result<()> {
+        if self.newest() < head.commit {
+            self.write_meta(head)?;
+        }
+        Ok(())
+    }
+
     /// Checkpoints so that the whole log before the visible commit can be used again: both meta pages get to hold it.
     pub(crate) fn run_twice(&self) -> Result<()> {
         let head = self.pin()?;
@@ -85,7 +93,7 @@ impl<'i> CheckpointLock<'i> {
 
     /// Protects the visible commit. As with a reader's slot: whoever does not see the target has noted an earlier visible
     /// commit, which then is not the one we find when looking again.
-    fn pin(&self) -> Result<Head> {
+    pub(crate) fn pin(&self) -> Result<Head> {
         let region = &self.inner.region;
         loop {
             let commit = region.visible();

@@ -199,11 +199,13 @@ fn commit_unlogged(
     inner.make_visible(before.commit, before.log.lsn)?;
     let guards = inner.options.guards;
     let lock = CheckpointLock::take(inner)?;
+    // One sync serves the commit before and this one.
+    let before = lock.pin()?;
     if guards.has(Guard::SyncBeforeRoots) {
         lock.sync_data()?;
     }
     if guards.has(Guard::CheckpointBeforeRoots) {
-        lock.run()?;
+        lock.write_meta_if_newer(&before)?;
     }
     let header = RecordHeader {
         has_changes: false,
