@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sapwood_wal::Wal;
+
 use crate::background::Background;
 use crate::checkpoint;
 use crate::commit::{self, Ticket};
@@ -86,38 +88,44 @@ impl WriterLock {
         }
     }
 
-    /// Completes what a dead writer left: a record that was appended whole is applied, made durable and shown; anything less
-    /// is cut off. Its pages need no attention, since nothing refers to them.
     fn inherit(self, taken: Taken) -> Result<Self> {
         let inner = self.0.inner();
         inner.check_sound()?;
         if let (Taken::Inherited, Some(wal)) = (taken, &inner.wal) {
-            let end = wal.inherit()?;
-            let mut head = inner.region.applied_head()?;
-            let mut has_unlogged = false;
-            let mut records = wal.records(head.log)?;
-            while head.log.lsn < end.lsn
-                && let Some(record) = records.next()?
-            {
-                let (header, _) = RecordHeader::decode(record.payload)?;
-                if header.commit.0 != head.commit.0 + 1 {
-                    return Err(Error::Damaged("the log skips a commit".into()));
-                }
-                has_unlogged |= !header.has_changes;
-                head = Head {
-                    commit: header.commit,
-                    log: record.end,
-                    roots: header.roots,
-                };
-                inner.region.apply(&head);
-            }
-            inner.region.publish(head.commit);
-            if has_unlogged {
-                checkpoint::checkpoint(inner)?;
-            }
+            // Whoever took the lock after a failure here would know of no heritage, and write over it.
+            complete(inner, wal).inspect_err(|_| inner.poison())?;
         }
         Ok(self)
     }
+}
+
+/// Completes what a dead writer left: a record that was appended whole is applied, made durable and shown; anything less
+/// is cut off. Its pages need no attention, since nothing refers to them.
+fn complete(inner: &Inner, wal: &Wal) -> Result<()> {
+    let end = wal.inherit()?;
+    let mut head = inner.region.applied_head()?;
+    let mut has_unlogged = false;
+    let mut records = wal.records(head.log)?;
+    while head.log.lsn < end.lsn
+        && let Some(record) = records.next()?
+    {
+        let (header, _) = RecordHeader::decode(record.payload)?;
+        if header.commit.0 != head.commit.0 + 1 {
+            return Err(Error::Damaged("the log skips a commit".into()));
+        }
+        has_unlogged |= !header.has_changes;
+        head = Head {
+            commit: header.commit,
+            log: record.end,
+            roots: header.roots,
+        };
+        inner.region.apply(&head);
+    }
+    inner.region.publish(head.commit);
+    if has_unlogged {
+        checkpoint::checkpoint(inner)?;
+    }
+    Ok(())
 }
 
 fn check_may_write(inner: &Inner) -> Result<()> {
