@@ -19,7 +19,7 @@ use sapwood_ldap::ldif;
 use crate::load::Load;
 use crate::report::Report;
 use crate::rows::{ROWS, Row};
-use crate::server::{Product, Server};
+use crate::server::{Prepared, Product, Server};
 
 /// The suffix of the generated directory.
 const SUFFIX: &str = "dc=example,dc=com";
@@ -84,15 +84,32 @@ fn run(options: &Options) -> Result<()> {
     );
 
     let mut report = Report::new(generator.entries());
-    let mut servers = Vec::new();
-    let products = [Product::Sapwood, Product::Slapd].into_iter();
-    for product in products.filter(|product| options.only.is_none_or(|only| only == *product)) {
-        let prepared = product.prepare(&folder.path, options.sapwood.as_deref())?;
-        let (prepared, cost) = prepared.import(&ldif)?;
-        eprintln!("{product}: imported in {:.2} s", cost.seconds);
-        report.import(product, cost);
-        servers.push(prepared.start()?);
+    let products: Vec<Product> = [Product::Sapwood, Product::Slapd]
+        .into_iter()
+        .filter(|product| options.only.is_none_or(|only| only == *product))
+        .collect();
+    let mut filled = Vec::new();
+    for round in 0..options.rounds {
+        // The last round's directories are served.
+        filled.clear();
+        let parent = folder.path.join(round.to_string());
+        fs::create_dir(&parent)?;
+        for turn in 0..products.len() {
+            let product = products[(round + turn) % products.len()];
+            let prepared = product.prepare(&parent, options.sapwood.as_deref())?;
+            let (prepared, cost) = prepared.import(&ldif)?;
+            eprintln!("{product}: imported in {:.2} s", cost.seconds);
+            report.import(product, cost);
+            filled.push(prepared);
+        }
+        if round + 1 < options.rounds {
+            fs::remove_dir_all(&parent)?;
+        }
     }
+    let mut servers = filled
+        .into_iter()
+        .map(Prepared::start)
+        .collect::<Result<Vec<_>>>()?;
     fs::remove_file(&ldif)?;
 
     let runtime = tokio::runtime::Builder::new_current_thread()

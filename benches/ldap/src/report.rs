@@ -13,7 +13,7 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Everything that was measured.
 pub(crate) struct Report {
     entries: u64,
-    imports: PerProduct<ImportCost>,
+    imports: PerProduct<Vec<ImportCost>>,
     rows: Vec<(&'static Row, PerProduct<Vec<Sample>>)>,
     memory_bytes_peak: PerProduct<u64>,
 }
@@ -94,7 +94,10 @@ impl Report {
     }
 
     pub(crate) fn import(&mut self, product: Product, cost: ImportCost) {
-        *self.imports.slot(product) = Some(cost);
+        self.imports
+            .slot(product)
+            .get_or_insert_default()
+            .push(cost);
     }
 
     pub(crate) fn sample(&mut self, row: &'static Row, product: Product, sample: Sample) {
@@ -117,13 +120,17 @@ impl Report {
         *self.memory_bytes_peak.slot(product) = Some(bytes);
     }
 
+    fn import_median(&self, of: impl Fn(&ImportCost) -> f64) -> PerProduct<f64> {
+        self.imports.map(|costs| median(costs.iter().map(&of)))
+    }
+
     fn lines(&self) -> Vec<Line> {
         let entries = self.entries as f64;
         let import = Line {
             name: "import".to_owned(),
             unit: "entries",
-            rate: self.imports.map(|cost| entries / cost.seconds),
-            cpu_us: self.imports.map(|cost| cost.cpu_seconds * 1e6 / entries),
+            rate: self.import_median(|cost| entries / cost.seconds),
+            cpu_us: self.import_median(|cost| cost.cpu_seconds * 1e6 / entries),
             required: Required {
                 rate: Some(1.0),
                 cpu: 1.0,
@@ -177,7 +184,7 @@ impl Report {
         line(String::new());
         line("| | sapwood | slapd |".to_owned());
         line("| --- | ---: | ---: |".to_owned());
-        let mib = |bytes: PerProduct<u64>| bytes.map(|bytes| *bytes as f64 / f64::from(1 << 20));
+        let mib = |bytes: PerProduct<f64>| bytes.map(|bytes| bytes / f64::from(1 << 20));
         let mut sizes = |name: &str, sizes: PerProduct<f64>| {
             line(format!(
                 "| {name}, MiB | {} | {} |",
@@ -187,15 +194,15 @@ impl Report {
         };
         sizes(
             "server's own memory at its peak",
-            mib(self.memory_bytes_peak.map(|bytes| *bytes)),
+            mib(self.memory_bytes_peak.map(|bytes| *bytes as f64)),
         );
         sizes(
             "import's own memory at its peak",
-            mib(self.imports.map(|cost| cost.memory_bytes_peak)),
+            mib(self.import_median(|cost| cost.memory_bytes_peak as f64)),
         );
         sizes(
             "on disk after the import",
-            mib(self.imports.map(|cost| cost.disk_bytes)),
+            mib(self.import_median(|cost| cost.disk_bytes as f64)),
         );
         if let Some(bytes) = self.memory_bytes_peak.sapwood {
             let verdict = if bytes < MEMORY_BYTES_MAX {
@@ -245,8 +252,8 @@ impl Report {
             ));
         }
         let memory = self.memory_bytes_peak.map(|bytes| *bytes as f64);
-        let import_memory = self.imports.map(|cost| cost.memory_bytes_peak as f64);
-        let disk = self.imports.map(|cost| cost.disk_bytes as f64);
+        let import_memory = self.import_median(|cost| cost.memory_bytes_peak as f64);
+        let disk = self.import_median(|cost| cost.disk_bytes as f64);
         put(format_args!(
             "  ],\n  \"memory_bytes_peak\": {},\n  \"import_memory_bytes_peak\": {},\n  \"disk_bytes\": {}\n}}\n",
             pair(&memory),
