@@ -122,6 +122,11 @@ impl Tree {
                 Success
             }
             Action::Describe(path, kind, values) => {
+                // A list of values is a set, whatever entry it is for (RFC 4511 §4.1.7).
+                let distinct: BTreeSet<_> = values.iter().map(|value| normal(value)).collect();
+                if *kind != ChangeKind::Delete && distinct.len() < values.len() {
+                    return AttributeOrValueExists;
+                }
                 let Some(entry) = self.0.get_mut(path) else {
                     return NoSuchObject;
                 };

@@ -88,7 +88,10 @@ fn adds_that_cannot_be_are_refused() {
     );
     let at = "cn=x,dc=example,dc=com";
     refuse(
-        add(at, "objectClass: device\ncn: y"),
+        add(
+            "creatorsName=dc\\=x,dc=example,dc=com",
+            "objectClass: device\ncn: y",
+        ),
         ResultCode::NamingViolation,
     );
     refuse(
@@ -124,6 +127,16 @@ fn adds_that_cannot_be_are_refused() {
         ResultCode::ConstraintViolation,
     );
     assert!(!exists(&directory, at));
+}
+
+#[test]
+fn the_values_in_its_name_are_values_of_an_entry() {
+    let directory = in_memory();
+    seed(&directory);
+    let at = "cn=x+serialNumber=7,dc=example,dc=com";
+    succeed(&directory, add(at, "objectClass: device\ncn: y"));
+    assert!(holds(&directory, at, "cn", "x") && holds(&directory, at, "cn", "y"));
+    assert!(holds(&directory, at, "serialNumber", "7"));
 }
 
 #[test]
