@@ -47,21 +47,15 @@ const SHORT: Extent = Extent {
     second_crashes: 6,
 };
 
+/// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
 #[test]
 fn every_crash_state_recovers() {
-    whole_suite(Guards::default(), SHORT).unwrap();
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn every_crash_state_recovers_in_a_long_run() {
-    let long = Extent {
-        seeds: 200,
-        steps: 80,
-        crashes: 200,
-        second_crashes: 12,
+    let factor = std::env::var("SAPWOOD_CRASH_FACTOR").map_or(1, |factor| factor.parse().unwrap());
+    let extent = Extent {
+        seeds: SHORT.seeds * factor,
+        ..SHORT
     };
-    whole_suite(Guards::default(), long).unwrap();
+    whole_suite(Guards::default(), extent).unwrap();
 }
 
 #[test]
