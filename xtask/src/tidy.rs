@@ -11,6 +11,7 @@ use crate::run::root;
 const LAYERS: &[&str] = &[
     "wal",
     "store",
+    "xact",
     "ldap",
     "directory",
     "server",
@@ -18,8 +19,8 @@ const LAYERS: &[&str] = &[
     "sapwood",
 ];
 
-/// `store`, `wal` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
-const NO_SOCKETS: &[&str] = &["wal", "store", "ldap", "directory"];
+/// `store`, `wal`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
+const NO_SOCKETS: &[&str] = &["wal", "store", "xact", "ldap", "directory"];
 
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
