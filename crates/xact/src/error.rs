@@ -34,6 +34,9 @@ pub enum Error {
     /// A file that is damaged, or is no space at all.
     #[error("the space is damaged: {0}")]
     Damaged(String),
+    /// A data structure in the space is damaged, or cannot do what it was asked.
+    #[error(transparent)]
+    Structure(#[from] crate::Fault),
 }
 
 /// The result of a call on a space.

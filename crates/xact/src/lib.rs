@@ -2,5 +2,7 @@
 //! processes at once.
 
 mod error;
+mod memory;
 
 pub use error::{Error, Result};
+pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
