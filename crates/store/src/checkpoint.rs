@@ -8,11 +8,12 @@
 //! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
 //! to it. After 3, recovery begins at N.
 
+use sapwood_wal::lock::Taken;
+
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::guard::{self, Guard};
 use crate::head::Head;
-use crate::lock::Taken;
 use crate::meta::Meta;
 use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::sync::Ordering;

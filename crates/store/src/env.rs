@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sapwood_wal::Wal;
+use sapwood_wal::process::Membership;
 use sapwood_wal::storage::Storage;
 
 use crate::background::Background;
@@ -18,7 +19,6 @@ use crate::meta::StoreIdentity;
 use crate::open;
 use crate::own::Workshop;
 use crate::page::{CommitNo, PAGE_BYTES};
-use crate::process::Membership;
 use crate::readers::IdleReaders;
 use crate::region::Region;
 use crate::snapshot::Snapshot;

@@ -15,6 +15,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage};
 use sapwood_wal::{LogId, Wal};
 
@@ -27,7 +28,6 @@ use crate::head::{Head, Roots};
 use crate::mapped::{DataFile, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
 use crate::page::{CommitNo, PAGE_BYTES, Page};
-use crate::process::{LockFile, Membership};
 use crate::readers::{IdleReaders, give_back_all};
 use crate::recovery;
 use crate::region::Region;
@@ -97,7 +97,8 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     let membership = Membership::join(locks, &region.processes[..], |index| {
         give_back_all(&region, index);
         !region.is_owner(index)
-    })?;
+    })?
+    .ok_or(Error::ProcessesFull)?;
     let env = opened.into_env(region, membership, options)?;
     env.inner().membership.unlock_opening();
     Ok(env)

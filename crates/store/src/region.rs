@@ -27,12 +27,12 @@ use std::ptr::NonNull;
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 use sapwood_wal::Shared;
+use sapwood_wal::lock::Lock;
+use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
 
 use crate::error::{Error, Result};
 use crate::head::{Head, ROOTS_WORDS, Roots, position};
-use crate::lock::Lock;
 use crate::page::CommitNo;
-use crate::process::{PROCESSES_MAX, ProcessEntry};
 use crate::readers::{READERS_MAX, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 

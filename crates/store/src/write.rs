@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sapwood_wal::Wal;
+use sapwood_wal::lock::Taken;
 
 use crate::background::Background;
 use crate::checkpoint;
@@ -10,7 +11,6 @@ use crate::commit::{self, Ticket};
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::lock::Taken;
 use crate::own::{OwnPages, Workshop};
 use crate::page::CommitNo;
 use crate::record::RecordHeader;

@@ -3,7 +3,8 @@
 //! [`Wal`] is the log. It knows nothing of what is in its records; whoever appends them keeps what they describe elsewhere, and
 //! tells the log from time to time how much of it is no longer needed ([`Wal::recycle_before`]).
 //!
-//! [`storage`] is the one place that touches files, shared with whatever is built on the log.
+//! [`storage`] is the one place that touches files, shared with whatever is built on the log; so are [`process`] and [`lock`],
+//! by which processes know of each other.
 //!
 //! # The life of a log
 //!
@@ -27,9 +28,11 @@ mod error;
 mod format;
 mod group;
 mod guard;
+pub mod lock;
 mod log;
 #[cfg(all(test, feature = "shuttle"))]
 mod model_tests;
+pub mod process;
 mod records;
 mod ring;
 mod shared;

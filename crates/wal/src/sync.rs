@@ -7,10 +7,10 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) use std::sync::{Mutex, PoisonError};
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use crate::sys::{wait_while, wake_all};
+pub(crate) use crate::sys::{wait_while, wake_all, wake_one};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use model::{wait_while, wake_all};
+pub(crate) use model::{wait_while, wake_all, wake_one};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(feature = "shuttle")]
@@ -37,6 +37,11 @@ mod model {
         if word.load(Ordering::SeqCst) == value {
             drop(woken.wait(guard).unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// Whoever wakes up without need looks at its word again.
+    pub(crate) fn wake_one(word: &AtomicU32) {
+        wake_all(word);
     }
 
     pub(crate) fn wake_all(_: &AtomicU32) {

@@ -158,6 +158,13 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
     let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
 }
 
+/// Wakes one of those who sleep on `word`.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) fn wake_one(word: &AtomicU32) {
+    // As in `wake_all`.
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
 /// Wakes everybody who sleeps on `word`.
 #[cfg(not(feature = "shuttle"))]
 pub(crate) fn wake_all(word: &AtomicU32) {

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -125,6 +126,9 @@ impl File for GatedFile {
     }
     fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
         self.file.window(offset, length)
+    }
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.descriptor()
     }
     fn identity(&self) -> io::Result<Identity> {
         self.file.identity()

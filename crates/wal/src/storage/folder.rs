@@ -1,7 +1,7 @@
 //! The real thing: a folder of the file system.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,6 +103,10 @@ impl File for Descriptor {
 
     fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
         Window::new(self.0.as_fd(), offset, length, None)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     fn identity(&self) -> io::Result<Identity> {

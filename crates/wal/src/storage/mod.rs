@@ -17,6 +17,7 @@ pub mod recording;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,6 +116,9 @@ pub trait File: Send + Sync + Debug {
 
     /// Which file this is.
     fn identity(&self) -> io::Result<Identity>;
+
+    /// The open file, for whoever maps it in a way of its own. A simulated disk does not see what is stored through it.
+    fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
 impl dyn File + '_ {

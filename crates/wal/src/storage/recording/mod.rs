@@ -22,7 +22,7 @@ mod crash;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -527,6 +527,10 @@ impl File for Handle {
             device: self.disk.lock().number,
             inode: self.number as u64,
         })
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.backing.0.as_fd()
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
+use crate::sync::{AtomicU32, Ordering, wait_while, wake_one};
 
 const WAITERS: u32 = 1 << 31;
 const OWNER: u32 = 0xffff;
@@ -21,20 +21,21 @@ const LOOK_AFTER: Duration = Duration::from_millis(50);
 
 /// How a lock was come by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// It was free.
     Clean,
     /// Its owner died holding it: what it protects may be half done.
     Inherited,
 }
 
-/// A lock in the region. All zeroes is a free one.
+/// A lock in memory that processes share. All zeroes is a free one.
+#[derive(Debug, Default)]
 #[repr(transparent)]
-pub(crate) struct Lock(AtomicU32);
+pub struct Lock(AtomicU32);
 
 impl Lock {
     /// Takes the lock for process entry `me`, waiting as long as its owner lives.
-    pub(crate) fn lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Taken {
+    pub fn lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Taken {
         let mut mine = owned_by(me);
         loop {
             if let Some(taken) = self.attempt(mine, None) {
@@ -52,7 +53,7 @@ impl Lock {
             {
                 continue;
             }
-            futex_wait(&self.0, seen | WAITERS, LOOK_AFTER);
+            wait_while(&self.0, seen | WAITERS, LOOK_AFTER);
             // Others may still be asleep behind this one: whoever has waited wakes the next when done.
             mine = owned_by(me) | WAITERS;
             if let Some(taken) = self.attempt(mine, Some(&is_alive)) {
@@ -62,7 +63,7 @@ impl Lock {
     }
 
     /// Takes the lock if that needs no waiting.
-    pub(crate) fn try_lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Option<Taken> {
+    pub fn try_lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Option<Taken> {
         self.attempt(owned_by(me), Some(&is_alive))
     }
 
@@ -85,16 +86,16 @@ impl Lock {
     }
 
     /// Gives the lock back.
-    pub(crate) fn unlock(&self) {
+    pub fn unlock(&self) {
         let was = self.0.swap(0, Ordering::Release);
         debug_assert_ne!(was & OWNER, 0, "unlocked a free lock");
         if was & WAITERS != 0 {
-            futex_wake(&self.0, 1);
+            wake_one(&self.0);
         }
     }
 
     /// The process entry that holds the lock now.
-    pub(crate) fn owner(&self) -> Option<u16> {
+    pub fn owner(&self) -> Option<u16> {
         owner_of(self.0.load(Ordering::Relaxed))
     }
 }
@@ -107,10 +108,12 @@ fn owner_of(word: u32) -> Option<u16> {
     u16::try_from((word & OWNER).checked_sub(1)?).ok()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::sync::{Arc, AtomicU64};
+    use crate::sync::AtomicU64;
 
     #[test]
     fn excludes_and_hands_on() {

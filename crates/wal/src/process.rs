@@ -1,9 +1,9 @@
-//! Which processes have the environment open, which of them live, and who came first.
+//! Which processes have something open together, which of them live, and who came first.
 //!
-//! The lock file of an environment carries open-file-description locks on single bytes:
+//! The lock file carries open-file-description locks on single bytes:
 //!
 //! ```text
-//!  byte 0        held while an environment is being opened: one process at a time looks around
+//!  byte 0        held while it is being opened: one process at a time looks around
 //!  byte 16 + n   held as long as the process with entry n of the process table has it open
 //! ```
 //!
@@ -18,21 +18,20 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::sync::Once;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
-use crate::error::{Error, Result};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
-
-/// How many processes may have one environment open at a time.
+/// How many processes may share one lock file at a time.
 pub const PROCESSES_MAX: usize = 128;
 
 const OPENING_BYTE: i64 = 0;
 const PROCESS_BYTES_FROM: i64 = 16;
 
-/// An entry of the process table in the region. All zeroes is a free one; who holds the entry's lock byte may change it.
+/// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock byte
+/// may change it.
+#[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct ProcessEntry {
+pub struct ProcessEntry {
     pid: AtomicU32,
     _reserved: AtomicU32,
     start: AtomicU64,
@@ -46,7 +45,8 @@ impl ProcessEntry {
         self.pid.store(identity.pid, Ordering::Release);
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// The process's id, in its own namespace.
+    pub fn pid(&self) -> u32 {
         self.pid.load(Ordering::Acquire)
     }
 
@@ -105,8 +105,9 @@ fn start_time(pid: u32) -> io::Result<u64> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// This process's place among those that have the environment open.
-pub(crate) struct Membership {
+/// This process's place among those that share a lock file.
+#[derive(Debug)]
+pub struct Membership {
     /// `None` where no other process can come: in memory and on a simulated disk.
     locks: Option<LockFile>,
     index: u16,
@@ -117,7 +118,7 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// The only process there is.
-    pub(crate) fn alone(table: &[ProcessEntry]) -> Self {
+    pub fn alone(table: &[ProcessEntry]) -> Self {
         if let Some(entry) = table.first() {
             entry.set(Identity::own());
         }
@@ -131,11 +132,11 @@ impl Membership {
 
     /// Takes the first entry of the table that no living process has. `clear` removes what a dead one has left under that
     /// entry, and refuses it while there is something that others have to clear up first.
-    pub(crate) fn join(
+    pub fn join(
         locks: LockFile,
         table: &[ProcessEntry],
         clear: impl Fn(u16) -> bool,
-    ) -> Result<Self> {
+    ) -> io::Result<Option<Self>> {
         for (index, entry) in (0..).zip(table) {
             if locks.try_lock(process_byte(index))? {
                 if !clear(index) {
@@ -143,36 +144,36 @@ impl Membership {
                     continue;
                 }
                 entry.set(Identity::own());
-                return Ok(Self {
+                return Ok(Some(Self {
                     locks: Some(locks),
                     index,
                     fork_count: fork_count(),
                     reaping: Mutex::new(()),
-                });
+                }));
             }
         }
-        Err(Error::ProcessesFull)
+        Ok(None)
     }
 
-    /// Lets others open the environment, now that this process has.
-    pub(crate) fn unlock_opening(&self) {
+    /// Lets others open what is shared, now that this process has.
+    pub fn unlock_opening(&self) {
         if let Some(locks) = &self.locks {
             locks.unlock_opening();
         }
     }
 
     /// The index of this process's entry.
-    pub(crate) fn index(&self) -> u16 {
+    pub fn index(&self) -> u16 {
         self.index
     }
 
     /// Whether this is a child of the process that joined.
-    pub(crate) fn is_forked(&self) -> bool {
+    pub fn is_forked(&self) -> bool {
         self.fork_count != fork_count()
     }
 
-    /// Whether the process with this entry still has the environment open.
-    pub(crate) fn is_alive(&self, index: u16, table: &[ProcessEntry]) -> bool {
+    /// Whether the process with this entry still lives and has the lock file open.
+    pub fn is_alive(&self, index: u16, table: &[ProcessEntry]) -> bool {
         if index == self.index {
             return true;
         }
@@ -188,11 +189,11 @@ impl Membership {
     }
 
     /// Runs `clear` for the entry of a dead process while nobody can take that entry over.
-    pub(crate) fn reap(&self, index: u16, clear: impl FnOnce()) {
+    pub fn reap(&self, index: u16, clear: impl FnOnce()) {
         let Some(locks) = self.locks.as_ref().filter(|_| index != self.index) else {
             return;
         };
-        let _one_thread = lock(&self.reaping);
+        let _one_thread = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
         if locks.try_lock(process_byte(index)).unwrap_or(false) {
             clear();
             locks.unlock(process_byte(index));
@@ -204,8 +205,9 @@ fn process_byte(index: u16) -> i64 {
     PROCESS_BYTES_FROM + i64::from(index)
 }
 
-/// The lock file of an environment, opened for this process alone.
-pub(crate) struct LockFile {
+/// A lock file, opened for this process alone.
+#[derive(Debug)]
+pub struct LockFile {
     fd: RawFd,
     /// Where the fork handler finds the descriptor.
     registered: Option<usize>,
@@ -213,7 +215,7 @@ pub(crate) struct LockFile {
 
 impl LockFile {
     /// Takes charge of the open lock file.
-    pub(crate) fn new(file: File) -> Self {
+    pub fn new(file: File) -> Self {
         install_fork_handler();
         let fd = file.into_raw_fd();
         let registered = CLOSED_IN_CHILDREN.iter().position(|place| {
@@ -224,8 +226,8 @@ impl LockFile {
         Self { fd, registered }
     }
 
-    /// Waits until no other process is opening the environment.
-    pub(crate) fn lock_opening(&self) -> io::Result<()> {
+    /// Waits until no other process is opening what is shared.
+    pub fn lock_opening(&self) -> io::Result<()> {
         loop {
             match self.control(libc::F_OFD_SETLKW, libc::F_WRLCK, OPENING_BYTE, 1) {
                 Ok(_) => return Ok(()),
@@ -239,8 +241,8 @@ impl LockFile {
         self.unlock(OPENING_BYTE);
     }
 
-    /// Whether any process has the environment open already.
-    pub(crate) fn is_in_use(&self) -> io::Result<bool> {
+    /// Whether any process has it open already.
+    pub fn is_in_use(&self) -> io::Result<bool> {
         self.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
     }
 
@@ -302,7 +304,7 @@ impl Drop for LockFile {
     }
 }
 
-/// How many environments of one process can be kept from being inherited. Beyond that, pid and start time must do.
+/// How many lock files of one process can be kept from being inherited. Beyond that, pid and start time must do.
 const CLOSED_IN_CHILDREN_MAX: usize = 256;
 const NO_FD: i32 = -1;
 
@@ -312,7 +314,7 @@ static CLOSED_IN_CHILDREN: [AtomicI32; CLOSED_IN_CHILDREN_MAX] =
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between the program's start and this process.
-pub(crate) fn fork_count() -> u32 {
+pub fn fork_count() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
@@ -337,17 +339,13 @@ extern "C" fn in_the_child() {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     fn table() -> Vec<ProcessEntry> {
         (0..PROCESSES_MAX)
-            .map(|_| ProcessEntry {
-                pid: AtomicU32::new(0),
-                _reserved: AtomicU32::new(0),
-                start: AtomicU64::new(0),
-                namespace: AtomicU64::new(0),
-            })
+            .map(|_| ProcessEntry::default())
             .collect()
     }
 
@@ -363,15 +361,17 @@ mod tests {
         let table = table();
         let first = open();
         assert!(!first.is_in_use().unwrap());
-        let first = Membership::join(first, &table, |_| true).unwrap();
+        let first = Membership::join(first, &table, |_| true).unwrap().unwrap();
         assert!(open().is_in_use().unwrap());
         // Another open file description counts as another process does.
-        let second = Membership::join(open(), &table, |_| true).unwrap();
+        let second = Membership::join(open(), &table, |_| true).unwrap().unwrap();
         assert_eq!((first.index(), second.index()), (0, 1));
         assert!(first.is_alive(1, &table));
         assert!(!first.is_alive(2, &table));
         first.reap(1, || panic!("reaped the living"));
-        let third = Membership::join(open(), &table, |index| index != 2).unwrap();
+        let third = Membership::join(open(), &table, |index| index != 2)
+            .unwrap()
+            .unwrap();
         assert_eq!(third.index(), 3, "entry 2 is not cleared up");
         drop((second, third));
         assert!(!first.is_alive(1, &table));
