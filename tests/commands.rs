@@ -6,6 +6,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
+use rustix::process::Signal;
 use support::{Folder, SUFFIX, sapwood, sapwood_ok, text};
 
 #[test]
@@ -267,14 +268,7 @@ fn a_hang_up_reloads_or_keeps_what_was() {
     let folder = Folder::init(&[]);
     let server = folder.serve();
     let hang_up = |expected: &str| {
-        let pid = server.child.id().to_string();
-        assert!(
-            std::process::Command::new("kill")
-                .args(["-HUP", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        server.signal(Signal::HUP);
         while !server.log().contains(expected) {
             std::thread::yield_now();
         }

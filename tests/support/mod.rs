@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub const SUFFIX: &str = "dc=example,dc=com";
@@ -201,16 +202,14 @@ impl Running {
         self.log.lock().unwrap().clone()
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Stops it as a service manager does.
     pub fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        self.signal(Signal::TERM);
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}\n{}", self.log());
     }

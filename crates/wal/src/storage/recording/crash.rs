@@ -226,10 +226,9 @@ impl FileReplay {
             _ => true,
         });
         self.sectors = sectors;
-        if let Some((event, size)) = self.sizes.last()
-            && self.is_certain(*event)
-        {
-            self.synced.set_size(*size);
+        // A size stands in the file system's journal: where that cannot be written, no later sync succeeds either.
+        if let Some((_, size)) = self.sizes.pop() {
+            self.synced.set_size(size);
             self.sizes.clear();
         }
     }
