@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use sapwood_wal::Wal;
 use sapwood_wal::process::Membership;
-use sapwood_wal::storage::Storage;
+use sapwood_wal::storage::{PRIVATE_PERMISSIONS, Storage};
 
 use crate::background::Background;
 use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
 use crate::checkpoint;
 use crate::error::{Error, Result};
+use crate::file_names::FileNames;
 use crate::guard::Guards;
 use crate::mapped::{DataFile, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
@@ -23,9 +24,9 @@ use crate::readers::IdleReaders;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::write::WriteTxn;
-use crate::{backup, stat};
+use crate::{backup, readers, stat};
 
 /// How an environment is opened.
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) log_bytes: u64,
     pub(crate) idle_checkpoint: Option<Duration>,
+    pub(crate) names: FileNames,
+    pub(crate) permissions: u32,
+    pub(crate) shared: bool,
+    pub(crate) over_empty: bool,
     pub(crate) guards: Guards,
 }
 
@@ -50,6 +55,10 @@ impl Default for Options {
             read_only: false,
             log_bytes: LOG_BYTES_DEFAULT,
             idle_checkpoint: Some(Duration::from_secs(1)),
+            names: FileNames::default(),
+            permissions: PRIVATE_PERMISSIONS,
+            shared: true,
+            over_empty: false,
             guards: Guards::default(),
         }
     }
@@ -88,6 +97,34 @@ impl Options {
         self.idle_checkpoint = after;
         self
     }
+
+    /// What the files are called. Everybody who opens the environment has to use the same names, and different
+    /// environments in one folder different ones.
+    pub fn names(mut self, names: FileNames) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Whether a data file without a byte, such as one made to reserve a name, is as good as none. Otherwise it counts as damaged.
+    pub fn over_empty(mut self, yes: bool) -> Self {
+        self.over_empty = yes;
+        self
+    }
+
+    /// The permission bits of the files that are created, before the process's umask; by default only the owner reads and
+    /// writes them.
+    pub fn permissions(mut self, bits: u32) -> Self {
+        self.permissions = bits & 0o777;
+        self
+    }
+
+    /// Whether other processes may open the environment meanwhile, which is what the lock file is for. Without one (for a folder
+    /// in which none can be made, or on a file system that knows no locks) the caller answers for nobody else having the
+    /// environment open: that would damage it.
+    pub fn shared(mut self, yes: bool) -> Self {
+        self.shared = yes;
+        self
+    }
 }
 
 /// An open environment. Clones are handles to the same one; it is closed when the last handle, snapshot and
@@ -119,6 +156,8 @@ pub(crate) struct Inner {
     /// Here while there is no write transaction in this process.
     pub(crate) workshop: Mutex<Option<Box<Workshop>>>,
     pub(crate) background: Background,
+    /// How many pages the store may have, by [`Env::set_bytes_max`].
+    pub(crate) pages_max: AtomicU64,
 }
 
 impl Env {
@@ -181,6 +220,21 @@ impl Env {
     /// neither used nor free. `Err` is a failure to check; damage is told by the report.
     pub fn check(&self) -> Result<Report> {
         check::check(self.inner())
+    }
+
+    /// Bounds the size of the store: a transaction that would need pages behind the first `bytes` fails with
+    /// [`Error::StoreFull`](crate::Error::StoreFull). A sixteenth, at most 64 pages, is kept for deletions and for what
+    /// a commit itself needs. Holds for this process, until it is set anew; what is there already stays.
+    pub fn set_bytes_max(&self, bytes: u64) {
+        let pages = bytes / PAGE_BYTES as u64;
+        self.inner().pages_max.store(pages, Ordering::Relaxed);
+    }
+
+    /// Ends the snapshots of processes that died with them, which otherwise happens when their pages are wanted; how many
+    /// there were.
+    pub fn clear_dead_readers(&self) -> Result<usize> {
+        self.inner().check_usable()?;
+        Ok(readers::clear_dead(self.inner()))
     }
 
     /// Sizes, heads and readers, as of now.
@@ -294,6 +348,7 @@ impl Inner {
 
     /// Sees to it that the file has room for `end` pages, and for some more, unless those are what is asked for.
     pub(crate) fn make_room(&self, end: u64, may_use_reserve: bool) -> Result<()> {
+        self.check_size(end, may_use_reserve)?;
         let room = self.region.growth.pages.load(Ordering::Acquire);
         if end + RESERVE_PAGES <= room {
             if end + growth_step(room) / 2 > room {
@@ -305,6 +360,20 @@ impl Inner {
             Err(_) if may_use_reserve && end <= room => Ok(()),
             result => result,
         }
+    }
+
+    #[inline]
+    fn check_size(&self, end: u64, may_use_reserve: bool) -> Result<()> {
+        let max = self.pages_max.load(Ordering::Relaxed);
+        let reserve = if may_use_reserve {
+            0
+        } else {
+            (max / 16).min(RESERVE_PAGES)
+        };
+        if end > max - reserve {
+            return Err(Error::StoreFull(max));
+        }
+        Ok(())
     }
 
     /// Grows the file ahead of need; what fails now is tried again when it is needed.

@@ -61,6 +61,11 @@ pub enum Error {
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
     ReadersFull,
 
+    /// The store may have only so many pages ([`Env::set_bytes_max`](crate::Env::set_bytes_max)), and all that may be used
+    /// again are.
+    #[error("the store is full: it may have {0} pages")]
+    StoreFull(u64),
+
     /// As many processes as possible have the environment open.
     #[error("too many processes: {max} have the environment open", max = crate::PROCESSES_MAX)]
     ProcessesFull,

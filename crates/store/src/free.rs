@@ -233,6 +233,7 @@ impl Stock {
         free: &TreeRecord,
     ) -> Result<bool> {
         if self.exhausted || free.records == 0 {
+            self.exhausted = true;
             return Ok(false);
         }
         let protected = self.protected.get_or_insert_with(|| Protected::now(inner));
@@ -277,6 +278,11 @@ impl Stock {
             on_entry = cursor.next()?;
         }
         Ok(found > 0)
+    }
+
+    /// Whether all of the free list has been looked through.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
     }
 
     /// Entries whose remainder differs from what the tree says, each with its remaining pages (perhaps 0); from now on the

@@ -6,6 +6,8 @@
 //!  log*        the log
 //! ```
 //!
+//! (or whatever [`FileNames`](crate::FileNames) calls them).
+//!
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
 //! process has the environment open, the lock region is of no value, whatever it holds: it is written anew from the
 //! meta pages and the log.
@@ -13,6 +15,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sapwood_wal::process::{LockFile, Membership};
@@ -31,18 +34,20 @@ use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::readers::{IdleReaders, give_back_all};
 use crate::recovery;
 use crate::region::Region;
-use crate::sync::{Arc, Mutex, Ordering, Weak, lock};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
 
-const LOCK_NAME: &str = "lock";
 pub(crate) const DATA_NAME: &str = "data-0";
 pub(crate) const NEW_DATA_NAME: &str = "data-0.new";
-const LOG_NAME: &str = "log";
 
 /// The commit that a new store consists of: nothing.
 const FIRST_COMMIT: CommitNo = CommitNo(1);
 
-/// The environments that this process has open, so that opening one again gives the same. Held while one is opened.
-static OPEN: Mutex<Option<HashMap<Identity, Weak<Owner>>>> = Mutex::new(None);
+/// The environments that this process has open, by folder and data file, so that opening one again gives the same. Held
+/// while one is opened.
+static OPEN: Mutex<Option<HashMap<Place, Weak<Owner>>>> = Mutex::new(None);
+
+/// The folder, and the name of the data file in it.
+type Place = (Identity, String);
 
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
     let mut open = lock(&OPEN);
@@ -51,13 +56,18 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
     if options.create {
         create_folder(path)?;
     }
-    let storage: Arc<dyn Storage> = Arc::new(Folder::open(path)?);
-    let identity = storage.identity()?;
+    let folder = Folder::open(path)?.creating_with(options.permissions);
+    let storage: Arc<dyn Storage> = Arc::new(folder);
+    let identity = (storage.identity()?, options.names.data.clone());
     let known = open.get(&identity).and_then(Weak::upgrade);
     if let Some(owner) = known.filter(|owner| !owner.is_forked()) {
         return Ok(Env::from_owner(owner));
     }
-    let env = open_folder(path, storage, options)?;
+    let env = if options.shared {
+        open_folder(path, storage, options)?
+    } else {
+        open_storage(storage, options)?
+    };
     open.insert(identity, Arc::downgrade(env.owner()));
     Ok(env)
 }
@@ -76,11 +86,12 @@ fn create_folder(path: &Path) -> Result<()> {
 fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
     let mut how = fs::File::options();
     how.read(true).write(true).create(true).truncate(false);
+    how.mode(options.permissions);
     if !options.create {
         // No trace in a folder that is not an environment.
-        storage.open(DATA_NAME, OpenMode::Read)?;
+        storage.open(&options.names.data, OpenMode::Read)?;
     }
-    let file = how.open(path.join(LOCK_NAME))?;
+    let file = how.open(path.join(&options.names.lock))?;
     let locks = LockFile::new(file.try_clone()?);
     locks.lock_opening()?;
     let first = !locks.is_in_use()?;
@@ -158,6 +169,7 @@ impl Opened {
             idle_readers: IdleReaders::new(),
             workshop: Mutex::new(None),
             background: Background::default(),
+            pages_max: AtomicU64::new(u64::MAX),
         });
         if self.must_checkpoint && options.guards.has(Guard::CheckpointRecoveredRoots) {
             checkpoint::checkpoint(env.inner())?;
@@ -168,14 +180,11 @@ impl Opened {
 
 /// Opens the files as the first one, and fills the region.
 fn start(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) -> Result<Opened> {
-    let file = match storage.open(DATA_NAME, OpenMode::Write) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound && options.create => {
-            create(storage, options)?;
-            storage.open(DATA_NAME, OpenMode::Write)?
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let names = &options.names;
+    if options.create && !has_data(&**storage, options)? {
+        create(storage, options)?;
+    }
+    let file = storage.open(&names.data, OpenMode::Write)?;
     let metas = read_metas(&*file, options.guards)?;
     let meta = newest(&metas)?;
     // One of them, if giving it a log was interrupted.
@@ -188,7 +197,7 @@ fn start(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) ->
     } else {
         metas
     };
-    let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
+    let wal = Wal::open(storage, &options.names.log, OpenMode::Write, region.clone())?;
     let data = DataFile::new(file)?;
     let recovered = recovery::recover(&data, &wal, &metas, region)?;
     Ok(Opened {
@@ -199,13 +208,21 @@ fn start(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) ->
     })
 }
 
+fn has_data(storage: &dyn Storage, options: &Options) -> Result<bool> {
+    match storage.open(&options.names.data, OpenMode::Read) {
+        Ok(file) => Ok(!options.over_empty || file.size()? > 0),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens the files of an environment that others have open.
 fn join(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) -> Result<Opened> {
-    let file = storage.open(DATA_NAME, OpenMode::Write)?;
+    let file = storage.open(&options.names.data, OpenMode::Write)?;
     // One of them may be under the pen of a checkpoint, but both say whose they are.
     let metas = read_metas(&*file, options.guards)?;
     let identity = newest(&metas)?.identity;
-    let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
+    let wal = Wal::open(storage, &options.names.log, OpenMode::Write, region.clone())?;
     if wal.id() != identity.log {
         return Err(Error::Damaged("the log belongs to another store".into()));
     }
@@ -221,11 +238,12 @@ fn join(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) -> 
 fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
     let identity = StoreIdentity::new();
     create_log(storage, identity.log, options)?;
-    match storage.remove(NEW_DATA_NAME) {
+    let new_data = options.names.new_data();
+    match storage.remove(&new_data) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let file = storage.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
+    let file = storage.open(&new_data, OpenMode::CreateNew)?;
     file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
     let meta = Meta {
         identity,
@@ -237,7 +255,7 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
     if options.guards.has(Guard::SyncNewStore) {
         file.sync_data()?;
     }
-    storage.rename(NEW_DATA_NAME, DATA_NAME)?;
+    storage.rename(&new_data, &options.names.data)?;
     storage.sync_names()?;
     Ok(())
 }
@@ -245,13 +263,13 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
 fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Result<()> {
     const SEGMENTS: u32 = 8;
     const GRANULE: u64 = 4096;
-    Wal::remove(&**storage, LOG_NAME)?;
+    Wal::remove(&**storage, &options.names.log)?;
     let segment = (options.log_bytes / u64::from(SEGMENTS)).next_multiple_of(GRANULE);
     let shape = sapwood_wal::Options {
         segment_bytes: segment,
         segments: SEGMENTS,
     };
-    Wal::create(storage, LOG_NAME, id, &shape)?;
+    Wal::create(storage, &options.names.log, id, &shape)?;
     Ok(())
 }
 

@@ -396,7 +396,10 @@ impl OwnPages {
                 return Ok((page, Source::Stock(taken)));
             }
             if !self.refill()? {
-                return Ok((self.grow(1)?, Source::Growth));
+                match self.grow(1) {
+                    Err(Error::StoreFull(_)) if self.may_find_more() => {}
+                    page => return Ok((page?, Source::Growth)),
+                }
             }
         }
     }
@@ -407,9 +410,17 @@ impl OwnPages {
                 return Ok((first, Source::Stock(taken)));
             }
             if !self.refill()? {
-                return Ok((self.grow(pages)?, Source::Growth));
+                match self.grow(pages) {
+                    Err(Error::StoreFull(_)) if self.may_find_more() => {}
+                    first => return Ok((first?, Source::Growth)),
+                }
             }
         }
+    }
+
+    /// Whether there is a part of the free list that has not been looked through, which counts where growing is no way out.
+    fn may_find_more(&self) -> bool {
+        !self.saving && !self.stock.is_exhausted()
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {

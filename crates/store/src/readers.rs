@@ -192,6 +192,17 @@ pub(crate) fn pinned(inner: &Inner) -> Vec<Pinned> {
     found
 }
 
+/// Gives back all slots of dead processes; how many of them held a snapshot.
+pub(crate) fn clear_dead(inner: &Inner) -> usize {
+    let held = |slot: &&Slot| {
+        slot.pinned()
+            .is_some_and(|pin| !inner.is_alive(pin.process))
+    };
+    let count = inner.region.slots.iter().filter(held).count();
+    reap_dead(inner);
+    count
+}
+
 /// Gives back all slots of dead processes.
 fn reap_dead(inner: &Inner) {
     let mut owners: Vec<u16> = inner.region.slots.iter().filter_map(Slot::owner).collect();

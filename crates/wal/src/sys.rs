@@ -27,15 +27,22 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
 }
 
-pub(crate) fn open(folder: &OwnedFd, name: &str, mode: OpenMode) -> io::Result<OwnedFd> {
+pub(crate) fn open(
+    folder: &OwnedFd,
+    name: &str,
+    mode: OpenMode,
+    permissions: u32,
+) -> io::Result<OwnedFd> {
     let flags = match mode {
         OpenMode::Read => OFlags::RDONLY,
         OpenMode::Write => OFlags::RDWR,
         OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
     };
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let private = Mode::RUSR | Mode::WUSR;
-    Ok(retry_on_intr(|| fs::openat(folder, name, flags, private))?)
+    let permissions = Mode::from_raw_mode(permissions);
+    Ok(retry_on_intr(|| {
+        fs::openat(folder, name, flags, permissions)
+    })?)
 }
 
 pub(crate) fn open_in_memory(name: &CStr) -> io::Result<OwnedFd> {

@@ -13,7 +13,11 @@ use crate::sys;
 pub struct Folder {
     fd: OwnedFd,
     path: PathBuf,
+    permissions: u32,
 }
+
+/// The permission bits of files that a [`Folder`] creates, unless it is told others: the owner reads and writes.
+pub const PRIVATE_PERMISSIONS: u32 = 0o600;
 
 impl Folder {
     /// Opens an existing folder.
@@ -25,14 +29,26 @@ impl Folder {
         Ok(Self {
             fd,
             path: std::path::absolute(path)?,
+            permissions: PRIVATE_PERMISSIONS,
         })
+    }
+
+    /// The permission bits that new files get, less those that the process's umask takes away.
+    pub fn creating_with(mut self, permissions: u32) -> Self {
+        self.permissions = permissions;
+        self
     }
 }
 
 impl Storage for Folder {
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
-        Ok(Arc::new(Descriptor(sys::open(&self.fd, name, mode)?)))
+        Ok(Arc::new(Descriptor(sys::open(
+            &self.fd,
+            name,
+            mode,
+            self.permissions,
+        )?)))
     }
 
     fn names(&self) -> io::Result<Vec<String>> {

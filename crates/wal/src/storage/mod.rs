@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use folder::Folder;
+pub use folder::{Folder, PRIVATE_PERMISSIONS};
 pub use map::{Map, Window};
 pub use memory::Memory;
 

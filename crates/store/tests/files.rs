@@ -1,0 +1,145 @@
+//! Environments under other names, with other permissions, without a lock file, and of bounded size.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use sapwood_store::{Env, Error, FileNames, LOG_BYTES_MIN, Options, TreeKind};
+
+fn options() -> Options {
+    Options::new().log_bytes(LOG_BYTES_MIN)
+}
+
+fn named(name: &str) -> Options {
+    let names = FileNames::new(name, format!("{name}-lock"), format!("{name}-log"));
+    options().names(names.unwrap())
+}
+
+fn store(env: &Env, key: &[u8]) {
+    let mut txn = env.write().unwrap();
+    let tree = match txn.tree("t").unwrap() {
+        Some(tree) => tree,
+        None => txn.create_tree("t", TreeKind::default()).unwrap(),
+    };
+    txn.put(tree, key, b"value").unwrap();
+    txn.commit().unwrap().wait().unwrap();
+}
+
+fn holds(env: &Env, key: &[u8]) -> bool {
+    let snapshot = env.read().unwrap();
+    let tree = snapshot.tree("t").unwrap();
+    tree.is_some_and(|tree| tree.get(key).unwrap().is_some())
+}
+
+#[test]
+fn two_environments_live_in_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str| Env::open(folder.path(), &named(name)).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    store(&a, b"in a");
+    store(&b, b"in b");
+    assert!(holds(&open("a"), b"in a") && !holds(&open("a"), b"in b"));
+    drop((a, b));
+    assert!(holds(&open("b"), b"in b") && !holds(&open("b"), b"in a"));
+    for file in ["a", "a-lock", "b", "b-lock"] {
+        assert!(folder.path().join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn names_are_plain_and_differ() {
+    for [data, lock, log] in [
+        ["", "b", "c"],
+        ["a", "x/b", "c"],
+        ["a", "a", "c"],
+        ["a", "b", "b"],
+    ] {
+        assert!(FileNames::new(data, lock, log).is_err());
+    }
+}
+
+#[test]
+fn an_empty_file_is_no_data_if_so_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), b"").unwrap();
+    assert!(matches!(
+        Env::open(folder.path(), &named("a")),
+        Err(Error::Damaged(_))
+    ));
+    store(
+        &Env::open(folder.path(), &named("a").over_empty(true)).unwrap(),
+        b"k",
+    );
+    assert!(holds(
+        &Env::open(folder.path(), &named("a").create(false)).unwrap(),
+        b"k"
+    ));
+}
+
+#[test]
+fn new_files_get_the_permissions_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    store(
+        &Env::open(folder.path(), &named("a").permissions(0o640)).unwrap(),
+        b"k",
+    );
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        // Whatever the umask takes away, nobody else may read, and the owner may.
+        assert_eq!(mode & 0o607, 0o600, "{:?}", entry.file_name());
+    }
+}
+
+#[test]
+fn alone_there_is_no_lock_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &named("a").shared(false)).unwrap();
+    store(&env, b"k");
+    drop(env);
+    assert!(!folder.path().join("a-lock").exists());
+    assert!(holds(&Env::open(folder.path(), &named("a")).unwrap(), b"k"));
+}
+
+#[test]
+fn a_bounded_store_refuses_to_grow_and_lets_delete() {
+    const BYTES_MAX: u64 = 2 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &options()).unwrap();
+    env.set_bytes_max(BYTES_MAX);
+    let mut stored = 0_u32;
+    let full = loop {
+        let mut txn = env.write().unwrap();
+        let tree = match txn.tree("t").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("t", TreeKind::default()).unwrap(),
+        };
+        let put = (stored..stored + 20).try_for_each(|n| {
+            txn.put(tree, &n.to_be_bytes(), &[7; 1500])?;
+            Ok::<_, Error>(())
+        });
+        if let Err(error) = put {
+            assert!(matches!(txn.commit(), Err(Error::TxnFailed)));
+            break error;
+        }
+        txn.commit().unwrap().wait().unwrap();
+        stored += 20;
+        assert!(stored < 10_000, "no bound");
+    };
+    assert!(matches!(full, Error::StoreFull(512)), "{full:?}");
+    // Pages that earlier commits have freed count too, once they are free to be used.
+    env.checkpoint().unwrap();
+    assert!(stored > 600, "{stored}");
+
+    for n in 0..stored {
+        let mut txn = env.write().unwrap();
+        let tree = txn.tree("t").unwrap().unwrap();
+        assert!(txn.delete(tree, &n.to_be_bytes()).unwrap());
+        txn.commit().unwrap().wait().unwrap();
+        env.checkpoint().unwrap();
+        assert!(env.stat().unwrap().pages <= BYTES_MAX / 4096);
+    }
+    assert!(env.check().unwrap().problems.is_empty());
+    assert_eq!(env.clear_dead_readers().unwrap(), 0);
+}
