@@ -1,4 +1,4 @@
-//! What happens beside commits: checkpoints when the log has grown or nobody commits, and growth of the file ahead of need.
+//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, and growth of the file ahead of need.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -90,7 +90,10 @@ impl Background {
                 let waited = self.changed.wait_timeout(asked, idle);
                 let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
                 asked = guard;
-                if waited.timed_out() && inner.region.applied() == before {
+                if waited.timed_out() {
+                    if inner.region.applied() != before {
+                        return Some(Work::Sync);
+                    }
                     self.restless.store(false, Ordering::Release);
                     return Some(Work::Settle);
                 }
@@ -107,6 +110,8 @@ impl Background {
 enum Work {
     Checkpoint,
     Growth,
+    /// Commits that nobody waits for do not stay without the disk for long.
+    Sync,
     Settle,
 }
 
@@ -120,6 +125,7 @@ fn run(inner: &Weak<Inner>, idle: Duration) {
         match work {
             Work::Checkpoint => drop(checkpoint::checkpoint(&inner)),
             Work::Growth => inner.grow_ahead(),
+            Work::Sync => drop(inner.sync()),
             Work::Settle => {
                 drop(checkpoint::settle(&inner));
                 if let Some(shop) = lock(&inner.workshop).as_mut() {

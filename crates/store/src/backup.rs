@@ -27,6 +27,8 @@ const COPIED_PAGES: u32 = 256;
 
 pub(crate) fn backup(inner: &Arc<Inner>, dest: &Path) -> Result<CommitNo> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    // What is copied must not be taken back by a power cut.
+    inner.make_visible(head.commit, head.log.lsn)?;
     let name = dest.file_name().and_then(|name| name.to_str());
     let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
     let parent = dest.parent().filter(|parent| *parent != Path::new(""));

@@ -1,7 +1,8 @@
 //! Checkpoints: the data file is made to hold a commit by itself, so that the log before it can be used again.
 //!
 //! 1. Pin the visible commit N as the *target*: its pages are not used again from here on.
-//! 2. Sync the data file. Commits go on meanwhile; copy on write keeps them off N's pages.
+//! 2. Sync the log up to N, which may be a relaxed commit, and the data file. Commits go on meanwhile; copy on write keeps
+//!    them off N's pages.
 //! 3. Write the meta page for N over the older of the two, and sync it.
 //! 4. Let the log before the *other* meta page be used again.
 //!
@@ -65,6 +66,7 @@ impl<'i> CheckpointLock<'i> {
     pub(crate) fn run(&self) -> Result<CommitNo> {
         let head = self.pin()?;
         if self.newest() < head.commit {
+            self.sync_log(&head)?;
             self.sync_data()?;
             guard::interlude();
             self.write_meta(&head)?;
@@ -83,6 +85,7 @@ impl<'i> CheckpointLock<'i> {
     /// Checkpoints so that the whole log before the visible commit can be used again: both meta pages get to hold it.
     pub(crate) fn run_twice(&self) -> Result<()> {
         let head = self.pin()?;
+        self.sync_log(&head)?;
         self.sync_data()?;
         for _ in 0..2 {
             if self.oldest() < head.commit {
@@ -114,6 +117,17 @@ impl<'i> CheckpointLock<'i> {
             .metas
             .target
             .store(commit.0, Ordering::SeqCst);
+    }
+
+    /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how it goes
+    /// on: otherwise the other meta page would not lead to this commit.
+    fn sync_log(&self, head: &Head) -> Result<()> {
+        match &self.inner.wal {
+            Some(wal) if self.inner.options.guards.has(Guard::SyncLogBeforeMeta) => {
+                Ok(wal.sync_to(head.log.lsn)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn sync_data(&self) -> Result<()> {
@@ -221,13 +235,8 @@ pub(crate) fn checkpoint_if_nobody_does(inner: &Inner) -> Result<()> {
 
 /// Makes whatever has been applied durable and visible, and the data file hold it.
 pub(crate) fn settle(inner: &Inner) -> Result<()> {
-    let applied = inner.region.applied();
-    // If its head is gone already, later commits are being made, and this was for a time without any.
-    if let Some(head) = inner.region.head(applied) {
-        inner.make_visible(applied, head?.log.lsn)?;
-        checkpoint(inner)?;
-    }
-    Ok(())
+    inner.sync()?;
+    checkpoint(inner).map(drop)
 }
 
 /// Whether so much of the log is used that a checkpoint is due.

@@ -30,9 +30,24 @@ use crate::record::{RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
 use crate::write::WriteTxn;
 
-/// The claim to a commit that is applied and logged but perhaps not durable yet. It may be waited for by another
-/// thread, any number of times. If it is dropped without waiting, the commit becomes durable with the next one that is
-/// waited for, or after a moment by itself.
+/// What a commit promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The commit is visible only once it is durable, which [`Ticket::wait`] waits for: whatever anybody has seen
+    /// survives a power cut.
+    #[default]
+    Durable,
+    /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
+    /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
+    /// successors), but never damages anything; the death of a process takes none. They become durable with the next
+    /// durable commit, with [`Env::sync`] and [`Ticket::wait`], and by themselves after about as long as
+    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
+    Relaxed,
+}
+
+/// The claim to a commit that is applied and logged but perhaps not durable yet. It may be cloned, sent to another thread and waited
+/// for any number of times, at any later time. If it is dropped without waiting, the commit becomes durable with the next
+/// one that is waited for, or after a moment by itself.
 #[derive(Clone)]
 pub struct Ticket {
     env: Env,
@@ -54,9 +69,15 @@ impl Ticket {
         self.commit
     }
 
-    /// Whether the commit is durable and visible.
-    pub fn is_durable(&self) -> bool {
+    /// Whether new snapshots see the commit.
+    pub fn is_visible(&self) -> bool {
         self.env.inner().region.visible() >= self.commit
+    }
+
+    /// Whether the commit is durable and visible. (In memory nothing is durable, and visible is all that it can be.)
+    pub fn is_durable(&self) -> bool {
+        let wal = self.env.inner().wal.as_ref();
+        self.is_visible() && wal.is_none_or(|wal| wal.durable() >= self.log.lsn)
     }
 
     /// Waits until the commit is durable and visible; one sync of the log serves all that wait.
@@ -82,7 +103,7 @@ impl fmt::Debug for Ticket {
 }
 
 /// Does everything up to having the commit applied. Gives its head, or the one the transaction began from if nothing changed.
-pub(crate) fn commit(txn: &mut WriteTxn) -> Result<Head> {
+pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head> {
     let env = txn.env().clone();
     let inner = env.inner();
     inner.check_sound()?;
@@ -110,9 +131,9 @@ pub(crate) fn commit(txn: &mut WriteTxn) -> Result<Head> {
             let mut record = pages.take_record_buffer();
             finish_pages(pages, &header, 0, &mut record)?;
             pages.keep_record_buffer(record);
-            Ok(apply(inner, &header, Position::default()))
+            Ok(apply(inner, &header, Position::default(), durability))
         }
-        Some(wal) => commit_logged(inner, wal, pages, &header),
+        Some(wal) => commit_logged(inner, wal, pages, &header, durability),
     }
 }
 
@@ -121,12 +142,13 @@ fn commit_logged(
     wal: &Wal,
     pages: &mut OwnPages,
     header: &RecordHeader,
+    durability: Durability,
 ) -> Result<Head> {
     let mut record = pages.take_record_buffer();
     let max = usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX);
     let is_logged = finish_pages(pages, header, max, &mut record)?;
     let head = if is_logged {
-        append(inner, wal, &record).map(|end| apply(inner, header, end))
+        append(inner, wal, &record).map(|end| apply(inner, header, end, durability))
     } else {
         commit_unlogged(inner, wal, header, &mut record)
     };
@@ -175,15 +197,19 @@ fn append(inner: &Inner, wal: &Wal, record: &[u8]) -> Result<Position> {
 }
 
 /// Makes the commit the newest one.
-fn apply(inner: &Inner, header: &RecordHeader, log: Position) -> Head {
+fn apply(inner: &Inner, header: &RecordHeader, log: Position, durability: Durability) -> Head {
     let head = Head {
         commit: header.commit,
         log,
         roots: header.roots,
     };
-    inner.region.apply(&head);
-    if inner.wal.is_none() {
-        inner.region.publish(head.commit);
+    inner.region.apply(&head, durability);
+    match &inner.wal {
+        None => inner.region.publish(head.commit),
+        Some(wal) if durability == Durability::Relaxed => {
+            inner.region.publish_ready(|| wal.durable());
+        }
+        Some(_) => {}
     }
     head
 }
@@ -221,7 +247,7 @@ fn commit_unlogged(
         }
         result => result,
     }?;
-    let head = apply(inner, &header, end);
+    let head = apply(inner, &header, end, Durability::Durable);
     inner.make_visible(head.commit, end.lsn)?;
     // Without a meta page nothing would protect these pages for long.
     if guards.has(Guard::MetaAfterRoots) {

@@ -14,6 +14,7 @@ use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::checkpoint::{self, CheckpointLock};
+use crate::commit::Durability;
 use crate::env::{Env, LOG_BYTES_MIN, Options};
 use crate::error::Error;
 use crate::guard::{self, Guard, Guards};
@@ -62,7 +63,7 @@ fn every_crash_state_recovers() {
 fn the_suite_fails_without_any_single_guard() {
     // It ends at the first failure, so a large number costs nothing but patience with a useless guard.
     let more = Extent {
-        seeds: 100,
+        seeds: 400,
         ..SHORT
     };
     // One of them alone, if it is named.
@@ -268,8 +269,13 @@ impl Life {
     }
 
     fn step(&mut self) -> Verdict {
-        match self.dice.below(20) {
+        match self.dice.below(21) {
             0..10 => self.transact(8, 300),
+            20 => {
+                let commit = self.env().sync().map_err(told)?;
+                self.acknowledge(commit.0);
+                Ok(())
+            }
             10 => self.transact(3, 9000),
             11 => self.transact(400, 300),
             12 => self.bulk_load(),
@@ -320,7 +326,17 @@ impl Life {
         let model = Arc::new(model);
         self.history.states.insert(commit, model.clone());
         self.disk.note(Note::Attempt(commit).encode());
-        let ticket = txn.commit().map_err(told)?;
+        let durability = match self.dice.below(3) {
+            0 => Durability::Relaxed,
+            _ => Durability::Durable,
+        };
+        let env = self.env();
+        let region = &env.inner().region;
+        let nothing_waits = region.visible() == region.applied();
+        let ticket = txn.commit_with(durability).map_err(told)?;
+        if nothing_waits && durability == Durability::Relaxed && !ticket.is_visible() {
+            return Err("a relaxed commit waits for nothing".into());
+        }
         if ticket.commit().0 == commit {
             self.applied = commit;
         } else {
@@ -414,7 +430,8 @@ impl Life {
             self.applied = self.env().inner().region.applied().0;
             self.history.acknowledged = self.env().inner().region.visible().0;
         } else {
-            self.env().checkpoint().map_err(told)?;
+            let commit = self.env().checkpoint().map_err(told)?;
+            self.acknowledge(commit.0);
         }
         Ok(())
     }
@@ -459,9 +476,29 @@ impl Life {
     /// after the first without being kept for it.
     fn fill_log(&mut self) -> Verdict {
         checkpoint::empty_log(self.env().inner()).map_err(told)?;
+        self.checkpoint_a_relaxed_commit()?;
         self.commit_without_checkpoint(|wal, start| wal.end().0 > start + 30_000)?;
         self.env().checkpoint().map_err(told)?;
         self.commit_without_checkpoint(|_, _| false)
+    }
+
+    /// Nobody but the checkpoint makes the commit durable, and yet not even damage to its meta page takes it away.
+    fn checkpoint_a_relaxed_commit(&mut self) -> Verdict {
+        let mut txn = self.env().write().map_err(told)?;
+        let mut model = Model::clone(&self.history.states[&self.applied]);
+        change(&mut txn, &mut model, &mut self.dice, 100).map_err(told)?;
+        let commit = txn.commit_no().0;
+        self.history.states.insert(commit, Arc::new(model));
+        self.disk.note(Note::Attempt(commit).encode());
+        let ticket = txn.commit_with(Durability::Relaxed).map_err(told)?;
+        self.applied = ticket.commit().0;
+        self.checkpoint(false)?;
+        let mut image = self.disk.synced_image();
+        let commits = self.meta_commits()?;
+        let newer = usize::from(commits[1] > commits[0]);
+        image.damage(DATA_NAME, (newer * PAGE_BYTES) as u64, |byte| *byte ^= 0x10);
+        self.leads_to_the_same_state(&image)
+            .map_err(|error| format!("newer meta page of a relaxed commit damaged: {error}"))
     }
 
     fn commit_without_checkpoint(&mut self, is_enough: impl Fn(&Wal, u64) -> bool) -> Verdict {

@@ -12,9 +12,10 @@ use crate::background::Background;
 use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
 use crate::checkpoint;
+use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::file_names::FileNames;
-use crate::guard::Guards;
+use crate::guard::{Guard, Guards};
 use crate::mapped::{DataFile, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
 use crate::open;
@@ -39,6 +40,7 @@ pub struct Options {
     pub(crate) permissions: u32,
     pub(crate) shared: bool,
     pub(crate) over_empty: bool,
+    pub(crate) durability: Durability,
     pub(crate) guards: Guards,
 }
 
@@ -59,6 +61,7 @@ impl Default for Options {
             permissions: PRIVATE_PERMISSIONS,
             shared: true,
             over_empty: false,
+            durability: Durability::Durable,
             guards: Guards::default(),
         }
     }
@@ -88,6 +91,12 @@ impl Options {
     /// committed by syncing the data file instead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes.max(LOG_BYTES_MIN);
+        self
+    }
+
+    /// What [`WriteTxn::commit`] promises; [`WriteTxn::commit_with`] says it for one commit.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
@@ -182,7 +191,7 @@ impl Env {
         open::open_storage(storage, options)
     }
 
-    /// The newest durable state, unchanging until the snapshot is dropped. Never waits for anybody.
+    /// The newest visible state, unchanging until the snapshot is dropped. Never waits for anybody.
     ///
     /// Fails with [`Error::ReadersFull`](crate::Error::ReadersFull) if all slots of the reader table are taken.
     #[inline]
@@ -207,6 +216,13 @@ impl Env {
     /// write transaction until it is committed or dropped.
     pub fn bulk(&self) -> Result<BulkLoad> {
         Ok(BulkLoad::new(self.write()?))
+    }
+
+    /// Makes every commit so far durable and visible, whatever its [`Durability`], with one sync of the log. Gives the newest of
+    /// them.
+    pub fn sync(&self) -> Result<CommitNo> {
+        self.inner().check_usable()?;
+        self.inner().sync()
     }
 
     /// Makes the data file hold the newest durable commit by itself and lets the log before it be used again.
@@ -335,15 +351,30 @@ impl Inner {
             .is_alive(process, &self.region.processes[..])
     }
 
-    /// Makes everything up to a commit durable and visible.
+    /// Makes everything up to a commit durable and visible, and shows whatever else has become durable with it.
     pub(crate) fn make_visible(&self, commit: CommitNo, lsn: sapwood_wal::Lsn) -> Result<()> {
         if let Some(wal) = &self.wal
-            && self.options.guards.has(crate::guard::Guard::SyncLog)
+            && self.options.guards.has(Guard::SyncLog)
         {
             wal.sync_to(lsn)?;
+            self.region.publish(commit);
+            self.region.publish_ready(|| wal.durable());
+        } else {
+            self.region.publish(commit);
         }
-        self.region.publish(commit);
         Ok(())
+    }
+
+    /// Makes everything that has been applied durable and visible.
+    pub(crate) fn sync(&self) -> Result<CommitNo> {
+        loop {
+            let applied = self.region.applied();
+            // A head that is gone has been followed by many others.
+            if let Some(head) = self.region.head(applied) {
+                self.make_visible(applied, head?.log.lsn)?;
+                return Ok(applied);
+            }
+        }
     }
 
     /// Sees to it that the file has room for `end` pages, and for some more, unless those are what is asked for.
@@ -404,7 +435,7 @@ impl Inner {
         let grown = self
             .allocate(room, ample)
             .or_else(|_| self.allocate(room, end))?;
-        if self.options.guards.has(crate::guard::Guard::SyncGrowth) {
+        if self.options.guards.has(Guard::SyncGrowth) {
             self.data.file.sync_data().inspect_err(|_| self.poison())?;
         }
         self.region.growth.pages.store(grown, Ordering::Release);

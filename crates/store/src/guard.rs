@@ -5,6 +5,8 @@
 pub(crate) enum Guard {
     /// A checkpoint syncs the data file before it writes the meta page.
     SyncBeforeMeta,
+    /// A checkpoint syncs the log up to its commit, which may be a relaxed one, before it writes the meta page.
+    SyncLogBeforeMeta,
     /// A checkpoint syncs the meta page before the log may be used again.
     SyncMeta,
     /// A meta page must have the right checksum.
@@ -40,8 +42,9 @@ pub(crate) enum Guard {
 #[cfg(test)]
 impl Guard {
     /// All of them.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::SyncBeforeMeta,
+        Self::SyncLogBeforeMeta,
         Self::SyncMeta,
         Self::MetaChecksum,
         Self::MetaInTurn,

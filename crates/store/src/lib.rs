@@ -37,7 +37,7 @@ mod write;
 pub use backup::restore;
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
-pub use commit::Ticket;
+pub use commit::{Durability, Ticket};
 pub use env::{Env, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options};
 pub use error::{Error, Result};
 pub use file_names::FileNames;

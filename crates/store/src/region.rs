@@ -10,7 +10,7 @@
 //!  growth lock            one at a time makes the file grow
 //!  poisoned               whether a sync of the data file has failed
 //!  applied head           the newest commit: pages written, record appended, not necessarily durable
-//!  visible head           the newest durable commit: what new snapshots see
+//!  visible head           the newest commit whose predecessors and itself are durable, or need not be: what new snapshots see
 //!  growth, checkpoints    pages the file has room for, commits on the meta pages, the target of a checkpoint
 //!  log                    the state of the log that its users share
 //!  heads                  a ring of the last HEADS commits' roots, indexed by commit number
@@ -26,10 +26,11 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use rustix::mm::{self, MapFlags, ProtFlags};
-use sapwood_wal::Shared;
 use sapwood_wal::lock::Lock;
 use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
+use sapwood_wal::{Lsn, Shared};
 
+use crate::commit::Durability;
 use crate::error::{Error, Result};
 use crate::head::{Head, ROOTS_WORDS, Roots, position};
 use crate::page::CommitNo;
@@ -40,7 +41,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -109,13 +110,17 @@ struct HeadCell {
     commit: AtomicU64,
     roots: [AtomicU64; ROOTS_WORDS],
     lsn: AtomicU64,
+    /// The checksum of the record, and `RELAXED`.
     chain: AtomicU64,
 }
+
+/// The commit may be seen before it is durable.
+const RELAXED: u64 = 1 << 32;
 
 impl Layout {
     /// Prepares a zeroed region for use, with one commit both applied and visible.
     pub(crate) fn start(&self, head: &Head) {
-        self.store_head(head);
+        self.store_head(head, Durability::Durable);
         self.applied.store(head.commit.0, Ordering::SeqCst);
         self.visible.store(head.commit.0, Ordering::SeqCst);
         self.layout.store(LAYOUT, Ordering::Relaxed);
@@ -189,12 +194,12 @@ impl Layout {
 
     /// Makes a commit the newest one; for the holder of the writer lock. The caller has seen to it that the place in the
     /// ring is not that of a commit which may still be asked for.
-    pub(crate) fn apply(&self, head: &Head) {
-        self.store_head(head);
+    pub(crate) fn apply(&self, head: &Head, durability: Durability) {
+        self.store_head(head, durability);
         self.applied.store(head.commit.0, Ordering::Release);
     }
 
-    fn store_head(&self, head: &Head) {
+    fn store_head(&self, head: &Head, durability: Durability) {
         let cell = self.cell(head.commit);
         cell.commit.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -202,14 +207,46 @@ impl Layout {
             place.store(word, Ordering::Relaxed);
         }
         cell.lsn.store(head.log.lsn.0, Ordering::Relaxed);
-        cell.chain
-            .store(u64::from(head.log.chain), Ordering::Relaxed);
+        let relaxed = match durability {
+            Durability::Durable => 0,
+            Durability::Relaxed => RELAXED,
+        };
+        let chain = u64::from(head.log.chain) | relaxed;
+        cell.chain.store(chain, Ordering::Relaxed);
         cell.commit.store(head.commit.0, Ordering::Release);
     }
 
     /// Shows a commit, and with it all before it, to new snapshots. Its record is durable.
     pub(crate) fn publish(&self, commit: CommitNo) {
         self.visible.fetch_max(commit.0, Ordering::SeqCst);
+    }
+
+    /// Shows the next commits, in order, up to the first that has to be durable and is not. Called when the log has become
+    /// durable up to a position that `durable` gives, and when a relaxed commit was applied.
+    pub(crate) fn publish_ready(&self, durable: impl FnOnce() -> Lsn) {
+        // Whoever calls this has stored either the durable position or the applied commit before, and looks at both
+        // afterwards: of two that come at the same time, one sees what the other has stored.
+        fence(Ordering::SeqCst);
+        let durable = durable();
+        let (visible, applied) = (self.visible(), self.applied());
+        let mut ready = visible;
+        while ready < applied && self.is_ready(CommitNo(ready.0 + 1), durable) {
+            ready.0 += 1;
+        }
+        if ready > visible {
+            self.publish(ready);
+        }
+    }
+
+    /// Whether a commit may be shown once all before it are. Of one that has left the ring, somebody has shown a successor.
+    fn is_ready(&self, commit: CommitNo, durable: Lsn) -> bool {
+        let cell = self.cell(commit);
+        let is_there = || cell.commit.load(Ordering::Acquire) == commit.0;
+        let there = is_there();
+        let lsn = cell.lsn.load(Ordering::Relaxed);
+        let chain = cell.chain.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        there && is_there() && (chain & RELAXED != 0 || lsn <= durable.0)
     }
 
     /// Whether one of the locks still names this process entry as its owner.
@@ -344,7 +381,7 @@ mod tests {
             let region = region.clone();
             std::thread::spawn(move || {
                 for commit in 2..20_000 {
-                    region.apply(&head(commit));
+                    region.apply(&head(commit), Durability::Durable);
                     region.publish(CommitNo(commit));
                 }
             })
@@ -361,6 +398,33 @@ mod tests {
     }
 
     #[test]
+    fn commits_are_shown_in_order() {
+        use Durability::{Durable, Relaxed};
+        let region = Region::private().unwrap();
+        region.start(&head(1));
+        let visible_when = |durable: u64| {
+            region.publish_ready(|| Lsn(durable));
+            region.visible().0
+        };
+        for (commit, durability) in [
+            (2, Relaxed),
+            (3, Durable),
+            (4, Relaxed),
+            (5, Relaxed),
+            (6, Durable),
+        ] {
+            region.apply(&head(commit), durability);
+        }
+        assert_eq!(visible_when(8), 2);
+        assert_eq!(visible_when(3 * 8 - 1), 2);
+        assert_eq!(visible_when(3 * 8), 5);
+        assert_eq!(visible_when(5 * 8), 5);
+        assert_eq!(visible_when(6 * 8), 6);
+        let wide = head(2).log.chain;
+        assert_eq!(region.head(CommitNo(2)).unwrap().unwrap().log.chain, wide);
+    }
+
+    #[test]
     fn a_region_in_a_file_is_shared_and_checked() {
         let file = tempfile::tempfile().unwrap();
         assert!(Region::join(&file).is_err());
@@ -368,14 +432,14 @@ mod tests {
         assert!(Region::join(&file).is_err(), "joined before it was started");
         first.start(&head(5));
         let second = Region::join(&file).unwrap();
-        first.apply(&head(6));
+        first.apply(&head(6), Durability::Relaxed);
         assert_eq!(second.applied(), CommitNo(6));
         assert_eq!(second.visible(), CommitNo(5));
         let layout: &Layout = &first;
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 2, .. })
+            Err(Error::UnknownVersion { found: 3, .. })
         ));
     }
 }

@@ -7,7 +7,7 @@ use sapwood_wal::lock::Taken;
 
 use crate::background::Background;
 use crate::checkpoint;
-use crate::commit::{self, Ticket};
+use crate::commit::{self, Durability, Ticket};
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::head::Head;
@@ -119,7 +119,7 @@ fn complete(inner: &Inner, wal: &Wal) -> Result<()> {
             log: record.end,
             roots: header.roots,
         };
-        inner.region.apply(&head);
+        inner.region.apply(&head, Durability::Durable);
     }
     inner.region.publish(head.commit);
     if has_unlogged {
@@ -365,12 +365,18 @@ impl WriteTxn {
     /// visible before [`Ticket::wait`] has returned.
     ///
     /// A transaction without changes makes no commit: its ticket is that of the commit it began from.
-    pub fn commit(mut self) -> Result<Ticket> {
+    pub fn commit(self) -> Result<Ticket> {
+        let durability = self.env().inner().options.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`WriteTxn::commit`], with another [`Durability`] than the environment's.
+    pub fn commit_with(mut self, durability: Durability) -> Result<Ticket> {
         self.env().inner().check_usable()?;
         if self.failed {
             return Err(Error::TxnFailed);
         }
-        let head = commit::commit(&mut self)?;
+        let head = commit::commit(&mut self, durability)?;
         let env = self.env().clone();
         let is_new = head.commit != self.head.commit;
         self.end(is_new);

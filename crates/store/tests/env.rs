@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use sapwood_store::{Env, Error, Options, TreeKind};
+use sapwood_store::{Durability, Env, Error, Options, TreeKind};
 use tempfile::TempDir;
 
 const PLAIN: TreeKind = TreeKind { counted: false };
@@ -196,6 +197,66 @@ fn a_commit_is_visible_when_it_is_durable() {
         env.stat().unwrap().log_syncs < 50,
         "the commits share syncs"
     );
+}
+
+#[test]
+fn a_relaxed_commit_is_visible_at_once_and_durable_later() {
+    let (_folder, env) = folder();
+    let put = |n: u32, durability| {
+        let mut txn = env.write().unwrap();
+        let id = match txn.tree("numbers").unwrap() {
+            Some(id) => id,
+            None => txn.create_tree("numbers", COUNTED).unwrap(),
+        };
+        txn.put(id, &n.to_be_bytes(), &vec![n as u8; n as usize % 300])
+            .unwrap();
+        txn.commit_with(durability).unwrap()
+    };
+    let syncs = || env.stat().unwrap().log_syncs;
+    let before = syncs();
+    let tickets: Vec<_> = (0..100).map(|n| put(n, Durability::Relaxed)).collect();
+    assert_eq!(syncs(), before, "nobody has waited for the disk");
+    assert!(tickets[99].is_visible() && !tickets[99].is_durable());
+    assert_eq!(keys(&env, "numbers"), (0..100).collect::<Vec<_>>());
+    // Behind a commit that must be durable before it is seen, none is seen.
+    let durable = put(100, Durability::Durable);
+    let relaxed = put(101, Durability::Relaxed);
+    assert!(!durable.is_visible() && !relaxed.is_visible());
+    assert_eq!(keys(&env, "numbers").len(), 100);
+    durable.wait().unwrap();
+    assert!(relaxed.is_visible());
+    assert_eq!(keys(&env, "numbers").len(), 102);
+    assert!(tickets.iter().all(sapwood_store::Ticket::is_durable));
+    assert_eq!(syncs(), before + 1, "one sync for all");
+    let last = put(102, Durability::Relaxed);
+    assert_eq!(env.sync().unwrap(), last.commit());
+    assert!(last.is_durable());
+    assert_clean(&env);
+}
+
+#[test]
+fn relaxed_commits_become_durable_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options()
+        .idle_checkpoint(Some(Duration::from_millis(20)))
+        .durability(Durability::Relaxed);
+    let env = Env::open(folder.path().join("env"), &options).unwrap();
+    let mut first = None;
+    // It does not even need a pause.
+    for n in 0_u32.. {
+        let mut txn = env.write().unwrap();
+        let id = match txn.tree("numbers").unwrap() {
+            Some(id) => id,
+            None => txn.create_tree("numbers", PLAIN).unwrap(),
+        };
+        txn.put(id, b"number", &n.to_be_bytes()).unwrap();
+        let ticket = txn.commit().unwrap();
+        assert!(ticket.is_visible());
+        if first.get_or_insert(ticket).is_durable() {
+            break;
+        }
+        std::thread::yield_now();
+    }
 }
 
 #[test]
