@@ -1,0 +1,239 @@
+//! Random operations on a tree and on a map give the same answers.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::ops::{Bound, RangeBounds};
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use sapwood_xact::{BPlusTree, Fault, File, Memory, Plain};
+
+use crate::subject::Subject;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Insert(Vec<u8>, Vec<u8>),
+    /// So many keys that follow each other, from this one on.
+    Run(Vec<u8>, u16, usize),
+    Remove(Vec<u8>),
+    /// All keys between two.
+    Clear(Vec<u8>, Vec<u8>),
+    Get(Vec<u8>),
+    Range(Bound<Vec<u8>>, Bound<Vec<u8>>, Vec<bool>),
+    Reopen,
+}
+
+/// Keys that are short and close to each other, long with a long common beginning, or anything.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::collection::vec(0..4_u8, 0..5),
+        2 => prop::collection::vec(any::<u8>(), 0..40),
+        2 => (0..60_usize, any::<u8>()).prop_map(|(zeros, last)| {
+            let mut key = vec![7; 40];
+            key.resize(40 + zeros, 0);
+            key.push(last);
+            key
+        }),
+        1 => (any::<u8>(), 100..224_usize).prop_map(|(byte, length)| vec![byte; length]),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let length = prop_oneof![4 => 0..30_usize, 2 => 100..500_usize, 1 => 600..9000_usize];
+    (any::<u8>(), length).prop_map(|(byte, length)| vec![byte; length])
+}
+
+fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+    prop_oneof![
+        1 => Just(Bound::Unbounded),
+        2 => key().prop_map(Bound::Included),
+        2 => key().prop_map(Bound::Excluded),
+    ]
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (key(), value()).prop_map(|(key, value)| Step::Insert(key, value)),
+        2 => (key(), 1..120_u16, 0..200_usize).prop_map(|(key, count, value)| Step::Run(key, count, value)),
+        5 => key().prop_map(Step::Remove),
+        1 => (key(), key()).prop_map(|(low, high)| Step::Clear(low, high)),
+        3 => key().prop_map(Step::Get),
+        2 => (bound(), bound(), prop::collection::vec(any::<bool>(), 1..9))
+            .prop_map(|(low, high, ends)| Step::Range(low, high, ends)),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// The keys of a [`Step::Run`].
+pub(crate) fn run_of(key: &[u8], count: u16) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(move |number| [key, &number.to_be_bytes()].concat())
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Whether a map would accept the bounds instead of panicking.
+fn ordered(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> bool {
+    match (low, high) {
+        (Bound::Excluded(low), Bound::Excluded(high)) => low < high,
+        (
+            Bound::Included(low) | Bound::Excluded(low),
+            Bound::Included(high) | Bound::Excluded(high),
+        ) => low <= high,
+        _ => true,
+    }
+}
+
+pub(crate) fn compare<M, S>(mut tree: S, steps: Vec<Step>) -> TestCaseResult
+where
+    M: Memory<Error: Debug>,
+    S: Subject<M>,
+{
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    for step in steps {
+        match step {
+            Step::Insert(key, value) => {
+                if key.len() > tree.key_bytes_max() {
+                    prop_assert!(tree.insert(&key, &value).is_err());
+                    continue;
+                }
+                let new = tree.insert(&key, &value).unwrap();
+                prop_assert_eq!(new, model.insert(key, value).is_none());
+            }
+            Step::Run(key, count, value) => {
+                let max = tree.key_bytes_max();
+                for key in run_of(&key, count).filter(|key| key.len() <= max) {
+                    let value = vec![1; value];
+                    let new = tree.insert(&key, &value).unwrap();
+                    prop_assert_eq!(new, model.insert(key, value).is_none());
+                }
+            }
+            Step::Remove(key) => {
+                prop_assert_eq!(tree.remove(&key).unwrap(), model.remove(&key).is_some());
+            }
+            Step::Clear(low, high) => {
+                let bounds = (Bound::Included(low), Bound::Excluded(high));
+                let keys: Vec<_> = model
+                    .keys()
+                    .filter(|key| bounds.contains(*key))
+                    .cloned()
+                    .collect();
+                for key in keys {
+                    prop_assert!(tree.remove(&key).unwrap());
+                    model.remove(&key);
+                }
+            }
+            Step::Get(key) => prop_assert_eq!(tree.get(&key).unwrap(), model.get(&key).cloned()),
+            Step::Range(low, high, ends) => {
+                let mut turns = ends.iter().copied().cycle();
+                let found = tree
+                    .range((borrowed(&low), borrowed(&high)), || turns.next().unwrap())
+                    .unwrap();
+                if !ordered(&low, &high) {
+                    prop_assert!(found.is_empty());
+                    continue;
+                }
+                let mut expected = model.range::<Vec<u8>, _>((low, high));
+                let mut turns = ends.iter().copied().cycle();
+                for (key, value) in found {
+                    let record = if turns.next().unwrap() {
+                        expected.next()
+                    } else {
+                        expected.next_back()
+                    };
+                    prop_assert_eq!(record, Some((&key, &value)));
+                }
+                prop_assert!(expected.next().is_none());
+            }
+            Step::Reopen => {
+                let offset = tree.offset();
+                tree = S::reopen(tree.into_memory(), offset).unwrap();
+            }
+        }
+        let census = tree.check().unwrap();
+        prop_assert_eq!(census.keys, model.len() as u64);
+    }
+    for key in model.keys() {
+        prop_assert!(tree.remove(key).unwrap());
+    }
+    prop_assert_eq!(tree.check().unwrap().keys, 0);
+    Ok(())
+}
+
+fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig {
+        max_shrink_iters: 2000,
+        ..ProptestConfig::with_cases(count)
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn a_b_plus_tree_of_small_blocks_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        compare(BPlusTree::create(Plain::new(), 2048).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_b_plus_tree_of_pages_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        compare(BPlusTree::create(Plain::new(), 4096).unwrap(), steps)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(12))]
+
+    #[test]
+    fn a_b_plus_tree_of_large_blocks_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        compare(BPlusTree::create(Plain::new(), 512 << 10).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_b_plus_tree_in_a_file_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::open(&folder.path().join("tree")).unwrap();
+        compare(BPlusTree::create(file, 16 << 10).unwrap(), steps)?;
+    }
+}
+
+#[test]
+fn block_sizes_and_lengths_have_limits() {
+    for bytes in [0, 1024, 3000, 1 << 20] {
+        let made = BPlusTree::create(Plain::new(), bytes);
+        assert!(matches!(made, Err(Fault::BlockSize { .. })), "{bytes}");
+    }
+    let mut tree = BPlusTree::create(Plain::new(), 2048).unwrap();
+    let long = vec![1; tree.key_bytes_max() + 1];
+    assert!(matches!(
+        tree.insert(&long, b""),
+        Err(Fault::KeyTooLong { .. })
+    ));
+    assert!(tree.insert(&long[1..], b"").unwrap());
+    assert_eq!(tree.get(&long).unwrap(), None);
+    let long = vec![0; sapwood_xact::VALUE_BYTES_MAX + 1];
+    assert!(matches!(
+        tree.insert(b"", &long),
+        Err(Fault::ValueTooLong { .. })
+    ));
+    assert!(tree.insert(b"", &long[1..]).unwrap());
+    assert_eq!(tree.get(b"").unwrap().unwrap().len(), long.len() - 1);
+}
+
+#[test]
+fn a_b_plus_tree_filled_in_order_is_full() {
+    for descending in [false, true] {
+        let mut tree = BPlusTree::create(Plain::new(), 4096).unwrap();
+        for number in 0..20_000_u64 {
+            let number = if descending {
+                u64::MAX - number
+            } else {
+                number
+            };
+            tree.insert(&number.to_be_bytes(), &[0; 16]).unwrap();
+        }
+        let census = tree.check().unwrap();
+        assert!(census.used_bytes > census.leaves * 3600, "{census:?}");
+    }
+}

@@ -1,0 +1,81 @@
+//! What the tests do with a tree, whichever it is.
+
+use std::ops::Bound;
+
+use sapwood_xact::{BPlusTree, Census, Memory};
+
+pub(crate) type Keys<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+pub(crate) type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+pub(crate) trait Subject<M: Memory>: Sized {
+    /// Opens the tree again in the memory that an earlier one gave back.
+    fn reopen(memory: M, offset: u64) -> Result<Self, M::Error>;
+    fn offset(&self) -> u64;
+    fn into_memory(self) -> M;
+    fn key_bytes_max(&self) -> usize;
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, M::Error>;
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error>;
+    fn remove(&mut self, key: &[u8]) -> Result<bool, M::Error>;
+    fn check(&self) -> Result<Census, M::Error>;
+    /// The records between two keys, taken from the front where `front` says so and from the back otherwise, in the order taken.
+    fn range(&self, keys: Keys<'_>, front: impl FnMut() -> bool) -> Result<Records, M::Error>;
+}
+
+macro_rules! subject {
+    ($tree:ident) => {
+        impl<M: Memory> Subject<M> for $tree<M> {
+            fn reopen(memory: M, offset: u64) -> Result<Self, M::Error> {
+                $tree::open(memory, offset)
+            }
+
+            fn offset(&self) -> u64 {
+                self.offset()
+            }
+
+            fn into_memory(self) -> M {
+                self.into_memory()
+            }
+
+            fn key_bytes_max(&self) -> usize {
+                self.key_bytes_max()
+            }
+
+            fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, M::Error> {
+                Ok(self.get(key)?.map(<[u8]>::to_vec))
+            }
+
+            fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
+                self.insert(key, value)
+            }
+
+            fn remove(&mut self, key: &[u8]) -> Result<bool, M::Error> {
+                self.remove(key)
+            }
+
+            fn check(&self) -> Result<Census, M::Error> {
+                self.check()
+            }
+
+            fn range(
+                &self,
+                keys: Keys<'_>,
+                mut front: impl FnMut() -> bool,
+            ) -> Result<Records, M::Error> {
+                let mut range = self.range(keys)?;
+                let mut taken = Vec::new();
+                while let Some(record) = if front() {
+                    range.next()
+                } else {
+                    range.next_back()
+                } {
+                    let (key, value) = record?;
+                    taken.push((key.to_vec(), value.to_vec()));
+                }
+                assert!(range.next().is_none() && range.next_back().is_none());
+                Ok(taken)
+            }
+        }
+    };
+}
+
+subject!(BPlusTree);
