@@ -1,11 +1,16 @@
 //! Trees built from sorted input, bottom-up into full pages.
 
+use std::cmp::Ordering;
+
 use crate::error::{Error, Result};
 use crate::page::{AppendPages, Page, PageKind, PageNo};
 use crate::tree::entries::{Entries, common_prefix};
-use crate::tree::node::{Child, NODE_ROOM_BYTES, Run, cell_bytes, encode_pair, slots_bytes};
+use crate::tree::node::{Child, Mark, NODE_ROOM_BYTES, Run, cell_bytes, encode_pair, slots_bytes};
 use crate::tree::value::{extent_pages, fill_extent};
-use crate::tree::{HEIGHT_MAX, KEY_BYTES_MAX, TreeKind, TreeRecord, VALUE_BYTES_MAX, is_inline};
+use crate::tree::{
+    Comparators, HEIGHT_MAX, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
+    is_inline,
+};
 
 /// Builds one tree from records in ascending order of their keys. Its pages are full and written one after the other.
 ///
@@ -13,6 +18,7 @@ use crate::tree::{HEIGHT_MAX, KEY_BYTES_MAX, TreeKind, TreeRecord, VALUE_BYTES_M
 pub struct TreeBuilder {
     tree: TreeRecord,
     levels: Vec<Level>,
+    order: Order,
     last_key: Vec<u8>,
     page: Box<Page>,
 }
@@ -43,14 +49,17 @@ impl Level {
     }
 
     /// Appends an entry. Answers `false`, and appends it nevertheless, if the entries no longer fit into a page.
-    fn push(&mut self, kind: PageKind, key: &[u8], payload: &[u8], large: bool) -> bool {
-        self.entries.push(key, payload, large);
+    fn push(&mut self, kind: PageKind, key: &[u8], payload: &[u8], mark: Mark) -> bool {
+        self.entries.push(key, payload, mark);
         let n = self.entries.len();
-        let first_key = usize::from(kind != PageKind::Leaf);
+        let first_key = usize::from(!kind.is_leaf());
         if n > first_key {
             let common = common_prefix(self.entries.key(first_key), key);
             self.longest_key = self.longest_key.max(key.len());
-            let prefix_len = common.min(self.longest_key.saturating_sub(4));
+            let prefix_len = match kind.is_whole() {
+                true => 0,
+                false => common.min(self.longest_key.saturating_sub(4)),
+            };
             if prefix_len == self.prefix_len {
                 self.cells += cell_bytes(kind, key.len() - prefix_len, payload.len());
             } else {
@@ -60,7 +69,7 @@ impl Level {
         } else {
             self.cells += cell_bytes(kind, 0, payload.len());
         }
-        self.prefix_len + slots_bytes(n) + self.cells <= NODE_ROOM_BYTES
+        self.prefix_len + slots_bytes(kind, n) + self.cells <= NODE_ROOM_BYTES
     }
 
     fn clear(&mut self) {
@@ -76,6 +85,7 @@ impl TreeBuilder {
         Self {
             tree,
             levels: Vec::new(),
+            order: Orders::new(kind, Comparators::default()).keys,
             last_key: Vec::new(),
             page: Box::new(Page::zeroed()),
         }
@@ -94,14 +104,17 @@ impl TreeBuilder {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong(value.len()));
         }
-        if self.tree.records > 0 && key <= self.last_key.as_slice() {
+        if self.tree.kind.duplicates.is_some() {
+            return Err(Error::Duplicates);
+        }
+        if self.tree.records > 0 && self.order.compare(key, &self.last_key)? != Ordering::Greater {
             return Err(Error::NotSorted(self.tree.records));
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.tree.records += 1;
-        if is_inline(key, value) {
-            return self.append(pages, 0, key, value, false);
+        if is_inline(self.tree.page_kind(0), key, value) {
+            return self.append(pages, 0, key, value, Mark::Inline);
         }
         let commit = pages.commit();
         let count = extent_pages(value.len());
@@ -114,7 +127,7 @@ impl TreeBuilder {
             0,
             key,
             &encode_pair(first.0, value.len() as u64),
-            true,
+            Mark::Extent,
         )
     }
 
@@ -146,7 +159,7 @@ impl TreeBuilder {
     ) -> Result<()> {
         let payload = child.encode();
         let stored = self.tree.page_kind(level).child_payload(&payload);
-        self.append(pages, level, separator, stored, false)
+        self.append(pages, level, separator, stored, Mark::Inline)
     }
 
     /// Appends an entry to a level; if its page is full, writes that first and tells the level above.
@@ -156,7 +169,7 @@ impl TreeBuilder {
         level: usize,
         key: &[u8],
         payload: &[u8],
-        large: bool,
+        mark: Mark,
     ) -> Result<()> {
         if level == HEIGHT_MAX {
             return Err(Error::TreeTooHigh);
@@ -166,15 +179,18 @@ impl TreeBuilder {
             self.levels.push(Level::new(kind, level));
         }
         let current = &mut self.levels[level];
-        if current.push(kind, key, payload, large) {
+        if current.push(kind, key, payload, mark) {
             return Ok(());
         }
         let end = current.entries.len() - 1;
-        let separator = current.entries.separator(end).to_vec();
+        let separator = current
+            .entries
+            .separator(end, self.order.is_bytes())
+            .to_vec();
         let child = self.write(pages, level, end)?;
         let current = &mut self.levels[level];
         current.clear();
-        current.push(kind, key, payload, large);
+        current.push(kind, key, payload, mark);
         let separator = std::mem::replace(&mut current.separator, separator);
         self.append_child(pages, level + 1, &separator, child)
     }

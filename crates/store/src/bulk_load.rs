@@ -22,9 +22,10 @@ impl BulkLoad {
 
     /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. One tree is
     /// built at a time.
-    pub fn tree(&mut self, name: &str, kind: TreeKind) -> Result<BulkTree<'_>> {
+    pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree<'_>> {
+        let name = name.as_ref();
         if self.txn.tree(name)?.is_some() {
-            return Err(Error::TreeExists(name.into()));
+            return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
         }
         Ok(BulkTree {
             name: name.into(),
@@ -45,7 +46,7 @@ impl BulkLoad {
 
 /// A tree being built. If it is dropped without [`BulkTree::finish`], the load cannot be committed.
 pub struct BulkTree<'b> {
-    name: String,
+    name: Vec<u8>,
     kind: TreeKind,
     /// `None` after a failure.
     builder: Option<TreeBuilder>,
@@ -86,7 +87,7 @@ impl Drop for BulkTree<'_> {
 impl fmt::Debug for BulkTree<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BulkTree")
-            .field("name", &self.name)
+            .field("name", &String::from_utf8_lossy(&self.name))
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! Checking everything that is in the file.
 
+use crate::comparators::Registry;
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::free::FreeExtent;
@@ -41,7 +42,7 @@ impl Report {
 /// Checks the visible commit.
 pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
-    Ok(check_pages(snapshot.pages(), &head)?.report)
+    Ok(check_ordered(snapshot.pages(), &head, &inner.comparators)?.report)
 }
 
 /// A check's result, with the pages that are in use.
@@ -50,8 +51,13 @@ pub(crate) struct Checked {
     pub(crate) used: Bitmap,
 }
 
-/// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list.
+/// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list. Trees with orders of their
+/// own are not checked for order.
 pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
+    check_ordered(pages, head, &Registry::default())
+}
+
+fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Result<Checked> {
     let commit = head.commit;
     let Roots { catalog, free, .. } = &head.roots;
     let mut check = Check {
@@ -66,6 +72,7 @@ pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
             problems: Vec::new(),
         },
         place: String::from("catalog"),
+        comparators,
     };
     tree::check(pages, catalog, commit, &mut check);
     check.trees(pages, catalog)?;
@@ -79,15 +86,16 @@ pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
     })
 }
 
-struct Check {
+struct Check<'a> {
     used: Bitmap,
     free: Bitmap,
     report: Report,
     /// What is being looked at.
     place: String,
+    comparators: &'a Registry,
 }
 
-impl Check {
+impl Check<'_> {
     fn say(&mut self, problem: impl std::fmt::Display) {
         if self.report.problems.len() < PROBLEMS_MAX {
             let problem = format!("{}: {problem}", self.place);
@@ -101,13 +109,14 @@ impl Check {
         for _ in 0..catalog.records {
             match cursor.next().and_then(|_| cursor.record()) {
                 Ok(Some((name, record))) => {
-                    let name = String::from_utf8_lossy(name).into_owned();
-                    self.place = format!("tree '{name}'");
-                    match decode_record(&name, record) {
+                    self.place = format!("tree '{}'", String::from_utf8_lossy(name));
+                    let comparators = self.comparators.of(name);
+                    match decode_record(name, record) {
                         Ok(record) => {
                             self.report.trees += 1;
                             self.report.records += record.records;
-                            tree::check(pages, &record, self.report.commit, self);
+                            let view = View::new(pages, record).ordered_by(comparators);
+                            view.check(self.report.commit, self);
                         }
                         Err(problem) => self.say(problem),
                     }
@@ -161,7 +170,7 @@ impl Check {
     }
 }
 
-impl CheckSink for Check {
+impl CheckSink for Check<'_> {
     fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
         if !self.used.has_room_for(first, pages) {
             self.say(format!("page {first} lies outside of the store"));

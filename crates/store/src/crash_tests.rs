@@ -573,6 +573,7 @@ fn change(
                 name,
                 TreeKind {
                     counted: name == "two",
+                    ..TreeKind::COMPACT
                 },
             )?
         }
@@ -603,7 +604,11 @@ fn agree(found: bool, expected: bool) -> Result<(), Error> {
 fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
     let commit = snapshot.commit();
     let names = snapshot.tree_names().map_err(told)?;
-    if !names.iter().eq(model.keys()) {
+    if !names
+        .iter()
+        .map(Vec::as_slice)
+        .eq(model.keys().map(String::as_bytes))
+    {
         let expected: Vec<_> = model.keys().collect();
         return Err(format!(
             "commit {commit} has the trees {names:?} instead of {expected:?}"

@@ -13,6 +13,7 @@ use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::comparators::Registry;
 use crate::error::{Error, Result};
 use crate::file_names::FileNames;
 use crate::guard::{Guard, Guards};
@@ -162,6 +163,8 @@ pub(crate) struct Inner {
     pub(crate) identity: StoreIdentity,
     pub(crate) options: Options,
     pub(crate) idle_readers: IdleReaders,
+    /// How trees are compared whose order the store does not know.
+    pub(crate) comparators: Registry,
     /// Here while there is no write transaction in this process.
     pub(crate) workshop: Mutex<Option<Box<Workshop>>>,
     pub(crate) background: Background,

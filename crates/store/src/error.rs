@@ -17,6 +17,44 @@ pub enum Error {
     #[error("value of {0} bytes: a value may have at most {max}", max = crate::tree::VALUE_BYTES_MAX)]
     ValueTooLong(usize),
 
+    /// The value is longer than [`DUPLICATE_BYTES_MAX`](crate::tree::DUPLICATE_BYTES_MAX), in a tree with duplicates.
+    #[error("value of {0} bytes: in a tree with duplicates it may have at most {max}", max = crate::tree::DUPLICATE_BYTES_MAX)]
+    DuplicateTooLong(usize),
+
+    /// Where all have the same length, a value (or a key, where keys have) has another one.
+    #[error("{found} bytes where {expected} are expected: all have the same length here")]
+    ValueSize {
+        /// The length.
+        found: usize,
+        /// The length that it should have, or be a multiple of.
+        expected: usize,
+    },
+
+    /// A record to be appended does not come after all others.
+    #[error("the record does not come after those that are there")]
+    OutOfOrder,
+
+    /// The operation is about several values of a key, of which the tree keeps one.
+    #[error("the tree keeps no duplicates")]
+    NoDuplicates,
+
+    /// The operation is not possible in a tree with duplicates.
+    #[error("not possible in a tree with duplicates")]
+    Duplicates,
+
+    /// The tree is ordered by a comparator that has not been registered
+    /// ([`Env::set_comparators`](crate::Env::set_comparators)).
+    #[error("the tree has an order of its own, and no comparator is registered for it")]
+    NoComparator,
+
+    /// The choices that make up a tree's kind do not go together: see [`TreeKind`](crate::TreeKind).
+    #[error("there is no tree of this kind: its choices do not go together")]
+    TreeKind,
+
+    /// A cursor's record is asked for while it stands nowhere, or was deleted.
+    #[error("the cursor does not stand on a record")]
+    NoRecord,
+
     /// Records given to a bulk builder do not ascend strictly by key.
     #[error("bulk input is not sorted: record {0} does not come after its predecessor")]
     NotSorted(u64),
@@ -120,6 +158,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether this refuses the arguments of a change, which then has changed nothing: the transaction can go on.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::KeyTooLong(_)
+                | Self::ValueTooLong(_)
+                | Self::DuplicateTooLong(_)
+                | Self::ValueSize { .. }
+                | Self::OutOfOrder
+                | Self::NoDuplicates
+                | Self::Duplicates
+                | Self::NoComparator
+                | Self::TreeKind
+                | Self::TreeExists(_)
+                | Self::TreeName(_)
+                | Self::NoSuchTree
+                | Self::NoRecord
+        )
+    }
+
     /// The error for a page that contradicts the format.
     #[cold]
     pub(crate) fn corrupt(page: PageNo, what: &'static str) -> Self {

@@ -10,6 +10,7 @@ mod bulk_load;
 mod check;
 mod checkpoint;
 mod commit;
+mod comparators;
 #[cfg(test)]
 mod crash_tests;
 mod env;
@@ -48,5 +49,10 @@ pub use readers::READERS_MAX;
 pub use sapwood_wal::process::PROCESSES_MAX;
 pub use snapshot::{Snapshot, Tree, TreeCursor};
 pub use stat::{Reader, Stat};
-pub use tree::{KEY_BYTES_MAX, TreeKind, VALUE_BYTES_MAX};
-pub use write::{Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteTxn};
+pub use tree::{
+    Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder, TreeKind,
+    VALUE_BYTES_MAX,
+};
+pub use write::{
+    ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,
+};

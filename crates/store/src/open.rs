@@ -24,6 +24,7 @@ use sapwood_wal::{LogId, Wal};
 
 use crate::background::Background;
 use crate::checkpoint;
+use crate::comparators::Registry;
 use crate::env::{Env, Inner, Options, Owner};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Guards};
@@ -167,6 +168,7 @@ impl Opened {
             identity: self.identity,
             options: options.clone(),
             idle_readers: IdleReaders::new(),
+            comparators: Registry::default(),
             workshop: Mutex::new(None),
             background: Background::default(),
             pages_max: AtomicU64::new(u64::MAX),

@@ -200,6 +200,11 @@ impl OwnPages {
         extents
     }
 
+    /// The length in pages of an own extent that begins here.
+    pub(crate) fn own_extent(&self, first: PageNo) -> Option<u32> {
+        self.extents.get(&first).copied()
+    }
+
     /// Completes an own page that is not changed any more.
     pub(crate) fn seal(&mut self, number: PageNo) -> Result<&Page> {
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.

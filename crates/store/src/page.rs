@@ -64,6 +64,14 @@ pub enum PageKind {
     Extent = 4,
     /// An inner page of a counted tree.
     CountedBranch = 5,
+    /// A page of records whose keys stand in one piece.
+    WholeLeaf = 6,
+    /// An inner page whose keys stand in one piece.
+    WholeBranch = 7,
+    /// An inner page of a counted tree whose keys stand in one piece.
+    CountedWholeBranch = 8,
+    /// A page of keys of one length, and nothing else.
+    PackedLeaf = 9,
 }
 
 /// One page, as it is in the file.
@@ -109,6 +117,10 @@ impl Page {
             3 => Some(PageKind::Leaf),
             4 => Some(PageKind::Extent),
             5 => Some(PageKind::CountedBranch),
+            6 => Some(PageKind::WholeLeaf),
+            7 => Some(PageKind::WholeBranch),
+            8 => Some(PageKind::CountedWholeBranch),
+            9 => Some(PageKind::PackedLeaf),
             _ => None,
         }
     }

@@ -67,33 +67,27 @@ impl Snapshot {
     }
 
     /// The tree of this name, if there is one.
-    pub fn tree(&self, name: &str) -> Result<Option<Tree<'_>>> {
+    pub fn tree(&self, name: impl AsRef<[u8]>) -> Result<Option<Tree<'_>>> {
+        let name = name.as_ref();
         self.inner().check_usable()?;
-        let record = self.catalog()?.get(name.as_bytes())?;
-        let record = record
-            .map(|record| decode_record(name, record))
-            .transpose()?;
-        Ok(record.map(|record| View::new(&self.pages, record)))
+        let Some(record) = self.catalog()?.get(name)? else {
+            return Ok(None);
+        };
+        let tree = View::new(&self.pages, decode_record(name, record)?);
+        Ok(Some(tree.ordered_by(self.inner().comparators.of(name))))
     }
 
     /// A tree whose record was read from this very snapshot before ([`Tree::record`](View::record)), without looking
-    /// it up again. With the record of another snapshot, reading gives errors or old values.
+    /// it up again; comparators have to be given again ([`View::ordered_by`]). With the record of another snapshot, reading gives errors or old values.
     pub fn tree_of(&self, record: TreeRecord) -> Result<Tree<'_>> {
         self.inner().check_usable()?;
         Ok(View::new(&self.pages, record))
     }
 
     /// The names of all trees, ascending bytewise.
-    pub fn tree_names(&self) -> Result<Vec<String>> {
+    pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
         self.inner().check_usable()?;
-        let mut names = Vec::new();
-        let mut cursor = self.catalog()?.cursor();
-        while cursor.next()? {
-            let name = cursor.key()?.unwrap_or_default();
-            let name = String::from_utf8(name.to_vec());
-            names.push(name.map_err(|_| Error::Damaged("a tree's name is not UTF-8".into()))?);
-        }
-        Ok(names)
+        self.catalog()?.keys()
     }
 
     /// The tree of trees.
@@ -111,9 +105,11 @@ impl Snapshot {
 }
 
 /// A tree's record as the catalog holds it.
-pub(crate) fn decode_record(name: &str, record: &[u8]) -> Result<TreeRecord> {
-    TreeRecord::decode(record)
-        .ok_or_else(|| Error::Damaged(format!("the catalog's record of tree '{name}' is not one")))
+pub(crate) fn decode_record(name: &[u8], record: &[u8]) -> Result<TreeRecord> {
+    TreeRecord::decode(record).ok_or_else(|| {
+        let name = String::from_utf8_lossy(name);
+        Error::Damaged(format!("the catalog's record of tree '{name}' is not one"))
+    })
 }
 
 #[allow(unsafe_code)] // One promise to keep, about pages that a reader slot has pinned.

@@ -1,30 +1,36 @@
 //! B+trees of ordered byte keys over pages.
 //!
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
-//! through the functions [`put`], [`insert`], [`delete`] and [`clear`], which change the record in place; whoever owns
-//! the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
+//! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
 mod check;
 mod count;
 mod cursor;
+mod duplicates;
 pub(crate) mod entries;
 pub(crate) mod node;
+pub(crate) mod order;
 mod prefetch;
 pub(crate) mod value;
 mod write;
 
 use std::ops::Bound;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
 
-use node::Node;
+use duplicates::Values;
+use node::{Mark, Node};
 
 pub use check::{CheckSink, check};
+pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range};
+pub use order::{Comparator, Comparators, KeyOrder};
+pub(crate) use order::{Order, Orders};
+pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
-pub(crate) use write::is_inline;
-pub use write::{clear, delete, insert, put};
+pub(crate) use write::{Place, is_inline, place_mut};
+pub use write::{TreeMut, clear, delete, insert, put};
 
 /// The longest key, in bytes: three of them and their bookkeeping fit into one branch page.
 pub const KEY_BYTES_MAX: usize = 1300;
@@ -32,16 +38,131 @@ pub const KEY_BYTES_MAX: usize = 1300;
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 
+/// The longest duplicate, in bytes.
+pub const DUPLICATE_BYTES_MAX: usize = KEY_BYTES_MAX;
+
 /// The most levels a tree may have, its leaves included: what a search keeps on its stack.
 pub const HEIGHT_MAX: usize = 24;
 
-/// How a tree is kept.
+/// How a tree is kept. It is chosen when the tree is created, and part of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeKind {
-    /// Branch pages carry the number of records below each entry: [`View::rank`], [`View::nth`] and [`View::count`] work,
-    /// at the price of changing the whole path from the root on each insertion (which copy on write does anyway).
+    /// Branch pages carry the number of records below each entry: [`View::rank`], [`Cursor::seek_nth`] and [`View::count`] work,
+    /// at the price of changing the whole path from the root on each insertion (which copy on write does anyway). Not
+    /// together with duplicates.
     pub counted: bool,
+    /// Each key stands in its page in one piece: [`Cursor::whole_key`] lends it for as long as the snapshot lives. Otherwise
+    /// pages store what their keys have in common only once, and a cursor puts keys together. Needed for any order but
+    /// [`KeyOrder::Bytes`], and for duplicates.
+    pub whole: bool,
+    /// How keys are ordered.
+    pub order: KeyOrder,
+    /// Whether a key may have several values, and how those are kept.
+    pub duplicates: Option<Duplicates>,
+    /// All keys have the same length, and there are no values: a leaf is nothing but its keys. Only together with whole keys, without
+    /// counts and duplicates.
+    pub packed: bool,
 }
+
+/// How the values of one key are kept, where there may be several: in order, each value once, each at most
+/// [`DUPLICATE_BYTES_MAX`] long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Duplicates {
+    /// All values of a key have the same length. They are packed without any bookkeeping, and can be
+    /// read and stored many at a time ([`Cursor::duplicates_here`], [`WriteTxn::put_multiple`](crate::WriteTxn::put_multiple)).
+    pub fixed: bool,
+    /// How the values are ordered.
+    pub order: KeyOrder,
+}
+
+impl TreeKind {
+    /// One value for each key, as compact as possible: the default.
+    pub const COMPACT: Self = Self {
+        counted: false,
+        whole: false,
+        order: KeyOrder::Bytes,
+        duplicates: None,
+        packed: false,
+    };
+
+    /// [`TreeKind::COMPACT`] with counts.
+    pub const COUNTED: Self = Self {
+        counted: true,
+        ..Self::COMPACT
+    };
+
+    /// One value for each key, with keys in one piece.
+    pub const WHOLE: Self = Self {
+        whole: true,
+        ..Self::COMPACT
+    };
+
+    /// Sorted duplicates.
+    pub const DUPLICATES: Self = Self {
+        duplicates: Some(Duplicates {
+            fixed: false,
+            order: KeyOrder::Bytes,
+        }),
+        ..Self::WHOLE
+    };
+
+    /// Whether the choices go together.
+    pub fn is_possible(&self) -> bool {
+        let needs_whole = self.order != KeyOrder::Bytes || self.duplicates.is_some() || self.packed;
+        let exclusive = [self.counted, self.duplicates.is_some(), self.packed];
+        (self.whole || !needs_whole) && exclusive.iter().filter(|&&is| is).count() <= 1
+    }
+
+    /// The kind of a tree that holds the values of one key.
+    fn of_values(self) -> Self {
+        let duplicates = self.duplicates.unwrap_or_default();
+        Self {
+            order: duplicates.order,
+            packed: duplicates.fixed,
+            ..Self::WHOLE
+        }
+    }
+
+    fn has_fixed_duplicates(self) -> bool {
+        self.duplicates.is_some_and(|duplicates| duplicates.fixed)
+    }
+
+    fn encode(self) -> u8 {
+        let duplicates = self.duplicates.unwrap_or_default();
+        let flags = [
+            (self.counted, COUNTED),
+            (self.whole, WHOLE),
+            (self.duplicates.is_some(), DUPLICATES),
+            (duplicates.fixed || self.packed, FIXED),
+        ];
+        let set = flags.iter().filter(|(is, _)| *is);
+        set.fold(0, |sum, (_, flag)| sum | flag)
+            | (self.order.encode() << ORDER_SHIFT)
+            | (duplicates.order.encode() << DUPLICATE_ORDER_SHIFT)
+    }
+
+    /// `None` if the flags are not those of a possible tree.
+    fn decode(flags: u8) -> Option<Self> {
+        let kind = Self {
+            counted: flags & COUNTED != 0,
+            whole: flags & WHOLE != 0,
+            order: KeyOrder::decode(flags >> ORDER_SHIFT),
+            duplicates: (flags & DUPLICATES != 0).then(|| Duplicates {
+                fixed: flags & FIXED != 0,
+                order: KeyOrder::decode(flags >> DUPLICATE_ORDER_SHIFT),
+            }),
+            packed: flags & (DUPLICATES | FIXED) == FIXED,
+        };
+        (kind.is_possible() && kind.encode() == flags).then_some(kind)
+    }
+}
+
+const COUNTED: u8 = 1;
+const WHOLE: u8 = 2;
+const DUPLICATES: u8 = 4;
+const FIXED: u8 = 8;
+const ORDER_SHIFT: u32 = 4;
+const DUPLICATE_ORDER_SHIFT: u32 = 6;
 
 /// What there is to know about a tree outside of its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +183,6 @@ pub struct TreeRecord {
     pub kind: TreeKind,
 }
 
-const COUNTED: u8 = 1;
-
 impl TreeRecord {
     /// The length of an encoded record.
     pub const BYTES: usize = 48;
@@ -83,10 +202,20 @@ impl TreeRecord {
 
     /// The kind of the pages on a level, leaves being level 0.
     pub(crate) fn page_kind(&self, level: usize) -> PageKind {
-        match (level, self.kind.counted) {
-            (0, _) => PageKind::Leaf,
+        let TreeKind {
+            counted,
+            whole,
+            packed,
+            ..
+        } = self.kind;
+        match (level, whole) {
+            (0, false) => PageKind::Leaf,
+            (0, true) if packed => PageKind::PackedLeaf,
+            (0, true) => PageKind::WholeLeaf,
+            (_, false) if counted => PageKind::CountedBranch,
             (_, false) => PageKind::Branch,
-            (_, true) => PageKind::CountedBranch,
+            (_, true) if counted => PageKind::CountedWholeBranch,
+            (_, true) => PageKind::WholeBranch,
         }
     }
 
@@ -104,7 +233,7 @@ impl TreeRecord {
             place.copy_from_slice(&number.to_le_bytes());
         }
         bytes[40] = self.height;
-        bytes[41] = if self.kind.counted { COUNTED } else { 0 };
+        bytes[41] = self.kind.encode();
         bytes
     }
 
@@ -120,8 +249,8 @@ impl TreeRecord {
         let sound = root <= PAGE_NO_MAX
             && usize::from(height) <= HEIGHT_MAX
             && (height == 0) == (root == 0)
-            && flags & !COUNTED == 0
             && bytes[42..].iter().all(|&byte| byte == 0);
+        let kind = TreeKind::decode(flags)?;
         sound.then_some(Self {
             root: PageNo(root),
             records,
@@ -129,9 +258,7 @@ impl TreeRecord {
             branch_pages,
             extent_pages,
             height,
-            kind: TreeKind {
-                counted: flags & COUNTED != 0,
-            },
+            kind,
         })
     }
 }
@@ -140,6 +267,7 @@ impl TreeRecord {
 pub struct View<'p, P: ?Sized> {
     pages: &'p P,
     record: TreeRecord,
+    orders: Orders,
 }
 
 impl<P: ?Sized> Clone for View<'_, P> {
@@ -153,7 +281,22 @@ impl<P: ?Sized> Copy for View<'_, P> {}
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// The tree of this record in these pages.
     pub fn new(pages: &'p P, record: TreeRecord) -> Self {
-        Self { pages, record }
+        let orders = Orders::new(record.kind, Comparators::default());
+        Self::with_orders(pages, record, orders)
+    }
+
+    pub(crate) fn with_orders(pages: &'p P, record: TreeRecord, orders: Orders) -> Self {
+        Self {
+            pages,
+            record,
+            orders,
+        }
+    }
+
+    /// The same tree, ordered by these comparators where its record says nothing else.
+    pub fn ordered_by(self, comparators: Comparators) -> Self {
+        let orders = Orders::new(self.record.kind, comparators);
+        Self { orders, ..self }
     }
 
     /// The tree's record.
@@ -161,23 +304,33 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         &self.record
     }
 
-    /// The value stored under `key`.
+    /// The value stored under `key`; the first one if it has several.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'p [u8]>> {
         let mut number = self.record.root;
         for level in (1..self.height()).rev() {
             let node = self.open(number, level)?;
-            number = node.child(node.child_slot(key)?)?.page;
+            number = node.child(node.child_slot(key, self.orders.keys)?)?.page;
         }
         if self.height() == 0 {
             return Ok(None);
         }
         let leaf = self.open(number, 0)?;
-        let place = leaf.search(key, 0)?;
+        let place = leaf.search(key, 0, self.orders.keys)?;
         if place.exact {
             self.value(&leaf, place.slot).map(Some)
         } else {
             Ok(None)
         }
+    }
+
+    /// All keys, ascending.
+    pub(crate) fn keys(&self) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::new();
+        let mut cursor = self.cursor();
+        while cursor.next_key()? {
+            keys.push(cursor.key()?.unwrap_or_default().to_vec());
+        }
+        Ok(keys)
     }
 
     /// A cursor that stands nowhere yet.
@@ -204,10 +357,33 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     #[inline]
     fn value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
         let cell = leaf.cell(slot)?;
-        if cell.large {
-            value::load(self.pages, leaf.number(), cell.payload)
-        } else {
-            Ok(cell.payload)
+        match cell.mark {
+            Mark::Inline => Ok(cell.payload),
+            Mark::Extent => value::load(self.pages, leaf.number(), cell.payload),
+            Mark::SubPage | Mark::SubTree => self.first_duplicate(leaf, slot),
         }
+    }
+
+    #[cold]
+    fn first_duplicate(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
+        let damaged = || Error::corrupt(leaf.number(), "duplicates are damaged");
+        match Values::of(leaf, slot, self.record.kind)? {
+            Values::One(value) => Ok(value),
+            Values::Page(page) => page.get(0).ok_or_else(damaged),
+            Values::Tree(tree) => {
+                let mut cursor = self.of_values(tree).cursor();
+                cursor.first()?;
+                cursor.whole_key()?.ok_or_else(damaged)
+            }
+        }
+    }
+
+    /// The tree of the values of one key.
+    fn of_values(&self, record: TreeRecord) -> Self {
+        let orders = Orders {
+            keys: self.orders.duplicates,
+            duplicates: Order::default(),
+        };
+        Self::with_orders(self.pages, record, orders)
     }
 }

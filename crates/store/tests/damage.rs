@@ -20,7 +20,15 @@ fn prepare(folder: &Path) {
         for (name, counted) in [("plain", false), ("counted", true)] {
             let id = match txn.tree(name).unwrap() {
                 Some(id) => id,
-                None => txn.create_tree(name, TreeKind { counted }).unwrap(),
+                None => txn
+                    .create_tree(
+                        name,
+                        TreeKind {
+                            counted,
+                            ..TreeKind::COMPACT
+                        },
+                    )
+                    .unwrap(),
             };
             for n in (round * 10..600).step_by(7) {
                 txn.put(id, &n.to_be_bytes(), &vec![n as u8; n as usize % 90])

@@ -8,8 +8,8 @@ use std::time::Duration;
 use sapwood_store::{Durability, Env, Error, Options, TreeKind};
 use tempfile::TempDir;
 
-const PLAIN: TreeKind = TreeKind { counted: false };
-const COUNTED: TreeKind = TreeKind { counted: true };
+const PLAIN: TreeKind = TreeKind::COMPACT;
+const COUNTED: TreeKind = TreeKind::COUNTED;
 
 fn options() -> Options {
     Options::new().log_bytes(1 << 20).idle_checkpoint(None)
@@ -68,7 +68,7 @@ fn commits_are_there_after_reopening() {
     assert_eq!(keys(&env, "numbers"), (0..1000).collect::<Vec<_>>());
     assert_eq!(
         env.read().unwrap().tree_names().unwrap(),
-        ["numbers", "others"]
+        [b"numbers".to_vec(), b"others".to_vec()]
     );
     fill(&env, "numbers", 1000..1100);
     env.checkpoint().unwrap();
@@ -268,8 +268,8 @@ fn trees_come_and_go() {
         Err(Error::TreeName(0))
     ));
     assert!(matches!(
-        txn.create_tree(&"x".repeat(256), PLAIN),
-        Err(Error::TreeName(256))
+        txn.create_tree(&"x".repeat(512), PLAIN),
+        Err(Error::TreeName(512))
     ));
     let id = txn.create_tree("a", PLAIN).unwrap();
     assert!(matches!(
@@ -292,7 +292,7 @@ fn trees_come_and_go() {
     txn.create_tree("b", PLAIN).unwrap();
     txn.commit().unwrap().wait().unwrap();
     let snapshot = env.read().unwrap();
-    assert_eq!(snapshot.tree_names().unwrap(), ["a", "b"]);
+    assert_eq!(snapshot.tree_names().unwrap(), [b"a", b"b"]);
     assert!(snapshot.tree("a").unwrap().unwrap().record().kind.counted);
     assert_clean(&env);
 }

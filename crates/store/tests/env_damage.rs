@@ -41,7 +41,13 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
             let id = match txn.tree(&name).unwrap() {
                 Some(id) => id,
                 None => txn
-                    .create_tree(&name, TreeKind { counted: tree == 0 })
+                    .create_tree(
+                        &name,
+                        TreeKind {
+                            counted: tree == 0,
+                            ..TreeKind::COMPACT
+                        },
+                    )
                     .unwrap(),
             };
             for n in (round * 17..round * 17 + 12).chain(round..round + 3) {
@@ -64,7 +70,7 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
 fn read(snapshot: &Snapshot) -> Result<State, sapwood_store::Error> {
     let mut state = State::new();
     for tree in 0..2u8 {
-        let Some(view) = snapshot.tree(&format!("tree {tree}"))? else {
+        let Some(view) = snapshot.tree(format!("tree {tree}"))? else {
             continue;
         };
         let _ = view.estimate(Bound::Included(&key(7)), Bound::Unbounded);
@@ -86,7 +92,7 @@ fn read(snapshot: &Snapshot) -> Result<State, sapwood_store::Error> {
 fn change(env: &Env) -> Result<(), sapwood_store::Error> {
     let mut txn = env.write()?;
     for tree in 0..2u8 {
-        let Some(id) = txn.tree(&format!("tree {tree}"))? else {
+        let Some(id) = txn.tree(format!("tree {tree}"))? else {
             continue;
         };
         for n in (0..400).step_by(23) {

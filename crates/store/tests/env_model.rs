@@ -63,7 +63,16 @@ fn apply(txn: &mut WriteTxn, model: &mut Model, change: &Change) {
         assert_eq!(id.is_some(), model.contains_key(&tree));
         model.entry(tree).or_default();
         let counted = tree == 1;
-        id.unwrap_or_else(|| txn.create_tree(&name, TreeKind { counted }).unwrap())
+        id.unwrap_or_else(|| {
+            txn.create_tree(
+                &name,
+                TreeKind {
+                    counted,
+                    ..TreeKind::COMPACT
+                },
+            )
+            .unwrap()
+        })
     };
     match change {
         Change::Put(tree, key, size) => {
@@ -127,7 +136,10 @@ fn compare(tree: Tree<'_>, records: &BTreeMap<Vec<u8>, Vec<u8>>) {
 }
 
 fn compare_snapshot(snapshot: &Snapshot, model: &Model) {
-    let names: Vec<_> = model.keys().map(|tree| format!("tree {tree}")).collect();
+    let names: Vec<_> = model
+        .keys()
+        .map(|tree| format!("tree {tree}").into_bytes())
+        .collect();
     assert_eq!(snapshot.tree_names().unwrap(), names);
     for (name, records) in names.iter().zip(model.values()) {
         compare(snapshot.tree(name).unwrap().unwrap(), records);

@@ -32,7 +32,15 @@ fn write_fixture() {
         for (name, counted) in [("plain", false), ("counted", true)] {
             let id = match txn.tree(name).unwrap() {
                 Some(id) => id,
-                None => txn.create_tree(name, TreeKind { counted }).unwrap(),
+                None => txn
+                    .create_tree(
+                        name,
+                        TreeKind {
+                            counted,
+                            ..TreeKind::COMPACT
+                        },
+                    )
+                    .unwrap(),
             };
             for n in (0_u32..300).filter(|n| n % 3 == round) {
                 txn.put(id, &n.to_be_bytes(), &value(n)).unwrap();

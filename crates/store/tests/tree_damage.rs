@@ -41,7 +41,10 @@ fn key(i: u32) -> Vec<u8> {
 /// A tree with everything in it: three levels, long keys, short keys, inline and large values.
 fn sample(counted: bool) -> (MemoryPages, TreeRecord) {
     let mut pages = MemoryPages::default();
-    let mut tree = TreeRecord::empty(TreeKind { counted });
+    let mut tree = TreeRecord::empty(TreeKind {
+        counted,
+        ..TreeKind::COMPACT
+    });
     for i in 0..700 {
         let len = if i % 50 == 0 { 9000 } else { i as usize % 300 };
         tree::put(&mut pages, &mut tree, &key(i), &vec![i as u8; len]).unwrap();

@@ -329,7 +329,7 @@ proptest! {
 
     #[test]
     fn behaves_like_an_ordered_map(counted: bool, ops in proptest::collection::vec(ops(), 1..300)) {
-        run(TreeKind { counted }, &ops);
+        run(TreeKind { counted, ..TreeKind::COMPACT }, &ops);
     }
 
     #[test]
@@ -338,7 +338,7 @@ proptest! {
         model in proptest::collection::btree_map(keys(), values(), 0..600),
         more in proptest::collection::vec((keys(), values()), 0..50),
     ) {
-        let kind = TreeKind { counted };
+        let kind = TreeKind { counted, ..TreeKind::COMPACT };
         let mut pages = MemoryPages::default();
         let mut builder = TreeBuilder::new(kind);
         for (key, value) in &model {
@@ -359,7 +359,7 @@ proptest! {
 
     #[test]
     fn a_record_survives_encoding(root in 1u64..1 << 48, records: u64, height in 1u8..24, counted: bool) {
-        let record = TreeRecord { root: PageNo(root), records, leaf_pages: 3, branch_pages: 2, extent_pages: 1, height, kind: TreeKind { counted } };
+        let record = TreeRecord { root: PageNo(root), records, leaf_pages: 3, branch_pages: 2, extent_pages: 1, height, kind: TreeKind { counted, ..TreeKind::COMPACT } };
         prop_assert_eq!(TreeRecord::decode(&record.encode()), Some(record));
     }
 

@@ -25,7 +25,7 @@ const CHANGE: &str = "change";
 const TRIMMED_KEY: [u8; 8] = [0; 8];
 
 /// Trees of ids under keys are counted, so that long lists can be estimated.
-const INDEX_KIND: TreeKind = TreeKind { counted: true };
+const INDEX_KIND: TreeKind = TreeKind::COUNTED;
 
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Error {
@@ -84,6 +84,7 @@ impl Embedded {
 fn kind(table: Table) -> TreeKind {
     TreeKind {
         counted: table.is_counted(),
+        ..TreeKind::COMPACT
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
     let snapshot = env.read()?;
     for name in snapshot.tree_names()? {
         if let Some(tree) = snapshot.tree(&name)? {
+            let name = String::from_utf8_lossy(&name);
             writeln!(out, "  {:>12}  {name}", tree.record().records)?;
         }
     }

@@ -1,8 +1,11 @@
 //! Looking at everything in a tree.
 
-use super::node::Node;
+use std::cmp::Ordering;
+
+use super::duplicates::Values;
+use super::node::{Mark, Node};
 use super::value::{self, ExtentPointer};
-use super::{TreeRecord, extent_commit, verify_extent};
+use super::{TreeRecord, View, extent_commit, verify_extent};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PageNo, ReadPages};
 
@@ -16,49 +19,57 @@ pub trait CheckSink {
     fn problem(&mut self, problem: Error);
 }
 
-/// Walks the whole tree: checksums, page numbers, commits, the order of keys within and between pages, separators, counts, the
-/// record itself. `parent` is the commit of whatever holds the record. Goes on after each problem where that is possible.
+/// [`View::check`] of a tree that is ordered as its record says.
 pub fn check<P: ReadPages + ?Sized>(
     pages: &P,
     tree: &TreeRecord,
     parent: CommitNo,
     sink: &mut dyn CheckSink,
 ) {
-    let mut walk = Walk {
-        pages,
-        tree,
-        sink,
-        found: TreeRecord::empty(tree.kind),
-        whole: true,
-    };
-    if tree.height > 0 {
-        walk.page(tree.root, usize::from(tree.height) - 1, parent, None, None);
-    }
-    // After a problem the walk has not seen everything, and what it counted means nothing.
-    if walk.whole {
-        let found = TreeRecord {
-            root: tree.root,
-            height: tree.height,
-            ..walk.found
+    View::new(pages, *tree).check(parent, sink);
+}
+
+impl<P: ReadPages + ?Sized> View<'_, P> {
+    /// Walks the whole tree: checksums, page numbers, commits, the order of keys within and between pages, separators, counts,
+    /// duplicates, the record itself. `parent` is the commit of whatever holds the record. Goes on after each problem where that is possible.
+    ///
+    /// Order is not checked where the comparator is not known.
+    pub fn check(&self, parent: CommitNo, sink: &mut dyn CheckSink) {
+        let tree = self.record;
+        let mut walk = Walk {
+            view: *self,
+            sink,
+            found: TreeRecord::empty(tree.kind),
+            whole: true,
         };
-        if found.records != tree.records {
-            walk.problem(Error::corrupt(
-                tree.root,
-                "the tree has not as many records as its record says",
-            ));
-        } else if found != *tree {
-            walk.problem(Error::corrupt(
-                tree.root,
-                "the tree has not as many pages as its record says",
-            ));
+        if tree.height > 0 {
+            walk.page(tree.root, usize::from(tree.height) - 1, parent, None, None);
+        }
+        // After a problem the walk has not seen everything, and what it counted means nothing.
+        if walk.whole {
+            let found = TreeRecord {
+                root: tree.root,
+                height: tree.height,
+                ..walk.found
+            };
+            if found.records != tree.records {
+                walk.problem(Error::corrupt(
+                    tree.root,
+                    "the tree has not as many records as its record says",
+                ));
+            } else if found != tree {
+                walk.problem(Error::corrupt(
+                    tree.root,
+                    "the tree has not as many pages as its record says",
+                ));
+            }
         }
     }
 }
 
-struct Walk<'a, P: ?Sized> {
-    pages: &'a P,
-    tree: &'a TreeRecord,
-    sink: &'a mut dyn CheckSink,
+struct Walk<'a, 's, P: ?Sized> {
+    view: View<'a, P>,
+    sink: &'s mut dyn CheckSink,
     found: TreeRecord,
     whole: bool,
 }
@@ -92,7 +103,7 @@ impl Keys {
     }
 }
 
-impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
+impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
     fn problem(&mut self, problem: Error) {
         self.whole = false;
         self.sink.problem(problem);
@@ -133,18 +144,17 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
         let below = keys
             .get(first_key)
             .zip(from)
-            .is_some_and(|(key, from)| key < from);
+            .is_some_and(|(key, from)| self.is_less(key, from));
         let above = node.len() > first_key
             && keys
                 .get(node.len() - 1)
                 .zip(to)
-                .is_some_and(|(key, to)| key >= to);
-        if below || above {
+                .is_some_and(|(key, to)| !self.is_less(key, to));
+        if (below || above) && !self.view.orders.keys.is_unknown() {
             self.wrong(number, "keys outside the separators around the page");
         }
         if level == 0 {
             self.found.leaf_pages += 1;
-            self.found.records += node.len() as u64;
             self.values(&node);
             node.len() as u64
         } else {
@@ -153,11 +163,16 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
         }
     }
 
+    fn is_less(&self, a: &[u8], b: &[u8]) -> bool {
+        matches!(self.view.orders.keys.compare(a, b), Ok(Ordering::Less))
+    }
+
     fn open(&self, number: PageNo, level: usize) -> Result<(Node<'a>, Keys)> {
-        let page = self.pages.page(number)?;
+        let page = self.view.pages.page(number)?;
         page.verify(number)?;
-        let node = Node::open(page, number, self.tree.page_kind(level), level)?;
-        node.check().map_err(|what| Error::corrupt(number, what))?;
+        let node = Node::open(page, number, self.view.record.page_kind(level), level)?;
+        node.check(self.view.orders.keys)
+            .map_err(|what| Error::corrupt(number, what))?;
         if node.len() == 0 {
             return Err(Error::corrupt(number, "empty page in a tree"));
         }
@@ -185,7 +200,7 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
             let to = keys.get(slot + 1).or(to);
             let was_whole = std::mem::replace(&mut self.whole, true);
             let found = self.page(child.page, level - 1, node.commit(), from, to);
-            if self.whole && self.tree.kind.counted && child.records != found {
+            if self.whole && self.view.record.kind.counted && child.records != found {
                 self.wrong(node.number(), "a child has not as many records as counted");
             }
             self.whole &= was_whole;
@@ -196,16 +211,40 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
 
     fn values(&mut self, leaf: &Node<'a>) {
         for slot in 0..leaf.len() {
-            if let Err(problem) = self.value(leaf, slot) {
-                self.problem(problem);
+            let records = match self.view.record.kind.duplicates {
+                Some(_) => self.duplicates(leaf, slot),
+                None => self.value(leaf, slot).map(|()| 1),
+            };
+            match records {
+                Ok(records) => self.found.records = self.found.records.saturating_add(records),
+                Err(problem) => self.problem(problem),
             }
         }
     }
 
+    fn duplicates(&mut self, leaf: &Node<'a>, slot: usize) -> Result<u64> {
+        let values = Values::of(leaf, slot, self.view.record.kind)?;
+        match values {
+            Values::One(_) => {}
+            Values::Page(page) => page
+                .check(self.view.orders.duplicates)
+                .map_err(|what| Error::corrupt(leaf.number(), what))?,
+            Values::Tree(tree) => self.view.of_values(tree).check(leaf.commit(), self.sink),
+        }
+        Ok(values.len())
+    }
+
     fn value(&mut self, leaf: &Node<'a>, slot: usize) -> Result<()> {
         let cell = leaf.cell(slot)?;
-        if !cell.large {
-            return Ok(());
+        match cell.mark {
+            Mark::Extent => {}
+            Mark::Inline => return Ok(()),
+            Mark::SubPage | Mark::SubTree => {
+                return Err(Error::corrupt(
+                    leaf.number(),
+                    "duplicates where there are none",
+                ));
+            }
         }
         let pointer = ExtentPointer::decode(cell.payload)
             .ok_or_else(|| Error::corrupt(leaf.number(), "pointer to an extent is damaged"))?;
@@ -213,9 +252,9 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, P> {
             return Err(Error::corrupt(pointer.first, "in use twice"));
         }
         self.found.extent_pages += u64::from(pointer.pages());
-        let extent = self.pages.extent(pointer.first, pointer.pages())?;
+        let extent = self.view.pages.extent(pointer.first, pointer.pages())?;
         verify_extent(extent, pointer.first)?;
-        value::load(self.pages, leaf.number(), cell.payload)?;
+        value::load(self.view.pages, leaf.number(), cell.payload)?;
         match extent_commit(extent) {
             Some(found) if found > leaf.commit() => Err(Error::FromTheFuture {
                 page: pointer.first,

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use super::node::Node;
-use super::{HEIGHT_MAX, View};
+use super::{HEIGHT_MAX, Order, View};
 use crate::error::{Error, Result};
 use crate::page::ReadPages;
 
@@ -81,10 +81,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         for level in (0..usize::from(self.record.height)).rev() {
             let node = self.open(number, level)?;
             if level == 0 {
-                let place = node.search(key, 0)?;
+                let place = node.search(key, 0, self.orders.keys)?;
                 return Ok(sum.saturating_add(place.slot as u64 + u64::from(place.exact && and_it)));
             }
-            let slot = node.child_slot(key)?;
+            let slot = node.child_slot(key, self.orders.keys)?;
             sum = sum.saturating_add(node.records_before(slot)?);
             number = node.child(slot)?.page;
         }
@@ -102,6 +102,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                     &node,
                     key,
                     level,
+                    self.orders.keys,
                     lower != matches!(bound, Bound::Included(_)),
                 )?,
                 Bound::Unbounded if lower => 0,
@@ -121,10 +122,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 }
 
 /// The child that a key belongs to; in a leaf, the place before its record, or behind it.
-fn slot_of(node: &Node<'_>, key: &[u8], level: usize, behind: bool) -> Result<usize> {
+fn slot_of(node: &Node<'_>, key: &[u8], level: usize, order: Order, behind: bool) -> Result<usize> {
     if level > 0 {
-        return node.child_slot(key);
+        return node.child_slot(key, order);
     }
-    let place = node.search(key, 0)?;
+    let place = node.search(key, 0, order)?;
     Ok(place.slot + usize::from(place.exact && behind))
 }

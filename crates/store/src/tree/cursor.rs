@@ -1,5 +1,8 @@
 //! Moving through a tree.
 
+mod duplicates;
+
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use super::node::Node;
@@ -7,15 +10,46 @@ use super::{HEIGHT_MAX, View};
 use crate::error::{Error, Result};
 use crate::page::{PageNo, ReadPages};
 
+use duplicates::Among;
+
 /// A place in a tree. It moves in both directions and hands out records without copying their values.
 ///
-/// A cursor stands on a record, or nowhere: before its first seek, after it ran off either end, and after an error.
+/// A cursor stands on a record, or nowhere: before its first seek, after it ran off either end, and after an error. One that a
+/// write transaction has lent may also stand in the *gap* that its record left when it was deleted: then the next record is the one that
+/// followed, the previous one the one that preceded, and what the cursor shows is what followed.
+///
+/// In a tree with duplicates each value of a key is a record.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new())?;
+/// let mut txn = env.write()?;
+/// let colours = txn.create_tree("colours", TreeKind::DUPLICATES)?;
+/// for (thing, colour) in [("sea", "blue"), ("sea", "green"), ("sky", "blue")] {
+///     txn.put(colours, thing.as_bytes(), colour.as_bytes())?;
+/// }
+/// let mut cursor = txn.view(colours)?.cursor();
+/// assert!(cursor.seek(b"s")?);
+/// assert_eq!(cursor.record()?, Some((&b"sea"[..], &b"blue"[..])));
+/// assert_eq!(cursor.duplicates()?, 2);
+/// assert!(cursor.next_duplicate()?);
+/// assert!(!cursor.next_duplicate()?);
+/// assert!(cursor.next_key()?);
+/// assert_eq!(cursor.whole_key()?, Some(&b"sky"[..]));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Cursor<'p, P: ?Sized> {
     view: View<'p, P>,
     /// The way from the root to the leaf, by level. Valid above level 0, up to the tree's height, while there is a leaf.
     steps: [Step; HEIGHT_MAX],
     leaf: Option<Node<'p>>,
     slot: usize,
+    /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record.
+    gap: bool,
+    /// Where among the values of its key.
+    among: Among<'p, P>,
     key: Vec<u8>,
 }
 
@@ -31,19 +65,100 @@ enum Direction {
     Back,
 }
 
+/// A page and a slot in it.
+type Spot = (PageNo, usize);
+
+/// Where a cursor stands, without the pages: to go on from there while the tree is unchanged.
+#[derive(Clone)]
+pub(crate) struct Position {
+    steps: [Step; HEIGHT_MAX],
+    leaf: Option<PageNo>,
+    slot: usize,
+    gap: bool,
+    among: duplicates::Position,
+}
+
+const NO_STEPS: [Step; HEIGHT_MAX] = [Step {
+    page: PageNo(0),
+    slot: 0,
+}; HEIGHT_MAX];
+
+impl Position {
+    pub(crate) const NOWHERE: Self = Self {
+        steps: NO_STEPS,
+        leaf: None,
+        slot: 0,
+        gap: false,
+        among: duplicates::Position::NOWHERE,
+    };
+}
+
 impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     pub(super) fn new(view: View<'p, P>) -> Self {
-        let steps = [Step {
-            page: PageNo(0),
-            slot: 0,
-        }; HEIGHT_MAX];
         Self {
             view,
-            steps,
+            steps: NO_STEPS,
             leaf: None,
             slot: 0,
+            gap: false,
+            among: Among::One,
             key: Vec::new(),
         }
+    }
+
+    /// A cursor where another one stood in the same tree.
+    pub(crate) fn resume(view: View<'p, P>, position: &Position) -> Result<Self> {
+        let mut cursor = Self::new(view);
+        if let Some(leaf) = position.leaf {
+            cursor.steps = position.steps;
+            cursor.leaf = Some(view.open(leaf, 0)?);
+            cursor.slot = position.slot;
+            cursor.gap = position.gap;
+            cursor.resume_among(&position.among)?;
+        }
+        Ok(cursor)
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            steps: self.steps,
+            leaf: self.leaf.as_ref().map(|leaf| leaf.number()),
+            slot: self.slot,
+            gap: self.gap,
+            among: self.among.position(),
+        }
+    }
+
+    /// Goes to a record, or into the gap where it would be.
+    pub(crate) fn stand_at(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.search(key)? {
+            return self.enter_at(value);
+        }
+        self.gap = self.leaf.is_some();
+        if let Some(leaf) = self.leaf
+            && self.slot >= leaf.len()
+        {
+            let slot = self.slot;
+            if !self.leave_leaf(Direction::Forward)? {
+                (self.leaf, self.slot) = (Some(leaf), slot);
+                return Ok(());
+            }
+        }
+        self.enter(Direction::Forward).map(drop)
+    }
+
+    /// Whether its record is gone.
+    pub(crate) fn is_in_gap(&self) -> bool {
+        self.gap || self.is_among() && self.among.is_in_gap()
+    }
+
+    /// Whether it stands on a record or in a gap, and not nowhere.
+    pub(crate) fn is_standing(&self) -> bool {
+        self.leaf.is_some()
+    }
+
+    pub(crate) fn has_duplicates(&self) -> bool {
+        self.view.record.kind.duplicates.is_some()
     }
 
     /// Goes to the first record. Like all movements, answers whether the cursor stands on a record now.
@@ -52,51 +167,53 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             self.view.height(),
             self.view.record.root,
             Direction::Forward,
-        )
+        )?;
+        self.enter(Direction::Forward)
     }
 
     /// Goes to the last record.
     pub fn last(&mut self) -> Result<bool> {
-        self.descend(self.view.height(), self.view.record.root, Direction::Back)
+        self.descend(self.view.height(), self.view.record.root, Direction::Back)?;
+        self.enter(Direction::Back)
     }
 
     /// Goes to the first record whose key is `key` or greater.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.search(key)?;
-        self.settle()
+        self.settle()?;
+        self.enter(Direction::Forward)
     }
 
-    /// Goes to the record with this very key.
+    /// Goes to the record with this very key; the first one if it has several values.
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
-        let exact = self.search(key)?;
-        if !exact {
+        if !self.search(key)? {
             self.leaf = None;
         }
-        Ok(exact)
+        self.enter(Direction::Forward)
     }
 
     /// Goes to the last record whose key is `key` or less.
     pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
-        if self.search(key)? {
-            Ok(true)
-        } else {
-            self.settle_back()
+        if !self.search(key)? {
+            self.settle_back()?;
         }
+        self.enter(Direction::Back)
     }
 
     /// Goes to the last record whose key is less than `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         self.search(key)?;
-        self.settle_back()
+        self.settle_back()?;
+        self.enter(Direction::Back)
     }
 
     /// Goes to the first record whose key is greater than `key`.
     pub fn seek_after(&mut self, key: &[u8]) -> Result<bool> {
         if self.search(key)? {
-            self.next()
-        } else {
-            self.settle()
+            self.slot += 1;
         }
+        self.settle()?;
+        self.enter(Direction::Forward)
     }
 
     /// Goes to record number `n`, counted from 0. Counted trees only.
@@ -104,7 +221,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         if !self.view.record.kind.counted {
             return Err(Error::NotCounted);
         }
-        self.leaf = None;
+        (self.leaf, self.gap) = (None, false);
         if n >= self.view.record.records {
             return Ok(false);
         }
@@ -135,41 +252,82 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Goes to the next record; to the first from nowhere.
     #[allow(clippy::should_implement_trait)] // A cursor lends its key, which an iterator cannot.
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
-        match self.leaf {
-            None => self.first(),
-            Some(_) => {
-                self.slot += 1;
-                self.settle()
-            }
+        if self.is_among() && !self.gap && self.next_among()? {
+            return Ok(true);
         }
+        self.next_key()
     }
 
     /// Goes to the record before; to the last from nowhere.
     pub fn prev(&mut self) -> Result<bool> {
-        match self.leaf {
-            None => self.last(),
-            Some(_) => self.settle_back(),
+        if self.is_among() && !self.gap && self.prev_among()? {
+            return Ok(true);
         }
+        self.prev_key()
+    }
+
+    /// Goes to the next key, past all values of the present one; to the first from nowhere.
+    #[inline]
+    pub fn next_key(&mut self) -> Result<bool> {
+        if self.leaf.is_none() {
+            return self.first();
+        }
+        self.slot += usize::from(!std::mem::take(&mut self.gap));
+        self.settle()?;
+        self.enter(Direction::Forward)
+    }
+
+    /// Goes to the last value of the key before; to the last from nowhere.
+    pub fn prev_key(&mut self) -> Result<bool> {
+        if self.leaf.is_none() {
+            return self.last();
+        }
+        self.gap = false;
+        self.settle_back()?;
+        self.enter(Direction::Back)
+    }
+
+    /// The leaf, if there is a record at the slot.
+    #[inline]
+    fn here(&self) -> Option<&Node<'p>> {
+        // Only a gap at the end lies behind the last record.
+        self.leaf.as_ref().filter(|leaf| self.slot < leaf.len())
     }
 
     /// The key of the record the cursor stands on; `None` when it stands nowhere. It is put together in a buffer of the
     /// cursor and stays there until the cursor moves.
     pub fn key(&mut self) -> Result<Option<&[u8]>> {
-        let Some(leaf) = &self.leaf else {
-            return Ok(None);
-        };
         self.key.clear();
-        leaf.push_key(self.slot, &mut self.key)?;
+        match self.leaf.as_ref().filter(|leaf| self.slot < leaf.len()) {
+            Some(leaf) => leaf.push_key(self.slot, &mut self.key)?,
+            None => return Ok(None),
+        }
         Ok(Some(&self.key))
     }
 
-    /// The value of the record the cursor stands on.
-    pub fn value(&self) -> Result<Option<&'p [u8]>> {
-        self.leaf
-            .as_ref()
-            .map(|leaf| self.view.value(leaf, self.slot))
+    /// The key of the record the cursor stands on, as it stands in its page: in trees of whole keys. In others there is
+    /// none, as if the cursor stood nowhere.
+    pub fn whole_key(&self) -> Result<Option<&'p [u8]>> {
+        if !self.view.record.kind.whole {
+            return Ok(None);
+        }
+        self.here()
+            .map(|leaf| leaf.whole_key(self.slot))
             .transpose()
+    }
+
+    /// The value of the record the cursor stands on.
+    #[inline]
+    pub fn value(&self) -> Result<Option<&'p [u8]>> {
+        let Some(leaf) = self.here() else {
+            return Ok(None);
+        };
+        match &self.among {
+            Among::One => self.view.value(leaf, self.slot).map(Some),
+            among => among.value(leaf.number()),
+        }
     }
 
     /// Key and value of the record the cursor stands on.
@@ -180,14 +338,15 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Goes to where `key` is or would be, which may be behind the last record of a leaf. Answers whether it is there.
     fn search(&mut self, key: &[u8]) -> Result<bool> {
-        self.leaf = None;
+        (self.leaf, self.gap) = (None, false);
         if self.view.height() == 0 {
             return Ok(false);
         }
+        let order = self.view.orders.keys;
         let mut number = self.view.record.root;
         for level in (1..self.view.height()).rev() {
             let node = self.view.open(number, level)?;
-            let slot = node.child_slot(key)?;
+            let slot = node.child_slot(key, order)?;
             self.steps[level] = Step {
                 page: number,
                 slot: slot as u32,
@@ -195,7 +354,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             number = node.child(slot)?.page;
         }
         let leaf = self.view.open(number, 0)?;
-        let place = leaf.search(key, 0)?;
+        let place = leaf.search(key, 0, order)?;
         self.leaf = Some(leaf);
         self.slot = place.slot;
         Ok(place.exact)
@@ -243,7 +402,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Goes to the first (or, backwards, last) record below a page, which is on the level below `level`.
     fn descend(&mut self, level: usize, mut number: PageNo, direction: Direction) -> Result<bool> {
-        self.leaf = None;
+        (self.leaf, self.gap) = (None, false);
         if level == 0 {
             return Ok(false);
         }
@@ -273,8 +432,21 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     }
 
     /// What tells two places in the same tree apart.
-    fn place(&self) -> Option<(PageNo, usize)> {
-        self.leaf.as_ref().map(|leaf| (leaf.number(), self.slot))
+    fn place(&self) -> Option<(Spot, Option<Spot>)> {
+        let leaf = self.leaf.as_ref()?;
+        Some(((leaf.number(), self.slot), self.among.place()))
+    }
+
+    /// Whether its key does not come after that of the other.
+    fn is_at_most(&mut self, other: &mut Self) -> Result<bool> {
+        if self.place() == other.place() {
+            return Ok(true);
+        }
+        let order = self.view.orders.keys;
+        match (self.key()?, other.key()?) {
+            (Some(key), Some(other)) => Ok(order.compare(key, other)? != Ordering::Greater),
+            _ => Ok(false),
+        }
     }
 }
 
@@ -305,7 +477,7 @@ impl<'p, P: ReadPages + ?Sized> Range<'p, P> {
             Bound::Included(key) => back.seek_back(key)?,
             Bound::Excluded(key) => back.seek_before(key)?,
         };
-        let left = some && (front.place() == back.place() || front.key()? <= back.key()?);
+        let left = some && front.is_at_most(&mut back)?;
         Ok(Self {
             front,
             back,

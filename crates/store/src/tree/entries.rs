@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::node::{Child, NODE_ROOM_BYTES, Node, NodeMut, Run, cell_bytes, slots_bytes};
+use super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Run, cell_bytes, slots_bytes};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, Page, PageKind, PageNo};
 
@@ -20,7 +20,7 @@ struct Entry {
     payload_at: u32,
     key_len: u16,
     payload_len: u16,
-    large: bool,
+    mark: Mark,
 }
 
 impl Entries {
@@ -43,18 +43,18 @@ impl Entries {
     }
 
     /// Appends an entry.
-    pub(crate) fn push(&mut self, key: &[u8], payload: &[u8], large: bool) {
-        self.insert(self.len(), key, payload, large);
+    pub(crate) fn push(&mut self, key: &[u8], payload: &[u8], mark: Mark) {
+        self.insert(self.len(), key, payload, mark);
     }
 
     /// Appends the entry of a child.
     pub(crate) fn push_child(&mut self, separator: &[u8], child: Child) {
         let payload = child.encode();
-        self.push(separator, self.kind.child_payload(&payload), false);
+        self.push(separator, self.kind.child_payload(&payload), Mark::Inline);
     }
 
     /// Inserts an entry before that at `slot`.
-    pub(crate) fn insert(&mut self, slot: usize, key: &[u8], payload: &[u8], large: bool) {
+    pub(crate) fn insert(&mut self, slot: usize, key: &[u8], payload: &[u8], mark: Mark) {
         let key_at = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(payload);
@@ -63,7 +63,7 @@ impl Entries {
             payload_at: (key_at + key.len()) as u32,
             key_len: key.len() as u16,
             payload_len: payload.len() as u16,
-            large,
+            mark,
         };
         self.entries.insert(slot, entry);
     }
@@ -82,7 +82,7 @@ impl Entries {
         for slot in 0..node.len() {
             let cell = node.cell(slot)?;
             let key_at = self.bytes.len();
-            if slot == 0 && self.kind != PageKind::Leaf {
+            if slot == 0 && !self.kind.is_leaf() {
                 self.bytes.extend_from_slice(first_key);
             } else {
                 node.push_key(slot, &mut self.bytes)?;
@@ -94,7 +94,7 @@ impl Entries {
                 payload_at: payload_at as u32,
                 key_len: (payload_at - key_at) as u16,
                 payload_len: cell.payload.len() as u16,
-                large: cell.large,
+                mark: cell.mark,
             });
         }
         Ok(())
@@ -117,9 +117,9 @@ impl Entries {
 
     /// The number of records in or below these entries; 0 if that is not counted.
     pub(crate) fn records(&self, range: Range<usize>) -> u64 {
-        match self.kind {
-            PageKind::Leaf => range.len() as u64,
-            _ => range
+        match self.kind.is_leaf() {
+            true => range.len() as u64,
+            false => range
                 .filter_map(|slot| Child::decode(self.payload(slot)))
                 .map(|child| child.records)
                 .sum(),
@@ -128,7 +128,7 @@ impl Entries {
 
     /// The entries of a range that bring a key into a page of their own.
     fn keyed(&self, range: Range<usize>) -> Range<usize> {
-        if self.kind == PageKind::Leaf {
+        if self.kind.is_leaf() {
             range
         } else {
             (range.start + 1).min(range.end)..range.end
@@ -139,7 +139,7 @@ impl Entries {
     /// heads cost those anyway.
     pub(crate) fn prefix_len(&self, range: Range<usize>) -> usize {
         let keyed = self.keyed(range);
-        if keyed.is_empty() {
+        if keyed.is_empty() || self.kind.is_whole() {
             return 0;
         }
         let common = common_prefix(self.key(keyed.start), self.key(keyed.end - 1));
@@ -153,7 +153,7 @@ impl Entries {
     /// How many bytes a page of these entries takes, header aside.
     fn bytes(&self, range: Range<usize>) -> usize {
         let prefix_len = self.prefix_len(range.clone());
-        prefix_len + slots_bytes(range.len()) + self.cells_bytes(range, prefix_len)
+        prefix_len + slots_bytes(self.kind, range.len()) + self.cells_bytes(range, prefix_len)
     }
 
     /// How many bytes the cells of these entries take in a page that stores this much of their keys once.
@@ -166,7 +166,7 @@ impl Entries {
 
     fn cell(&self, range: &Range<usize>, slot: usize, prefix_len: usize) -> usize {
         let entry = &self.entries[slot];
-        let keyless = self.kind != PageKind::Leaf && slot == range.start;
+        let keyless = !self.kind.is_leaf() && slot == range.start;
         let suffix_len = if keyless {
             0
         } else {
@@ -185,7 +185,7 @@ impl Entries {
     pub(crate) fn cut(&self, wish: Option<usize>) -> Option<usize> {
         let n = self.len();
         // Half a branch has two children at least.
-        let least = if self.kind == PageKind::Leaf { 1 } else { 2 };
+        let least = if self.kind.is_leaf() { 1 } else { 2 };
         if n < 2 * least {
             return None;
         }
@@ -203,7 +203,7 @@ impl Entries {
     fn middle(&self) -> usize {
         let all = 0..self.len();
         let prefix_len = self.prefix_len(all.clone());
-        let slot_bytes = |slot| self.cell(&all, slot, prefix_len) + slots_bytes(8) / 8;
+        let slot_bytes = |slot| self.cell(&all, slot, prefix_len) + slots_bytes(self.kind, 8) / 8;
         let half = all.clone().map(slot_bytes).sum::<usize>() / 2;
         let mut sum = 0;
         all.clone()
@@ -216,10 +216,11 @@ impl Entries {
             .unwrap_or(self.len() / 2)
     }
 
-    /// The shortest key that is greater than every key before `slot` and not greater than the key there.
-    pub(crate) fn separator(&self, slot: usize) -> &[u8] {
+    /// The shortest key that is greater than every key before `slot` and not greater than the key there, if keys are ordered
+    /// `bytewise`; otherwise the key there.
+    pub(crate) fn separator(&self, slot: usize, bytewise: bool) -> &[u8] {
         let key = self.key(slot);
-        if self.kind == PageKind::Leaf && slot > 0 {
+        if bytewise && self.kind.is_leaf() && slot > 0 {
             &key[..(common_prefix(self.key(slot - 1), key) + 1).min(key.len())]
         } else {
             key
@@ -246,7 +247,7 @@ impl Entries {
                 place,
                 self.key(slot),
                 self.payload(slot),
-                self.entries[slot].large,
+                self.entries[slot].mark,
             )? {
                 return Err(Error::corrupt(number, "entries do not fit into one page"));
             }

@@ -17,11 +17,24 @@
 //!
 //! A cell of a leaf is `s: u16, v: u16, tail, value`, one of a branch `s: u16, child: u48, [records: u48,] tail`: `s` is the length of
 //! the key behind the prefix, and the tail is what remains of it behind the head. The key itself is nowhere in one piece.
-//! `v` is the length of the value, or [`LARGE`] and the value is 12 bytes that point to an extent. `records`, in counted trees,
+//! The lowest bits of `v` are the length of the value as it stands in the cell, the highest ones its [`Mark`]. `records`, in counted trees,
 //! is the number of records below the child. The key of a branch's first entry is taken to be less than every key, and is empty.
 //!
 //! The heads lie together, sixteen to a cache line, because a search reads nothing else until its last comparison: keys whose
 //! heads differ are ordered by their heads, and keys with equal heads by their tails and then their lengths.
+//!
+//! Pages of *whole* keys have no prefix, and their cells hold the whole key in the place of its tail. If they are ordered
+//! otherwise than bytewise, a search compares whole keys and the heads mean nothing.
+//!
+//! *Packed* leaves hold keys of one length and no values, one behind the other:
+//!
+//! ```text
+//!  offset  size  field
+//!      24     2  n          number of keys
+//!      26     2  size       of each
+//!      28     4  zero
+//!      32        keys
+//! ```
 //!
 //! Reading trusts nothing: every offset and length is checked where it is used, and what does not fit is [`Error::Corrupt`].
 
@@ -30,8 +43,9 @@
 mod edit;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use super::prefetch;
+use super::{Order, prefetch};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
 
@@ -47,8 +61,47 @@ pub(crate) const NODE_ROOM_BYTES: usize = PAGE_BYTES - NODE_HEADER_BYTES;
 /// which is why a page can always be split in two around a new entry.
 pub(super) const ENTRY_BYTES_MAX: usize = 2000;
 
-/// In the place of a value's length: the value is in an extent.
-pub(super) const LARGE: u16 = 0x8000;
+/// What the payload of a leaf's cell is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Mark {
+    /// The value.
+    #[default]
+    Inline,
+    /// A pointer to an extent that holds the value.
+    Extent,
+    /// Several values: see [`super::duplicates`].
+    SubPage,
+    /// The record of a tree whose keys are the values.
+    SubTree,
+}
+
+impl Mark {
+    const SHIFT: u32 = 14;
+    const LENGTH_MASK: u16 = (1 << Self::SHIFT) - 1;
+
+    /// Mark and length of a payload as stored. A page is shorter than what the bits of the length can say.
+    fn encode(self, payload_len: usize) -> u16 {
+        let bits = match self {
+            Self::Inline => 0,
+            Self::SubPage => 1,
+            // Pointers have but one length.
+            Self::Extent => return 2 << Self::SHIFT,
+            Self::SubTree => 3,
+        };
+        bits << Self::SHIFT | payload_len as u16 & Self::LENGTH_MASK
+    }
+
+    #[inline]
+    fn decode(stored: usize) -> (Self, usize) {
+        let len = stored & usize::from(Self::LENGTH_MASK);
+        match stored >> Self::SHIFT {
+            0 => (Self::Inline, len),
+            1 => (Self::SubPage, len),
+            2 => (Self::Extent, EXTENT_POINTER_BYTES),
+            _ => (Self::SubTree, len),
+        }
+    }
+}
 
 /// The length of a pointer to an extent: page number and length of the value, 48 bits each.
 pub(super) const EXTENT_POINTER_BYTES: usize = 12;
@@ -64,14 +117,31 @@ const HEADS_STEP: usize = 8;
 const U48_BYTES: usize = 6;
 
 /// The bytes that the slots of `n` entries take.
-pub(crate) fn slots_bytes(n: usize) -> usize {
-    n.next_multiple_of(HEADS_STEP) * HEAD_BYTES + n * 2
+pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
+    match kind {
+        PageKind::PackedLeaf => 0,
+        _ => n.next_multiple_of(HEADS_STEP) * HEAD_BYTES + n * 2,
+    }
 }
 
 /// The bytes that a cell takes.
 pub(crate) fn cell_bytes(kind: PageKind, suffix_len: usize, payload_len: usize) -> usize {
-    let fixed = if kind == PageKind::Leaf { 4 } else { 2 };
-    fixed + suffix_len.saturating_sub(HEAD_BYTES) + payload_len
+    let fixed = match kind {
+        PageKind::PackedLeaf => 0,
+        kind if kind.is_leaf() => 4,
+        _ => 2,
+    };
+    let key = match kind.is_whole() {
+        true => suffix_len,
+        false => suffix_len.saturating_sub(HEAD_BYTES),
+    };
+    fixed + key + payload_len
+}
+
+/// The bytes that an entry takes, slot and cell.
+pub(crate) fn entry_bytes(kind: PageKind, key_len: usize, payload_len: usize) -> usize {
+    // A head and an offset.
+    cell_bytes(kind, key_len, payload_len) + HEAD_BYTES + 2
 }
 
 /// The first bytes of a key behind its page's prefix as a number that sorts as they do.
@@ -144,14 +214,28 @@ fn decode_u48([a, b, c, d, e, f]: [u8; U48_BYTES]) -> u64 {
 
 /// The length of a payload in the pages of a kind that hold children.
 fn child_bytes(kind: PageKind) -> usize {
-    if kind == PageKind::CountedBranch {
-        2 * U48_BYTES
-    } else {
-        U48_BYTES
+    match kind {
+        PageKind::CountedBranch | PageKind::CountedWholeBranch => 2 * U48_BYTES,
+        _ => U48_BYTES,
     }
 }
 
 impl PageKind {
+    /// Whether pages of this kind hold records.
+    #[inline]
+    pub(crate) fn is_leaf(self) -> bool {
+        matches!(self, Self::Leaf | Self::WholeLeaf | Self::PackedLeaf)
+    }
+
+    /// Whether keys stand in one piece.
+    #[inline]
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(
+            self,
+            Self::WholeLeaf | Self::WholeBranch | Self::CountedWholeBranch | Self::PackedLeaf
+        )
+    }
+
     /// As much of an encoded [`Child`] as branches of this kind store.
     pub(crate) fn child_payload(self, encoded: &[u8; 2 * U48_BYTES]) -> &[u8] {
         encoded.get(..child_bytes(self)).unwrap_or(encoded)
@@ -232,8 +316,8 @@ pub(super) struct Cell<'p> {
     pub(super) tail: &'p [u8],
     /// The value, or a pointer to it, or a [`Child`].
     pub(super) payload: &'p [u8],
-    /// Whether the payload is a pointer to an extent.
-    pub(super) large: bool,
+    /// What the payload is.
+    pub(super) mark: Mark,
 }
 
 /// A page of a tree, to be read.
@@ -241,6 +325,7 @@ pub(super) struct Cell<'p> {
 pub(super) struct Node<'p> {
     page: &'p Page,
     kind: PageKind,
+    n: usize,
     prefix: &'p [u8],
     heads: &'p [[u8; HEAD_BYTES]],
     offsets: &'p [[u8; 2]],
@@ -272,8 +357,21 @@ impl<'p> Node<'p> {
     fn lay_out(page: &'p Page, kind: PageKind) -> Option<Self> {
         let n = usize::from(page.u16_at(COUNT_AT));
         let prefix_len = usize::from(page.u16_at(PREFIX_LEN_AT));
+        if kind == PageKind::PackedLeaf {
+            // What is the length of the prefix elsewhere is the size here.
+            return (n * prefix_len <= NODE_ROOM_BYTES && (prefix_len > 0 || n == 0)).then_some(
+                Self {
+                    page,
+                    kind,
+                    n,
+                    prefix: &[],
+                    heads: &[],
+                    offsets: &[],
+                },
+            );
+        }
         let cells = usize::from(page.u16_at(CELLS_AT));
-        if cells > PAGE_BYTES || NODE_HEADER_BYTES + prefix_len + slots_bytes(n) > cells {
+        if cells > PAGE_BYTES || NODE_HEADER_BYTES + prefix_len + slots_bytes(kind, n) > cells {
             return None;
         }
         let (_, rest) = page.bytes().split_at_checked(NODE_HEADER_BYTES)?;
@@ -284,10 +382,24 @@ impl<'p> Node<'p> {
         Some(Self {
             page,
             kind,
+            n,
             prefix,
             heads,
             offsets,
         })
+    }
+
+    /// The size of the keys of a packed leaf.
+    pub(super) fn packed_size(&self) -> usize {
+        usize::from(self.page.u16_at(PREFIX_LEN_AT))
+    }
+
+    /// The keys of a packed leaf from `slot` on, one behind the other.
+    pub(super) fn packed(&self, slots: Range<usize>) -> Option<&'p [u8]> {
+        let size = self.packed_size();
+        let keys = self.page.bytes().get(NODE_HEADER_BYTES..)?;
+        keys.get(..self.n * size)?
+            .get(slots.start * size..slots.end * size)
     }
 
     pub(super) fn number(&self) -> PageNo {
@@ -303,15 +415,19 @@ impl<'p> Node<'p> {
     }
 
     /// The number of entries.
+    #[inline]
     pub(super) fn len(&self) -> usize {
-        self.heads.len()
+        self.n
     }
 
     /// The bytes of the page that are in use, header aside.
     pub(super) fn used(&self) -> usize {
+        if self.kind == PageKind::PackedLeaf {
+            return self.n * self.packed_size();
+        }
         let cells = PAGE_BYTES.saturating_sub(usize::from(self.page.u16_at(CELLS_AT)));
         let live = cells.saturating_sub(usize::from(self.page.u16_at(DEAD_AT)));
-        self.prefix.len() + slots_bytes(self.len()) + live
+        self.prefix.len() + slots_bytes(self.kind, self.len()) + live
     }
 
     fn head(&self, slot: usize) -> Option<u32> {
@@ -326,35 +442,74 @@ impl<'p> Node<'p> {
 
     #[inline]
     fn find_cell(&self, slot: usize) -> Option<Cell<'p>> {
+        if self.kind == PageKind::PackedLeaf {
+            return self.packed_cell(slot);
+        }
         let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
         let bytes = self.page.bytes().get(at..)?;
         let (suffix_len, rest) = split_u16(bytes)?;
+        // In whole pages the head is repeated in the cell.
+        let head_len = match self.kind.is_whole() {
+            true => HEAD_BYTES.min(suffix_len),
+            false => 0,
+        };
         let tail_len = suffix_len.saturating_sub(HEAD_BYTES);
-        if self.kind == PageKind::Leaf {
+        if self.kind.is_leaf() {
             let (value, rest) = split_u16(rest)?;
-            let large = value & usize::from(LARGE) != 0;
-            let payload_len = if large { EXTENT_POINTER_BYTES } else { value };
-            let (tail, rest) = rest.split_at_checked(tail_len)?;
+            let (mark, payload_len) = Mark::decode(value);
+            let (tail, rest) = rest.get(head_len..)?.split_at_checked(tail_len)?;
             Some(Cell {
                 suffix_len,
                 tail,
                 payload: rest.get(..payload_len)?,
-                large,
+                mark,
             })
         } else {
             let (payload, rest) = rest.split_at_checked(child_bytes(self.kind))?;
             Some(Cell {
                 suffix_len,
-                tail: rest.get(..tail_len)?,
+                tail: rest.get(head_len..)?.get(..tail_len)?,
                 payload,
-                large: false,
+                mark: Mark::Inline,
             })
         }
     }
 
+    fn packed_cell(&self, slot: usize) -> Option<Cell<'p>> {
+        let key = self.packed(slot..slot + 1)?;
+        Some(Cell {
+            suffix_len: key.len(),
+            tail: tail_of(key),
+            payload: &[],
+            mark: Mark::Inline,
+        })
+    }
+
+    /// The key of an entry, in a page of whole keys.
+    pub(super) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
+        self.find_whole_key(slot)
+            .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+    }
+
+    fn find_whole_key(&self, slot: usize) -> Option<&'p [u8]> {
+        if self.kind == PageKind::PackedLeaf {
+            return self.packed(slot..slot + 1);
+        }
+        let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
+        let (len, rest) = split_u16(self.page.bytes().get(at..)?)?;
+        let skip = match self.kind.is_leaf() {
+            true => 2,
+            false => child_bytes(self.kind),
+        };
+        rest.get(skip..)?.get(..len)
+    }
+
     /// Searches the entries for a key, from slot `from` on.
     #[inline]
-    pub(super) fn search(&self, key: &[u8], from: usize) -> Result<Place> {
+    pub(super) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
+        if !order.is_bytes() || self.kind == PageKind::PackedLeaf {
+            return self.search_whole(key, from, order);
+        }
         let Some(suffix) = key.strip_prefix(self.prefix) else {
             let slot = if key < self.prefix { from } else { self.len() };
             return Ok(Place { slot, exact: false });
@@ -365,10 +520,32 @@ impl<'p> Node<'p> {
         if self.head(slot) != Some(head) {
             return Ok(Place { slot, exact: false });
         }
-        if self.kind == PageKind::Leaf {
+        if self.kind.is_leaf() {
             self.prefetch_cell(slot);
         }
         self.search_equal_heads(suffix, head, slot)
+    }
+
+    /// Searches by comparing whole keys.
+    fn search_whole(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
+        let (mut low, mut high) = (from, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match order.compare(self.whole_key(middle)?, key)? {
+                Ordering::Equal => {
+                    return Ok(Place {
+                        slot: middle,
+                        exact: true,
+                    });
+                }
+                Ordering::Greater => high = middle,
+                Ordering::Less => low = middle + 1,
+            }
+        }
+        Ok(Place {
+            slot: low,
+            exact: false,
+        })
     }
 
     /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
@@ -435,10 +612,20 @@ impl<'p> Node<'p> {
             .then(cell.suffix_len.cmp(&suffix.len())))
     }
 
+    /// How the key of an entry compares with `key`.
+    pub(super) fn compare_key(&self, slot: usize, key: &[u8], order: Order) -> Result<Ordering> {
+        if self.kind.is_whole() {
+            return order.compare(self.whole_key(slot)?, key);
+        }
+        let mut own = Vec::new();
+        self.push_key(slot, &mut own)?;
+        Ok(own.as_slice().cmp(key))
+    }
+
     /// The slot of the child that a key belongs to.
     #[inline]
-    pub(super) fn child_slot(&self, key: &[u8]) -> Result<usize> {
-        let place = self.search(key, 1)?;
+    pub(super) fn child_slot(&self, key: &[u8], order: Order) -> Result<usize> {
+        let place = self.search(key, 1, order)?;
         Ok(if place.exact {
             place.slot
         } else {
@@ -456,6 +643,10 @@ impl<'p> Node<'p> {
 
     /// Appends the key of an entry to `out`.
     pub(super) fn push_key(&self, slot: usize, out: &mut Vec<u8>) -> Result<()> {
+        if self.kind.is_whole() {
+            out.extend_from_slice(self.whole_key(slot)?);
+            return Ok(());
+        }
         let cell = self.cell(slot)?;
         let head = self.head(slot).unwrap_or_default().to_be_bytes();
         out.extend_from_slice(self.prefix);
@@ -474,12 +665,24 @@ impl<'p> Node<'p> {
     }
 
     /// Checks everything about the page that can be seen without its neighbours.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    pub(super) fn check(&self, order: Order) -> Result<(), &'static str> {
+        if self.kind.is_whole() && !order.is_unknown() {
+            self.check_order(order)?;
+        }
+        if self.kind == PageKind::PackedLeaf {
+            return match self.packed_size() {
+                ..=super::KEY_BYTES_MAX => Ok(()),
+                _ => Err("key too long"),
+            };
+        }
+        if self.kind.is_whole() && !self.prefix.is_empty() {
+            return Err("prefix in a page of whole keys");
+        }
         let cells = usize::from(self.page.u16_at(CELLS_AT));
         let dead = usize::from(self.page.u16_at(DEAD_AT));
         let mut live = 0;
         let mut before: Option<(u32, Cell<'_>)> = None;
-        let first_key = usize::from(self.kind != PageKind::Leaf);
+        let first_key = self.first_key();
         for slot in 0..self.len() {
             let (Some(cell), Some(head)) = (self.find_cell(slot), self.head(slot)) else {
                 return Err("cell outside its page");
@@ -502,13 +705,17 @@ impl<'p> Node<'p> {
             if padding {
                 return Err("head longer than its key");
             }
+            let key = self.find_whole_key(slot).filter(|_| self.kind.is_whole());
+            if key.is_some_and(|key| head_of(key) != head) {
+                return Err("head is not that of its key");
+            }
             if slot < first_key {
                 if cell.suffix_len != 0 || head != 0 {
                     return Err("first separator of a branch is not empty");
                 }
                 continue;
             }
-            if let Some((head_before, cell_before)) = before {
+            if let Some((head_before, cell_before)) = before.filter(|_| !self.kind.is_whole()) {
                 let order = head_before
                     .cmp(&head)
                     .then_with(|| cell_before.tail.cmp(cell.tail))
@@ -521,6 +728,27 @@ impl<'p> Node<'p> {
         }
         if live + dead != PAGE_BYTES.saturating_sub(cells) {
             return Err("cells do not fill the area of cells");
+        }
+        Ok(())
+    }
+}
+
+impl Node<'_> {
+    /// The first entry that has a key.
+    fn first_key(&self) -> usize {
+        usize::from(!self.kind.is_leaf())
+    }
+
+    fn check_order(&self, order: Order) -> Result<(), &'static str> {
+        for slot in self.first_key() + 1..self.len() {
+            let (Some(before), Some(key)) =
+                (self.find_whole_key(slot - 1), self.find_whole_key(slot))
+            else {
+                return Err("cell outside its page");
+            };
+            if !matches!(order.compare(before, key), Ok(Ordering::Less)) {
+                return Err("keys out of order");
+            }
         }
         Ok(())
     }

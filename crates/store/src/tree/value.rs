@@ -49,17 +49,53 @@ pub(crate) fn extent_pages(value_len: usize) -> u32 {
 
 /// Writes a value and its header into an extent.
 pub(crate) fn fill_extent(extent: &mut [u8], first: PageNo, commit: CommitNo, value: &[u8]) {
-    let (header, place) = extent.split_at_mut(EXTENT_HEADER_BYTES);
+    write_header(extent, first, commit, value.len());
+    let place = &mut extent[EXTENT_HEADER_BYTES..];
+    place[..value.len()].copy_from_slice(value);
+    // The rest of the last page: never another transaction's leftovers.
+    place[value.len()..].fill(0);
+    seal_extent(extent);
+}
+
+fn write_header(extent: &mut [u8], first: PageNo, commit: CommitNo, len: usize) {
+    let header = &mut extent[..EXTENT_HEADER_BYTES];
     header.fill(0);
     header[4] = PageKind::Extent as u8;
     header[8..16].copy_from_slice(&first.0.to_le_bytes());
     header[16..24].copy_from_slice(&commit.0.to_le_bytes());
-    header[24..32].copy_from_slice(&(value.len() as u64).to_le_bytes());
-    let sum = page::checksum(&[&header[4..], value]);
-    header[..4].copy_from_slice(&sum.to_le_bytes());
-    place[..value.len()].copy_from_slice(value);
-    // The rest of the last page: never another transaction's leftovers.
-    place[value.len()..].fill(0);
+    header[24..32].copy_from_slice(&(len as u64).to_le_bytes());
+}
+
+/// The value in an extent, to be written; [`seal_extent`] has to follow.
+pub(super) fn value_mut(extent: &mut [u8], len: usize) -> Option<&mut [u8]> {
+    extent.get_mut(EXTENT_HEADER_BYTES..)?.get_mut(..len)
+}
+
+/// Renews the checksum of an extent whose value has been written.
+pub(crate) fn seal_extent(extent: &mut [u8]) {
+    let Some(header) = Header::read(extent) else {
+        return;
+    };
+    let end = EXTENT_HEADER_BYTES.saturating_add(header.len as usize);
+    if let Some(covered) = extent.get(4..end) {
+        let sum = page::checksum(&[covered]);
+        extent[..4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// Allocates an extent for a value of so many zeroes.
+pub(super) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Result<ExtentPointer> {
+    let count = extent_pages(len);
+    let first = pages.allocate_extent(count)?;
+    let commit = pages.commit();
+    let extent = pages.extent_mut(first, count)?;
+    write_header(extent, first, commit, len);
+    extent[EXTENT_HEADER_BYTES..].fill(0);
+    seal_extent(extent);
+    Ok(ExtentPointer {
+        first,
+        len: len as u64,
+    })
 }
 
 /// Allocates an extent for a value and writes it.

@@ -70,7 +70,13 @@ pub(crate) fn commit(env: &Env, number: u32) -> Result<Ticket, Error> {
     for (name, counted) in TREES.into_iter().zip([true, false]) {
         trees.push(match txn.tree(name)? {
             Some(tree) => tree,
-            None => txn.create_tree(name, TreeKind { counted })?,
+            None => txn.create_tree(
+                name,
+                TreeKind {
+                    counted,
+                    ..TreeKind::COMPACT
+                },
+            )?,
         });
     }
     for change in changes(number) {

@@ -254,7 +254,7 @@ impl Write for EmbeddedTxn {
     fn record_change(&mut self, record: &[u8]) -> Result<()> {
         let tree = match self.txn.tree(CHANGE)? {
             Some(tree) => tree,
-            None => self.txn.create_tree(CHANGE, TreeKind { counted: false })?,
+            None => self.txn.create_tree(CHANGE, TreeKind::COMPACT)?,
         };
         let commit = self.txn.commit_no().0.to_be_bytes();
         self.txn.put(tree, &commit, record)?;

@@ -2,9 +2,11 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use super::{
-    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, LARGE, NODE_HEADER_BYTES, Node,
-    PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
+    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES,
+    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
@@ -14,6 +16,7 @@ pub(in crate::tree) struct NodeMut<'a> {
     page: &'a mut Page,
     kind: PageKind,
     n: usize,
+    /// Of a packed leaf, the size of its keys.
     prefix_len: usize,
 }
 
@@ -26,7 +29,11 @@ impl<'a> NodeMut<'a> {
         level: usize,
     ) -> Result<Self> {
         let node = Node::open(page, number, kind, level)?;
-        let (n, prefix_len) = (node.len(), node.prefix.len());
+        let prefix_len = match kind {
+            PageKind::PackedLeaf => node.packed_size(),
+            _ => node.prefix.len(),
+        };
+        let n = node.len();
         Ok(Self {
             page,
             kind,
@@ -46,7 +53,9 @@ impl<'a> NodeMut<'a> {
     ) -> Self {
         page.init(kind, level as u8, number, commit);
         page.set_u16_at(PREFIX_LEN_AT, prefix.len() as u16);
-        page.set_u16_at(CELLS_AT, PAGE_BYTES as u16);
+        if kind != PageKind::PackedLeaf {
+            page.set_u16_at(CELLS_AT, PAGE_BYTES as u16);
+        }
         if let Some(place) = page
             .bytes_mut()
             .get_mut(NODE_HEADER_BYTES..NODE_HEADER_BYTES + prefix.len())
@@ -87,7 +96,7 @@ impl<'a> NodeMut<'a> {
 
     /// Where the slots would end with one entry more.
     fn end_with_one_more(&self) -> usize {
-        self.heads_at() + slots_bytes(self.n + 1)
+        self.heads_at() + slots_bytes(self.kind, self.n + 1)
     }
 
     /// Inserts an entry at `slot`. Answers `false`, and changes nothing, if its key does not begin with the page's prefix or
@@ -97,15 +106,18 @@ impl<'a> NodeMut<'a> {
         slot: usize,
         key: &[u8],
         payload: &[u8],
-        large: bool,
+        mark: Mark,
     ) -> Result<bool> {
+        if self.kind == PageKind::PackedLeaf {
+            return self.insert_packed(slot, key);
+        }
         let prefix = self
             .page
             .bytes()
             .get(NODE_HEADER_BYTES..self.heads_at())
             .unwrap_or_default();
         // The first entry of a branch has no key.
-        let keyless = self.kind != PageKind::Leaf && slot == 0;
+        let keyless = !self.kind.is_leaf() && slot == 0;
         let suffix = match key.strip_prefix(prefix) {
             _ if keyless => &[],
             Some(suffix) => suffix,
@@ -123,7 +135,7 @@ impl<'a> NodeMut<'a> {
             }
         }
         let at = self.cells() - need;
-        self.write_cell(at, suffix, payload, large)
+        self.write_cell(at, suffix, payload, mark)
             .ok_or_else(|| self.corrupt())?;
         self.open_slot(slot, head_of(suffix), at)
             .ok_or_else(|| self.corrupt())?;
@@ -131,17 +143,61 @@ impl<'a> NodeMut<'a> {
         Ok(true)
     }
 
-    fn write_cell(&mut self, at: usize, suffix: &[u8], payload: &[u8], large: bool) -> Option<()> {
+    fn insert_packed(&mut self, slot: usize, key: &[u8]) -> Result<bool> {
+        let n = self.n;
+        if n == 0 {
+            self.page.set_u16_at(PREFIX_LEN_AT, key.len() as u16);
+            self.prefix_len = key.len();
+        }
+        let size = self.prefix_len;
+        if key.len() != size || size == 0 || slot > n {
+            return Err(self.corrupt());
+        }
+        if (n + 1) * size > NODE_ROOM_BYTES {
+            return Ok(false);
+        }
+        let (at, end) = (
+            NODE_HEADER_BYTES + slot * size,
+            NODE_HEADER_BYTES + n * size,
+        );
+        let bytes = self.page.bytes_mut();
+        bytes.copy_within(at..end, at + size);
+        if let Some(place) = bytes.get_mut(at..at + size) {
+            place.copy_from_slice(key);
+        }
+        self.n = n + 1;
+        self.page.set_u16_at(COUNT_AT, self.n as u16);
+        Ok(true)
+    }
+
+    fn remove_packed(&mut self, slot: usize) -> Result<()> {
+        let (n, size) = (self.n, self.prefix_len);
+        if slot >= n {
+            return Err(self.corrupt());
+        }
+        let at = NODE_HEADER_BYTES + slot * size;
+        let end = NODE_HEADER_BYTES + n * size;
+        let bytes = self.page.bytes_mut();
+        bytes.copy_within(at + size..end, at);
+        if let Some(gap) = bytes.get_mut(end - size..end) {
+            gap.fill(0);
+        }
+        self.n = n - 1;
+        self.page.set_u16_at(COUNT_AT, self.n as u16);
+        Ok(())
+    }
+
+    fn write_cell(&mut self, at: usize, suffix: &[u8], payload: &[u8], mark: Mark) -> Option<()> {
         let len = (suffix.len() as u16).to_le_bytes();
-        let value = if large { LARGE } else { payload.len() as u16 }.to_le_bytes();
-        let leaf: [&[u8]; 4] = [&len, &value, tail_of(suffix), payload];
-        let branch: [&[u8]; 4] = [&len, &[], payload, tail_of(suffix)];
+        let value = mark.encode(payload.len()).to_le_bytes();
+        let key = match self.kind.is_whole() {
+            true => suffix,
+            false => tail_of(suffix),
+        };
+        let leaf: [&[u8]; 4] = [&len, &value, key, payload];
+        let branch: [&[u8]; 4] = [&len, &[], payload, key];
         let mut at = at;
-        for part in if self.kind == PageKind::Leaf {
-            leaf
-        } else {
-            branch
-        } {
+        for part in if self.kind.is_leaf() { leaf } else { branch } {
             self.page
                 .bytes_mut()
                 .get_mut(at..at + part.len())?
@@ -183,9 +239,11 @@ impl<'a> NodeMut<'a> {
         Some(())
     }
 
-    /// Removes the entry at `slot`. In a branch, the entry that becomes the first one keeps its separator: see
-    /// [`NodeMut::drop_first_key`].
+    /// Removes the entry at `slot`; in a branch see [`NodeMut::remove_child`].
     pub(in crate::tree) fn remove(&mut self, slot: usize) -> Result<()> {
+        if self.kind == PageKind::PackedLeaf {
+            return self.remove_packed(slot);
+        }
         let (len, at) = self
             .as_node()
             .and_then(|node| {
@@ -219,12 +277,21 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
+    /// Removes an entry of a branch.
+    pub(in crate::tree) fn remove_child(&mut self, slot: usize) -> Result<()> {
+        self.remove(slot)?;
+        match slot {
+            0 if self.n > 0 => self.drop_first_key(),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the first entry of a branch keyless, after the one before it was removed.
-    pub(in crate::tree) fn drop_first_key(&mut self) -> Result<()> {
+    fn drop_first_key(&mut self) -> Result<()> {
         let node = self.as_node().ok_or_else(|| self.corrupt())?;
         let payload = node.child(0)?.encode();
         self.remove(0)?;
-        let inserted = self.insert(0, &[], self.kind.child_payload(&payload), false)?;
+        let inserted = self.insert(0, &[], self.kind.child_payload(&payload), Mark::Inline)?;
         if inserted {
             Ok(())
         } else {
@@ -232,25 +299,29 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Replaces the payload of an entry by one of the same length.
-    pub(in crate::tree) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
-        let place = self.as_node().and_then(|node| {
+    /// Where in the page the payload of an entry stands.
+    pub(in crate::tree) fn payload_range(&self, slot: usize) -> Result<Range<usize>> {
+        let range = self.as_node().and_then(|node| {
             let cell = node.find_cell(slot)?;
             let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
-            let skip = if self.kind == PageKind::Leaf {
-                4 + cell.tail.len()
-            } else {
-                2
+            let skip = match self.kind.is_leaf() {
+                true => cell_bytes(self.kind, cell.suffix_len, 0),
+                false => 2,
             };
-            (cell.payload.len() == payload.len()).then_some(at + skip)
+            Some(at + skip..at + skip + cell.payload.len())
         });
-        let bytes = self.page.bytes_mut();
-        match place.and_then(|at| bytes.get_mut(at..at + payload.len())) {
-            Some(place) => {
+        range.ok_or_else(|| self.corrupt())
+    }
+
+    /// Replaces the payload of an entry by one of the same length.
+    pub(in crate::tree) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
+        let range = self.payload_range(slot)?;
+        match self.page.bytes_mut().get_mut(range) {
+            Some(place) if place.len() == payload.len() => {
                 place.copy_from_slice(payload);
                 Ok(())
             }
-            None => Err(self.corrupt()),
+            _ => Err(self.corrupt()),
         }
     }
 
@@ -262,7 +333,7 @@ impl<'a> NodeMut<'a> {
     fn compact(&mut self) -> Result<()> {
         let old = self.page.clone();
         let node = Node::lay_out(&old, self.kind).ok_or_else(|| self.corrupt())?;
-        let floor = self.heads_at() + slots_bytes(self.n);
+        let floor = self.heads_at() + slots_bytes(self.kind, self.n);
         let offsets = self.offsets_at(self.n);
         let bytes = self.page.bytes_mut();
         let mut at = PAGE_BYTES;

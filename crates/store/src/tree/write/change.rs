@@ -1,0 +1,491 @@
+//! One change on its way: the path is made the transaction's own from the root down, the leaf changed, and what overflowed or became
+//! too empty mended on the way back up.
+
+use std::cmp::Ordering;
+
+use super::super::entries::Entries;
+use super::super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Place, Run};
+use super::super::{HEIGHT_MAX, Orders, TreeRecord, value};
+use super::{TreeMut, is_inline, large_value};
+use crate::error::{Error, Result};
+use crate::page::{PageNo, WritePages};
+
+/// A page with less than this in use looks for a neighbour to share with.
+const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;
+
+/// Two pages become one only if it still has this much room, or the next insertion would divide it again.
+const MERGED_SPARE_BYTES: usize = NODE_ROOM_BYTES / 8;
+
+/// A step of the way from the root: a page, and the slot taken in it.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) page: PageNo,
+    pub(super) slot: usize,
+}
+
+/// One change on its way: the tree and the way to the key's place in it. Steps are indexed by level, the leaf's being 0.
+pub(super) struct Change<'a, P: ?Sized> {
+    pub(super) pages: &'a mut P,
+    pub(super) tree: &'a mut TreeRecord,
+    pub(super) orders: Orders,
+    pub(super) steps: [Step; HEIGHT_MAX],
+    pub(super) place: Place,
+}
+
+impl<'a, P: WritePages + ?Sized> Change<'a, P> {
+    /// The way to a key.
+    pub(super) fn find(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
+        let mut change = Self::nowhere(tree);
+        let order = change.orders.keys;
+        let mut number = change.tree.root;
+        for level in (0..change.height()).rev() {
+            let node = change.open(number, level)?;
+            let (slot, child) = if level > 0 {
+                let slot = node.child_slot(key, order)?;
+                (slot, node.child(slot)?.page)
+            } else {
+                let place = node.search(key, 0, order)?;
+                change.place = place;
+                (place.slot, number)
+            };
+            change.steps[level] = Step { page: number, slot };
+            number = child;
+        }
+        Ok(change)
+    }
+
+    /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last key, `None` in an
+    /// empty tree, is told.
+    pub(super) fn find_end(
+        tree: &'a mut TreeMut<'_, P>,
+        key: &[u8],
+    ) -> Result<(Self, Option<Ordering>)> {
+        let mut change = Self::nowhere(tree);
+        let order = change.orders.keys;
+        let mut compared = None;
+        let mut number = change.tree.root;
+        for level in (0..change.height()).rev() {
+            let node = change.open(number, level)?;
+            let last = node
+                .len()
+                .checked_sub(1)
+                .ok_or_else(|| Error::corrupt(number, "empty page in a tree"))?;
+            let (slot, child) = if level > 0 {
+                (last, node.child(last)?.page)
+            } else {
+                compared = Some(node.compare_key(last, key, order)?.reverse());
+                (last + 1, number)
+            };
+            change.steps[level] = Step { page: number, slot };
+            change.place.slot = slot;
+            number = child;
+        }
+        Ok((change, compared))
+    }
+
+    fn nowhere(tree: &'a mut TreeMut<'_, P>) -> Self {
+        Self {
+            pages: tree.pages,
+            tree: tree.record,
+            orders: tree.orders,
+            steps: [Step {
+                page: PageNo(0),
+                slot: 0,
+            }; HEIGHT_MAX],
+            place: Place {
+                slot: 0,
+                exact: false,
+            },
+        }
+    }
+
+    fn open(&self, number: PageNo, level: usize) -> Result<Node<'_>> {
+        let page = self.pages.page(number)?;
+        Node::open(page, number, self.tree.page_kind(level), level)
+    }
+
+    pub(super) fn height(&self) -> usize {
+        usize::from(self.tree.height)
+    }
+
+    pub(super) fn node(&self, level: usize) -> Result<Node<'_>> {
+        self.open(self.steps[level].page, level)
+    }
+
+    pub(super) fn node_mut(&mut self, level: usize) -> Result<NodeMut<'_>> {
+        let number = self.steps[level].page;
+        NodeMut::open(
+            self.pages.page_mut(number)?,
+            number,
+            self.tree.page_kind(level),
+            level,
+        )
+    }
+
+    fn allocate(&mut self, level: usize) -> Result<PageNo> {
+        if level > 0 {
+            self.tree.branch_pages += 1;
+        } else {
+            self.tree.leaf_pages += 1;
+        }
+        self.pages.allocate()
+    }
+
+    pub(super) fn free(&mut self, number: PageNo, level: usize) -> Result<()> {
+        let count = if level > 0 {
+            &mut self.tree.branch_pages
+        } else {
+            &mut self.tree.leaf_pages
+        };
+        *count = count.saturating_sub(1);
+        self.pages.free(number, 1)
+    }
+
+    /// Makes the whole way the transaction's own, and adds `records` to the counts along it.
+    pub(super) fn touch(&mut self, records: i64) -> Result<()> {
+        for level in (0..self.height()).rev() {
+            let old = self.steps[level].page;
+            let new = self.pages.touch(old)?;
+            self.steps[level].page = new;
+            if level + 1 == self.height() {
+                self.tree.root = new;
+            } else if new != old || (records != 0 && self.tree.kind.counted) {
+                let slot = self.steps[level + 1].slot;
+                let mut child = self.node(level + 1)?.child(slot)?;
+                child.page = new;
+                child.records = child.records.wrapping_add_signed(records);
+                self.node_mut(level + 1)?.set_child(slot, child)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a value under the key that the way leads to. Answers whether the key is new.
+    pub(super) fn store(mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let new = !self.place.exact;
+        if is_inline(self.tree.page_kind(0), key, value) {
+            self.store_payload(key, value, Mark::Inline)?;
+        } else {
+            let extent = value::store(self.pages, value)?;
+            self.tree.extent_pages += u64::from(extent.pages());
+            self.store_payload(key, &extent.encode(), Mark::Extent)?;
+        }
+        self.tree.records += u64::from(new);
+        Ok(new)
+    }
+
+    /// Stores an entry of the leaf that the way leads to, in place of the one with the same key if there is one. The number of records is the caller's concern.
+    pub(super) fn store_payload(&mut self, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
+        let new = !self.place.exact;
+        if self.tree.height == 0 {
+            self.plant()?;
+        }
+        self.touch(i64::from(new))?;
+        if !new {
+            if self.overwrite(payload, mark)? {
+                return Ok(());
+            }
+            self.free_large_value()?;
+            let slot = self.place.slot;
+            self.node_mut(0)?.remove(slot)?;
+        }
+        self.insert(0, key, payload, mark)
+    }
+
+    /// Makes an empty leaf the root of an empty tree.
+    fn plant(&mut self) -> Result<()> {
+        let root = self.allocate(0)?;
+        let commit = self.pages.commit();
+        let kind = self.tree.page_kind(0);
+        NodeMut::init(self.pages.page_mut(root)?, root, commit, kind, 0, &[]);
+        self.tree.root = root;
+        self.tree.height = 1;
+        self.steps[0].page = root;
+        Ok(())
+    }
+
+    /// Overwrites the old payload if the new one has the same length and neither is in an extent.
+    fn overwrite(&mut self, payload: &[u8], mark: Mark) -> Result<bool> {
+        let slot = self.place.slot;
+        let cell = self.node(0)?.cell(slot)?;
+        if cell.mark != mark || mark == Mark::Extent || cell.payload.len() != payload.len() {
+            return Ok(false);
+        }
+        self.node_mut(0)?.set_payload(slot, payload)?;
+        Ok(true)
+    }
+
+    fn free_large_value(&mut self) -> Result<()> {
+        if let Some(extent) = large_value(&self.node(0)?, self.place.slot)? {
+            self.tree.extent_pages = self
+                .tree
+                .extent_pages
+                .saturating_sub(u64::from(extent.pages()));
+            self.pages.free(extent.first, extent.pages())?;
+        }
+        Ok(())
+    }
+
+    /// Inserts an entry at the way's slot of a level, dividing the page if it must be.
+    fn insert(&mut self, level: usize, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
+        let Step { page: number, slot } = self.steps[level];
+        let page = self.pages.page_mut(number)?;
+        let run = Run::of(page).after(slot);
+        let mut node = NodeMut::open(page, number, self.tree.page_kind(level), level)?;
+        if node.insert(slot, key, payload, mark)? {
+            run.store(page);
+            return Ok(());
+        }
+
+        let commit = self.pages.commit();
+        let bytewise = self.orders.keys.is_bytes();
+        let mut entries = Entries::new(self.tree.page_kind(level), level);
+        entries.load(&self.node(level)?, &[])?;
+        let end = entries.len();
+        entries.insert(slot, key, payload, mark);
+        let all = 0..entries.len();
+        if entries.fit(all.clone(), 0) {
+            return entries.write(all, self.pages.page_mut(number)?, number, commit, run);
+        }
+        let right = self.allocate(level)?;
+        let cut = if slot == end && run.cut() == Some(end) {
+            // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
+            end
+        } else {
+            let cut = entries
+                .cut(run.cut())
+                .ok_or_else(|| Error::corrupt(number, "entries cannot be divided"))?;
+            entries.write(0..cut, self.pages.page_mut(number)?, number, commit, run)?;
+            cut
+        };
+        entries.write(
+            cut..all.end,
+            self.pages.page_mut(right)?,
+            right,
+            commit,
+            run.moved(cut),
+        )?;
+        let left = Child {
+            page: number,
+            records: entries.records(0..cut),
+        };
+        let right = Child {
+            page: right,
+            records: entries.records(cut..all.end),
+        };
+        self.insert_sibling(level, left, right, entries.separator(cut, bytewise))
+    }
+
+    /// Tells the level above that the page on the way became two.
+    fn insert_sibling(
+        &mut self,
+        level: usize,
+        left: Child,
+        right: Child,
+        separator: &[u8],
+    ) -> Result<()> {
+        self.grow_if_root(level, left)?;
+        let parent = &mut self.steps[level + 1];
+        let slot = parent.slot;
+        parent.slot += 1;
+        self.node_mut(level + 1)?.set_child(slot, left)?;
+        let kind = self.tree.page_kind(level + 1);
+        self.insert(
+            level + 1,
+            separator,
+            kind.child_payload(&right.encode()),
+            Mark::Inline,
+        )
+    }
+
+    /// Puts a new root above the root, if that is the page that was divided.
+    fn grow_if_root(&mut self, level: usize, only: Child) -> Result<()> {
+        if level + 1 < self.height() {
+            return Ok(());
+        }
+        if self.height() == HEIGHT_MAX {
+            return Err(Error::TreeTooHigh);
+        }
+        let root = self.allocate(level + 1)?;
+        let commit = self.pages.commit();
+        let mut entries = Entries::new(self.tree.page_kind(level + 1), level + 1);
+        entries.push_child(&[], only);
+        entries.write(
+            0..1,
+            self.pages.page_mut(root)?,
+            root,
+            commit,
+            Run::default(),
+        )?;
+        self.tree.root = root;
+        self.tree.height += 1;
+        self.steps[level + 1] = Step {
+            page: root,
+            slot: 0,
+        };
+        Ok(())
+    }
+
+    /// Removes the entry that the way leads to, which stands for so many records.
+    pub(super) fn remove(mut self, records: u64) -> Result<()> {
+        self.touch(-1)?;
+        self.free_large_value()?;
+        let slot = self.place.slot;
+        self.node_mut(0)?.remove(slot)?;
+        self.tree.records = self.tree.records.saturating_sub(records);
+        for level in 0..self.height() {
+            if !self.mend(level)? {
+                break;
+            }
+        }
+        self.shrink()
+    }
+
+    /// Gives a page that became too empty to a neighbour, or takes from one. Answers whether its parent lost an entry.
+    pub(super) fn mend(&mut self, level: usize) -> Result<bool> {
+        let node = self.node(level)?;
+        if level + 1 == self.height() {
+            return Ok(false);
+        }
+        if node.len() == 0 {
+            self.free(self.steps[level].page, level)?;
+            let slot = self.steps[level + 1].slot;
+            self.node_mut(level + 1)?.remove_child(slot)?;
+            return Ok(true);
+        }
+        if node.used() >= UNDERFULL_BYTES {
+            return Ok(false);
+        }
+        let siblings = self.node(level + 1)?.len();
+        let slot = self.steps[level + 1].slot;
+        // The left neighbour, or the right one of the first child.
+        match slot {
+            0 if siblings < 2 => Ok(false),
+            0 => self.share(level, 0),
+            _ => self.share(level, slot - 1),
+        }
+    }
+
+    /// Makes one page of the children at `slot` and `slot + 1` of the level above, or divides their entries evenly.
+    fn share(&mut self, level: usize, slot: usize) -> Result<bool> {
+        let kind = self.tree.page_kind(level);
+        let parent = self.node(level + 1)?;
+        let (left, right) = (parent.child(slot)?.page, parent.child(slot + 1)?.page);
+        let mut separator = Vec::new();
+        parent.push_key(slot + 1, &mut separator)?;
+
+        let mut entries = Entries::new(kind, level);
+        entries.load(&Node::open(self.pages.page(left)?, left, kind, level)?, &[])?;
+        entries.load(
+            &Node::open(self.pages.page(right)?, right, kind, level)?,
+            &separator,
+        )?;
+        let n = entries.len();
+        let commit = self.pages.commit();
+
+        if entries.fit(0..n, MERGED_SPARE_BYTES) {
+            let left = self.pages.touch(left)?;
+            entries.write(
+                0..n,
+                self.pages.page_mut(left)?,
+                left,
+                commit,
+                Run::default(),
+            )?;
+            self.free(right, level)?;
+            self.node_mut(level + 1)?.set_child(
+                slot,
+                Child {
+                    page: left,
+                    records: entries.records(0..n),
+                },
+            )?;
+            self.node_mut(level + 1)?.remove_child(slot + 1)?;
+            return Ok(true);
+        }
+
+        let Some(cut) = entries.cut(None) else {
+            return Ok(false);
+        };
+        // A new separator may be longer than the old one. If it does not fit, the page stays as it is, which harms nobody.
+        let separator = entries.separator(cut, self.orders.keys.is_bytes());
+        if !self.replace_separator(level + 1, slot + 1, separator)? {
+            return Ok(false);
+        }
+        for (slot, number, range) in [(slot, left, 0..cut), (slot + 1, right, cut..n)] {
+            let number = self.pages.touch(number)?;
+            entries.write(
+                range.clone(),
+                self.pages.page_mut(number)?,
+                number,
+                commit,
+                Run::default(),
+            )?;
+            self.node_mut(level + 1)?.set_child(
+                slot,
+                Child {
+                    page: number,
+                    records: entries.records(range),
+                },
+            )?;
+        }
+        Ok(false)
+    }
+
+    /// Gives an entry of a branch another key. Answers `false`, and changes nothing, if the page has no room for it.
+    fn replace_separator(&mut self, level: usize, slot: usize, separator: &[u8]) -> Result<bool> {
+        let number = self.steps[level].page;
+        let node = self.node(level)?;
+        let child = node.child(slot)?;
+        let mut entries = Entries::new(node.kind(), level);
+        entries.load(&node, &[])?;
+        entries.replace_key(slot, separator);
+        if !entries.fit(0..entries.len(), 0) {
+            return Ok(false);
+        }
+        let commit = self.pages.commit();
+        self.node_mut(level)?.remove(slot)?;
+        let kind = self.tree.page_kind(level);
+        if !self.node_mut(level)?.insert(
+            slot,
+            separator,
+            kind.child_payload(&child.encode()),
+            Mark::Inline,
+        )? {
+            entries.write(
+                0..entries.len(),
+                self.pages.page_mut(number)?,
+                number,
+                commit,
+                Run::default(),
+            )?;
+        }
+        Ok(true)
+    }
+
+    /// Takes away roots that became superfluous.
+    pub(super) fn shrink(&mut self) -> Result<()> {
+        while self.tree.height > 0 {
+            let level = self.height() - 1;
+            let root = self.node(level)?;
+            let next = match (root.len(), level) {
+                (0, _) => None,
+                (1, 1..) => Some(root.child(0)?.page),
+                _ => break,
+            };
+            self.free(self.tree.root, level)?;
+            match next {
+                Some(child) => {
+                    self.tree.root = child;
+                    self.tree.height -= 1;
+                    self.steps[level - 1].page = child;
+                }
+                None => {
+                    self.tree.root = PageNo(0);
+                    self.tree.height = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+}

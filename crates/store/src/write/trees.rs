@@ -1,0 +1,269 @@
+//! The trees of a write transaction, by name: looked up, created, renamed, dropped.
+
+use super::WriteTxn;
+use crate::error::{Error, Result};
+use crate::own::OwnPages;
+use crate::snapshot::{Tree, decode_record};
+use crate::sync::Arc;
+use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
+
+/// The longest name of a tree, in bytes.
+pub const TREE_NAME_BYTES_MAX: usize = 511;
+
+/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TreeId(u32);
+
+/// A tree that the transaction has looked up or created.
+pub(super) struct OpenTree {
+    state: State,
+    /// As the catalog has it; `None` if it was created here.
+    stored: Option<(Arc<[u8]>, TreeRecord)>,
+    orders: Orders,
+    /// The transaction's count of changes after the last one to this tree.
+    changed: u64,
+}
+
+/// What a savepoint brings back of a tree.
+#[derive(Clone)]
+pub(super) struct State {
+    name: Arc<[u8]>,
+    record: TreeRecord,
+    is_dropped: bool,
+}
+
+impl WriteTxn {
+    /// The tree of this name, if there is one. The answer stays valid for this transaction, through renaming too.
+    ///
+    /// Comparators that were registered for the name are in force from now on.
+    pub fn tree(&mut self, name: impl AsRef<[u8]>) -> Result<Option<TreeId>> {
+        let name = name.as_ref();
+        self.env().inner().check_usable()?;
+        let known = (0..)
+            .zip(&self.trees)
+            .find(|(_, tree)| *tree.state.name == *name && !tree.state.is_dropped);
+        if let Some((at, _)) = known {
+            self.renew_orders(at);
+            return Ok(Some(TreeId(at)));
+        }
+        // What the catalog still has under this name has been dropped or renamed.
+        let is_gone = |tree: &OpenTree| {
+            tree.stored
+                .as_ref()
+                .is_some_and(|(stored, _)| **stored == *name)
+        };
+        if self.trees.iter().any(is_gone) {
+            return Ok(None);
+        }
+        let catalog = View::new(self.own().view(), self.head.roots.catalog);
+        let Some(record) = catalog.get(name)? else {
+            return Ok(None);
+        };
+        let record = decode_record(name, record)?;
+        let name: Arc<[u8]> = name.into();
+        self.open_tree(name.clone(), record, Some((name, record)))
+            .map(Some)
+    }
+
+    /// Creates an empty tree; [`Error::TreeExists`](crate::Error::TreeExists) if there is one of this name,
+    /// [`Error::TreeKind`](crate::Error::TreeKind) if the kind is not possible.
+    /// A name has 1 to [`TREE_NAME_BYTES_MAX`] bytes, of any value.
+    pub fn create_tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<TreeId> {
+        let name = name.as_ref();
+        self.check_new_name(name)?;
+        if !kind.is_possible() {
+            return Err(Error::TreeKind);
+        }
+        self.open_tree(name.into(), TreeRecord::empty(kind), None)
+    }
+
+    /// Gives a tree another name, which must not be taken. Its [`TreeId`] stays valid. Answers whether there was one.
+    ///
+    /// Comparators are registered by name: whoever has one for the old name registers it for the new one.
+    pub fn rename_tree(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        let Some(id) = self.tree(from)? else {
+            return Ok(false);
+        };
+        self.check_new_name(to.as_ref())?;
+        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
+            tree.state.name = to.as_ref().into();
+        }
+        Ok(true)
+    }
+
+    /// Deletes a tree and all in it; whether there was one. Its [`TreeId`] may not be used any more.
+    pub fn drop_tree(&mut self, name: impl AsRef<[u8]>) -> Result<bool> {
+        let Some(id) = self.tree(name)? else {
+            return Ok(false);
+        };
+        self.clear_tree(id)?;
+        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
+            tree.state.is_dropped = true;
+        }
+        Ok(true)
+    }
+
+    /// The names of all trees as they are now, ascending bytewise.
+    pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
+        let catalog = View::new(self.own().view(), self.head.roots.catalog);
+        let mut names = catalog.keys()?;
+        names.retain(|name| {
+            let is_this = |tree: &&OpenTree| {
+                tree.stored
+                    .as_ref()
+                    .is_some_and(|(stored, _)| **stored == **name)
+            };
+            self.trees.iter().find(is_this).is_none()
+        });
+        let open = self.trees.iter().filter(|tree| !tree.state.is_dropped);
+        names.extend(open.map(|tree| tree.state.name.to_vec()));
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The tree as it is now, own changes included, to be read like a snapshot's.
+    pub fn view(&self, tree: TreeId) -> Result<Tree<'_>> {
+        let tree = self.open(tree)?;
+        Ok(View::with_orders(
+            self.own().view(),
+            tree.state.record,
+            tree.orders,
+        ))
+    }
+
+    fn check_new_name(&mut self, name: &[u8]) -> Result<()> {
+        if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
+            return Err(Error::TreeName(name.len()));
+        }
+        if self.tree(name)?.is_some() {
+            return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
+        }
+        Ok(())
+    }
+
+    fn open_tree(
+        &mut self,
+        name: Arc<[u8]>,
+        record: TreeRecord,
+        stored: Option<(Arc<[u8]>, TreeRecord)>,
+    ) -> Result<TreeId> {
+        let at = u32::try_from(self.trees.len()).map_err(|_| Error::NoSuchTree)?;
+        self.trees.push(OpenTree {
+            state: State {
+                name,
+                record,
+                is_dropped: false,
+            },
+            stored,
+            orders: Orders::default(),
+            changed: 0,
+        });
+        self.renew_orders(at);
+        Ok(TreeId(at))
+    }
+
+    /// Takes the comparators that are registered now.
+    fn renew_orders(&mut self, at: u32) {
+        let inner = self.lock.env().inner();
+        if let Some(tree) = self.trees.get_mut(at as usize) {
+            let comparators = inner.comparators.of(&tree.state.name);
+            tree.orders = Orders::new(tree.state.record.kind, comparators);
+        }
+    }
+
+    pub(super) fn open(&self, id: TreeId) -> Result<&OpenTree> {
+        self.trees
+            .get(id.0 as usize)
+            .filter(|tree| !tree.state.is_dropped)
+            .ok_or(Error::NoSuchTree)
+    }
+
+    /// When the tree was changed last.
+    pub(super) fn changed(&self, id: TreeId) -> Result<u64> {
+        Ok(self.open(id)?.changed)
+    }
+
+    /// Changes a tree; `frees` says that the change is there to make room.
+    pub(super) fn change<T>(
+        &mut self,
+        id: TreeId,
+        frees: bool,
+        how: impl FnOnce(&mut TreeMut<'_, OwnPages>) -> Result<T>,
+    ) -> Result<T> {
+        self.env().inner().check_usable()?;
+        let tree = self.open(id)?;
+        let (mut record, orders) = (tree.state.record, tree.orders);
+        record.kind = orders.recorded_in(record.kind);
+        let pages = self.own_mut();
+        pages.may_use_reserve = frees;
+        let result = how(&mut TreeMut::with_orders(pages, &mut record, orders));
+        match &result {
+            Ok(_) => {
+                self.changes += 1;
+                let tree = &mut self.trees[id.0 as usize];
+                tree.state.record = record;
+                tree.changed = self.changes;
+            }
+            Err(error) => self.failed |= !error.is_refusal(),
+        }
+        result
+    }
+
+    /// Writes the records of changed trees into the catalog, whose record is returned.
+    pub(crate) fn save_catalog(&mut self) -> Result<TreeRecord> {
+        let mut catalog = self.head.roots.catalog;
+        let Self { trees, pages, .. } = self;
+        let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
+        // Names that are free now may have been given to other trees.
+        for OpenTree { state, stored, .. } in &*trees {
+            if let Some((name, _)) = stored
+                && (state.is_dropped || state.name != *name)
+            {
+                tree::delete(pages, &mut catalog, name)?;
+            }
+        }
+        for OpenTree { state, stored, .. } in trees {
+            let is_saved = stored
+                .as_ref()
+                .is_some_and(|(name, record)| *name == state.name && *record == state.record);
+            if !state.is_dropped && !is_saved {
+                tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
+            }
+        }
+        Ok(catalog)
+    }
+
+    /// Puts a tree that was built apart into the transaction.
+    pub(crate) fn set_record(&mut self, id: TreeId, record: TreeRecord) {
+        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
+            tree.state.record = record;
+        }
+    }
+
+    pub(super) fn tree_states(&self) -> Vec<State> {
+        self.trees.iter().map(|tree| tree.state.clone()).collect()
+    }
+
+    /// Brings the trees back to what they were; those that were looked up since are as in the catalog, those that were created
+    /// since are gone.
+    pub(super) fn restore_trees(&mut self, states: &[State]) {
+        self.changes += 1;
+        let mut states = states.iter();
+        for tree in &mut self.trees {
+            tree.changed = self.changes;
+            tree.state = match (states.next(), &tree.stored) {
+                (Some(state), _) => state.clone(),
+                (None, Some((name, record))) => State {
+                    name: name.clone(),
+                    record: *record,
+                    is_dropped: false,
+                },
+                (None, None) => State {
+                    record: TreeRecord::empty(tree.state.record.kind),
+                    is_dropped: true,
+                    name: tree.state.name.clone(),
+                },
+            };
+        }
+    }
+}
