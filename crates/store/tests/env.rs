@@ -268,7 +268,7 @@ fn trees_come_and_go() {
         Err(Error::TreeName(0))
     ));
     assert!(matches!(
-        txn.create_tree(&"x".repeat(512), PLAIN),
+        txn.create_tree("x".repeat(512), PLAIN),
         Err(Error::TreeName(512))
     ));
     let id = txn.create_tree("a", PLAIN).unwrap();

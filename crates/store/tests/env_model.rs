@@ -102,7 +102,7 @@ fn apply(txn: &mut WriteTxn, model: &mut Model, change: &Change) {
             );
         }
         Change::DropTree(tree) => {
-            let existed = txn.drop_tree(&format!("tree {tree}")).unwrap();
+            let existed = txn.drop_tree(format!("tree {tree}")).unwrap();
             assert_eq!(existed, model.remove(tree).is_some());
         }
         Change::Nested(changes, kept) => {
@@ -170,7 +170,7 @@ proptest! {
                         apply(&mut txn, &mut after, change);
                     }
                     for (tree, records) in &after {
-                        let id = txn.tree(&format!("tree {tree}")).unwrap().unwrap();
+                        let id = txn.tree(format!("tree {tree}")).unwrap().unwrap();
                         compare(txn.view(id).unwrap(), records);
                     }
                     if *committed {
