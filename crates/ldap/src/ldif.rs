@@ -22,6 +22,8 @@ pub use blocks::{BLOCK_BYTES, Block, Blocks, Reader};
 pub use records::Records;
 pub use writer::{COLUMNS, write_dn, write_record, write_value, write_version};
 
+use crate::list::AttributesBuf;
+
 /// The longest record that is read unless [`Options::record_bytes_max`] says otherwise.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
 
@@ -107,6 +109,25 @@ pub struct AttributeValue<'a> {
     pub description: Cow<'a, str>,
     /// The value, base 64 undone.
     pub value: Cow<'a, [u8]>,
+}
+
+/// The values of each attribute together, as an AddRequest has them; attributes in the order in which they first come.
+pub fn attributes(values: &[AttributeValue<'_>]) -> AttributesBuf {
+    let mut attributes = AttributesBuf::default();
+    for (index, first) in values.iter().enumerate() {
+        let is_same = |other: &&AttributeValue<'_>| {
+            other.description.eq_ignore_ascii_case(&first.description)
+        };
+        if values.iter().take(index).any(|other| is_same(&other)) {
+            continue;
+        }
+        let own = values.iter().skip(index).filter(is_same);
+        attributes.push(
+            first.description.as_bytes(),
+            own.map(|value| value.value.as_ref()),
+        );
+    }
+    attributes
 }
 
 /// One modification of a `changetype: modify` record.
