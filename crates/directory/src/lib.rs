@@ -36,8 +36,9 @@ pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Sn
 pub use engine::{CommitNo, EntryId, Ticket};
 pub use error::{Error, Result};
 pub use import::{
-    IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions,
-    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
+    IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
+    ImportOptions, ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource,
+    NoEntry,
 };
 pub use index_change::IndexStatus;
 pub use outcome::Outcome;

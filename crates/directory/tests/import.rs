@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
-    Directory, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions, ImportProgress,
-    ImportRejection, ImportReport, ImportSource, PasswordHasher,
+    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
 };
 use support::*;
 
@@ -52,6 +52,7 @@ fn import<E: Engine>(
         .map(|(name, text)| ImportSource {
             name: (*name).into(),
             reader: Box::new(Cursor::new(text.to_string())),
+            format: ImportFormat::Ldif,
         })
         .collect();
     let options = ImportOptions {
@@ -60,6 +61,7 @@ fn import<E: Engine>(
         threads: 2,
         hasher: Some(&Marking),
         creator: "cn=admin,dc=example,dc=com".into(),
+        skip_present: false,
     };
     let rejections = Rejections::default();
     let report = directory.import(sources, &options, &rejections).unwrap();
@@ -140,6 +142,7 @@ fn tree_is_imported<E: Engine>(directory: &Directory<E>) {
         ImportReport {
             added: 4,
             rejected: 0,
+            present: 0,
             built: true
         }
     );
@@ -197,6 +200,7 @@ fn a_directory_with_entries_is_added_to() {
         ImportReport {
             added: 3,
             rejected: 1,
+            present: 0,
             built: false
         }
     );
@@ -245,6 +249,7 @@ cn: x
         ImportReport {
             added: 3,
             rejected: 7,
+            present: 0,
             built: true
         }
     );

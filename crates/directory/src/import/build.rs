@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sapwood_ldap::ldif;
+use sapwood_ldap::list::Attributes;
 use sapwood_store::sort::{Sorted, Sorter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -512,18 +512,12 @@ impl Hasher for KeyHasher {
 
 /// Rejects an entry that was read; its text is put together again.
 pub(super) fn reject<E: Engine>(shared: &Shared<'_, E>, prepared: &Prepared<'_>, reason: &str) {
+    let (_, format) = shared.source(prepared.source);
+    let records = prepared.records.into_iter().filter_map(|record| {
+        let entry = Entry::new(record).ok()?;
+        Some(Attributes::from_checked(entry.ber()))
+    });
     let mut text = Vec::new();
-    ldif::write_dn(&mut text, prepared.dn);
-    for record in prepared.records {
-        let attributes = Entry::new(record)
-            .map(|entry| sapwood_ldap::list::Attributes::from_checked(entry.ber()));
-        for attribute in attributes.into_iter().flatten() {
-            let description = String::from_utf8_lossy(attribute.description);
-            attribute
-                .values
-                .iter()
-                .for_each(|value| ldif::write_value(&mut text, &description, value));
-        }
-    }
+    format.put_entry(prepared.dn, records, &mut text);
     shared.reject(prepared.source, prepared.line, reason, &text);
 }

@@ -45,6 +45,9 @@ pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Re
                 ResultCode::Success => {
                     shared.entries_written.fetch_add(1, Relaxed);
                 }
+                ResultCode::EntryAlreadyExists if shared.options.skip_present => {
+                    shared.present.fetch_add(1, Relaxed);
+                }
                 _ => reject(shared, prepared, &outcome.diagnostic),
             }
         }

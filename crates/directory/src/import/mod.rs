@@ -1,4 +1,4 @@
-//! Bulk import of LDIF: parallel parsing and checking, an external sort that puts parents before children, then tables
+//! Bulk import of LDIF and of AddRequest messages: parallel parsing and checking, an external sort that puts parents before children, then tables
 //! built bottom-up when the directory is empty and ordinary additions otherwise.
 //!
 //! ```text
@@ -12,12 +12,13 @@
 mod build;
 mod graft;
 mod prepare;
+mod source;
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use prepare::Prepared;
+pub use source::{ImportFormat, ImportSource, NoEntry};
 
 use crate::directory::Directory;
 use crate::engine::{Cursor, Direction, Engine, Range, Read as _, Table};
@@ -29,14 +30,6 @@ pub const IMPORT_MEMORY_BYTES_DEFAULT: usize = 256 << 20;
 
 /// The least the sorts of an import use.
 pub const IMPORT_MEMORY_BYTES_MIN: usize = 4 << 20;
-
-/// Where entries come from.
-pub struct ImportSource<'s> {
-    /// What it is called in messages: the file's name.
-    pub name: String,
-    /// LDIF.
-    pub reader: Box<dyn Read + Send + 's>,
-}
 
 /// How to import.
 #[derive(Clone)]
@@ -51,6 +44,8 @@ pub struct ImportOptions<'o> {
     pub hasher: Option<&'o (dyn PasswordHasher + 'o)>,
     /// creatorsName of the entries that bring none.
     pub creator: String,
+    /// Whether entries that are in the directory already are passed over rather than rejected.
+    pub skip_present: bool,
 }
 
 /// Told what an import does, from several threads.
@@ -92,7 +87,9 @@ pub struct ImportProgress {
 pub struct ImportRejection<'r> {
     /// The source's name.
     pub source: &'r str,
-    /// The line in it, the first being 1.
+    /// How it is written.
+    pub format: ImportFormat,
+    /// The line in it, or the number of the message; the first is 1.
     pub line: u64,
     /// Why.
     pub reason: &'r str,
@@ -107,6 +104,8 @@ pub struct ImportReport {
     pub added: u64,
     /// Entries rejected.
     pub rejected: u64,
+    /// Entries passed over because they were there already.
+    pub present: u64,
     /// Whether the tables were built as a whole.
     pub built: bool,
 }
@@ -116,24 +115,32 @@ pub(crate) struct Shared<'i, E: Engine> {
     pub(crate) directory: &'i Directory<E>,
     pub(crate) options: &'i ImportOptions<'i>,
     pub(crate) observer: &'i dyn ImportObserver,
-    /// The names of the sources.
-    pub(crate) names: &'i [String],
+    /// The names of the sources, and how each is written.
+    pub(crate) sources: &'i [(String, ImportFormat)],
     pub(crate) bytes_read: AtomicU64,
     pub(crate) entries_read: AtomicU64,
     pub(crate) entries_written: AtomicU64,
     pub(crate) rejected: AtomicU64,
+    pub(crate) present: AtomicU64,
 }
 
 impl<E: Engine> Shared<'_, E> {
     pub(crate) fn reject(&self, source: usize, line: u64, reason: &str, text: &[u8]) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
-        let source = self.names.get(source).map_or("", String::as_str);
+        let (name, format) = self.source(source);
         self.observer.rejected(ImportRejection {
-            source,
+            source: name,
+            format,
             line,
             reason,
             text,
         });
+    }
+
+    /// The name of a source, and how it is written.
+    pub(crate) fn source(&self, source: usize) -> (&str, ImportFormat) {
+        let known = self.sources.get(source);
+        known.map_or(("", ImportFormat::Ldif), |(name, format)| (name, *format))
     }
 
     pub(crate) fn progress(&self, phase: ImportPhase) {
@@ -153,7 +160,7 @@ pub(crate) fn sort_failed(error: sapwood_store::Error) -> Error {
 }
 
 impl<E: Engine> Directory<E> {
-    /// Imports LDIF: content records and `changetype: add`. An entry that cannot be added is handed to the observer and
+    /// Imports entries: LDIF content records and `changetype: add`, or AddRequests. An entry that cannot be added is handed to the observer and
     /// the import goes on.
     ///
     /// Nobody else may write to an empty directory meanwhile; a directory with entries may be in use.
@@ -167,16 +174,20 @@ impl<E: Engine> Directory<E> {
         options: &ImportOptions<'_>,
         observer: &dyn ImportObserver,
     ) -> Result<ImportReport> {
-        let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+        let named: Vec<(String, ImportFormat)> = sources
+            .iter()
+            .map(|source| (source.name.clone(), source.format))
+            .collect();
         let shared = Shared {
             directory: self,
             options,
             observer,
-            names: &names,
+            sources: &named,
             bytes_read: AtomicU64::new(0),
             entries_read: AtomicU64::new(0),
             entries_written: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            present: AtomicU64::new(0),
         };
         let sorted = prepare::prepare(&shared, sources)?;
         let built = self.is_empty()?;
@@ -189,6 +200,7 @@ impl<E: Engine> Directory<E> {
         Ok(ImportReport {
             added: shared.entries_written.into_inner(),
             rejected: shared.rejected.into_inner(),
+            present: shared.present.into_inner(),
             built,
         })
     }

@@ -1,15 +1,17 @@
-//! The first half of an import: LDIF to checked records, sorted by DN.
+//! The first half of an import: what the sources hold to checked records, sorted by DN.
 
 use std::borrow::Cow;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sapwood_ldap::dn::Dn;
-use sapwood_ldap::ldif::{self, AttributeValue, Block, Blocks, Body, Record};
+use sapwood_ldap::ldif::{AttributeValue, Body, Record};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::KEY_BYTES_MAX;
 use sapwood_store::sort::{Sorted, Sorter};
 
+use super::source::Block;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, ImportSource, Shared, sort_failed};
 use crate::access::is_protected;
 use crate::attributes::AttributeTable;
@@ -27,6 +29,8 @@ use crate::update::draft::{Draft, Frame, Records};
 use crate::update::stamp::{Stamps, uuid_text};
 use crate::update::{described, flags_of};
 
+/// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
+const SOURCES_AT_ONCE_MAX: usize = 16;
 /// Blocks that wait for each worker.
 const BLOCKS_WAITING: usize = 2;
 
@@ -120,26 +124,20 @@ pub(super) fn prepare<E: Engine>(
             .collect();
         // Only the workers hold it, so that sending fails when they are gone.
         drop(receive);
-        let mut read = Ok(());
-        'sources: for (at, source) in sources.into_iter().enumerate() {
-            for block in Blocks::new(source.reader, ldif::Options::default()) {
-                match block {
-                    Ok(block) => {
-                        if send.send((at, block)).is_err() {
-                            // Nobody receives once all workers have failed; they say why.
-                            break 'sources;
-                        }
+        let readers = sources.len().min(SOURCES_AT_ONCE_MAX);
+        let sources = Mutex::new(sources.into_iter().enumerate());
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..readers {
+                let (send, sources, failure) = (send.clone(), &sources, &failure);
+                scope.spawn(move || {
+                    if let Err(error) = read(sources, send) {
+                        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                        failure.get_or_insert(error);
                     }
-                    Err(error) => {
-                        read = Err(Error::File {
-                            what: format!("reading {}", source.name),
-                            source: error,
-                        });
-                        break 'sources;
-                    }
-                }
+                });
             }
-        }
+        });
         drop(send);
         for worker in workers {
             match worker.join() {
@@ -147,10 +145,40 @@ pub(super) fn prepare<E: Engine>(
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        read
+        let failure = failure.into_inner();
+        failure
+            .unwrap_or_else(PoisonError::into_inner)
+            .map_or(Ok(()), Err)
     })?;
     let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
     sorter.finish().map_err(sort_failed)
+}
+
+/// Reads sources as long as there are more of them.
+fn read<'s>(
+    sources: &Mutex<impl Iterator<Item = (usize, ImportSource<'s>)>>,
+    send: SyncSender<(usize, Block)>,
+) -> Result<()> {
+    loop {
+        let next = sources
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next();
+        let Some((at, source)) = next else {
+            return Ok(());
+        };
+        let what = format!("reading {}", source.name);
+        for block in source.blocks() {
+            let block = block.map_err(|source| Error::File {
+                what: what.clone(),
+                source,
+            })?;
+            if send.send((at, block)).is_err() {
+                // Nobody receives once all workers have failed; they say why.
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// One thread that parses and checks.
@@ -197,34 +225,35 @@ impl<'w, E: Engine> Worker<'w, E> {
     }
 
     fn block(&mut self, source: usize, block: &Block) -> Result<()> {
-        use std::sync::atomic::Ordering::Relaxed;
-        for record in block.records(ldif::Options::default()) {
-            match record {
-                Ok(record) => match self.record(source, &record) {
-                    Ok(()) => {
-                        self.shared.entries_read.fetch_add(1, Relaxed);
-                    }
-                    Err(Stop::Refused(outcome)) => {
-                        self.shared
-                            .reject(source, record.line, &outcome.diagnostic, record.text);
-                    }
-                    Err(Stop::Failed(error)) => return Err(error),
-                },
-                Err(rejected) => {
-                    self.shared.reject(
-                        source,
-                        rejected.line,
-                        &rejected.reason.to_string(),
-                        rejected.text,
-                    );
-                }
+        block.each_record(|record| match record {
+            Ok(record) => self.take(source, &record),
+            Err(none) => {
+                self.shared
+                    .reject(source, none.line, &none.reason, none.text);
+                Ok::<(), Error>(())
             }
-        }
+        })?;
         self.shared
             .bytes_read
-            .fetch_add(block.text().len() as u64, Relaxed);
+            .fetch_add(block.len() as u64, Relaxed);
         self.shared.progress(ImportPhase::Read);
         Ok(())
+    }
+
+    /// Takes a record or rejects it.
+    fn take(&mut self, source: usize, record: &Record<'_>) -> Result<()> {
+        match self.record(source, record) {
+            Ok(()) => {
+                self.shared.entries_read.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(Stop::Refused(outcome)) => {
+                let (line, reason) = (record.line, &outcome.diagnostic);
+                self.shared.reject(source, line, reason, record.text);
+                Ok(())
+            }
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
     fn record(&mut self, source: usize, record: &Record<'_>) -> std::result::Result<(), Stop> {

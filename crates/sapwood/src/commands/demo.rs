@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use sapwood_client::generate::Generator;
 use sapwood_directory::{
-    Directory, IMPORT_MEMORY_BYTES_MIN, ImportObserver, ImportOptions, ImportProgress,
-    ImportRejection, ImportSource,
+    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    ImportProgress, ImportRejection, ImportSource,
 };
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
@@ -159,6 +159,7 @@ fn fill(
     let source = ImportSource {
         name: "made-up entries".into(),
         reader: Box::new(text.as_slice()),
+        format: ImportFormat::Ldif,
     };
     let options = ImportOptions {
         memory_bytes: IMPORT_MEMORY_BYTES_MIN,
@@ -166,6 +167,7 @@ fn fill(
         threads: 1,
         hasher: None,
         creator: admin_dn.to_owned(),
+        skip_present: false,
     };
     let report = directory.import(vec![source], &options, &Quiet)?;
     ensure!(
