@@ -9,7 +9,8 @@ use rustls::pki_types::ServerName;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::message::{
-    ExtendedRequest, Frame, Message, Request, Response, ResponseMessage, frame,
+    Authentication, BindRequest, ExtendedRequest, Frame, Message, Request, Response,
+    ResponseMessage, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url::{LdapUrl, Scheme};
@@ -154,6 +155,28 @@ impl Connection {
             socket: Box::new(socket),
             ..self
         })
+    }
+
+    /// Authenticates with a name and a password, when nothing else is under way.
+    pub async fn bind(&mut self, name: &str, password: &[u8]) -> Result<(), Error> {
+        let mut request = Vec::new();
+        Message {
+            id: 1,
+            op: Request::Bind(BindRequest {
+                version: 3,
+                name,
+                authentication: Authentication::Simple(password),
+            }),
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut request);
+        self.send(&request).await?;
+        let response = ResponseMessage::decode(self.receive().await?)?;
+        match response.op.result() {
+            Some(result) if result.code == ResultCode::Success => Ok(()),
+            Some(result) => Err(OperationError::new(result).into()),
+            None => Err(Error::UnexpectedResponse),
+        }
     }
 
     /// Sends encoded messages. What the server sends meanwhile is kept for [`receive`](Self::receive), so that

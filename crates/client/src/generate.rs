@@ -55,6 +55,17 @@ pub struct Entry {
     pub values: Vec<(&'static str, Cow<'static, str>)>,
 }
 
+impl Entry {
+    /// Appends it as an LDIF record.
+    pub fn write_ldif(&self, out: &mut Vec<u8>) {
+        ldif::write_dn(out, &self.dn);
+        for (description, value) in &self.values {
+            ldif::write_value(out, description, value.as_bytes());
+        }
+        out.push(b'\n');
+    }
+}
+
 /// Why no entries can be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -187,11 +198,7 @@ impl Generator {
         let mut text = Vec::with_capacity(WRITE_BYTES + (8 << 10));
         ldif::write_version(&mut text);
         for entry in self.iter() {
-            ldif::write_dn(&mut text, &entry.dn);
-            for (description, value) in &entry.values {
-                ldif::write_value(&mut text, description, value.as_bytes());
-            }
-            text.push(b'\n');
+            entry.write_ldif(&mut text);
             if text.len() >= WRITE_BYTES {
                 out.write_all(&text)?;
                 text.clear();
@@ -369,10 +376,11 @@ fn unit_values(name: String) -> Vec<(&'static str, Cow<'static, str>)> {
 }
 
 /// SplitMix64, started anew for each entry.
-struct Random(u64);
+#[derive(Debug)]
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64, index: u64) -> Random {
+    pub(crate) fn new(seed: u64, index: u64) -> Random {
         let mut random = Random(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();
         random
@@ -387,11 +395,12 @@ impl Random {
     }
 
     /// A number below `bound`, which is not zero.
-    fn below(&mut self, bound: u64) -> u64 {
+    #[inline]
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         let index = self.below(choices.len() as u64);
         choices[index as usize]
     }

@@ -1,9 +1,11 @@
 //! Which servers are believed to be who they say.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
@@ -24,6 +26,18 @@ pub enum Trust {
 }
 
 impl Trust {
+    /// Reads the certificates of a PEM file.
+    pub fn authorities(file: &Path) -> Result<Self, Error> {
+        let wrong = |why: String| Error::Tls(format!("{}: {why}", file.display()));
+        let certificates = CertificateDer::pem_file_iter(file)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| wrong(error.to_string()))?;
+        match certificates.is_empty() {
+            true => Err(wrong("there is no certificate in it".to_owned())),
+            false => Ok(Trust::Authorities(certificates)),
+        }
+    }
+
     /// Reads a fingerprint as `sapwood init` and `openssl x509 -fingerprint -sha256` print it: 32 octets in
     /// hexadecimal, with or without colons.
     pub fn fingerprint(text: &str) -> Result<Self, Error> {

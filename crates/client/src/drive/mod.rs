@@ -1,0 +1,40 @@
+//! A load and test client: a plan says what sessions do, the engine does it on as many connections as wanted and checks
+//! every answer.
+//!
+//! ```text
+//! plan -> records -> templates, variables        (parse, lines, template, values)
+//! connection: script -> template + values -> one write; answers checked in place      (lane, script)
+//! counts of all connections, second by second -> report: text, JSON, CSV, HTML   (tally, report)
+//! ```
+//!
+//! Latency is counted from when an operation was due. Without a rate that is when it was put on the way; with a rate it
+//! is its place in the schedule, whether or not the server kept it from being sent, so that a server that stalls is
+//! charged with all that waited.
+
+mod alarm;
+mod lane;
+mod lines;
+mod parse;
+mod plan;
+mod presets;
+mod report;
+mod run;
+mod script;
+mod stream;
+mod tally;
+mod template;
+mod transaction;
+mod values;
+
+pub use parse::PlanOptions;
+pub use plan::{
+    CONNECTIONS_MAX, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Plan, PlanError, QUEUE_MAX,
+    RECORD_BYTES_MAX, REFERENCES_MAX, VARIABLES_MAX,
+};
+pub use presets::PRESETS;
+pub use report::{
+    ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report, ServerUse, disk_bytes,
+};
+pub use run::{Observer, Settings, run};
+pub use stream::{EntryStream, Format};
+pub use values::{LIST_BYTES_MAX, VALUE_BYTES_MAX};

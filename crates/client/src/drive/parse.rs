@@ -1,0 +1,937 @@
+//! Reading a plan. The grammar is in `docs/drive.md`.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sapwood_ldap::ber;
+use sapwood_ldap::control::{Control, ControlsBuf};
+use sapwood_ldap::extended::PASSWORD_MODIFY;
+use sapwood_ldap::filter::{Assertion, Filter};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::ldif::{self, Block, Body, ModificationKind};
+use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{
+    AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest,
+    ModifyDnRequest, ModifyRequest, Operation, Request, Scope, SearchRequest,
+};
+use sapwood_ldap::result::ResultCode;
+
+use super::lines::{Line, Record, Records};
+use super::plan::{
+    CONNECTIONS_MAX, Code, Expect, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase, Plan,
+    PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
+};
+use super::template::{MARKER_START, MESSAGE_ID_BASE, Template, Text, marker};
+use super::transaction;
+use super::values::{TRANSACTION, Variable};
+
+/// The widest a value is filled with zeros.
+const WIDTH_MAX: usize = 99;
+
+/// The greatest code that has a name.
+const NAMED_CODE_MAX: u32 = 4096;
+
+/// What a plan is read with.
+#[derive(Debug, Clone, Default)]
+pub struct PlanOptions {
+    /// Settings that replace those of the plan, each a name and a value.
+    pub settings: Vec<(String, String)>,
+    /// Where files of values are looked for.
+    pub folder: PathBuf,
+}
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// With the line, when something is not understood, a limit is passed or a file of values cannot be read.
+    pub fn read(source: impl BufRead, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let mut records = Records::new(source);
+        let mut parser = Parser {
+            folder: &options.folder,
+            settings: options.settings.iter().cloned().collect(),
+            overridden: options
+                .settings
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect(),
+            used: Vec::new(),
+            plan: Plan {
+                phases: Vec::new(),
+                variables: Variable::own(),
+                operations: Vec::new(),
+            },
+            phase: None,
+            session: None,
+            open: Vec::new(),
+            line: 1,
+        };
+        while let Some(record) = records.next_record()? {
+            parser.line = record.first_line;
+            parser.record(record)?;
+        }
+        parser.finish()
+    }
+}
+
+struct Parser<'o> {
+    folder: &'o Path,
+    settings: BTreeMap<String, String>,
+    /// Settings that came from outside.
+    overridden: Vec<String>,
+    /// Names of settings the plan has.
+    used: Vec<String>,
+    plan: Plan,
+    /// The phase and the session that are being read.
+    phase: Option<Phase>,
+    session: Option<Session>,
+    /// Loops and groups that have not ended: the step's weight, and where each begins in its code.
+    open: Vec<Open>,
+    /// The first line of the record.
+    line: u64,
+}
+
+struct Open {
+    word: &'static str,
+    begin: u32,
+    line: u64,
+}
+
+/// What stands in front of an operation.
+#[derive(Default)]
+struct Before {
+    label: Option<String>,
+    weight: Option<u32>,
+    repeat: Option<u32>,
+    codes: Option<Option<Vec<u32>>>,
+    entries: Option<(u64, u64)>,
+    value: Option<(String, Text)>,
+    controls: ControlsBuf,
+}
+
+impl Parser<'_> {
+    fn record(&mut self, record: Record) -> Result<(), PlanError> {
+        let (record, references) = self.expand(record)?;
+        let mut lines = record.lines()?;
+        // The version line of LDIF, with or without an empty line behind it.
+        if lines.first().is_some_and(|line| line.name == "version") {
+            lines.remove(0);
+        }
+        let Some(first) = lines.first() else {
+            return Ok(());
+        };
+        let is_definition = matches!(first.name.as_str(), "set" | "let" | "phase" | "session");
+        if is_definition && references {
+            return Err(first.error("a variable has no value here; only a setting has"));
+        }
+        match first.name.as_str() {
+            "set" => lines.iter().try_for_each(|line| self.set(line)),
+            "let" => lines.iter().try_for_each(|line| self.variable(line)),
+            "phase" => self.phase(&lines),
+            "session" => self.session(&lines),
+            _ => self.step(&record, &lines),
+        }
+    }
+
+    /// Puts settings in place of their names and markers in place of the names of variables. Tells whether there are
+    /// any of the latter.
+    fn expand(&self, record: Record) -> Result<(Record, bool), PlanError> {
+        let text = &record.text;
+        let line_at = |at: usize| {
+            let before = text.get(..at).unwrap_or_default();
+            record.first_line + before.iter().filter(|octet| **octet == b'\n').count() as u64
+        };
+        if let Some(at) = text.iter().position(|octet| *octet == MARKER_START) {
+            return Err(PlanError::new(
+                line_at(at),
+                "the control character U+0002 must be written in base64",
+            ));
+        }
+        let mut out = Vec::with_capacity(text.len());
+        let mut references = 0;
+        let mut at = 0;
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            if let Some(rest) = rest.strip_prefix(b"$${") {
+                out.extend_from_slice(b"${");
+                at = text.len() - rest.len();
+                continue;
+            }
+            let name = rest.strip_prefix(b"${").and_then(|rest| {
+                let end = rest.iter().take(128).position(|octet| *octet == b'}')?;
+                std::str::from_utf8(rest.get(..end)?).ok()
+            });
+            let Some(name) = name else {
+                out.extend(rest.first());
+                at += 1;
+                continue;
+            };
+            at += name.len() + 3;
+            if let Some(value) = self.settings.get(name) {
+                out.extend_from_slice(value.as_bytes());
+                continue;
+            }
+            let (name, width) = match name.split_once(':') {
+                Some((name, width)) => (name, width.parse().ok()),
+                None => (name, Some(0)),
+            };
+            let width = width.filter(|width| *width <= WIDTH_MAX).ok_or_else(|| {
+                let reason = format!("the width behind the colon is a number up to {WIDTH_MAX}");
+                PlanError::new(line_at(at), reason)
+            })?;
+            let variable = self
+                .plan
+                .variables
+                .iter()
+                .position(|variable| variable.name == name && !name.is_empty());
+            let variable = variable.ok_or_else(|| {
+                let reason = format!("there is no variable or setting {name:?} above this line");
+                PlanError::new(line_at(at), reason)
+            })?;
+            references += 1;
+            if references > REFERENCES_MAX {
+                let reason = format!("more than {REFERENCES_MAX} references in a record");
+                return Err(PlanError::new(line_at(at), reason));
+            }
+            out.extend_from_slice(&marker(variable, width));
+        }
+        let record = Record {
+            first_line: record.first_line,
+            text: out,
+        };
+        Ok((record, references > 0))
+    }
+
+    /// `set: NAME = VALUE`
+    fn set(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
+        let (name, value) = definition(line, "set")?;
+        self.used.push(name.to_owned());
+        if !self.overridden.iter().any(|own| own == name) {
+            self.settings.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(())
+    }
+
+    /// `let: NAME = SOURCE`
+    fn variable(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
+        let (name, source) = definition(line, "let")?;
+        if self.plan.variables.iter().any(|known| known.name == name) {
+            return Err(line.error(&format!("there is a variable {name:?} already")));
+        }
+        if self.plan.variables.len() >= VARIABLES_MAX {
+            return Err(line.error(&format!("more than {VARIABLES_MAX} variables")));
+        }
+        let variable =
+            Variable::parse(name, source, self.folder).map_err(|reason| line.error(&reason))?;
+        self.plan.variables.push(variable);
+        Ok(())
+    }
+
+    fn phase(&mut self, lines: &[Line<'_>]) -> Result<(), PlanError> {
+        self.nothing_open()?;
+        self.end_phase();
+        let mut phase = Phase {
+            name: String::new(),
+            duration: None,
+            sessions: Vec::new(),
+        };
+        for line in lines {
+            match line.name.as_str() {
+                "phase" => phase.name = line.text()?.to_owned(),
+                "duration" => {
+                    let seconds = decimal(line, 1e9)?;
+                    phase.duration = Some(Duration::from_secs_f64(seconds));
+                }
+                _ => return Err(line.error("a phase has a duration, and nothing else")),
+            }
+        }
+        if self
+            .plan
+            .phases
+            .iter()
+            .any(|other| other.name == phase.name)
+        {
+            let reason = format!("there is a phase {:?} already", phase.name);
+            return Err(PlanError::new(self.line, reason));
+        }
+        self.phase = Some(phase);
+        Ok(())
+    }
+
+    fn session(&mut self, lines: &[Line<'_>]) -> Result<(), PlanError> {
+        self.nothing_open()?;
+        let mut session = Session::default();
+        let (mut dn, mut password) = (None, None);
+        for line in lines {
+            let number = |most: u32| line.number(1, u64::from(most)).map(|n| Some(n as u32));
+            match line.name.as_str() {
+                "session" => session.name = line.text()?.to_owned(),
+                "connections" => session.connections = number(CONNECTIONS_MAX)?,
+                "queue" => session.queue = number(QUEUE_MAX)?,
+                "transaction" => session.transaction = number(QUEUE_MAX)?,
+                "count" => session.count = Some(line.number(1, u64::MAX)?),
+                "rate" => session.rate = Some(decimal(line, 1e9)?),
+                "order" => {
+                    session.order = match line.text()? {
+                        "sequence" => Order::Sequence,
+                        "random" => Order::Random,
+                        _ => return Err(line.error("the order is sequence or random")),
+                    }
+                }
+                "bind" => dn = Some(line.text()?.to_owned()),
+                "password" => password = Some(line.value.to_vec()),
+                _ => {
+                    return Err(line.error(
+                        "a session has connections, queue, transaction, rate, count, order, bind and password",
+                    ));
+                }
+            }
+        }
+        session.bind = match (dn, password) {
+            (Some(dn), password) => Some((dn, password.unwrap_or_default())),
+            (None, Some(_)) => {
+                return Err(PlanError::new(
+                    self.line,
+                    "a password needs \"bind:\" with a name",
+                ));
+            }
+            (None, None) => None,
+        };
+        self.end_session();
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// Ends the session that is being read.
+    fn end_session(&mut self) {
+        if let Some(session) = self.session.take() {
+            let phase = self.phase.get_or_insert_with(|| Phase {
+                name: "run".to_owned(),
+                duration: None,
+                sessions: Vec::new(),
+            });
+            phase.sessions.push(session);
+        }
+    }
+
+    /// Ends the phase that is being read.
+    fn end_phase(&mut self) {
+        self.end_session();
+        self.plan.phases.extend(self.phase.take());
+    }
+
+    fn nothing_open(&self) -> Result<(), PlanError> {
+        match self.open.last() {
+            None => Ok(()),
+            Some(open) => Err(PlanError::new(
+                self.line,
+                format!("the {} of line {} has not ended", open.word, open.line),
+            )),
+        }
+    }
+
+    /// An operation, or a part of the order in which operations are sent.
+    fn step(&mut self, record: &Record, lines: &[Line<'_>]) -> Result<(), PlanError> {
+        let mut before = Before::default();
+        let mut rest = lines;
+        while let Some((line, after)) = rest.split_first() {
+            if !before.take(line)? {
+                break;
+            }
+            rest = after;
+        }
+        let Some((first, options)) = rest.split_first() else {
+            let reason = "an operation must follow: dn, search, compare, bind or extended";
+            return Err(PlanError::new(self.line, reason));
+        };
+        let alone = |word: &str| match options.first() {
+            Some(line) => Err(line.error(&format!("nothing may follow {word:?} in its record"))),
+            None => Ok(()),
+        };
+        let weight = before.weight.unwrap_or(1);
+        match first.name.as_str() {
+            "loop" => {
+                alone("loop")?;
+                let times = first.number(1, u64::from(u32::MAX))? as u32;
+                return self.begin(first, "loop", Code::Loop { times }, weight);
+            }
+            "group" => {
+                alone("group")?;
+                return self.begin(first, "group", Code::Group, weight);
+            }
+            "end" => {
+                alone("end")?;
+                return self.end(first);
+            }
+            "wait" => {
+                alone("wait")?;
+                return self.push(Code::Wait, weight);
+            }
+            _ => {}
+        }
+        let line = first.number;
+        let (kind, op, controls) = match first.name.as_str() {
+            "dn" => self.ldif(record, first, &before)?,
+            "search" => (
+                Operation::Search,
+                search(first, options)?,
+                before.controls.clone(),
+            ),
+            "compare" => (
+                Operation::Compare,
+                compare(first, options)?,
+                before.controls.clone(),
+            ),
+            "bind" => (
+                Operation::Bind,
+                bind(first, options)?,
+                before.controls.clone(),
+            ),
+            "extended" => (
+                Operation::Extended,
+                extended(first, options)?,
+                before.controls.clone(),
+            ),
+            other => {
+                return Err(first.error(&format!(
+                    "{other:?} is not known: expected an operation (dn, search, compare, bind, extended), \
+                     loop, group, end or wait, or what may stand before an operation (name, weight, repeat, \
+                     expect, expect-entries, expect-value, control)"
+                )));
+            }
+        };
+        let mut controls = controls;
+        let wrong = || PlanError::new(line, "the operation is too deeply nested");
+        let request = Template::new(&message(&op, &controls)).ok_or_else(wrong)?;
+        let updates = matches!(
+            kind,
+            Operation::Add | Operation::Delete | Operation::Modify | Operation::ModifyDn
+        ) || first.name == "extended" && first.text()? == PASSWORD_MODIFY;
+        let in_transaction = match updates {
+            false => None,
+            true => {
+                controls.push(Control {
+                    oid: transaction::SPECIFICATION,
+                    critical: true,
+                    value: Some(&marker(TRANSACTION, 0)),
+                });
+                Some(Template::new(&message(&op, &controls)).ok_or_else(wrong)?)
+            }
+        };
+        let usual = match kind {
+            Operation::Compare => ResultCode::CompareTrue,
+            _ => ResultCode::Success,
+        };
+        if (before.entries.is_some() || before.value.is_some()) && kind != Operation::Search {
+            return Err(PlanError::new(
+                line,
+                "only a search is answered with entries",
+            ));
+        }
+        let mut variables = request.variables().to_vec();
+        if let Some((_, text)) = &before.value {
+            variables.extend(text.variables());
+        }
+        variables.sort_unstable();
+        variables.dedup();
+        let label = before.label.unwrap_or_else(|| kind.name().to_owned());
+        let operation = PlannedOperation {
+            label,
+            kind,
+            request,
+            in_transaction,
+            variables,
+            expect: Expect {
+                codes: before.codes.unwrap_or_else(|| Some(vec![usual.code()])),
+                entries: before.entries,
+                value: before.value,
+            },
+        };
+        if self.plan.operations.len() >= OPERATIONS_MAX {
+            let reason = format!("more than {OPERATIONS_MAX} operations");
+            return Err(PlanError::new(line, reason));
+        }
+        self.plan.operations.push(operation);
+        let operation = self.plan.operations.len() as u32 - 1;
+        let times = before.repeat.unwrap_or(1);
+        self.push(Code::Operation { operation, times }, weight)
+    }
+
+    /// Appends to the step that is open, or makes a new one.
+    fn push(&mut self, code: Code, weight: u32) -> Result<(), PlanError> {
+        let is_inside = !self.open.is_empty();
+        if is_inside && weight != 1 {
+            let reason = "a weight may stand only outside of loops and groups";
+            return Err(PlanError::new(self.line, reason));
+        }
+        let session = self.session.get_or_insert_default();
+        match session.steps.last_mut() {
+            Some(step) if is_inside => step.code.push(code),
+            _ => session.steps.push(Step {
+                weight,
+                code: vec![code],
+            }),
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        line: &Line<'_>,
+        word: &'static str,
+        code: Code,
+        weight: u32,
+    ) -> Result<(), PlanError> {
+        if self.open.len() >= NESTING_MAX {
+            return Err(line.error(&format!(
+                "more than {NESTING_MAX} loops and groups in each other"
+            )));
+        }
+        self.push(code, weight)?;
+        let steps = &self.session.get_or_insert_default().steps;
+        let begin = steps.last().map_or(0, |step| step.code.len() as u32 - 1);
+        self.open.push(Open {
+            word,
+            begin,
+            line: line.number,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
+        let word = line.text()?;
+        match self.open.last() {
+            Some(open) if open.word == word => {
+                let begin = open.begin;
+                let session = self.session.get_or_insert_default();
+                let code = session.steps.last().map(|step| &step.code);
+                let inside = code.into_iter().flatten().skip(begin as usize);
+                if !has_operation(inside) {
+                    return Err(line.error(&format!("there is no operation in the {word}")));
+                }
+                self.push(Code::End { begin }, 1)?;
+                self.open.pop();
+                Ok(())
+            }
+            _ => Err(line.error(&format!("there is no {word:?} to end here"))),
+        }
+    }
+
+    /// What LDIF says: from the `dn:` line to the end of the record.
+    fn ldif(
+        &self,
+        record: &Record,
+        dn: &Line<'_>,
+        before: &Before,
+    ) -> Result<(Operation, Encoded, ControlsBuf), PlanError> {
+        let text = record.text.get(dn.offset..).unwrap_or_default().to_vec();
+        let block = Block::new(text);
+        let mut records = block.records(ldif::Options::default());
+        let record = match records.next() {
+            Some(Ok(record)) => record,
+            Some(Err(rejected)) => {
+                let line = dn.number + rejected.line - 1;
+                return Err(PlanError::new(line, rejected.reason.to_string()));
+            }
+            None => return Err(dn.error("a record must begin with a \"dn:\" line")),
+        };
+        let mut controls = before.controls.clone();
+        for control in &record.controls {
+            controls.push(Control {
+                oid: &control.oid,
+                critical: control.critical,
+                value: control.value.as_deref(),
+            });
+        }
+        let (operation, op) = match &record.body {
+            Body::Entry(values) | Body::Add(values) => {
+                let attributes = ldif::attributes(values);
+                let op = Request::Add(AddRequest {
+                    dn: &record.dn,
+                    attributes: attributes.view(),
+                });
+                (Operation::Add, Encoded::new(&op))
+            }
+            Body::Delete => (
+                Operation::Delete,
+                Encoded::new(&Request::Delete(&record.dn)),
+            ),
+            Body::Modify(modifications) => {
+                let mut changes = ChangesBuf::default();
+                for modification in modifications {
+                    let kind = match modification.kind {
+                        ModificationKind::Add => ChangeKind::Add,
+                        ModificationKind::Delete => ChangeKind::Delete,
+                        ModificationKind::Replace => ChangeKind::Replace,
+                        ModificationKind::Increment => ChangeKind::Increment,
+                    };
+                    let values = modification.values.iter().map(AsRef::as_ref);
+                    changes.push(kind, modification.description.as_bytes(), values);
+                }
+                let op = Request::Modify(ModifyRequest {
+                    dn: &record.dn,
+                    changes: changes.view(),
+                });
+                (Operation::Modify, Encoded::new(&op))
+            }
+            Body::ModifyDn {
+                new_rdn,
+                delete_old_rdn,
+                new_superior,
+            } => {
+                let op = Request::ModifyDn(ModifyDnRequest {
+                    dn: &record.dn,
+                    new_rdn,
+                    delete_old_rdn: *delete_old_rdn,
+                    new_superior: new_superior.as_deref(),
+                });
+                (Operation::ModifyDn, Encoded::new(&op))
+            }
+        };
+        Ok((operation, op, controls))
+    }
+
+    fn finish(mut self) -> Result<Plan, PlanError> {
+        self.nothing_open()?;
+        self.end_phase();
+        let wrong = |reason: String| Err(PlanError::new(self.line, reason));
+        if let Some(name) = self
+            .overridden
+            .iter()
+            .find(|name| !self.used.contains(name))
+        {
+            return wrong(format!("the plan has no setting {name:?}"));
+        }
+        if self.plan.operations.is_empty() {
+            return wrong("the plan has no operations".to_owned());
+        }
+        for phase in &self.plan.phases {
+            let mut labels: Vec<&str> = Vec::new();
+            for session in &phase.sessions {
+                if !has_operation(session.steps.iter().flat_map(|step| &step.code)) {
+                    return wrong(format!(
+                        "session {:?} of phase {:?} has no operations",
+                        session.name, phase.name
+                    ));
+                }
+                for step in &session.steps {
+                    for code in &step.code {
+                        if let Code::Operation { operation, .. } = code
+                            && let Some(operation) = self.plan.operations.get(*operation as usize)
+                            && !labels.contains(&operation.label.as_str())
+                        {
+                            labels.push(&operation.label);
+                        }
+                    }
+                }
+            }
+            if labels.len() > LABELS_MAX {
+                return wrong(format!(
+                    "phase {:?} has more than {LABELS_MAX} names of operations",
+                    phase.name
+                ));
+            }
+            if phase.sessions.is_empty() {
+                return wrong(format!("phase {:?} has no operations", phase.name));
+            }
+        }
+        Ok(self.plan)
+    }
+}
+
+fn has_operation<'c>(mut code: impl Iterator<Item = &'c Code>) -> bool {
+    code.any(|code| matches!(code, Code::Operation { .. }))
+}
+
+impl Before {
+    /// Takes a line that may stand before an operation; `false` if it is another.
+    fn take(&mut self, line: &Line<'_>) -> Result<bool, PlanError> {
+        let count = || line.number(1, u64::from(u32::MAX)).map(|n| Some(n as u32));
+        match line.name.as_str() {
+            "name" => self.label = Some(line.text()?.to_owned()),
+            "weight" => self.weight = count()?,
+            "repeat" => self.repeat = count()?,
+            "expect" => self.codes = Some(codes(line)?),
+            "expect-entries" => {
+                let text = line.text()?;
+                let (least, most) = text.split_once("..").unwrap_or((text, text));
+                let most = if most.is_empty() {
+                    Some(u64::MAX)
+                } else {
+                    most.parse().ok()
+                };
+                let range = (least.parse().ok(), most);
+                self.entries = match range {
+                    (Some(least), Some(most)) if least <= most => Some((least, most)),
+                    _ => {
+                        return Err(
+                            line.error("expected a number of entries, LEAST..MOST or LEAST..")
+                        );
+                    }
+                };
+            }
+            "expect-value" => {
+                let (attribute, value) = line
+                    .text()?
+                    .split_once(':')
+                    .ok_or_else(|| line.error("expected an attribute, a colon and a value"))?;
+                self.value = Some((
+                    attribute.trim().to_ascii_lowercase(),
+                    Text::new(value.trim_start().as_bytes()),
+                ));
+            }
+            "control" => self.control(line)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// `control: OID [true|false][: VALUE | :: BASE64]`, as in LDIF.
+    fn control(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
+        let text = line.text()?;
+        let (words, value) = match text.split_once(':') {
+            None => (text, None),
+            Some((words, value)) => match value.strip_prefix(':') {
+                None => (words, Some(value.trim_start().as_bytes().to_vec())),
+                Some(base64) => {
+                    let value = sapwood_ldap::base64::decode(base64.trim().as_bytes());
+                    let value =
+                        value.ok_or_else(|| line.error("the value after :: is not base64"))?;
+                    (words, Some(value))
+                }
+            },
+        };
+        let mut words = words.split_ascii_whitespace();
+        let oid = words.next().unwrap_or_default();
+        let critical = match (words.next(), words.next()) {
+            (None | Some("false"), None) => false,
+            (Some("true"), None) => true,
+            _ => {
+                return Err(
+                    line.error("a control is an object identifier, true or false, and a value")
+                );
+            }
+        };
+        if !sapwood_ldap::attribute::is_numeric_oid(oid) {
+            return Err(line.error("a control begins with an object identifier"));
+        }
+        self.controls.push(Control {
+            oid,
+            critical,
+            value: value.as_deref(),
+        });
+        Ok(())
+    }
+}
+
+/// The operation's element of a message.
+struct Encoded(Vec<u8>);
+
+impl Encoded {
+    fn new(op: &Request<'_>) -> Self {
+        use sapwood_ldap::message::ProtocolOp;
+        let mut element = Vec::new();
+        ber::put_header(&mut element, op.tag(), op.content_len());
+        op.put_content(&mut element);
+        Encoded(element)
+    }
+}
+
+/// A whole message, with an ID of four octets.
+fn message(op: &Encoded, controls: &ControlsBuf) -> Vec<u8> {
+    let mut content = Vec::new();
+    ber::put_integer(&mut content, ber::INTEGER, i64::from(MESSAGE_ID_BASE));
+    content.extend_from_slice(&op.0);
+    if !controls.view().is_empty() {
+        ber::put_octets(
+            &mut content,
+            ber::context_constructed(0),
+            controls.view().as_ber(),
+        );
+    }
+    let mut message = Vec::new();
+    ber::put_octets(&mut message, ber::SEQUENCE, &content);
+    message
+}
+
+fn definition<'l>(line: &'l Line<'_>, word: &str) -> Result<(&'l str, &'l str), PlanError> {
+    if line.name != word {
+        return Err(line.error(&format!("expected another line \"{word}: NAME = …\"")));
+    }
+    let (name, value) = line
+        .text()?
+        .split_once('=')
+        .ok_or_else(|| line.error("expected NAME = …"))?;
+    let name = name.trim();
+    let is_name = !name.is_empty()
+        && name.len() < 100
+        && name
+            .bytes()
+            .all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_'));
+    match is_name {
+        true => Ok((name, value.trim())),
+        false => Err(line.error("a name has letters, digits, hyphens and underscores")),
+    }
+}
+
+/// A number above 0, with a decimal point if wanted.
+fn decimal(line: &Line<'_>, most: f64) -> Result<f64, PlanError> {
+    let number = line.text()?.parse::<f64>().ok();
+    number
+        .filter(|number| *number > 0.0 && *number <= most)
+        .ok_or_else(|| line.error(&format!("{} must be a number above 0", line.name)))
+}
+
+/// Result codes by name or number, or `any`.
+fn codes(line: &Line<'_>) -> Result<Option<Vec<u32>>, PlanError> {
+    if line.text()? == "any" {
+        return Ok(None);
+    }
+    let code = |word: &str| {
+        let named = || {
+            (0..=NAMED_CODE_MAX).find(|code| {
+                let known = ResultCode::from(*code);
+                !matches!(known, ResultCode::Other(_)) && known.name().eq_ignore_ascii_case(word)
+            })
+        };
+        let code = word.parse().ok().or_else(named);
+        code.ok_or_else(|| line.error(&format!("{word:?} is not a result code")))
+    };
+    line.text()?
+        .split([',', ' '])
+        .filter(|word| !word.is_empty())
+        .map(code)
+        .collect::<Result<Vec<_>, _>>()
+        .map(Some)
+}
+
+fn search(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
+    let mut filter = None;
+    let mut attributes = OctetStringsBuf::default();
+    let mut request = SearchRequest {
+        base: first.text()?,
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: Filter::OBJECT_CLASS_PRESENT,
+        attributes: sapwood_ldap::list::OctetStrings::EMPTY,
+    };
+    const LIMIT_MAX: u64 = i32::MAX as u64;
+    for line in options {
+        match line.name.as_str() {
+            "scope" => {
+                request.scope = match line.text()? {
+                    "base" => Scope::Base,
+                    "one" => Scope::OneLevel,
+                    "sub" => Scope::Subtree,
+                    "children" => Scope::Subordinates,
+                    _ => return Err(line.error("a scope is base, one, sub or children")),
+                }
+            }
+            "filter" => {
+                let parsed = filter_text::parse(line.text()?);
+                filter = Some(parsed.map_err(|error| line.error(&error.to_string()))?);
+            }
+            "attributes" => line
+                .text()?
+                .split([',', ' '])
+                .filter(|word| !word.is_empty())
+                .for_each(|word| attributes.push(word.as_bytes())),
+            "size-limit" => request.size_limit = line.number(0, LIMIT_MAX)? as u32,
+            "time-limit" => request.time_limit = line.number(0, LIMIT_MAX)? as u32,
+            "types-only" => {
+                request.types_only = match line.text()? {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(line.error("types-only is true or false")),
+                }
+            }
+            "deref-aliases" => {
+                request.deref_aliases = match line.text()? {
+                    "never" => DerefAliases::Never,
+                    "searching" => DerefAliases::InSearching,
+                    "finding" => DerefAliases::FindingBase,
+                    "always" => DerefAliases::Always,
+                    _ => {
+                        return Err(
+                            line.error("deref-aliases is never, searching, finding or always")
+                        );
+                    }
+                }
+            }
+            _ => {
+                return Err(line.error(
+                    "a search has scope, filter, attributes, size-limit, time-limit, types-only and deref-aliases",
+                ));
+            }
+        }
+    }
+    if let Some(filter) = &filter {
+        request.filter = filter.as_filter();
+    }
+    request.attributes = attributes.view();
+    Ok(Encoded::new(&Request::Search(request)))
+}
+
+fn compare(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
+    let [line] = options else {
+        return Err(first.error("a compare is followed by one line: the attribute and the value"));
+    };
+    // The name was made lower case, which attribute descriptions do not mind.
+    Ok(Encoded::new(&Request::Compare(CompareRequest {
+        dn: first.text()?,
+        assertion: Assertion {
+            attribute: line.name.as_bytes(),
+            value: &line.value,
+        },
+    })))
+}
+
+fn bind(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
+    let (mut password, mut mechanism, mut credentials) = (None, None, None);
+    for line in options {
+        match line.name.as_str() {
+            "password" => password = Some(line),
+            "mechanism" => mechanism = Some(line),
+            "credentials" => credentials = Some(line),
+            _ => return Err(line.error("a bind has a password, or a mechanism and credentials")),
+        }
+    }
+    let authentication = match (password, mechanism) {
+        (Some(_), Some(line)) => {
+            return Err(line.error("a bind has either a password or a mechanism"));
+        }
+        (None, Some(mechanism)) => Authentication::Sasl {
+            mechanism: mechanism.text()?,
+            credentials: credentials.map(|line| line.value.as_ref()),
+        },
+        (password, None) => {
+            Authentication::Simple(password.map_or(&[][..], |line| line.value.as_ref()))
+        }
+    };
+    Ok(Encoded::new(&Request::Bind(BindRequest {
+        version: 3,
+        name: first.text()?,
+        authentication,
+    })))
+}
+
+fn extended(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
+    let value = match options {
+        [] => None,
+        [line] if line.name == "value" => Some(line.value.as_ref()),
+        [line, ..] => return Err(line.error("an extended operation has one value")),
+    };
+    Ok(Encoded::new(&Request::Extended(ExtendedRequest {
+        name: first.text()?,
+        value,
+    })))
+}
+
+#[cfg(test)]
+mod tests;

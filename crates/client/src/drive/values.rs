@@ -1,0 +1,375 @@
+//! Variables: where their values come from.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::generate::{Generator, Random};
+
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 16 << 10;
+/// The most that all values of a list take, in bytes.
+pub const LIST_BYTES_MAX: usize = 1 << 30;
+
+/// The variable that holds the identifier of the transaction under way.
+pub(crate) const TRANSACTION: usize = 0;
+/// The variable that holds the number of the connection in its session, from 1 on.
+pub(crate) const CONNECTION: usize = 1;
+/// What plans call it.
+pub(crate) const CONNECTION_NAME: &str = "connection";
+
+/// A variable of a plan.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    source: Source,
+    /// Where a sequence is; all connections take from it.
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// Set by the connection itself.
+    Own,
+    /// Whole numbers from `first` on.
+    Numbers {
+        random: bool,
+        first: u64,
+        count: u64,
+    },
+    /// One of a list.
+    List { random: bool, list: List },
+    /// Random characters.
+    Characters { count: usize, alphabet: Vec<u8> },
+}
+
+/// Values, one behind the other.
+#[derive(Debug, Default)]
+struct List {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl List {
+    fn push(&mut self, value: &[u8]) -> Result<(), String> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(format!("a value is longer than {VALUE_BYTES_MAX} bytes"));
+        }
+        if self.bytes.len() + value.len() > LIST_BYTES_MAX {
+            return Err(format!("the values take more than {LIST_BYTES_MAX} bytes"));
+        }
+        self.bytes.extend_from_slice(value);
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> &[u8] {
+        let start = match index.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or_default(),
+            None => 0,
+        };
+        let end = self.ends.get(index).copied().unwrap_or(start);
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+}
+
+impl Variable {
+    fn new(name: &str, source: Source) -> Self {
+        Variable {
+            name: name.to_owned(),
+            source,
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Those that every plan has, in the order of their indexes.
+    pub(crate) fn own() -> Vec<Variable> {
+        vec![
+            // The name cannot be written in a plan: nobody but the connection uses it.
+            Variable::new("", Source::Own),
+            Variable::new(CONNECTION_NAME, Source::Own),
+        ]
+    }
+
+    /// Reads what stands behind `let: NAME =`. Files are looked for in `folder`.
+    pub(crate) fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, String> {
+        let mut words = text.split_ascii_whitespace();
+        let random = match words.next() {
+            Some("random") => true,
+            Some("sequence") => false,
+            Some("characters") => return Self::characters(name, words),
+            _ => {
+                return Err(
+                    "a variable is random, sequence or characters, as in \"random 1..100\"".into(),
+                );
+            }
+        };
+        let first = words
+            .next()
+            .ok_or("a range, list, file or org is missing")?;
+        let mut list = List::default();
+        match first {
+            "list" => {
+                for word in words {
+                    list.push(word.as_bytes())?;
+                }
+            }
+            "file" => {
+                let (_, file) = text.split_once("file").unwrap_or_default();
+                let path = folder.join(file.trim());
+                read_lines(&path, &mut list).map_err(|why| format!("{}: {why}", path.display()))?;
+            }
+            "org" => org(words, &mut list)?,
+            range => {
+                let (first, last) = range
+                    .split_once("..")
+                    .and_then(|(first, last)| Some((number(first)?, number(last)?)))
+                    .ok_or("expected FIRST..LAST, list, file or org")?;
+                let count = last
+                    .checked_sub(first)
+                    .and_then(|count| count.checked_add(1))
+                    .ok_or("the range ends before it begins")?;
+                if words.next().is_some() {
+                    return Err("nothing may follow the range".into());
+                }
+                return Ok(Variable::new(
+                    name,
+                    Source::Numbers {
+                        random,
+                        first,
+                        count,
+                    },
+                ));
+            }
+        }
+        if list.ends.is_empty() {
+            return Err("there are no values".into());
+        }
+        Ok(Variable::new(name, Source::List { random, list }))
+    }
+
+    fn characters<'w>(
+        name: &str,
+        mut words: impl Iterator<Item = &'w str>,
+    ) -> Result<Self, String> {
+        let count = words
+            .next()
+            .and_then(number)
+            .and_then(|count| usize::try_from(count).ok())
+            .filter(|count| (1..=VALUE_BYTES_MAX).contains(count))
+            .ok_or_else(|| format!("expected a number of characters up to {VALUE_BYTES_MAX}"))?;
+        let alphabet = words
+            .next()
+            .unwrap_or("abcdefghijklmnopqrstuvwxyz0123456789");
+        if !alphabet.is_ascii() || words.next().is_some() {
+            return Err("the characters to choose from are one word of ASCII".into());
+        }
+        Ok(Variable::new(
+            name,
+            Source::Characters {
+                count,
+                alphabet: alphabet.into(),
+            },
+        ))
+    }
+
+    /// Makes the next value in place of `value`.
+    #[inline]
+    pub(crate) fn draw(&self, random: &mut Random, value: &mut Vec<u8>) {
+        match &self.source {
+            Source::Own => {}
+            Source::Numbers {
+                random: is_random,
+                first,
+                count,
+            } => {
+                let offset = self.index(*is_random, *count, random);
+                value.clear();
+                put_number(first + offset, value);
+            }
+            Source::List {
+                random: is_random,
+                list,
+            } => {
+                let index = self.index(*is_random, list.ends.len() as u64, random);
+                value.clear();
+                value.extend_from_slice(list.get(index as usize));
+            }
+            Source::Characters { count, alphabet } => {
+                value.clear();
+                for _ in 0..*count {
+                    value.push(random.of(alphabet));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn index(&self, is_random: bool, count: u64, random: &mut Random) -> u64 {
+        if is_random {
+            random.below(count)
+        } else {
+            self.next.fetch_add(1, Ordering::Relaxed) % count
+        }
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.replace('_', "").parse().ok()
+}
+
+fn read_lines(path: &Path, list: &mut List) -> Result<(), String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut file = BufReader::new(file);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = Read::take(&mut file, VALUE_BYTES_MAX as u64 + 2);
+        let read = limited
+            .read_until(b'\n', &mut line)
+            .map_err(|error| error.to_string())?;
+        if read == 0 {
+            return Ok(());
+        }
+        let value = line.strip_suffix(b"\n").unwrap_or(&line);
+        let value = value.strip_suffix(b"\r").unwrap_or(value);
+        if !value.is_empty() {
+            list.push(value)?;
+        }
+    }
+}
+
+/// The people of the directory that `drive generate --shape org` makes: `dn|uid SUFFIX ENTRIES SEED`.
+fn org<'w>(mut words: impl Iterator<Item = &'w str>, list: &mut List) -> Result<(), String> {
+    let usage = "expected org dn|uid SUFFIX ENTRIES SEED";
+    let what = words.next().ok_or(usage)?;
+    let suffix = words.next().ok_or(usage)?;
+    let entries = words.next().and_then(number).ok_or(usage)?;
+    let seed = words.next().and_then(number).ok_or(usage)?;
+    let generator = Generator::new(suffix, entries, seed).map_err(|error| error.to_string())?;
+    for index in generator.people() {
+        match what {
+            "dn" => list.push(generator.dn(index).as_bytes())?,
+            "uid" => list.push(generator.uid(index).as_bytes())?,
+            _ => return Err(usage.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Appends a number in decimal digits.
+#[inline]
+pub(crate) fn put_number(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        at -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// The values of all variables on a connection.
+#[derive(Debug)]
+pub(crate) struct Values {
+    values: Vec<Vec<u8>>,
+}
+
+impl Values {
+    pub(crate) fn new(variables: usize) -> Self {
+        Values {
+            values: vec![Vec::new(); variables],
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(values: &[&[u8]]) -> Self {
+        Values {
+            values: values.iter().map(|value| value.to_vec()).collect(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, variable: usize) -> &[u8] {
+        self.values.get(variable).map_or(&[], Vec::as_slice)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&mut self, variable: usize) -> Option<&mut Vec<u8>> {
+        self.values.get_mut(variable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(text: &str, count: usize) -> Vec<String> {
+        let variable = Variable::parse("v", text, Path::new("/nowhere")).unwrap();
+        let mut random = Random::new(1, 0);
+        let mut value = Vec::new();
+        (0..count)
+            .map(|_| {
+                variable.draw(&mut random, &mut value);
+                String::from_utf8(value.clone()).unwrap()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sequences_go_round_and_random_values_stay_in_their_range() {
+        assert_eq!(drawn("sequence 8..10", 5), ["8", "9", "10", "8", "9"]);
+        assert_eq!(drawn("sequence list a b", 3), ["a", "b", "a"]);
+        let mut seen: Vec<u64> = drawn("random 5..7", 200)
+            .iter()
+            .map(|value| value.parse().unwrap())
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, [5, 6, 7]);
+        assert!(
+            drawn("characters 8 xy", 20)
+                .iter()
+                .all(|value| value.len() == 8 && value.chars().all(|c| "xy".contains(c)))
+        );
+        let uids = drawn("sequence org uid dc=example,dc=com 100 1", 1);
+        let generator = Generator::new("dc=example,dc=com", 100, 1).unwrap();
+        assert_eq!(uids, [generator.uid(generator.people().start)]);
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 7, 10, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            put_number(number, &mut out);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_no_variable_is_refused() {
+        for text in [
+            "",
+            "random",
+            "random 5..1",
+            "random 0..18446744073709551615",
+            "random 1..2 3",
+            "random list",
+            "sequence file missing",
+            "characters 0",
+            "characters 5 ä",
+            "random org dn dc=x",
+            "other 1..2",
+        ] {
+            assert!(
+                Variable::parse("v", text, Path::new("/nowhere")).is_err(),
+                "{text}"
+            );
+        }
+    }
+}
