@@ -1,11 +1,14 @@
 //! The command line. Each flag is defined here once; help and errors come from it.
 
+pub(crate) mod drive;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use sapwood_server::listen::ListenUrl;
 
 use crate::index_spec::IndexSpec;
+use drive::{Connect, Format};
 
 /// An LDAP directory server.
 #[derive(Debug, Parser)]
@@ -19,7 +22,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make a new directory in an empty or missing folder
     Init(Init),
-    /// Load LDIF while no server runs; '-' is standard input
+    /// Load entries, as LDIF or AddRequest messages, while no server runs or over LDAP; '-' is standard input
     Import(Import),
     /// Serve a directory
     Serve(Serve),
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     Passwd(Passwd),
     /// Serve a directory of 10,000 made-up entries to try things on
     Demo(Demo),
+    /// Put load on an LDAP server as a plan says and check every answer; make entries to load
+    Drive(Box<drive::Drive>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,18 +76,29 @@ pub(crate) struct Init {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Import {
-    /// The folder of the directory
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// LDIF files
-    #[arg(value_name = "FILE.ldif", required = true)]
-    pub(crate) files: Vec<PathBuf>,
+    /// The folder of the directory, which is left out with --online, then files and pipes
+    #[arg(value_name = "DIR FILE", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// How the entries are written
+    #[arg(long, value_enum, default_value_t = Format::Ldif)]
+    pub(crate) format: Format,
+    /// Go on where an import was interrupted: pass over entries that are there already
+    #[arg(long = "continue")]
+    pub(crate) go_on: bool,
     /// Where bad entries go [default: <first file>.rejected in the current folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) reject_file: Option<PathBuf>,
     /// Memory for sorting, in MiB [default: 256]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
+    #[arg(long = "memory", alias = "memory-mib", value_name = "MIB", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub(crate) memory_mib: Option<u32>,
+    /// Add the entries over LDAP to a server that runs, any server
+    #[arg(long, value_name = "URL", conflicts_with = "memory_mib")]
+    pub(crate) online: Option<String>,
+    /// With --online: requests under way
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) queue: u32,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
 }
 
 #[derive(Debug, clap::Args)]
@@ -178,6 +194,8 @@ mod tests {
         for line in [
             "sapwood init d --suffix dc=example,dc=com --suffix o=x --admin-dn cn=root --admin-password-file f --index uid_eq --index cn,mail_eq,sub",
             "sapwood import d a.ldif b.ldif -",
+            "sapwood import d --format ber --continue --memory 64 --reject-file r a.ber",
+            "sapwood import --online ldap://h --bind-dn cn=x --password-file f --queue 10 a.ldif",
             "sapwood serve d --listen ldap://127.0.0.1:389 --listen ldaps://[::]:636 --listen ldapi://%2Frun%2Fsapwood.sock",
             "sapwood serve d --tls-cert c --tls-key k",
             "sapwood export d --base dc=x --filter (cn=*)",
@@ -191,6 +209,11 @@ mod tests {
             "sapwood reload d",
             "sapwood passwd d",
             "sapwood demo --once",
+            "sapwood drive ldap://h p --set a=1 --set b=2 --connections 1,2,4 --queue 10 --rate 1e3 --duration 2.5 --ramp-up 1",
+            "sapwood drive ldap://h --preset mdb-paper --bind-dn cn=x --password-file f --server-pid 1 --json a --html b --csv c",
+            "sapwood drive ldaps://h - --transaction 5 --threads 2 --seed 3 --phase x --fingerprint 00",
+            "sapwood drive generate --shape flat --entries 5 --format ber --output f",
+            "sapwood drive generate --template f --entries 5 --set a=b",
         ] {
             let words = line.split(' ').map(|word| word.replace('_', " "));
             Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -202,6 +225,10 @@ mod tests {
         assert!(
             Cli::try_parse_from(["sapwood", "index", "d", "add"]).is_err(),
             "what to add is required"
+        );
+        assert!(
+            Cli::try_parse_from(["sapwood", "drive", "ldap://h"]).is_err(),
+            "a plan is required"
         );
     }
 }

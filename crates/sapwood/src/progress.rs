@@ -31,10 +31,10 @@ impl Progress {
     pub(crate) fn restart(&mut self, total: u64, unit: &str) {
         let template = if total > 0 {
             format!(
-                "{{bar:30}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}  {{eta}} left"
+                "{{bar:30}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}, {{per_sec}}, {{eta}} left"
             )
         } else {
-            format!("{{spinner}} {{human_pos}} {unit}")
+            format!("{{spinner}} {{human_pos}} {unit}, {{per_sec}}")
         };
         // A template that does not parse would be a mistake of the lines above; the plain bar does then.
         self.bar.set_style(

@@ -1,7 +1,10 @@
-//! `sapwood import`: offline bulk load of LDIF.
+//! `sapwood import`: bulk load of entries, offline here and over LDAP in `online`.
+
+mod online;
+mod rejects;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -9,41 +12,40 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use sapwood_directory::{
-    IMPORT_MEMORY_BYTES_DEFAULT, ImportObserver, ImportOptions, ImportPhase, ImportProgress,
-    ImportRejection, ImportSource,
+    IMPORT_MEMORY_BYTES_DEFAULT, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
+    ImportProgress, ImportRejection, ImportReport, ImportSource,
 };
 use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin};
 
 use crate::cli::Import;
+use crate::cli::drive::Format;
 use crate::open;
 use crate::progress::Progress;
-
-/// Rejected entries that are told on standard error; all are in the reject file.
-const REJECTIONS_TOLD_MAX: u64 = 20;
+use rejects::Rejects;
 
 pub(crate) fn run(args: &Import) -> Result<ExitCode> {
-    let config = Config::load(&args.folder)?;
-    if admin::is_running(&args.folder) {
+    if let Some(url) = &args.online {
+        return online::run(args, url);
+    }
+    let (folder, files) = match args.paths.split_first() {
+        Some((folder, files)) if !files.is_empty() => (folder, files),
+        _ => bail!("name the folder of the directory, then the files; '-' is standard input"),
+    };
+    let config = Config::load(folder)?;
+    if admin::is_running(folder) {
         bail!(
-            "a server runs on {}: stop it first, or add entries with 'ldapadd -c'",
-            args.folder.display()
+            "a server runs on {}: stop it first, or add the entries to it with --online",
+            folder.display()
         );
     }
-    let sources = args
-        .files
-        .iter()
-        .map(|file| source(file))
-        .collect::<Result<Vec<_>>>()?;
-    let bytes = args
-        .files
-        .iter()
-        .map(|file| Some(file.metadata().ok().filter(|data| data.is_file())?.len()));
-    let total_bytes = bytes.sum::<Option<u64>>().unwrap_or(0);
-    let directory = open::directory(&args.folder, &config, false)?;
+    let format = format(args);
+    let sources = sources(files, format)?;
+    let total_bytes = total_bytes(files);
+    let directory = open::directory(folder, &config, false)?;
     let scratch = tempfile::Builder::new()
         .prefix("import-")
-        .tempdir_in(&args.folder)?;
+        .tempdir_in(folder)?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let options = ImportOptions {
         memory_bytes: args
@@ -53,6 +55,7 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
         threads,
         hasher: Some(&Hasher),
         creator: config.admin.dn.clone(),
+        skip_present: args.go_on,
     };
     eprintln!(
         "Sorting in {} MiB of memory, parsing on {threads} threads",
@@ -60,59 +63,95 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
     );
     let observer = Observer {
         total_bytes,
-        reject_file: reject_file(args),
         state: Mutex::new(State {
             progress: Progress::new(total_bytes, "bytes"),
             phase: ImportPhase::Read,
-            rejects: None,
-            rejected: 0,
-            failure: None,
+            rejects: Rejects::new(reject_file(args, files), format),
         }),
     };
     let report = directory.import(sources, &options, &observer)?;
-    let state = observer
-        .state
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    state.progress.finish();
-    println!(
-        "{} entries added, {} rejected",
-        report.added, report.rejected
-    );
-    if let Some(failure) = state.failure {
-        return Err(failure).with_context(|| observer.reject_file.display().to_string());
-    }
-    if report.rejected == 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    println!(
-        "The rejected entries are in {}: correct them there and import that file.",
-        observer.reject_file.display()
-    );
-    Ok(ExitCode::FAILURE)
+    let state = observer.state.into_inner();
+    let State {
+        progress, rejects, ..
+    } = state.unwrap_or_else(PoisonError::into_inner);
+    progress.finish();
+    tell(report, rejects)
 }
 
-fn source(file: &Path) -> Result<ImportSource<'static>> {
-    if file == Path::new("-") {
-        return Ok(ImportSource {
-            name: "standard input".into(),
-            reader: Box::new(io::stdin()),
-        });
+/// Says what was done; rejected entries are a failure.
+fn tell(report: ImportReport, rejects: Rejects) -> Result<ExitCode> {
+    let present = match report.present {
+        0 => String::new(),
+        present => format!(", {present} there already"),
+    };
+    println!(
+        "{} entries added, {} rejected{present}",
+        report.added, report.rejected
+    );
+    rejects.finish()
+}
+
+fn format(args: &Import) -> ImportFormat {
+    match args.format {
+        Format::Ldif => ImportFormat::Ldif,
+        Format::Ber => ImportFormat::Ber,
     }
-    let reader = File::open(file).with_context(|| file.display().to_string())?;
+}
+
+fn sources(files: &[PathBuf], format: ImportFormat) -> Result<Vec<ImportSource<'static>>> {
+    files.iter().map(|file| source(file, format)).collect()
+}
+
+fn source(file: &Path, format: ImportFormat) -> Result<ImportSource<'static>> {
+    let (name, reader): (_, Box<dyn Read + Send>) = if file == Path::new("-") {
+        ("standard input".into(), Box::new(io::stdin()))
+    } else {
+        (
+            file.display().to_string(),
+            Box::new(Lazy::Closed(file.to_owned())),
+        )
+    };
+    // A pipe is opened when it is read: opening it waits for who writes to it.
+    if !name.is_empty() && file != Path::new("-") {
+        file.metadata().with_context(|| name.clone())?;
+    }
     Ok(ImportSource {
-        name: file.display().to_string(),
-        reader: Box::new(reader),
+        name,
+        reader,
+        format,
     })
 }
 
-fn reject_file(args: &Import) -> PathBuf {
+/// A file that is opened by the thread that reads it.
+enum Lazy {
+    Closed(PathBuf),
+    Open(File),
+}
+
+impl Read for Lazy {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        if let Lazy::Closed(path) = self {
+            *self = Lazy::Open(File::open(path)?);
+        }
+        match self {
+            Lazy::Open(file) => file.read(space),
+            Lazy::Closed(_) => Ok(0),
+        }
+    }
+}
+
+/// The sizes of all files together; 0 when one has none, as pipes.
+fn total_bytes(files: &[PathBuf]) -> u64 {
+    let bytes = files
+        .iter()
+        .map(|file| Some(file.metadata().ok().filter(|data| data.is_file())?.len()));
+    bytes.sum::<Option<u64>>().unwrap_or(0)
+}
+
+fn reject_file(args: &Import, files: &[PathBuf]) -> PathBuf {
     args.reject_file.clone().unwrap_or_else(|| {
-        let first = args
-            .files
-            .first()
-            .and_then(|file| file.file_name())
-            .unwrap_or_default();
+        let first = files.first().and_then(|file| file.file_name());
+        let first = first.unwrap_or_default();
         let first = if first == "-" {
             "stdin".into()
         } else {
@@ -125,18 +164,13 @@ fn reject_file(args: &Import) -> PathBuf {
 /// Shows how far the import is, and keeps what it rejects.
 struct Observer {
     total_bytes: u64,
-    reject_file: PathBuf,
     state: Mutex<State>,
 }
 
 struct State {
     progress: Progress,
     phase: ImportPhase,
-    /// Made for the first rejected entry.
-    rejects: Option<File>,
-    rejected: u64,
-    /// Why the reject file cannot be written.
-    failure: Option<io::Error>,
+    rejects: Rejects,
 }
 
 impl ImportObserver for Observer {
@@ -161,45 +195,9 @@ impl ImportObserver for Observer {
 
     fn rejected(&self, rejection: ImportRejection<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ImportRejection {
-            source,
-            line,
-            reason,
-            text,
-        } = rejection;
-        state.rejected += 1;
-        if state.rejected <= REJECTIONS_TOLD_MAX {
-            state.progress.tell(&format!("{source}:{line}: {reason}"));
-        } else if state.rejected == REJECTIONS_TOLD_MAX + 1 {
-            state.progress.tell(&format!(
-                "more are rejected: see {}",
-                self.reject_file.display()
-            ));
-        }
-        if let Err(failure) = state.keep(&self.reject_file, source, line, reason, text) {
-            state.failure.get_or_insert(failure);
-        }
-    }
-}
-
-impl State {
-    /// Appends an entry to the reject file, which is LDIF with the reasons as comments.
-    fn keep(
-        &mut self,
-        path: &Path,
-        source: &str,
-        line: u64,
-        reason: &str,
-        text: &[u8],
-    ) -> io::Result<()> {
-        let file = match &mut self.rejects {
-            Some(file) => file,
-            none => none.insert(File::create(path)?),
-        };
-        let mut record =
-            format!("# {source}:{line}: {}\n", reason.replace(['\r', '\n'], " ")).into_bytes();
-        record.extend_from_slice(text.trim_ascii_end());
-        record.extend_from_slice(b"\n\n");
-        file.write_all(&record)
+        let State {
+            progress, rejects, ..
+        } = &mut *state;
+        rejects.keep(rejection, progress);
     }
 }

@@ -68,7 +68,7 @@ fn start_log(level: Level) {
 }
 
 /// Each connection takes a file descriptor: take as many as the system gives.
-fn raise_open_files() {
+pub(crate) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(

@@ -1,0 +1,41 @@
+//! `sapwood drive generate`: made-up entries as LDIF or as AddRequest messages.
+
+use std::fs::File;
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sapwood_client::drive::{self, EntryStream, PlanOptions};
+
+use crate::cli::drive::{Format, Generate, Shape};
+use crate::commands::drive::Input;
+
+pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
+    let stream = match (&args.template, args.shape) {
+        (Some(file), _) => {
+            let input = Input::open(file)?;
+            let options = PlanOptions {
+                settings: args.settings.clone(),
+                folder: input.folder,
+            };
+            EntryStream::template(input.reader, &options, args.entries, args.seed)
+                .with_context(|| file.display().to_string())?
+        }
+        (None, Shape::Flat) => EntryStream::flat(&args.suffix, args.entries, args.seed)?,
+        (None, Shape::Org) => EntryStream::org(&args.suffix, args.entries, args.seed)?,
+    };
+    let format = match args.format {
+        Format::Ldif => drive::Format::Ldif,
+        Format::Ber => drive::Format::Ber,
+    };
+    // Written in large pieces by the stream itself: a buffer between would only copy.
+    match &args.output {
+        Some(file) => {
+            let mut out = File::create(file).with_context(|| file.display().to_string())?;
+            stream.write(format, &mut out)?;
+            out.flush()?;
+        }
+        None => stream.write(format, &mut stdout().lock())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,446 @@
+//! `sapwood drive` and what it generates, against the server as users start it.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use support::{ADMIN, Folder, Running, sapwood, sapwood_ok, text};
+
+const ENTRIES: &str = "1000";
+
+/// A server with the entries of the shape `flat`.
+fn flat() -> (Folder, Running) {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("flat.ldif");
+    sapwood_ok([
+        "drive",
+        "generate",
+        "--shape",
+        "flat",
+        "--entries",
+        ENTRIES,
+        "--output",
+        &file,
+    ]);
+    let said = folder.sapwood_ok("import", &[&file]);
+    assert!(said.contains("1000 entries added, 0 rejected"), "{said}");
+    let server = folder.serve();
+    (folder, server)
+}
+
+/// Runs `sapwood drive URL`, bound as the administrator. Gives the exit status and both outputs.
+fn drive(folder: &Folder, url: &str, more: &[&str]) -> (bool, String) {
+    let password = folder.name_beside("password");
+    let mut args = vec![
+        "drive",
+        url,
+        "--bind-dn",
+        ADMIN,
+        "--password-file",
+        &password,
+    ];
+    args.extend(more);
+    let output = sapwood(args);
+    (
+        output.status.success(),
+        text(&output.stdout) + &text(&output.stderr),
+    )
+}
+
+#[track_caller]
+fn drive_ok(folder: &Folder, url: &str, more: &[&str]) -> String {
+    let (success, said) = drive(folder, url, more);
+    assert!(success, "{said}");
+    said
+}
+
+/// The plans of the documentation.
+fn documented() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/drive.md");
+    let page = fs::read_to_string(page).unwrap();
+    let plans = page.split("```plan\n").skip(1);
+    plans
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_documented_plans_do_what_is_said_of_them() {
+    let (folder, server) = flat();
+    let plans = documented();
+    assert_eq!(plans.len(), 3);
+    for (number, plan) in plans.iter().enumerate() {
+        let file = folder.name_beside(&format!("{number}.plan"));
+        fs::write(&file, plan).unwrap();
+        let said = drive_ok(&folder, server.ldap(), &[&file]);
+        assert!(
+            said.contains("drive ") && said.contains(" 0 failed"),
+            "{said}"
+        );
+        match number {
+            0 => assert!(
+                said.contains("readers") || said.contains("2000 operations"),
+                "{said}"
+            ),
+            1 => assert!(said.contains("compare"), "{said}"),
+            _ => assert!(
+                said.contains("by uid") && said.contains("missing"),
+                "{said}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn reports_are_written_in_every_form() {
+    let (folder, server) = flat();
+    let plan = folder.name_beside("plan");
+    fs::write(
+        &plan,
+        "set: count = 5\n\nlet: n = random 1..999\n\nsession: s\ncount: ${count}\n\n\
+         expect-entries: 1\nsearch: dc=example,dc=com\nfilter: (uid=u${n:8})\n",
+    )
+    .unwrap();
+    let [json, csv, html] = ["json", "csv", "html"].map(|name| folder.name_beside(name));
+    let pid = server.child.id().to_string();
+    let said = drive_ok(
+        &folder,
+        server.ldap(),
+        &[
+            &plan,
+            "--set",
+            "count=200",
+            "--connections",
+            "1,2",
+            "--json",
+            &json,
+            "--csv",
+            &csv,
+            "--html",
+            &html,
+            "--server-pid",
+            &pid,
+            "--database",
+            folder.path().to_str().unwrap(),
+        ],
+    );
+    assert_eq!(said.matches("200 operations").count(), 4, "{said}");
+    assert!(
+        said.contains("server ") && said.contains("data on disk"),
+        "{said}"
+    );
+    // python3 comes with python-ldap, which other tests need.
+    let check = "import json,sys; r=json.load(open(sys.argv[1])); \
+        assert [p['connections'] for p in r['phases']]==[1,2]; \
+        assert all(p['total']['answered']==200 for p in r['phases'])";
+    let status = Command::new("python3")
+        .args(["-c", check, &json])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let csv = fs::read_to_string(csv).unwrap();
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("Throughput over sessions") && html.contains("<svg"));
+}
+
+#[test]
+fn wrong_answers_and_wrong_plans_are_failures() {
+    let (folder, server) = flat();
+    let plan = folder.name_beside("plan");
+    fs::write(
+        &plan,
+        "session: s\ncount: 3\n\ndn: cn=nobody,dc=example,dc=com\nchangetype: delete\n",
+    )
+    .unwrap();
+    let (success, said) = drive(&folder, server.ldap(), &[&plan]);
+    assert!(
+        !success && said.contains("3 × delete: noSuchObject (32)"),
+        "{said}"
+    );
+    fs::write(&plan, "search: dc=example,dc=com\nscope: all\n").unwrap();
+    let (success, said) = drive(&folder, server.ldap(), &[&plan]);
+    assert!(!success && said.contains("line 2: a scope is"), "{said}");
+    let (success, said) = drive(&folder, "ldap://127.0.0.1:1", &["--preset", "dvtds"]);
+    assert!(!success && said.contains("127.0.0.1:1"), "{said}");
+}
+
+#[test]
+fn tls_and_ldapi_are_driven_alike() {
+    let (folder, server) = flat();
+    let plan = folder.name_beside("plan");
+    fs::write(
+        &plan,
+        "session: s\ncount: 100\nqueue: 5\n\nsearch: dc=example,dc=com\nscope: base\n",
+    )
+    .unwrap();
+    let certificate = server.certificate().to_str().unwrap().to_owned();
+    for (url, more) in [
+        (server.ldaps_by_name(), vec!["--ca-file", &certificate]),
+        (
+            server.ldap_by_name(),
+            vec!["--start-tls", "--ca-file", &certificate],
+        ),
+        (server.ldapi().to_owned(), vec![]),
+    ] {
+        let mut args = vec![plan.as_str()];
+        args.extend(more);
+        let said = drive_ok(&folder, &url, &args);
+        assert!(said.contains("100 operations"), "{said}");
+    }
+}
+
+#[test]
+fn the_preset_of_the_paper_fills_and_measures_a_server() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let said = drive_ok(
+        &folder,
+        server.ldap(),
+        &[
+            "--preset",
+            "mdb-paper",
+            "--set",
+            "people=500",
+            "--duration",
+            "0.2",
+        ],
+    );
+    for phase in [
+        "load: 500 operations",
+        "scan, 16 at once: 16 operations",
+        "combined",
+    ] {
+        assert!(said.contains(phase), "{said}");
+    }
+    let said = drive_ok(
+        &folder,
+        server.ldap(),
+        &[
+            "--preset",
+            "dvtds",
+            "--set",
+            "people=500",
+            "--duration",
+            "0.2",
+            "--phase",
+            "mixed",
+        ],
+    );
+    assert!(said.contains("mixed"), "{said}");
+}
+
+#[test]
+fn streams_are_imported_from_several_pipes_at_once() {
+    let folder = Folder::init(&[]);
+    let pipes = ["one", "two"].map(|name| folder.name_beside(name));
+    let mut writers = Vec::new();
+    for (number, pipe) in pipes.iter().enumerate() {
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        let template = folder.name_beside(&format!("template{number}"));
+        let root = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+        let root = if number == 0 { root } else { "" };
+        let person = format!(
+            "let: n = sequence 1..100000\n\n{root}dn: uid=p{number}x${{n}},dc=example,dc=com\n\
+             objectClass: inetOrgPerson\nuid: p{number}x${{n}}\ncn: Ä\nsn: x\n"
+        );
+        fs::write(&template, person).unwrap();
+        let program = env!("CARGO_BIN_EXE_sapwood");
+        let line = format!(
+            "{program} drive generate --template {template} --entries 3000 --format ber > {pipe}"
+        );
+        writers.push(Command::new("sh").args(["-c", &line]).spawn().unwrap());
+    }
+    let said = folder.sapwood_ok("import", &["--format", "ber", &pipes[0], &pipes[1]]);
+    assert!(said.contains("6000 entries added, 0 rejected"), "{said}");
+    for mut writer in writers {
+        assert!(writer.wait().unwrap().success());
+    }
+    let out = folder.sapwood_ok("export", &["--filter", "(uid=p1x3000)"]);
+    assert!(
+        out.contains("uid: p1x3000") && out.contains("cn:: w4Q="),
+        "{out}"
+    );
+    folder.sapwood_ok("check", &[]);
+}
+
+#[test]
+fn rejected_messages_can_be_imported_again_and_an_import_be_continued() {
+    let folder = Folder::init(&[]);
+    let [orphans, rest, rejects, again] =
+        ["orphans", "rest", "rejects", "again"].map(|name| folder.name_beside(name));
+    let template = folder.name_beside("template");
+    fs::write(
+        &template,
+        "let: n = sequence 1..99\n\ndn: uid=u${n},ou=late,dc=example,dc=com\nobjectClass: account\nuid: u${n}\n",
+    )
+    .unwrap();
+    let generate = |template: &str, entries: &str, file: &str| {
+        sapwood_ok([
+            "drive",
+            "generate",
+            "--template",
+            template,
+            "--entries",
+            entries,
+            "--format",
+            "ber",
+            "--output",
+            file,
+        ])
+    };
+    generate(&template, "5", &orphans);
+    fs::write(
+        &template,
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+         dn: ou=late,dc=example,dc=com\nobjectClass: organizationalUnit\nou: late\n",
+    )
+    .unwrap();
+    generate(&template, "2", &rest);
+    // Only the suffix, so that the orphans have no parent.
+    generate(&template, "1", &again);
+    folder.sapwood_ok("import", &["--format", "ber", &again]);
+    let output = folder.sapwood(
+        "import",
+        &["--format", "ber", "--reject-file", &rejects, &orphans],
+    );
+    let said = text(&output.stdout);
+    assert!(
+        !output.status.success() && said.contains("0 entries added, 5 rejected"),
+        "{said}"
+    );
+    let reasons = fs::read_to_string(format!("{rejects}.reasons")).unwrap();
+    assert_eq!(reasons.lines().count(), 5, "{reasons}");
+    assert!(reasons.contains("orphans:1: "), "{reasons}");
+    // What is there already is passed over with --continue, and rejected without.
+    let said = folder.sapwood_ok("import", &["--format", "ber", "--continue", &rest]);
+    assert!(
+        said.contains("1 entries added, 0 rejected, 1 there already"),
+        "{said}"
+    );
+    let said = folder.sapwood_ok("import", &["--format", "ber", &rejects]);
+    assert!(said.contains("5 entries added, 0 rejected"), "{said}");
+
+    // A stream that is cut off is an error, told by the number of the message.
+    let whole = fs::read(&orphans).unwrap();
+    fs::write(&again, &whole[..whole.len() - 3]).unwrap();
+    let output = folder.sapwood("import", &["--format", "ber", &again]);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stderr).contains("message 5 is not an LDAP message"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_server_that_runs_is_filled_over_ldap() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let password = folder.name_beside("password");
+    let file = folder.name_beside("entries");
+    let rejects = folder.name_beside("rejects");
+    for format in ["ldif", "ber"] {
+        // The entries upside down: children before parents.
+        let more = if format == "ldif" {
+            sapwood_ok([
+                "drive",
+                "generate",
+                "--shape",
+                "org",
+                "--entries",
+                "300",
+                "--output",
+                &file,
+            ]);
+            let text = fs::read_to_string(&file)
+                .unwrap()
+                .replace("version: 1\n\n", "");
+            let mut records: Vec<&str> = text.trim_end().split("\n\n").collect();
+            records.reverse();
+            fs::write(&file, records.join("\n\n")).unwrap();
+            vec![]
+        } else {
+            sapwood_ok([
+                "drive",
+                "generate",
+                "--shape",
+                "org",
+                "--entries",
+                "300",
+                "--format",
+                "ber",
+                "--output",
+                &file,
+            ]);
+            vec!["--continue"]
+        };
+        let mut args = vec!["import", "--online", server.ldap(), "--bind-dn", ADMIN];
+        args.extend([
+            "--password-file",
+            &password,
+            "--format",
+            format,
+            "--reject-file",
+            &rejects,
+        ]);
+        args.extend(more);
+        args.push(&file);
+        let said = sapwood_ok(args);
+        let expected = match format {
+            "ldif" => "300 entries added, 0 rejected",
+            _ => "0 entries added, 0 rejected, 300 there already",
+        };
+        assert!(said.contains(expected), "{said}");
+    }
+    // Without --continue they are rejected, and the reject file holds them all.
+    let args = [
+        "import",
+        "--online",
+        server.ldap(),
+        "--bind-dn",
+        ADMIN,
+        "--password-file",
+        &password,
+        "--format",
+        "ber",
+        "--reject-file",
+        &rejects,
+        &file,
+    ];
+    let output = sapwood(args);
+    assert!(!output.status.success());
+    assert!(
+        text(&output.stdout).contains("0 entries added, 300 rejected"),
+        "{}",
+        text(&output.stdout)
+    );
+    let reasons = fs::read_to_string(format!("{rejects}.reasons")).unwrap();
+    assert!(reasons.contains("entryAlreadyExists"), "{reasons}");
+    let missing = sapwood(["import", "--online", "ldap://127.0.0.1:1", &file]);
+    assert!(!missing.status.success());
+}
+
+#[test]
+fn generated_entries_go_through_a_pipe() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+        .args([
+            "drive",
+            "generate",
+            "--shape",
+            "flat",
+            "--entries",
+            "1000000",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Who reads has had enough: no reason to complain.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+}
