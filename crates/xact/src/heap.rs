@@ -75,7 +75,7 @@ pub(crate) fn allocate<G: Growing>(memory: &mut G, bytes: u64) -> Result<u64, G:
         return Ok(free);
     }
     let end = u64::decode(&memory.bytes()[END..END + 8]);
-    let alignment = alignment(bytes);
+    let alignment = alignment(size);
     let full = || Fault::Full { bytes };
     let start = end.checked_next_multiple_of(alignment).ok_or_else(full)?;
     let end = start.checked_add(size).ok_or_else(full)?;
@@ -90,7 +90,7 @@ pub(crate) fn free<G: Growing>(memory: &mut G, offset: u64, bytes: u64) -> Resul
     let (class, size) = class(bytes)?;
     let list = LISTS + 8 * class;
     part(memory.bytes(), offset, size)?;
-    if offset < HEAP_BYTES as u64 || !offset.is_multiple_of(alignment(bytes)) {
+    if offset < HEAP_BYTES as u64 || !offset.is_multiple_of(alignment(size)) {
         return Err(Fault::Damaged {
             offset,
             reason: "no area begins here",
@@ -137,9 +137,9 @@ fn class(bytes: u64) -> Result<(usize, u64), Fault> {
     Ok((usize::try_from(class).unwrap_or(CLASSES) % CLASSES, size))
 }
 
-/// As [`Memory::allocate`](crate::Memory::allocate) promises.
-fn alignment(bytes: u64) -> u64 {
-    (1 << bytes.max(AREA_BYTES_MIN).ilog2()).min(PAGE_BYTES as u64)
+/// As [`Memory::allocate`](crate::Memory::allocate) promises, for every request that is served with areas of this size.
+fn alignment(size: u64) -> u64 {
+    (1 << size.ilog2()).min(PAGE_BYTES as u64)
 }
 
 #[cfg(test)]

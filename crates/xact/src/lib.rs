@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod heap;
 mod memory;
+mod packed;
 mod plain;
 mod value;
 
@@ -14,5 +15,6 @@ pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census, Range as BP
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
+pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Range as PackedRange, Upkeep};
 pub use plain::Plain;
 pub use value::VALUE_BYTES_MAX;

@@ -126,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn areas_used_again_are_aligned_for_the_largest_request() {
+        let mut memory = Plain::new();
+        memory.allocate(2048).unwrap();
+        let at = memory.allocate(4000).unwrap();
+        memory.free(at, 4000).unwrap();
+        assert!(memory.allocate(4096).unwrap().is_multiple_of(4096));
+    }
+
+    #[test]
     fn accesses_outside_are_errors() {
         let mut memory = Plain::new();
         let end = memory.as_bytes().len() as u64;

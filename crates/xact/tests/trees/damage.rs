@@ -1,10 +1,10 @@
 //! Damaged memory: whatever stands there, operations end, with an answer or an error.
 
 use proptest::prelude::*;
-use sapwood_xact::{BPlusTree, Memory, Plain};
+use sapwood_xact::{BPlusTree, Memory, PackedTree, Plain};
 
 use crate::model::{Step, run_of, step};
-use crate::subject::Subject;
+use crate::subject::{Deferred, Subject};
 
 /// No walk through a memory of this size finds more.
 const RECORDS_MAX: usize = 1 << 20;
@@ -116,6 +116,16 @@ proptest! {
         survive(BPlusTree::create(Plain::new(), 2048).unwrap(), &damages, &steps);
         survive(BPlusTree::create(Plain::new(), 8192).unwrap(), &damages, &steps);
     }
+
+    #[test]
+    fn a_damaged_packed_tree_is_an_error_at_worst(
+        damages in prop::collection::vec(damage(), 1..6),
+        steps in prop::collection::vec(step(), 1..20),
+    ) {
+        survive(PackedTree::create(Plain::new()).unwrap(), &damages, &steps);
+        let tree = PackedTree::create(Plain::new()).unwrap();
+        survive(Deferred::new(tree).unwrap(), &damages, &steps);
+    }
 }
 
 #[test]
@@ -123,5 +133,6 @@ fn a_tree_is_not_opened_where_none_is() {
     let memory = Plain::new();
     assert!(memory.root().is_ok());
     assert!(BPlusTree::open(memory.clone(), 0).is_err());
-    assert!(BPlusTree::open(memory, u64::MAX).is_err());
+    assert!(BPlusTree::open(memory.clone(), u64::MAX).is_err());
+    assert!(PackedTree::open(memory, 0).is_err());
 }

@@ -6,9 +6,9 @@ use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sapwood_xact::{BPlusTree, Fault, File, Memory, Plain};
+use sapwood_xact::{BPlusTree, Fault, File, Memory, PackedTree, Plain};
 
-use crate::subject::Subject;
+use crate::subject::{Deferred, Subject};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -180,6 +180,17 @@ proptest! {
     fn a_b_plus_tree_of_pages_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
         compare(BPlusTree::create(Plain::new(), 4096).unwrap(), steps)?;
     }
+
+    #[test]
+    fn a_packed_tree_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        compare(PackedTree::create(Plain::new()).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_packed_tree_with_deferred_upkeep_is_a_map(steps in prop::collection::vec(step(), 1..120)) {
+        let tree = PackedTree::create(Plain::new()).unwrap();
+        compare(Deferred::new(tree).unwrap(), steps)?;
+    }
 }
 
 proptest! {
@@ -195,6 +206,122 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let file = File::open(&folder.path().join("tree")).unwrap();
         compare(BPlusTree::create(file, 16 << 10).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_packed_tree_in_a_file_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::open(&folder.path().join("tree")).unwrap();
+        compare(PackedTree::create(file).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn large_packed_trees_grow_move_and_shrink(
+        (deferred, seed, shift) in (any::<bool>(), any::<u64>(), 0..60_u32),
+    ) {
+        let tree = PackedTree::create(Plain::new()).unwrap();
+        if deferred {
+            grow_and_shrink(Deferred::new(tree).unwrap(), seed, shift)?;
+        } else {
+            grow_and_shrink(tree, seed, shift)?;
+        }
+    }
+}
+
+/// Thousands of records with keys that are spread out, crowded or in order, as `shift` says, and back to nothing.
+fn grow_and_shrink<S: Subject<Plain>>(mut tree: S, seed: u64, shift: u32) -> TestCaseResult {
+    const RECORDS: u64 = 8000;
+    let mut model = BTreeMap::new();
+    for number in 0..RECORDS {
+        // Every second key follows the one before; the others are anywhere below the top `shift` bits.
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
+        let key = if shift == 0 || number % 2 == 0 && shift > 40 {
+            number
+        } else {
+            random >> shift | seed << (64 - shift)
+        };
+        let key = key.to_be_bytes();
+        let value = vec![7; usize::try_from(random % 97).unwrap()];
+        let new = tree.insert(&key, &value).unwrap();
+        prop_assert_eq!(new, model.insert(key, value).is_none());
+        if number % 400 == 0 {
+            prop_assert_eq!(tree.check().unwrap().keys, model.len() as u64);
+        }
+    }
+    let records = tree
+        .range((Bound::Unbounded, Bound::Unbounded), || true)
+        .unwrap();
+    prop_assert!(
+        records
+            .iter()
+            .map(|(key, _)| &key[..])
+            .eq(model.keys().map(|key| &key[..]))
+    );
+    let full = tree.check().unwrap();
+    let keys: Vec<_> = model.into_keys().collect();
+    // From one end, from the other, or every so many.
+    let stride = usize::try_from(seed % 61).unwrap() * 2 + 1;
+    let mut left = keys.len() as u64;
+    let mut at = 0;
+    let mut gone = vec![false; keys.len()];
+    for number in 0..keys.len() {
+        while gone[at] {
+            at = (at + 1) % keys.len();
+        }
+        gone[at] = true;
+        prop_assert!(tree.remove(&keys[at]).unwrap());
+        left -= 1;
+        if number % 400 == 0 {
+            prop_assert_eq!(tree.check().unwrap().keys, left);
+        }
+        at = (at + stride) % keys.len();
+    }
+    let empty = tree.check().unwrap();
+    prop_assert_eq!(empty.keys, 0);
+    prop_assert!(empty.leaves <= full.leaves / 2, "{:?} {:?}", full, empty);
+    Ok(())
+}
+
+#[test]
+fn a_move_goes_on_whoever_began_it() {
+    let mut tree = Deferred::new(PackedTree::create(Plain::new()).unwrap()).unwrap();
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let mut number = 0;
+    let mut moves = 0;
+    while moves < 20 {
+        assert!(number < 100_000, "no move begins");
+        assert!(tree.insert(&key(number), &[1; 40]).unwrap());
+        number += 1;
+        if tree.due() {
+            moves += 1;
+            // Everything remembered is lost; only what is stored counts.
+            let offset = tree.offset();
+            tree = Deferred::reopen(tree.into_memory(), offset).unwrap();
+            tree.maintain().unwrap();
+        }
+    }
+    while tree.maintain().unwrap() {}
+    assert_eq!(tree.check().unwrap().keys, u64::from(number));
+    for number in 0..number {
+        assert_eq!(tree.get(&key(number)).unwrap().unwrap(), [1; 40]);
+    }
+}
+
+#[test]
+fn a_packed_tree_filled_in_order_is_full_and_moves_records_rarely() {
+    for descending in [false, true] {
+        let mut tree = PackedTree::create(Plain::new()).unwrap();
+        for number in 0..60_000_u64 {
+            let number = if descending {
+                u64::MAX - number
+            } else {
+                number
+            };
+            tree.insert(&number.to_be_bytes(), &[0; 16]).unwrap();
+        }
+        let census = tree.check().unwrap();
+        assert_eq!(census.keys, 60_000);
+        assert!(census.used_bytes > census.leaves * 2000, "{census:?}");
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::ops::Bound;
 
-use sapwood_xact::{BPlusTree, Census, Memory};
+use std::sync::Arc;
+
+use sapwood_xact::{BPlusTree, Census, Memory, PackedTree, Upkeep};
 
 pub(crate) type Keys<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 pub(crate) type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -79,3 +81,81 @@ macro_rules! subject {
 }
 
 subject!(BPlusTree);
+subject!(PackedTree);
+
+/// A packed tree that leaves upkeep for later, and does a step of it after every third change.
+pub(crate) struct Deferred<M> {
+    tree: PackedTree<M>,
+    upkeep: Arc<Upkeep>,
+    changes: u64,
+}
+
+impl<M: Memory> Deferred<M> {
+    pub(crate) fn new(tree: PackedTree<M>) -> Result<Self, M::Error> {
+        let offset = tree.offset();
+        Self::reopen(tree.into_memory(), offset)
+    }
+
+    pub(crate) fn maintain(&mut self) -> Result<bool, M::Error> {
+        self.tree.maintain()
+    }
+
+    pub(crate) fn due(&self) -> bool {
+        self.upkeep.due()
+    }
+
+    fn changed(&mut self) -> Result<(), M::Error> {
+        self.changes += 1;
+        if self.changes.is_multiple_of(3) && self.due() {
+            self.maintain()?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory> Subject<M> for Deferred<M> {
+    fn reopen(memory: M, offset: u64) -> Result<Self, M::Error> {
+        let upkeep = Arc::new(Upkeep::deferred());
+        Ok(Self {
+            tree: PackedTree::with_upkeep(memory, offset, Arc::clone(&upkeep))?,
+            upkeep,
+            changes: 0,
+        })
+    }
+
+    fn offset(&self) -> u64 {
+        self.tree.offset()
+    }
+
+    fn into_memory(self) -> M {
+        self.tree.into_memory()
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        self.tree.key_bytes_max()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, M::Error> {
+        Subject::get(&self.tree, key)
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
+        let new = self.tree.insert(key, value)?;
+        self.changed()?;
+        Ok(new)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, M::Error> {
+        let found = self.tree.remove(key)?;
+        self.changed()?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<Census, M::Error> {
+        self.tree.check()
+    }
+
+    fn range(&self, keys: Keys<'_>, front: impl FnMut() -> bool) -> Result<Records, M::Error> {
+        Subject::range(&self.tree, keys, front)
+    }
+}

@@ -1,0 +1,334 @@
+//! A cache-oblivious B-tree: records in key order in an array with gaps, under a static search tree.
+//!
+//! The array is a packed memory array. It is divided into segments of a page; a segment is a sorted block of records. When one is full, the
+//! records of the smallest aligned window around it that has room to spare are spread over that window: how full a window may be
+//! falls with its size, from [`LEAF_MAX`] to [`ROOT_MAX`], and how empty from [`ROOT_MIN`] to [`LEAF_MIN`]. A walk through
+//! all records is a walk through the array from one end to the other, however the disk below likes its blocks.
+//!
+//! When the whole array is too full or too empty, its records move to another one. They move from left to right in
+//! steps of a few segments, each step complete in itself, so that it can be a transaction of its own: a search that finds its segment
+//! moved goes on in the next array. Windows too large for one transaction are not rebalanced either: the array moves then too.
+//!
+//! ```text
+//! OFFSET  SIZE  DESCRIPTION
+//!      0     8  "sappackd"
+//!      8     8  reserved
+//!     16    24  the array: offset of the segments, how many, offset of the index
+//!     40    24  the next array, or zeros
+//!     64     8  how far the move to it is: offset of a page, or 0
+//! ```
+
+mod array;
+mod change;
+mod index;
+mod range;
+mod rebuild;
+mod upkeep;
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use self::array::{Array, SEGMENT_BYTES};
+use self::index::{Index, SEGMENTS_MAX};
+use self::rebuild::Progress;
+use crate::block::{Block, BlockMut, Kind, damaged};
+use crate::bplus::Census;
+use crate::memory::{Fixed, Memory, PAGE_BYTES};
+use crate::value;
+
+pub use range::Range;
+pub use upkeep::Upkeep;
+
+/// The longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 500;
+
+/// How full the smallest window may be, and the whole array.
+const LEAF_MAX: f64 = 0.92;
+const ROOT_MAX: f64 = 0.75;
+
+/// How empty the whole array may be, and a single segment.
+const ROOT_MIN: f64 = 0.30;
+const LEAF_MIN: f64 = 0.08;
+
+const MAGIC: [u8; 8] = *b"sappackd";
+const DESCRIPTION_BYTES: usize = 72;
+
+/// A cache-oblivious B-tree in a memory.
+///
+/// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an [`Upkeep`]
+/// that outlives the transaction, and [`PackedTree::maintain`] is called in transactions of its own while the upkeep says so.
+#[derive(Debug)]
+pub struct PackedTree<M> {
+    memory: M,
+    at: u64,
+    upkeep: Arc<Upkeep>,
+}
+
+/// What the tree's page says.
+#[derive(Clone, Copy, Debug)]
+struct Description {
+    current: Array,
+    /// The array that the records are moving to, and the page that says how far.
+    next: Option<(Array, u64)>,
+}
+
+/// A segment of the tree: those of the next array come before those of the current one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    side: Side,
+    segment: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Next,
+    Current,
+}
+
+impl Description {
+    fn array(&self, side: Side) -> Array {
+        match (side, self.next) {
+            (Side::Next, Some((next, _))) => next,
+            _ => self.current,
+        }
+    }
+}
+
+impl<M: Memory> PackedTree<M> {
+    /// Makes an empty tree that does its upkeep at once.
+    ///
+    /// # Errors
+    /// What the memory says.
+    pub fn create(mut memory: M) -> Result<Self, M::Error> {
+        let at = memory.allocate(PAGE_BYTES as u64)?;
+        let current = allocate(&mut memory, 1)?;
+        current.index.clear(&mut memory, 0..1)?;
+        BlockMut::format(&mut memory, current.at(0), SEGMENT_BYTES, Kind::Leaf, 0)?;
+        memory.write(at, MAGIC.len())?.copy_from_slice(&MAGIC);
+        let mut tree = Self {
+            memory,
+            at,
+            upkeep: Arc::new(Upkeep::immediate()),
+        };
+        tree.describe(Description {
+            current,
+            next: None,
+        })?;
+        Ok(tree)
+    }
+
+    /// The tree that [`PackedTree::offset`] has named, doing its upkeep at once.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`](crate::Fault::Damaged) if there is none, or what the memory says.
+    pub fn open(memory: M, offset: u64) -> Result<Self, M::Error> {
+        Self::with_upkeep(memory, offset, Arc::new(Upkeep::immediate()))
+    }
+
+    /// As [`PackedTree::open`], with what was remembered about the tree before.
+    ///
+    /// # Errors
+    /// As for [`PackedTree::open`].
+    pub fn with_upkeep(memory: M, offset: u64, upkeep: Arc<Upkeep>) -> Result<Self, M::Error> {
+        let tree = Self {
+            memory,
+            at: offset,
+            upkeep,
+        };
+        if tree.memory.read(offset, DESCRIPTION_BYTES)?[..8] != MAGIC {
+            return Err(damaged(offset, "no packed tree begins here"));
+        }
+        Ok(tree)
+    }
+
+    /// Where the tree is described: what opens it again.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The memory it lives in.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The memory it lives in, given back.
+    pub fn into_memory(self) -> M {
+        self.memory
+    }
+
+    /// The longest key that fits, in bytes: [`KEY_BYTES_MAX`].
+    pub fn key_bytes_max(&self) -> usize {
+        KEY_BYTES_MAX
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`](crate::Fault::Damaged), or what the memory says.
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, M::Error> {
+        let description = self.description()?;
+        let place = self.find(&description, key)?;
+        let block = self.segment(&description, place)?;
+        match block.search(key)? {
+            (index, true) => value::load(&self.memory, block.cell(index)?).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The records between two keys in order, from both ends.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`](crate::Fault::Damaged), or what the memory says.
+    pub fn range<'t, 'k>(
+        &'t self,
+        keys: impl RangeBounds<&'k [u8]>,
+    ) -> Result<Range<'t, M>, M::Error> {
+        Range::new(
+            self,
+            keys.start_bound().map(|key| *key),
+            keys.end_bound().map(|key| *key),
+        )
+    }
+
+    /// Goes through the whole tree and verifies the structure: order, bounds, the accounts of every segment.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`](crate::Fault::Damaged) at the first contradiction.
+    pub fn check(&self) -> Result<Census, M::Error> {
+        let description = self.description()?;
+        let mut census = Census {
+            height: description.current.index.height() as usize,
+            ..Census::default()
+        };
+        for segment in 0..self.in_use(&description, Side::Current)?.start {
+            let block = description.current.segment(&self.memory, segment)?;
+            if block.kind() != Kind::Moved {
+                return Err(block.damaged("a segment behind the move is in use"));
+            }
+        }
+        let mut last = None;
+        for side in [Side::Next, Side::Current] {
+            let segments = self.in_use(&description, side)?;
+            let array = description.array(side);
+            for segment in segments.clone() {
+                let block = array.segment(&self.memory, segment)?;
+                if block.kind() != Kind::Leaf {
+                    return Err(block.damaged("a segment that was moved is in use"));
+                }
+                for index in 0..block.count() {
+                    value::load(&self.memory, block.cell(index)?)?;
+                }
+            }
+            census.leaves += segments.end - segments.start;
+            census.used_bytes += array.used(&self.memory, segments.clone())?;
+            census.keys += array.check(&self.memory, segments, &mut last)?;
+        }
+        Ok(census)
+    }
+
+    fn description(&self) -> Result<Description, M::Error> {
+        let bytes = self.memory.read(self.at, DESCRIPTION_BYTES)?;
+        let number = |at: usize| u64::decode(&bytes[at..at + 8]);
+        let array =
+            |at: usize| Array::decode(self.at, [number(at), number(at + 8), number(at + 16)]);
+        Ok(Description {
+            current: array(16)?,
+            next: match number(64) {
+                0 => None,
+                progress => Some((array(40)?, progress)),
+            },
+        })
+    }
+
+    fn describe(&mut self, description: Description) -> Result<(), M::Error> {
+        let array = |array: Array| [array.segments, array.count(), array.index.at()];
+        let (next, progress) = description
+            .next
+            .map_or(([0; 3], 0), |(next, progress)| (array(next), progress));
+        let numbers = array(description.current)
+            .into_iter()
+            .chain(next)
+            .chain([progress]);
+        let place = self.memory.write(self.at + 16, DESCRIPTION_BYTES - 16)?;
+        for (to, number) in place.chunks_exact_mut(8).zip(numbers) {
+            number.encode(to);
+        }
+        Ok(())
+    }
+
+    /// Where a key belongs.
+    fn find(&self, description: &Description, key: &[u8]) -> Result<Place, M::Error> {
+        let segment = description.current.find(&self.memory, key)?;
+        if let Some((next, _)) = description.next {
+            // Perhaps whoever began the move is gone.
+            self.upkeep.set_due(true);
+            let block = description.current.segment(&self.memory, segment)?;
+            if block.kind() == Kind::Moved {
+                return Ok(Place {
+                    side: Side::Next,
+                    segment: next.find(&self.memory, key)?,
+                });
+            }
+        }
+        Ok(Place {
+            side: Side::Current,
+            segment,
+        })
+    }
+
+    /// A segment that holds records.
+    fn segment(&self, description: &Description, place: Place) -> Result<Block<'_, M>, M::Error> {
+        let block = description
+            .array(place.side)
+            .segment(&self.memory, place.segment)?;
+        if block.kind() != Kind::Leaf {
+            return Err(block.damaged("a segment that was moved is in use"));
+        }
+        Ok(block)
+    }
+
+    /// The segments of an array that hold records.
+    fn in_use(
+        &self,
+        description: &Description,
+        side: Side,
+    ) -> Result<std::ops::Range<u64>, M::Error> {
+        let Some((next, progress)) = description.next else {
+            return Ok(match side {
+                Side::Next => 0..0,
+                Side::Current => 0..description.current.count(),
+            });
+        };
+        let progress = Progress::load(&self.memory, progress)?;
+        if progress.from > description.current.count() || progress.to > next.count() {
+            return Err(damaged(self.at, "a move beyond the end of the array"));
+        }
+        Ok(match side {
+            Side::Next => 0..progress.to,
+            Side::Current => progress.from..description.current.count(),
+        })
+    }
+}
+
+/// Takes room for an array. Its index is not cleared and its segments are not made yet.
+fn allocate<M: Memory>(memory: &mut M, segments: u64) -> Result<Array, M::Error> {
+    if !(1..=SEGMENTS_MAX).contains(&segments) {
+        let bytes = segments.saturating_mul(SEGMENT_BYTES as u64);
+        return Err(crate::memory::Fault::Full { bytes }.into());
+    }
+    let index = memory.allocate(Index::pages(segments) * PAGE_BYTES as u64)?;
+    let at = memory.allocate(segments * SEGMENT_BYTES as u64)?;
+    Ok(Array {
+        segments: at,
+        index: Index::new(index, segments),
+    })
+}
+
+/// Gives back an array that no search reaches any more.
+fn release<M: Memory>(memory: &mut M, array: &Array) -> Result<(), M::Error> {
+    memory.free(
+        array.index.at(),
+        Index::pages(array.count()) * PAGE_BYTES as u64,
+    )?;
+    memory.free(array.segments, array.count() * SEGMENT_BYTES as u64)
+}
