@@ -46,7 +46,8 @@ pub struct Cursor<'p, P: ?Sized> {
     steps: [Step; HEIGHT_MAX],
     leaf: Option<Node<'p>>,
     slot: usize,
-    /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record.
+    /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record; in an empty
+    /// tree there is no leaf either.
     gap: bool,
     /// Where among the values of its key.
     among: Among<'p, P>,
@@ -109,11 +110,11 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     /// A cursor where another one stood in the same tree.
     pub(crate) fn resume(view: View<'p, P>, position: &Position) -> Result<Self> {
         let mut cursor = Self::new(view);
+        cursor.gap = position.gap;
         if let Some(leaf) = position.leaf {
             cursor.steps = position.steps;
             cursor.leaf = Some(view.open(leaf, 0)?);
             cursor.slot = position.slot;
-            cursor.gap = position.gap;
             cursor.resume_among(&position.among)?;
         }
         Ok(cursor)
@@ -134,16 +135,15 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         if self.search(key)? {
             return self.enter_at(value);
         }
-        self.gap = self.leaf.is_some();
         if let Some(leaf) = self.leaf
             && self.slot >= leaf.len()
         {
             let slot = self.slot;
             if !self.leave_leaf(Direction::Forward)? {
                 (self.leaf, self.slot) = (Some(leaf), slot);
-                return Ok(());
             }
         }
+        self.gap = true;
         self.enter(Direction::Forward).map(drop)
     }
 
@@ -154,7 +154,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Whether it stands on a record or in a gap, and not nowhere.
     pub(crate) fn is_standing(&self) -> bool {
-        self.leaf.is_some()
+        self.leaf.is_some() || self.gap
     }
 
     pub(crate) fn has_duplicates(&self) -> bool {

@@ -112,9 +112,12 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         if !self.is_among() || self.gap {
             return Ok(false);
         }
+        let gap = self.among.is_in_gap();
         let moved = self.next_among()?;
         if !moved && let Among::Tree(cursor) = &mut self.among {
             cursor.last()?;
+            cursor.slot += usize::from(gap);
+            cursor.gap = gap;
         }
         Ok(moved)
     }
@@ -124,9 +127,11 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         if !self.is_among() || self.gap {
             return Ok(false);
         }
+        let gap = self.among.is_in_gap();
         let moved = self.prev_among()?;
         if !moved && let Among::Tree(cursor) = &mut self.among {
             cursor.first()?;
+            cursor.gap = gap;
         }
         Ok(moved)
     }

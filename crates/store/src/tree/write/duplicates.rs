@@ -139,8 +139,11 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
     fn delete_duplicate(mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let values = self.values()?;
         if let Values::Tree(mut tree) = values {
-            if !self.sub_tree(&mut tree).delete(value)? {
-                return Ok(false);
+            match self.sub_tree(&mut tree).delete(value) {
+                Ok(true) => {}
+                // A value of another size than all others.
+                Ok(false) | Err(Error::ValueSize { .. }) => return Ok(false),
+                Err(error) => return Err(error),
             }
             self.store_fewer(key, tree)?;
             self.tree.records = self.tree.records.saturating_sub(1);
@@ -148,7 +151,6 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         }
         let len = values.len() as usize;
         let found = match self.find_value(&values, value) {
-            // A value of another size than all others.
             Err(Error::ValueSize { .. }) => return Ok(false),
             found => found?,
         };
