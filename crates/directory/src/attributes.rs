@@ -3,8 +3,6 @@
 //! Each attribute type in use has a number, and each set of options it is used with another one. Numbers are never given
 //! up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
 
-use std::collections::HashMap;
-
 use sapwood_ldap::attribute::AttributeDescription;
 
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
@@ -19,8 +17,8 @@ pub(crate) const ATTRIBUTE_DESCRIPTIONS_MAX: usize = 20_000;
 pub(crate) struct AttributeTable {
     /// By number.
     known: Vec<KnownAttribute>,
-    /// By type: its numbers, ascending.
-    by_type: HashMap<AttributeTypeId, Vec<AttributeNo>>,
+    /// By the type's position in the schema: its numbers, ascending.
+    by_type: Vec<Vec<AttributeNo>>,
 }
 
 /// An attribute description that has a number.
@@ -123,7 +121,7 @@ impl AttributeTable {
     ) -> impl Iterator<Item = &KnownAttribute> {
         let numbers = self
             .by_type
-            .get(&attribute_type)
+            .get(attribute_type.index())
             .map_or(&[][..], Vec::as_slice);
         numbers.iter().filter_map(|number| self.get(*number))
     }
@@ -185,7 +183,7 @@ impl AttributeTable {
     /// Forgets the numbers from `len` on: those a transaction gave before it was undone.
     pub(crate) fn truncate(&mut self, len: usize) {
         for known in self.known.drain(len.min(self.known.len())..) {
-            if let Some(numbers) = self.by_type.get_mut(&known.attribute_type) {
+            if let Some(numbers) = self.by_type.get_mut(known.attribute_type.index()) {
                 numbers.retain(|number| *number != known.number);
             }
         }
@@ -193,7 +191,11 @@ impl AttributeTable {
 
     fn push(&mut self, attribute_type: AttributeTypeId, text: Box<str>, type_bytes: usize) {
         let number = AttributeNo(self.known.len() as u16);
-        self.by_type.entry(attribute_type).or_default().push(number);
+        let at = attribute_type.index();
+        if self.by_type.len() <= at {
+            self.by_type.resize_with(at + 1, Vec::new);
+        }
+        self.by_type[at].push(number);
         self.known.push(KnownAttribute {
             number,
             attribute_type,

@@ -19,7 +19,7 @@ const PREFIX_BYTES: usize = VALUE_BYTES_MAX - HASH_BYTES;
 const TERMINATOR_BYTES: usize = 2;
 
 /// Length of the pieces a substrings index is made of.
-const GRAM_BYTES: usize = 3;
+pub(crate) const GRAM_BYTES: usize = 3;
 /// Stand before the first and after the last byte of a value in a substrings index, so that beginnings and ends can be
 /// looked up. Prepared strings have no control characters (RFC 4518 §2.2).
 const BEGIN: u8 = 0x01;

@@ -6,6 +6,7 @@
 //!
 //! Temporary files have no name once they are open: nothing stays behind, however the process ends.
 
+mod buffer;
 mod merge;
 mod run;
 
@@ -18,6 +19,7 @@ use std::thread::JoinHandle;
 use crate::error::{Error, Result};
 use crate::tree::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+use buffer::Buffer;
 use merge::Merge;
 use run::{READ_BYTES_MIN, Run, RunReader, TemporaryFile};
 
@@ -234,97 +236,13 @@ impl Sorted {
     }
 }
 
-/// Records in memory: their bytes one after the other, and what is sorted in their stead.
-struct Buffer {
-    bytes: Vec<u8>,
-    entries: Vec<Entry>,
-    bytes_max: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    head: u64,
-    at: usize,
-    key_len: u32,
-    value_len: u32,
-}
-
-impl Buffer {
-    fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            entries: Vec::new(),
-            bytes_max,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
-        let entries = (self.entries.len() + 1) * size_of::<Entry>();
-        self.bytes.len() + key.len() + value.len() + entries <= self.bytes_max
-    }
-
-    fn push(&mut self, key: &[u8], value: &[u8]) {
-        if self.bytes.capacity() == 0 {
-            // Vectors that grow by doubling would need half as much again while they move. What is reserved but
-            // never written to takes no memory.
-            self.bytes.reserve(self.bytes_max);
-            self.entries
-                .reserve(self.bytes_max / size_of::<Entry>() + 1);
-        }
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
-        let (key_len, value_len) = (key.len() as u32, value.len() as u32);
-        self.entries.push(Entry {
-            head: head_of(key),
-            at,
-            key_len,
-            value_len,
-        });
-    }
-
-    fn record(&self, entry: usize) -> (&[u8], &[u8]) {
-        self.entries[entry].record(&self.bytes)
-    }
-
-    fn sort(&mut self) {
-        let Self { bytes, entries, .. } = self;
-        entries.sort_unstable_by(|a, b| {
-            a.head
-                .cmp(&b.head)
-                .then_with(|| a.record(bytes).cmp(&b.record(bytes)))
-        });
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(self.bytes_max);
-        self.entries.clear();
-    }
-}
-
-impl Entry {
-    fn record<'b>(&self, bytes: &'b [u8]) -> (&'b [u8], &'b [u8]) {
-        let value_at = self.at + self.key_len as usize;
-        (
-            &bytes[self.at..value_at],
-            &bytes[value_at..value_at + self.value_len as usize],
-        )
-    }
-}
+/// So many bytes of a key are compared at once.
+const HEAD_BYTES: usize = 8;
 
 /// The first eight bytes of a key as a number that sorts as they do: most comparisons need no more.
 fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; 8];
-    let len = key.len().min(8);
+    let mut head = [0; HEAD_BYTES];
+    let len = key.len().min(HEAD_BYTES);
     head[..len].copy_from_slice(&key[..len]);
     u64::from_be_bytes(head)
 }

@@ -49,6 +49,19 @@ proptest! {
     }
 }
 
+/// Keys that begin alike, end anywhere and hold zeroes.
+#[test]
+fn keys_that_begin_alike_are_sorted_to_their_ends() {
+    let mut records = Records::new();
+    for i in 0..4000u32 {
+        let mut key = b"dc=com,dc=example,ou=people".repeat(1 + i as usize % 3);
+        key.resize(key.len() + i as usize % 20, (i % 2) as u8);
+        key.extend_from_slice(&(i / 7 % 5).to_be_bytes()[..i as usize % 5]);
+        records.push((key, i.to_be_bytes()[..i as usize % 4].to_vec()));
+    }
+    assert_eq!(sorted(&records, 1 << 20, 1), expected(records));
+}
+
 /// So many runs that they are not merged all at once.
 #[test]
 fn many_runs_are_merged_in_passes() {

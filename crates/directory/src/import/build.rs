@@ -23,7 +23,7 @@ use crate::engine::{
 };
 use crate::entry::{Damaged, Entry, set_parent};
 use crate::error::{Error, Result};
-use crate::indexes::{AttributeIndexes, Completeness};
+use crate::indexes::{AttributeIndexes, Completeness, GRAM_BYTES};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;
@@ -387,6 +387,7 @@ impl IndexWorker<'_> {
                 .recv();
             let Ok(batch) = next else { return Ok(()) };
             let mut start = 0;
+            found.begin(&batch);
             for (id, middle, end) in batch.entries {
                 let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
                 let user = Entry::new(&batch.bytes[start..middle]).map_err(damaged)?;
@@ -396,6 +397,7 @@ impl IndexWorker<'_> {
                 self.keys(id, &side, &mut keys, &mut scratch, &mut found)
                     .map_err(damaged)?;
             }
+            found.sort();
             let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
             found.drain(|key, value| sorter.push(key, value).map_err(sort_failed))?;
         }
@@ -422,7 +424,12 @@ impl IndexWorker<'_> {
                         *kind,
                         side,
                         scratch,
-                        |key| found.post(at, key, id),
+                        |key| match <[u8; GRAM_BYTES]>::try_from(key) {
+                            Ok(gram) if *kind == IndexKind::Substring => {
+                                found.post_gram(at, gram, id);
+                            }
+                            _ => found.post(at, key, id),
+                        },
                     )?;
                 }
                 Later::Order(indexes) => {
@@ -439,6 +446,11 @@ impl IndexWorker<'_> {
 #[derive(Default)]
 struct Found {
     lists: HashMap<Vec<u8>, Ids, BuildHasherDefault<KeyHasher>>,
+    /// The keys of substrings indexes, of which an entry has dozens: 16 bits for the table, 24 for the key and 24 for the entry's
+    /// place in the batch, so that sorting the numbers makes the lists.
+    grams: Vec<u64>,
+    /// The id of the batch's first entry; the others follow it without a gap.
+    first: EntryId,
     /// Keys of ordering tables, tagged.
     records: KeySet,
     key: Vec<u8>,
@@ -451,27 +463,52 @@ struct Ids {
     distances: Vec<u8>,
 }
 
+impl Ids {
+    fn new(first: EntryId) -> Self {
+        Self {
+            first,
+            last: first,
+            distances: Vec::new(),
+        }
+    }
+
+    /// Adds the id that was added last, or a greater one.
+    fn add(&mut self, id: EntryId) {
+        if id != self.last {
+            put_varint(&mut self.distances, id.0 - self.last.0);
+            self.last = id;
+        }
+    }
+}
+
+const PLACE_BITS: u32 = 24;
+const _: () = assert!(BATCH_ENTRIES <= 1 << PLACE_BITS && GRAM_BYTES == 3);
+
 impl Found {
+    fn begin(&mut self, batch: &Batch) {
+        self.first = batch
+            .entries
+            .first()
+            .map_or(EntryId::ROOT, |(first, ..)| *first);
+    }
+
     fn post(&mut self, table: usize, key: &[u8], id: EntryId) {
-        self.key.clear();
-        self.key.extend_from_slice(&tag(table));
+        tagged(&mut self.key, table, &[]);
         append_escaped(&mut self.key, key);
         match self.lists.get_mut(&self.key) {
-            // The same key again from another value.
-            Some(ids) if ids.last == id => {}
-            Some(ids) => {
-                put_varint(&mut ids.distances, id.0 - ids.last.0);
-                ids.last = id;
-            }
+            Some(ids) => ids.add(id),
             None => {
-                let ids = Ids {
-                    first: id,
-                    last: id,
-                    distances: Vec::new(),
-                };
-                self.lists.insert(self.key.clone(), ids);
+                self.lists.insert(self.key.clone(), Ids::new(id));
             }
         }
+    }
+
+    fn post_gram(&mut self, table: usize, gram: [u8; GRAM_BYTES], id: EntryId) {
+        let [high, middle, low] = gram;
+        let gram = u64::from(u32::from_be_bytes([0, high, middle, low]));
+        let place = id.0 - self.first.0;
+        self.grams
+            .push((((table as u64) << (8 * GRAM_BYTES)) | gram) << PLACE_BITS | place);
     }
 
     fn record(&mut self, table: usize, key: &[u8]) {
@@ -481,8 +518,32 @@ impl Found {
         });
     }
 
+    /// What is better done before others have to wait for [`drain`](Self::drain).
+    fn sort(&mut self) {
+        self.grams.sort_unstable();
+        self.grams.dedup();
+    }
+
     /// Hands keys and values for the sort to `each` and forgets them.
     fn drain(&mut self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let id_of = |gram: u64| EntryId(self.first.0 + (gram & ((1 << PLACE_BITS) - 1)));
+        for postings in self
+            .grams
+            .chunk_by(|one, other| one >> PLACE_BITS == other >> PLACE_BITS)
+        {
+            let mut ids = Ids::new(id_of(postings[0]));
+            postings.iter().for_each(|posting| ids.add(id_of(*posting)));
+            let [.., high, low, a, b, c] = (postings[0] >> PLACE_BITS).to_be_bytes();
+            tagged(
+                &mut self.key,
+                usize::from(u16::from_be_bytes([high, low])),
+                &[],
+            );
+            append_escaped(&mut self.key, &[a, b, c]);
+            self.key.extend_from_slice(&ids.first.to_key());
+            each(&self.key, &ids.distances)?;
+        }
+        self.grams.clear();
         for (mut key, ids) in self.lists.drain() {
             key.extend_from_slice(&ids.first.to_key());
             each(&key, &ids.distances)?;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Buffer;
+use super::buffer::Buffer;
 use super::head_of;
 use super::run::RunReader;
 
