@@ -1,5 +1,6 @@
 //! Compare (RFC 4511 §4.10).
 
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Identity, is_protected};
@@ -10,8 +11,18 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::outcome::{Outcome, Stop};
 use crate::schema::{AttributeType, Schema};
+use crate::search::look::{Look, assertion_failed};
 use crate::target::{self, SUBSCHEMA_DN, Target};
 use crate::update::described;
+
+/// What a compare is asked besides its request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CompareOptions<'a> {
+    /// ManageDsaIT (RFC 3296): referral objects are plain entries.
+    pub manage_dsa_it: bool,
+    /// Assertion (RFC 4528): what must be true of the entry.
+    pub assertion: Option<Filter<'a>>,
+}
 
 impl<E: Engine> Snapshot<E> {
     /// Compare (RFC 4511 §4.10): compareTrue, compareFalse, or why neither.
@@ -20,10 +31,10 @@ impl<E: Engine> Snapshot<E> {
         identity: &Identity,
         dn: &str,
         attribute: &[u8],
-        assertion: &[u8],
-        manage_dsa_it: bool,
+        value: &[u8],
+        options: CompareOptions<'_>,
     ) -> Result<Outcome> {
-        match self.compared(identity, dn, attribute, assertion, manage_dsa_it) {
+        match self.compared(identity, dn, attribute, value, options) {
             Ok(true) => Ok(Outcome::new(ResultCode::CompareTrue, "")),
             Ok(false) => Ok(Outcome::new(ResultCode::CompareFalse, "")),
             Err(Stop::Refused(outcome)) => Ok(*outcome),
@@ -36,17 +47,17 @@ impl<E: Engine> Snapshot<E> {
         identity: &Identity,
         dn: &str,
         attribute: &[u8],
-        assertion: &[u8],
-        manage_dsa_it: bool,
+        value: &[u8],
+        options: CompareOptions<'_>,
     ) -> std::result::Result<bool, Stop> {
         let schema = self.schema();
         let normal = target::parse(schema, dn)?;
-        let (known, options) = described(schema, attribute)?;
+        let (known, wanted_options) = described(schema, attribute)?;
         let rule = known.equality().ok_or_else(|| {
             let diagnostic = format!("{} has no equality rule to compare by", known.name());
             Stop::refuse(ResultCode::InappropriateMatching, diagnostic)
         })?;
-        let asserted = rule.assertion(schema, assertion).map_err(|error| {
+        let asserted = rule.assertion(schema, value).map_err(|error| {
             let diagnostic = format!("{}: the asserted value is {error}", known.name());
             Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
         })?;
@@ -60,7 +71,14 @@ impl<E: Engine> Snapshot<E> {
                 diagnostic,
             ));
         }
-        let found = target::find(self.view(), schema, self.state(), dn, normal, manage_dsa_it);
+        let found = target::find(
+            self.view(),
+            schema,
+            self.state(),
+            dn,
+            normal,
+            options.manage_dsa_it,
+        );
         let target = found.map_err(|stop| match stop {
             // Outside of the naming contexts: nothing is asked that this server could be unwilling to do.
             Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => Outcome {
@@ -70,6 +88,16 @@ impl<E: Engine> Snapshot<E> {
             .into(),
             other => other,
         })?;
+        if let Some(filter) = options.assertion {
+            let look = Look {
+                schema,
+                attributes: &self.state().attributes,
+                sees_protected: access.may_read_protected(identity),
+            };
+            if !look.asserts(self.view(), target.entry.id, filter)? {
+                return Err(assertion_failed().into());
+            }
+        }
         let mut scratch = Vec::new();
         if let Some(value) = self.computed(&target, schema, known)? {
             return Ok(asserted.matches(schema, &value, &mut scratch));
@@ -92,7 +120,7 @@ impl<E: Engine> Snapshot<E> {
                 if !schema
                     .type_of(described.attribute_type())
                     .is_subtype_of(known.id())
-                    || !options.split(';').all(covers)
+                    || !wanted_options.split(';').all(covers)
                 {
                     continue;
                 }

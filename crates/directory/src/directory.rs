@@ -253,12 +253,10 @@ impl<E: Engine> Directory<E> {
             .unwrap_or_else(PoisonError::into_inner);
         let mut batch = Batch::new(&self.shared.options, work, &mut writer);
         let ticket = self.shared.engine.write(&mut batch)?;
-        let outcomes = if ticket.is_some() {
-            batch.keep_state()
-        } else {
-            batch.outcomes
-        };
-        Ok(Applied { outcomes, ticket })
+        Ok(Applied {
+            outcomes: batch.keep_state(),
+            ticket,
+        })
     }
 }
 

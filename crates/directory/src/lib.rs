@@ -32,6 +32,7 @@ mod update;
 
 pub use access::{AccessPolicy, Identity};
 pub use check::{CheckReport, PROBLEMS_MAX};
+pub use compare::CompareOptions;
 pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Snapshot};
 pub use engine::{CommitNo, EntryId, Ticket};
 pub use error::{Error, Result};
@@ -41,8 +42,11 @@ pub use import::{
     NoEntry,
 };
 pub use index_change::IndexStatus;
-pub use outcome::Outcome;
+pub use outcome::{Outcome, Settlement};
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Step};
 pub use sources::{Clock, PasswordHasher, RandomUuids, SystemClock, UuidSource};
-pub use update::{Applied, CHANGES_KEPT_MAX, MANAGE_DSA_IT, Update, UpdateRequest, hash_passwords};
+pub use update::{
+    Applied, CHANGES_KEPT_MAX, Transaction, TransactionUpdate, Update, UpdateRequest,
+    check_controls, hash_passwords,
+};

@@ -19,6 +19,17 @@ pub struct Outcome {
     pub referrals: Vec<String>,
     /// The response controls as BER elements, one after the other: what goes into `[0] Controls`. Empty for none.
     pub controls: Vec<u8>,
+    /// Of a transaction: what concerns single updates of it.
+    pub settlement: Option<Box<Settlement>>,
+}
+
+/// What the end of a transaction says of its updates (RFC 5805 §2.3), which are told apart by their message ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// The update that failed, and with it all.
+    pub failed: Option<u32>,
+    /// The response controls of updates that have some, as in [`Outcome::controls`].
+    pub controls: Vec<(u32, Vec<u8>)>,
 }
 
 impl Outcome {
@@ -32,6 +43,7 @@ impl Outcome {
             diagnostic: String::new(),
             referrals: Vec::new(),
             controls: Vec::new(),
+            settlement: None,
         }
     }
 

@@ -434,6 +434,7 @@ fn users_change_their_own_password_and_nothing_else() {
         [b"{SSHA}x".to_vec()]
     );
     let set = UpdateRequest::SetPassword {
+        replaces: None,
         dn: ANNE.into(),
         stored: b"{SSHA}y".to_vec(),
     };

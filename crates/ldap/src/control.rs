@@ -38,6 +38,12 @@ pub const ASSERTION: &str = "1.3.6.1.1.12";
 /// Proxied authorization (RFC 4370).
 pub const PROXIED_AUTHORIZATION: &str = "2.16.840.1.113730.3.4.18";
 
+/// Transaction specification (RFC 5805 §2.2): the value is the transaction's identifier.
+pub const TRANSACTION_SPECIFICATION: &str = "1.3.6.1.1.21.2";
+
+/// Controls on updates that say something to the session, not to the directory: which transaction an update belongs to.
+pub const OF_SESSIONS: &[&str] = &[TRANSACTION_SPECIFICATION];
+
 /// One control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control<'a> {

@@ -68,7 +68,13 @@ fn hint(error: &io::Error) -> &'static str {
 pub fn root_dse(version: &str) -> RootDse {
     let strings = |oids: &[&str]| oids.iter().map(|&oid| oid.to_owned()).collect();
     RootDse {
-        controls: strings(&[control::PAGED_RESULTS, control::MANAGE_DSA_IT]),
+        controls: strings(&[
+            control::PAGED_RESULTS,
+            control::MANAGE_DSA_IT,
+            control::ASSERTION,
+            control::PRE_READ,
+            control::POST_READ,
+        ]),
         extensions: strings(&[
             extended::START_TLS,
             extended::PASSWORD_MODIFY,

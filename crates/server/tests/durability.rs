@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{Directory, Identity, Options};
+use sapwood_directory::{CompareOptions, Directory, Identity, Options};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
@@ -34,7 +34,13 @@ fn has_value(directory: &Directory, dn: &str, value: &str) -> bool {
     let admin = Identity::Admin { dn: ADMIN.into() };
     let snapshot = directory.snapshot().unwrap();
     let outcome = snapshot
-        .compare(&admin, dn, b"description", value.as_bytes(), false)
+        .compare(
+            &admin,
+            dn,
+            b"description",
+            value.as_bytes(),
+            CompareOptions::default(),
+        )
         .unwrap();
     outcome.code == ResultCode::CompareTrue
 }

@@ -7,7 +7,7 @@ mod support;
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 
-use sapwood_ldap::control::{MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
 use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
@@ -483,4 +483,41 @@ fn connections_beyond_the_limit_are_closed() {
         std::thread::yield_now();
     }
     server.connect().who_am_i();
+}
+
+#[test]
+fn assertions_guard_searches_and_comparisons() {
+    let server = TestServer::start();
+    server.add_people(2, 10);
+    let mut client = server.admin();
+    let mut ask = |filter: &str| {
+        let value = sapwood_ldap::filter_text::parse(filter).unwrap();
+        let value = value.as_filter().as_ber();
+        client.send(&search_request(
+            9,
+            SUFFIX,
+            Scope::Subtree,
+            "(objectClass=person)",
+            &[(ASSERTION, true, value)],
+        ));
+        let answers = client.finish(9);
+        (answers.len(), answers.last().unwrap().code)
+    };
+    assert_eq!(ask("(dc=example)"), (3, ResultCode::Success));
+    assert_eq!(ask("(dc=other)"), (1, ResultCode::AssertionFailed));
+    let id = client.id();
+    client.send(&search_request(
+        id,
+        SUFFIX,
+        Scope::Subtree,
+        "(objectClass=person)",
+        &[(ASSERTION, true, b"\x04")],
+    ));
+    assert_eq!(client.finish(id)[0].code, ResultCode::ProtocolError);
+    let root = client.search("", Scope::Base, "(supportedControl=1.3.6.1.1.13.2)");
+    assert_eq!(
+        root.len(),
+        2,
+        "pre-read, post-read and assertion are advertised"
+    );
 }

@@ -10,11 +10,13 @@
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
 //! | `page` | where a page ended |
+//! | `look` | one entry by itself, for controls |
 
 mod candidate;
 mod evaluate;
 mod filter;
 mod locate;
+pub(crate) mod look;
 mod page;
 mod plan;
 mod scope;
@@ -22,7 +24,7 @@ mod selection;
 mod walk;
 
 use sapwood_ldap::control::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
-use sapwood_ldap::filter::FILTER_DEPTH_MAX;
+use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
 use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
@@ -43,6 +45,7 @@ use candidate::Candidate;
 use evaluate::Evaluator;
 use filter::{Compiler, Node, Truth};
 use locate::{Locator, Manner};
+use look::{Look, assertion_failed};
 use page::{Level, Position};
 use plan::{Planner, Term};
 use scope::Covered;
@@ -58,6 +61,8 @@ pub struct SearchOptions {
     pub message_id: u32,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
+    /// Assertion (RFC 4528): what must be true of the base.
+    pub assertion: Option<FilterBuf>,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
@@ -231,6 +236,11 @@ fn begin<E: Engine>(
         Some(_) => snapshot.subschema().attributes(),
         None => &state.attributes,
     };
+    let look = Look {
+        schema,
+        attributes,
+        sees_protected,
+    };
     let filter = Compiler {
         schema,
         attributes,
@@ -259,6 +269,17 @@ fn begin<E: Engine>(
         sent_before: 0,
     };
     if let Some(beside) = beside {
+        if let Some(assertion) = &options.assertion {
+            let entry = match beside {
+                Source::RootDse => snapshot.root_dse(),
+                _ => snapshot.subschema(),
+            };
+            let (entry, operational) = entry.records()?;
+            let mut candidate = Candidate::beside(view, entry, operational);
+            if !look.asserts_of(&mut candidate, assertion.as_filter())? {
+                return Ok(Err(assertion_failed()));
+            }
+        }
         running.source = beside;
         return Ok(Ok(running));
     }
@@ -284,6 +305,11 @@ fn begin<E: Engine>(
         Ok(base) => base,
         Err(outcome) => return Ok(Err(outcome)),
     };
+    if let Some(assertion) = &options.assertion
+        && !look.asserts(view, base.id, assertion.as_filter())?
+    {
+        return Ok(Err(assertion_failed()));
+    }
     running.covered = Covered::new(base.id, request.scope);
     let planner = Planner {
         schema,

@@ -145,10 +145,28 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        self.put(candidate, |dn| EntryWriter::begin(out, message_id, dn))
+    }
+
+    /// Appends a SearchResultEntry without a message around it (RFC 4527). On an error `out` is as before.
+    pub(crate) fn put_bare<R: Read>(
+        &mut self,
+        candidate: &mut Candidate<'_, R>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.put(candidate, |dn| EntryWriter::begin_bare(out, dn))
+    }
+
+    #[inline]
+    fn put<'o, R: Read>(
+        &mut self,
+        candidate: &mut Candidate<'_, R>,
+        begin: impl FnOnce(&[u8]) -> EntryWriter<'o>,
+    ) -> Result<()> {
         self.dn.clear();
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
-        let mut writer = EntryWriter::begin(out, message_id, self.dn.as_bytes());
+        let mut writer = begin(self.dn.as_bytes());
         let user = if selection.copies_user() {
             let entry = candidate.entry();
             writer.put_ber(if selection.sees_protected {

@@ -7,6 +7,7 @@ use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
+use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
 use super::{ChangeKind, Run, Update, UpdateRequest, number};
@@ -20,7 +21,7 @@ use crate::sources::PasswordHasher;
 use crate::target;
 
 impl<T: Write> Run<'_, T> {
-    pub(super) fn add(&mut self, request: &AddRequest<'_>) -> Result<(), Stop> {
+    pub(super) fn add(&mut self, request: &AddRequest<'_>, asked: &Asked<'_>) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = target::parse(schema, request.dn)?;
         if normal.is_empty() || target::is_subschema(schema, &normal) {
@@ -71,7 +72,9 @@ impl<T: Write> Run<'_, T> {
         let id = self.new_id()?;
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
-        self.write_records(id, None, ChangeKind::Added)
+        self.write_records(id, None, ChangeKind::Added)?;
+        self.assert(id, asked)?;
+        self.post_read(id, asked)
     }
 }
 

@@ -2,23 +2,24 @@
 
 use sapwood_ldap::result::ResultCode;
 
+use super::controls::Asked;
 use super::{ChangeKind, Run, read, reindex};
 use crate::engine::{Table, Write};
 use crate::names;
 use crate::outcome::Stop;
-use crate::target;
 
 impl<T: Write> Run<'_, T> {
-    pub(super) fn delete(&mut self, dn: &str, manage_dsa_it: bool) -> Result<(), Stop> {
-        let normal = target::parse(self.schema, dn)?;
-        self.refuse_special(&normal, "deleted")?;
+    pub(super) fn delete(&mut self, dn: &str, asked: &Asked<'_>) -> Result<(), Stop> {
+        let normal = self.named(dn, "deleted")?;
         self.require_update_access()?;
-        let target = target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)?;
+        let target = self.find(dn, normal, asked.manage_dsa_it)?;
         let id = target.entry.id;
+        self.assert(id, asked)?;
         if names::has_children(self.txn, id)? {
             let diagnostic = "the entry has entries below it, which must be deleted first";
             return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
         }
+        self.pre_read(id, asked)?;
         self.txn.guard_removal(id)?;
         let records = self.read_records(id)?;
         let old = Some([read(id, &records[0])?, read(id, &records[1])?]);

@@ -2,9 +2,11 @@
 //!
 //! [`Batch`] is what the engine runs. For each update it looks up the target ([`crate::target`]), makes a
 //! [`draft::Draft`] of the entry, changes and checks it, and only then writes: the records, the name, the indexes
-//! ([`reindex`]). An update that is refused has written nothing but attribute numbers, which the engine undoes.
+//! ([`reindex`]). What an update had written when it was refused (attribute numbers, an added entry of which the
+//! assertion control is not true, the first updates of a transaction) the engine undoes.
 
 mod add;
+mod controls;
 mod delete;
 pub(crate) mod draft;
 mod modify;
@@ -12,12 +14,13 @@ pub(crate) mod reindex;
 mod rename;
 pub(crate) mod stamp;
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::control::ControlsBuf;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use self::draft::Records;
-use self::stamp::Stamps;
+use self::controls::Asked;
+use self::draft::{Draft, Frame, Records};
+use self::stamp::{Stamp, Stamps};
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
 use crate::definition;
@@ -29,10 +32,10 @@ use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::Child;
-use crate::outcome::{Outcome, Stop};
+use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
-use crate::target;
+use crate::target::{self, Target};
 
 pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of};
@@ -42,9 +45,6 @@ pub const CHANGES_KEPT_MAX: u64 = 100_000;
 
 /// The feed is trimmed once in so many commits, by twice as many records at most.
 const TRIM_COMMITS: u64 = 256;
-
-/// OID of the ManageDsaIT control (RFC 3296).
-pub const MANAGE_DSA_IT: &str = "2.16.840.1.113730.3.4.2";
 
 /// One update, owning what it needs: it travels from a session to the writer.
 #[derive(Clone, Debug)]
@@ -58,8 +58,7 @@ pub struct Update {
 /// What an update does.
 #[derive(Clone, Debug)]
 pub enum UpdateRequest {
-    /// A whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest and its controls
-    /// (ManageDsaIT is understood; another critical control is refused with `unavailableCriticalExtension`).
+    /// A whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest and its controls.
     Message(Vec<u8>),
     /// Password Modify (RFC 3062), after the server has checked the old password and found or made the new one.
     SetPassword {
@@ -67,7 +66,64 @@ pub enum UpdateRequest {
         dn: String,
         /// The new password in its stored form.
         stored: Vec<u8>,
+        /// The stored password that the old one was found to match: it must still be there.
+        replaces: Option<Vec<u8>>,
     },
+    /// Updates that take place together or not at all.
+    Transaction(Transaction),
+}
+
+/// A transaction (RFC 5805): its updates are applied in turn, each seeing what those before it did, for one identity.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The updates.
+    pub updates: Vec<TransactionUpdate>,
+    /// Whether all is undone in the end. The outcome is then that of the last update, unless
+    /// [`Settlement::failed`] names one before it.
+    pub is_trial: bool,
+}
+
+/// One update of a transaction.
+#[derive(Clone, Debug)]
+pub struct TransactionUpdate {
+    /// Its message id.
+    pub id: u32,
+    /// What it does: anything but a transaction.
+    pub request: UpdateRequest,
+}
+
+impl UpdateRequest {
+    /// How many updates it stands for.
+    pub fn updates(&self) -> usize {
+        match self {
+            UpdateRequest::Transaction(transaction) => transaction.updates.len(),
+            _ => 1,
+        }
+    }
+
+    /// Bytes of the messages it holds.
+    pub fn bytes(&self) -> usize {
+        match self {
+            UpdateRequest::Message(message) => message.len(),
+            UpdateRequest::SetPassword { dn, stored, .. } => dn.len() + stored.len(),
+            UpdateRequest::Transaction(transaction) => transaction
+                .updates
+                .iter()
+                .map(|update| update.request.bytes())
+                .sum(),
+        }
+    }
+}
+
+/// Why an update that would become part of a transaction cannot: what can be told from its controls.
+///
+/// # Errors
+/// The outcome to answer with.
+pub fn check_controls(message: &RequestMessage<'_>) -> Result<(), Outcome> {
+    match Asked::read(message.op.operation(), message.controls) {
+        Err(Stop::Refused(outcome)) => Err(*outcome),
+        _ => Ok(()),
+    }
 }
 
 /// What became of a batch.
@@ -82,7 +138,7 @@ pub struct Applied<T> {
 /// What the writer remembers from batch to batch.
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
-    /// What the last batch knew; `None` before the first one and after a failed one.
+    /// What the last batch knew; `None` before the first one and after one that failed.
     state: Option<State>,
     stamps: Stamps,
     records: Records,
@@ -137,7 +193,7 @@ impl<'b> Batch<'b> {
         }
     }
 
-    /// Keeps what the next batch starts from, once this one is applied.
+    /// Keeps what the next batch starts from, once this one is applied or undone.
     pub(crate) fn keep_state(self) -> Vec<Outcome> {
         self.writer.state = Some(self.state);
         self.outcomes
@@ -175,7 +231,7 @@ impl Bundle for Batch<'_> {
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let numbers = self.state.attributes.len();
-        let changes = self.changes.len();
+        let (changes, next_id) = (self.changes.len(), self.next_id);
         let mut run = Run {
             schema: &self.options.schema,
             options: self.options,
@@ -190,25 +246,38 @@ impl Bundle for Batch<'_> {
             key: &mut self.writer.key,
             changes: &mut self.changes,
             next_id: &mut self.next_id,
+            response: None,
             txn,
         };
-        let done = match self.work {
-            Work::Updates(updates) => run.update(&updates[operation].request),
-            Work::Grafts(grafts) => run.graft(&grafts[operation]),
+        let (done, verdict) = match self.work {
+            Work::Updates(updates) => match &updates[operation].request {
+                UpdateRequest::Transaction(transaction) => (
+                    run.transaction(transaction),
+                    if transaction.is_trial {
+                        Verdict::Undo
+                    } else {
+                        Verdict::Keep
+                    },
+                ),
+                request => (run.update(request), Verdict::Keep),
+            },
+            Work::Grafts(grafts) => (
+                run.graft(&grafts[operation]).map(|()| Outcome::SUCCESS),
+                Verdict::Keep,
+            ),
         };
-        match done {
-            Ok(()) => {
-                self.outcomes.push(Outcome::SUCCESS);
-                Ok(Verdict::Keep)
-            }
-            Err(Stop::Refused(outcome)) => {
-                self.outcomes.push(*outcome);
-                self.state.attributes.truncate(numbers);
-                self.changes.truncate(changes);
-                Ok(Verdict::Undo)
-            }
-            Err(Stop::Failed(error)) => Err(error.into()),
+        let (outcome, verdict) = match done {
+            Ok(outcome) => (outcome, verdict),
+            Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
+            Err(Stop::Failed(error)) => return Err(error.into()),
+        };
+        self.outcomes.push(outcome);
+        if verdict == Verdict::Undo {
+            self.state.attributes.truncate(numbers);
+            self.changes.truncate(changes);
+            self.next_id = next_id;
         }
+        Ok(verdict)
     }
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
@@ -242,27 +311,69 @@ pub(crate) struct Run<'r, T> {
     key: &'r mut Vec<u8>,
     changes: &'r mut Vec<u8>,
     next_id: &'r mut Option<EntryId>,
+    /// The response controls so far.
+    response: Option<ControlsBuf>,
     txn: &'r mut T,
 }
 
-impl<T: Write> Run<'_, T> {
-    fn update(&mut self, request: &UpdateRequest) -> Result<(), Stop> {
-        let message = match request {
-            UpdateRequest::SetPassword { dn, stored } => return self.set_password(dn, stored),
-            UpdateRequest::Message(message) => message,
-        };
+impl<'r, T: Write> Run<'r, T> {
+    /// Applies updates in turn until one is refused, and all are with it.
+    fn transaction(&mut self, transaction: &Transaction) -> Result<Outcome, Stop> {
+        let mut settlement = Settlement::default();
+        let mut last = Outcome::SUCCESS;
+        for TransactionUpdate { id, request } in &transaction.updates {
+            match self.update(request) {
+                Ok(outcome) if transaction.is_trial => last = outcome,
+                Ok(outcome) if outcome.controls.is_empty() => {}
+                Ok(outcome) => settlement.controls.push((*id, outcome.controls)),
+                Err(Stop::Refused(mut refused)) => {
+                    settlement.failed = Some(*id);
+                    refused.settlement = Some(Box::new(settlement));
+                    return Err(Stop::Refused(refused));
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        if !settlement.controls.is_empty() {
+            last.settlement = Some(Box::new(settlement));
+        }
+        Ok(last)
+    }
+
+    fn update(&mut self, request: &UpdateRequest) -> Result<Outcome, Stop> {
+        self.response = None;
+        match request {
+            UpdateRequest::Message(message) => self.message(message)?,
+            UpdateRequest::SetPassword {
+                dn,
+                stored,
+                replaces,
+            } => self.set_password(dn, stored, replaces.as_deref())?,
+            UpdateRequest::Transaction(_) => {
+                let diagnostic = "transactions cannot be nested (RFC 5805 §3.5)";
+                return Err(Stop::refuse(ResultCode::ProtocolError, diagnostic));
+            }
+        }
+        let mut outcome = Outcome::SUCCESS;
+        if let Some(response) = self.response.take() {
+            outcome.controls = response.view().as_ber().to_vec();
+        }
+        Ok(outcome)
+    }
+
+    fn message(&mut self, message: &[u8]) -> Result<(), Stop> {
         let message = RequestMessage::decode(message)
             .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
         if *self.identity == Identity::Anonymous {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
-        let manage_dsa_it = manage_dsa_it(message.controls)?;
+        let asked = Asked::read(message.op.operation(), message.controls)?;
         match message.op {
-            Request::Add(request) => self.add(&request),
-            Request::Delete(dn) => self.delete(dn, manage_dsa_it),
-            Request::Modify(request) => self.modify(&request, manage_dsa_it),
-            Request::ModifyDn(request) => self.rename(&request, manage_dsa_it),
+            Request::Add(request) => self.add(&request, &asked),
+            Request::Delete(dn) => self.delete(dn, &asked),
+            Request::Modify(request) => self.modify(&request, &asked),
+            Request::ModifyDn(request) => self.rename(&request, &asked),
             _ => Err(Stop::refuse(
                 ResultCode::ProtocolError,
                 "the request is not an update",
@@ -307,19 +418,26 @@ impl<T: Write> Run<'_, T> {
         ))
     }
 
-    /// The special names that no update may touch: the root DSE and the subschema subentry.
-    fn refuse_special(&self, normal: &NormalDn, what: &str) -> Result<(), Stop> {
+    /// Reads the DN of an update's target, and refuses the special names that no update may touch: the root DSE and the
+    /// subschema subentry.
+    fn named(&self, dn: &str, what: &str) -> Result<NormalDn, Stop> {
+        let normal = target::parse(self.schema, dn)?;
         let name = if normal.is_empty() {
             "the root DSE"
-        } else if target::is_subschema(self.schema, normal) {
+        } else if target::is_subschema(self.schema, &normal) {
             "the subschema subentry"
         } else {
-            return Ok(());
+            return Ok(normal);
         };
         Err(Stop::refuse(
             ResultCode::UnwillingToPerform,
             format!("{name} cannot be {what}"),
         ))
+    }
+
+    /// Finds an update's target.
+    fn find(&self, dn: &str, normal: NormalDn, manage_dsa_it: bool) -> Result<Target, Stop> {
+        target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)
     }
 
     /// Copies an entry's records out of the transaction, which is about to be written to.
@@ -339,6 +457,30 @@ impl<T: Write> Run<'_, T> {
             record.extend_from_slice(&stored);
         }
         Ok(records)
+    }
+
+    /// Stamps a changed draft, puts it into stored form and writes it.
+    fn rewrite<'d>(
+        &mut self,
+        id: EntryId,
+        old: [Entry<'_>; 2],
+        mut draft: Draft<'d>,
+        stamp: &'d Stamp,
+        frame: Frame<'_>,
+        kind: ChangeKind,
+    ) -> Result<(), Stop>
+    where
+        'r: 'd,
+    {
+        draft.stamp_change(self.schema, self.identity.dn(), stamp);
+        let attributes = &mut self.state.attributes;
+        draft.write(
+            self.schema,
+            |known, options| number(self.txn, self.schema, attributes, known, options),
+            frame,
+            self.records,
+        )?;
+        self.write_records(id, Some(old), kind)
     }
 
     /// Writes what `self.records` holds, and makes the indexes agree with it.
@@ -415,24 +557,4 @@ fn number<W: Write>(
 /// Looks at a stored record.
 pub(crate) fn read(id: EntryId, record: &[u8]) -> Result<Entry<'_>, Error> {
     Entry::new(record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))
-}
-
-/// Whether ManageDsaIT is among the controls; another critical one is refused.
-pub(crate) fn manage_dsa_it(controls: Controls<'_>) -> Result<bool, Stop> {
-    let mut manage = false;
-    for control in controls.iter() {
-        if control.oid == MANAGE_DSA_IT {
-            manage = true;
-        } else if control.critical {
-            let diagnostic = format!(
-                "the critical control {} is not known for this operation",
-                control.oid
-            );
-            return Err(Stop::refuse(
-                ResultCode::UnavailableCriticalExtension,
-                diagnostic,
-            ));
-        }
-    }
-    Ok(manage)
 }

@@ -8,13 +8,13 @@ use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, refuse_no_user_modification};
+use super::controls::Asked;
 use super::draft::{Draft, Frame};
-use super::{ChangeKind, Run, number, read};
+use super::{ChangeKind, Run, read};
 use crate::access::is_protected;
-use crate::engine::Write;
+use crate::engine::{EntryId, Write};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, Schema};
-use crate::target::{self, Target};
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -31,11 +31,10 @@ impl<T: Write> Run<'_, T> {
     pub(super) fn modify(
         &mut self,
         request: &ModifyRequest<'_>,
-        manage_dsa_it: bool,
+        asked: &Asked<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
-        let normal = target::parse(schema, request.dn)?;
-        self.refuse_special(&normal, "modified")?;
+        let normal = self.named(request.dn, "modified")?;
         let changes: Vec<_> = request
             .changes
             .iter()
@@ -48,34 +47,33 @@ impl<T: Write> Run<'_, T> {
         if !may_update && !only_password {
             return Err(not_yours());
         }
-        let target = target::find(
-            self.txn,
-            schema,
-            self.state,
-            request.dn,
-            normal,
-            manage_dsa_it,
-        )?;
-        if !may_update
-            && !self
-                .access()
-                .may_set_password(self.identity, target.entry.id)
-        {
+        let id = self.find(request.dn, normal, asked.manage_dsa_it)?.entry.id;
+        if !may_update && !self.access().may_set_password(self.identity, id) {
             return Err(not_yours());
         }
-        self.change(&target, &changes)
+        self.assert(id, asked)?;
+        self.pre_read(id, asked)?;
+        self.change(id, &changes)?;
+        self.post_read(id, asked)
     }
 
-    pub(super) fn set_password(&mut self, dn: &str, stored: &[u8]) -> Result<(), Stop> {
+    pub(super) fn set_password(
+        &mut self,
+        dn: &str,
+        stored: &[u8],
+        replaces: Option<&[u8]>,
+    ) -> Result<(), Stop> {
         let schema = self.schema;
-        let normal = target::parse(schema, dn)?;
-        self.refuse_special(&normal, "modified")?;
-        let target = target::find(self.txn, schema, self.state, dn, normal, false)?;
-        if !self
-            .access()
-            .may_set_password(self.identity, target.entry.id)
-        {
+        let normal = self.named(dn, "modified")?;
+        let id = self.find(dn, normal, false)?.entry.id;
+        if !self.access().may_set_password(self.identity, id) {
             return Err(not_yours());
+        }
+        if let Some(replaces) = replaces
+            && !self.has_password(id, replaces)?
+        {
+            let diagnostic = "the old password is not the current one any more";
+            return Err(Stop::refuse(ResultCode::InvalidCredentials, diagnostic));
         }
         let known = schema.type_of(schema.well_known().user_password);
         let values = OctetStringsBuf::from_iter([stored]);
@@ -90,13 +88,24 @@ impl<T: Write> Run<'_, T> {
                 attribute,
             },
         )?;
-        self.change(&target, &[change])
+        self.change(id, &[change])
+    }
+
+    /// Whether an entry has just this value of userPassword.
+    fn has_password(&self, id: EntryId, stored: &[u8]) -> Result<bool, Stop> {
+        let records = self.read_records(id)?;
+        let draft = Draft::of(
+            self.state,
+            id,
+            [read(id, &records[0])?, read(id, &records[1])?],
+        )?;
+        let values = draft.values(self.schema.well_known().user_password);
+        Ok(values.contains(&stored))
     }
 
     /// Changes an entry's attributes, checks what came of it and writes it.
-    fn change(&mut self, target: &Target, changes: &[Resolved<'_>]) -> Result<(), Stop> {
+    fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
         let schema = self.schema;
-        let id = target.entry.id;
         let stored = self.read_records(id)?;
         let old = [read(id, &stored[0])?, read(id, &stored[1])?];
         let stamp = self.stamps.next(self.options.clock.now_micros());
@@ -134,17 +143,9 @@ impl<T: Write> Run<'_, T> {
             }
         }
         draft.check(schema)?;
-        draft.stamp_change(schema, self.identity.dn(), &stamp);
         let (parent, flags, rdn) = (old[0].parent(), old[0].flags(), old[0].rdn());
         let frame = Frame { parent, flags, rdn };
-        let attributes = &mut self.state.attributes;
-        draft.write(
-            schema,
-            |known, options| number(self.txn, schema, attributes, known, options),
-            frame,
-            self.records,
-        )?;
-        self.write_records(id, Some(old), ChangeKind::Modified)
+        self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Modified)
     }
 }
 

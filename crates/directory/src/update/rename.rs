@@ -5,8 +5,9 @@ use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
+use super::controls::Asked;
 use super::draft::{Draft, Frame};
-use super::{ChangeKind, Run, number, read};
+use super::{ChangeKind, Run, read};
 use crate::engine::{Table, Write};
 use crate::error::Error;
 use crate::names::{self, Child};
@@ -18,11 +19,10 @@ impl<T: Write> Run<'_, T> {
     pub(super) fn rename(
         &mut self,
         request: &ModifyDnRequest<'_>,
-        manage_dsa_it: bool,
+        asked: &Asked<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
-        let normal = target::parse(schema, request.dn)?;
-        self.refuse_special(&normal, "renamed")?;
+        let normal = self.named(request.dn, "renamed")?;
         let new_rdn = Rdn::parse(request.new_rdn).map_err(|error| {
             let diagnostic = format!("'{}' is not an RDN: {error}", request.new_rdn);
             Stop::refuse(ResultCode::InvalidDnSyntax, diagnostic)
@@ -33,14 +33,9 @@ impl<T: Write> Run<'_, T> {
             .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
             .transpose()?;
         self.require_update_access()?;
-        let target = target::find(
-            self.txn,
-            schema,
-            self.state,
-            request.dn,
-            normal,
-            manage_dsa_it,
-        )?;
+        let target = self.find(request.dn, normal, asked.manage_dsa_it)?;
+        let id = target.entry.id;
+        self.assert(id, asked)?;
         if target.is_context() {
             let diagnostic = "a naming context's own entry cannot be renamed";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
@@ -51,12 +46,14 @@ impl<T: Write> Run<'_, T> {
         };
         let new_key = normal_rdn.bytes();
         if let Some(there) = names::child(self.txn, parent, new_key, self.key)?
-            && there.id != target.entry.id
+            && there.id != id
         {
             let diagnostic = "there is an entry with the new DN already";
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
-        self.move_entry(&target, parent, new_rdn, new_key, request.delete_old_rdn)
+        self.pre_read(id, asked)?;
+        self.move_entry(&target, parent, new_rdn, new_key, request.delete_old_rdn)?;
+        self.post_read(id, asked)
     }
 
     /// The id of the new superior, after the checks that concern it.
@@ -66,25 +63,20 @@ impl<T: Write> Run<'_, T> {
         dn: &str,
         normal: NormalDn,
     ) -> Result<crate::engine::EntryId, Stop> {
-        let superior =
-            target::find(self.txn, self.schema, self.state, dn, normal, false).map_err(|stop| {
-                match stop {
-                    Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
-                        diagnostic: "there is no entry with the DN of newSuperior".into(),
-                        ..*outcome
-                    }
-                    .into(),
-                    // Outside of the naming contexts: another server's.
-                    Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => {
-                        Outcome {
-                            code: ResultCode::AffectsMultipleDsas,
-                            ..*outcome
-                        }
-                        .into()
-                    }
-                    other => other,
-                }
-            })?;
+        let superior = self.find(dn, normal, false).map_err(|stop| match stop {
+            Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
+                diagnostic: "there is no entry with the DN of newSuperior".into(),
+                ..*outcome
+            }
+            .into(),
+            // Outside of the naming contexts: another server's.
+            Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => Outcome {
+                code: ResultCode::AffectsMultipleDsas,
+                ..*outcome
+            }
+            .into(),
+            other => other,
+        })?;
         if superior.context != target.context {
             let diagnostic = "an entry cannot be moved to another naming context";
             return Err(Stop::refuse(ResultCode::AffectsMultipleDsas, diagnostic));
@@ -127,24 +119,15 @@ impl<T: Write> Run<'_, T> {
         draft.add_rdn_values(schema, new_rdn)?;
         draft.check(schema)?;
         draft.check_rdn(schema, new_rdn, ResultCode::NamingViolation)?;
-        draft.stamp_change(schema, self.identity.dn(), &stamp);
         let frame = Frame {
             parent,
             flags,
             rdn: new_rdn.as_str(),
         };
-        let attributes = &mut self.state.attributes;
-        draft.write(
-            schema,
-            |known, options| number(self.txn, schema, attributes, known, options),
-            frame,
-            self.records,
-        )?;
-
         self.txn.guard_child(parent)?;
         names::name_key(target.parent, target.normal_rdn(), self.key);
         self.txn.delete(Table::Name, self.key)?;
         self.put_name(parent, new_key, Child { id, flags })?;
-        self.write_records(id, Some(old), ChangeKind::Renamed)
+        self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Renamed)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Clock, Config, Directory, Identity, IndexDefinition, Options, Outcome, Ticket, Update,
-    UpdateRequest, UuidSource,
+    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome, Ticket,
+    Update, UpdateRequest, UuidSource,
 };
 use sapwood_ldap::control::{Control, Controls, ControlsBuf};
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
@@ -154,7 +154,7 @@ pub(crate) fn rename(
 pub(crate) fn manage_dsa_it() -> ControlsBuf {
     let mut controls = ControlsBuf::default();
     controls.push(Control {
-        oid: sapwood_directory::MANAGE_DSA_IT,
+        oid: sapwood_ldap::control::MANAGE_DSA_IT,
         critical: true,
         value: None,
     });
@@ -238,7 +238,16 @@ pub(crate) fn holds<E: Engine>(
 ) -> bool {
     let snapshot = directory.snapshot().unwrap();
     let outcome = snapshot
-        .compare(&admin(), dn, attribute.as_bytes(), value.as_bytes(), true)
+        .compare(
+            &admin(),
+            dn,
+            attribute.as_bytes(),
+            value.as_bytes(),
+            CompareOptions {
+                manage_dsa_it: true,
+                ..CompareOptions::default()
+            },
+        )
         .unwrap();
     match outcome.code {
         ResultCode::CompareTrue => true,

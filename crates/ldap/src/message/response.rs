@@ -312,7 +312,7 @@ pub fn put_search_entry(out: &mut Vec<u8>, id: u32, dn: &[u8], attributes: &[u8]
     ber::put_octets(out, ber::SEQUENCE, attributes);
 }
 
-/// Appends a SearchResultEntry message whose attributes are chosen one by one.
+/// Appends a SearchResultEntry, with or without a message around it, whose attributes are chosen one by one.
 ///
 /// Nothing that was in `out` before is touched; an entry that is dropped unfinished is taken back.
 #[derive(Debug)]
@@ -320,8 +320,15 @@ pub struct EntryWriter<'o> {
     out: &'o mut Vec<u8>,
     /// Length of `out` before the entry.
     before: usize,
-    /// Message, protocolOp, attribute list: outermost first.
-    open: Option<[ber::Open; 3]>,
+    open: Option<OpenEntry>,
+}
+
+/// The elements of an entry that are not closed yet, outermost first.
+#[derive(Debug)]
+struct OpenEntry {
+    message: Option<ber::Open>,
+    entry: ber::Open,
+    attributes: ber::Open,
 }
 
 impl<'o> EntryWriter<'o> {
@@ -333,13 +340,33 @@ impl<'o> EntryWriter<'o> {
         let before = out.len();
         let message = ber::open(out, ber::SEQUENCE, Self::EXPECTED_BYTES);
         ber::put_integer(out, ber::INTEGER, i64::from(id));
+        Self::begin_entry(out, before, Some(message), dn)
+    }
+
+    /// Starts an entry without a message around it, as in the read entry controls (RFC 4527). It has no controls.
+    pub fn begin_bare(out: &'o mut Vec<u8>, dn: &[u8]) -> Self {
+        let before = out.len();
+        Self::begin_entry(out, before, None, dn)
+    }
+
+    #[inline]
+    fn begin_entry(
+        out: &'o mut Vec<u8>,
+        before: usize,
+        message: Option<ber::Open>,
+        dn: &[u8],
+    ) -> Self {
         let entry = ber::open(out, SEARCH_ENTRY, Self::EXPECTED_BYTES);
         ber::put_octets(out, ber::OCTET_STRING, dn);
         let attributes = ber::open(out, ber::SEQUENCE, Self::EXPECTED_BYTES);
         EntryWriter {
             out,
             before,
-            open: Some([message, entry, attributes]),
+            open: Some(OpenEntry {
+                message,
+                entry,
+                attributes,
+            }),
         }
     }
 
@@ -366,11 +393,13 @@ impl<'o> EntryWriter<'o> {
 
     /// Ends the message.
     pub fn finish(mut self, controls: Controls<'_>) {
-        if let Some([message, entry, attributes]) = self.open.take() {
-            ber::close(self.out, attributes);
-            ber::close(self.out, entry);
-            put_controls(self.out, controls);
-            ber::close(self.out, message);
+        if let Some(open) = self.open.take() {
+            ber::close(self.out, open.attributes);
+            ber::close(self.out, open.entry);
+            if let Some(message) = open.message {
+                put_controls(self.out, controls);
+                ber::close(self.out, message);
+            }
         }
     }
 }

@@ -459,8 +459,12 @@ fn unknown_critical<'a>(operation: Operation, controls: Controls<'a>) -> Option<
         return None;
     }
     let known: &[&str] = match operation {
-        Operation::Search => &[control::PAGED_RESULTS, control::MANAGE_DSA_IT],
-        Operation::Compare => &[control::MANAGE_DSA_IT],
+        Operation::Search => &[
+            control::PAGED_RESULTS,
+            control::MANAGE_DSA_IT,
+            control::ASSERTION,
+        ],
+        Operation::Compare => &[control::MANAGE_DSA_IT, control::ASSERTION],
         Operation::Bind | Operation::Extended => &[],
         // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
         Operation::Abandon | Operation::Unbind => return None,

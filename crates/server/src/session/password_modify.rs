@@ -105,9 +105,12 @@ impl Session {
         };
         let (identity, session) = (self.identity.clone(), self.completions.clone());
         let job = move || {
-            let hashed = if old.is_some_and(|old| {
-                !password::verify(&old, credentials.stored.iter().map(Vec::as_slice))
-            }) {
+            // What the old password matches must still be there when the update is applied.
+            let replaces = old.as_ref().map(|old| {
+                let mut stored = credentials.stored.iter();
+                stored.find(|stored| password::verify(old, [stored.as_slice()]))
+            });
+            let hashed = if let Some(None) = replaces {
                 Err((
                     reply,
                     Outcome::new(
@@ -120,6 +123,7 @@ impl Session {
                 let request = UpdateRequest::SetPassword {
                     dn: credentials.dn,
                     stored,
+                    replaces: replaces.flatten().cloned(),
                 };
                 let updates = vec![Update { identity, request }];
                 Ok(Unit {

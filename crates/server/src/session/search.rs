@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use sapwood_directory::{
-    Budget, Clock, Identity, Outcome, Search, SearchOptions, Step, SystemClock,
+    Budget, Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Step, SystemClock,
 };
-use sapwood_ldap::control::{self, Controls, PagedResults};
+use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
@@ -75,6 +76,8 @@ impl Session {
         for control in controls.iter() {
             if control.oid == control::MANAGE_DSA_IT {
                 options.manage_dsa_it = true;
+            } else if control.oid == control::ASSERTION {
+                options.assertion = Some(assertion(&control)?.to_buf());
             } else if control.oid == control::PAGED_RESULTS {
                 let value = control.value.unwrap_or_default();
                 let page = PagedResults::decode(value).map_err(|error| {
@@ -143,21 +146,38 @@ impl Session {
             let attribute = String::from_utf8_lossy(request.assertion.attribute);
             tracing::info!(target: "access", conn = self.number, id, dn = request.dn, %attribute, "compare");
         }
-        let manage_dsa_it = controls.find(control::MANAGE_DSA_IT).is_some();
-        let outcome = burst.snapshot(&self.service).and_then(|snapshot| {
-            let assertion = &request.assertion;
-            snapshot
-                .compare(
-                    &self.identity,
-                    request.dn,
-                    assertion.attribute,
-                    assertion.value,
-                    manage_dsa_it,
-                )
-                .map_err(|error| refusal(&error))
-        });
-        let outcome = outcome.unwrap_or_else(|outcome| outcome);
-        self.answer(id, Operation::Compare, &outcome);
+        let outcome = self.compared(request, controls, burst);
+        self.answer(
+            id,
+            Operation::Compare,
+            &outcome.unwrap_or_else(|outcome| outcome),
+        );
+    }
+
+    fn compared(
+        &self,
+        request: &CompareRequest<'_>,
+        controls: Controls<'_>,
+        burst: &mut Burst,
+    ) -> Result<Outcome, Outcome> {
+        let options = CompareOptions {
+            manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
+            assertion: controls
+                .find(control::ASSERTION)
+                .map(|control| assertion(&control))
+                .transpose()?,
+        };
+        let asserted = &request.assertion;
+        burst
+            .snapshot(&self.service)?
+            .compare(
+                &self.identity,
+                request.dn,
+                asserted.attribute,
+                asserted.value,
+                options,
+            )
+            .map_err(|error| refusal(&error))
     }
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
@@ -166,4 +186,14 @@ impl Session {
             tracing::info!(target: "access", conn = self.number, id, base, scope, %filter, "search");
         }
     }
+}
+
+/// The filter of an assertion control (RFC 4528).
+fn assertion<'m>(control: &Control<'m>) -> Result<Filter<'m>, Outcome> {
+    assertion_filter(control.value.unwrap_or_default()).map_err(|error| {
+        Outcome::new(
+            ResultCode::ProtocolError,
+            format!("assertion control: {error}"),
+        )
+    })
 }

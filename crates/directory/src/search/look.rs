@@ -1,0 +1,103 @@
+//! Looking at one entry by itself, in a snapshot or in the middle of an update: what the assertion control (RFC 4528) and
+//! the read entry controls (RFC 4527) ask for.
+
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::result::ResultCode;
+
+use crate::attributes::AttributeTable;
+use crate::engine::{EntryId, Read, Table};
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::names::DnCache;
+use crate::outcome::Outcome;
+use crate::schema::Schema;
+use crate::target::SUBSCHEMA_DN;
+
+use super::candidate::Candidate;
+use super::evaluate::Evaluator;
+use super::filter::{Compiler, Truth};
+use super::selection::{Selection, Sender};
+
+/// Somebody who looks at entries one by one.
+pub(crate) struct Look<'l> {
+    pub(crate) schema: &'l Schema,
+    /// The attribute numbers of what is looked at.
+    pub(crate) attributes: &'l AttributeTable,
+    /// Whether protected attributes are shown.
+    pub(crate) sees_protected: bool,
+}
+
+impl Look<'_> {
+    /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3).
+    pub(crate) fn asserts<R: Read>(
+        &self,
+        view: &R,
+        id: EntryId,
+        filter: Filter<'_>,
+    ) -> Result<bool> {
+        self.at(view, id, |candidate| self.asserts_of(candidate, filter))
+    }
+
+    /// The same of an entry that is at hand.
+    pub(crate) fn asserts_of<R: Read>(
+        &self,
+        candidate: &mut Candidate<'_, R>,
+        filter: Filter<'_>,
+    ) -> Result<bool> {
+        let compiler = Compiler {
+            schema: self.schema,
+            attributes: self.attributes,
+            sees_protected: self.sees_protected,
+        };
+        let node = compiler.compile(filter);
+        let truth = Evaluator::new(self.schema, SUBSCHEMA_DN).evaluate(&node, candidate)?;
+        Ok(truth == Truth::True)
+    }
+
+    /// Appends an entry's selected attributes as a bare SearchResultEntry.
+    pub(crate) fn read<R: Read>(
+        &self,
+        view: &R,
+        id: EntryId,
+        selected: OctetStrings<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let selection = Selection::new(
+            self.schema,
+            self.attributes,
+            selected,
+            false,
+            self.sees_protected,
+        );
+        let mut sender = Sender::new(&selection, self.schema, self.attributes, SUBSCHEMA_DN);
+        self.at(view, id, |candidate| sender.put_bare(candidate, out))
+    }
+
+    fn at<R: Read, T>(
+        &self,
+        view: &R,
+        id: EntryId,
+        look: impl FnOnce(&mut Candidate<'_, R>) -> Result<T>,
+    ) -> Result<T> {
+        let record = view
+            .get(Table::Entry, &id.to_key())?
+            .ok_or_else(|| Error::corrupt(format!("entry {id} has a name but no record")))?;
+        let entry = Entry::new(&record)
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let mut names = DnCache::default();
+        let superior = names.superior(view, entry.parent())?;
+        look(&mut Candidate::in_tree(
+            view,
+            id,
+            entry,
+            superior.map(|superior| &**superior),
+        ))
+    }
+}
+
+/// The outcome when the filter of an assertion control is not true of the target.
+pub(crate) fn assertion_failed() -> Outcome {
+    let diagnostic = "the filter of the assertion control is not true of the entry";
+    Outcome::new(ResultCode::AssertionFailed, diagnostic)
+}

@@ -1,0 +1,329 @@
+//! Assertion, pre-read and post-read on updates, searches and comparisons.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use sapwood_directory::{
+    Budget, CompareOptions, Directory, Identity, Outcome, Search, SearchOptions, Step,
+    UpdateRequest,
+};
+use sapwood_ldap::control::{
+    ASSERTION, Control, Controls, ControlsBuf, POST_READ, PRE_READ, ReadEntry,
+};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind::Replace;
+use sapwood_ldap::list::{OctetStrings, OctetStringsBuf};
+use sapwood_ldap::message::{
+    DerefAliases, RequestMessage, Scope, SearchRequest, SearchResultEntry,
+};
+use sapwood_ldap::result::ResultCode;
+use support::*;
+
+const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
+
+/// Controls by OID: those with a filter assert, the others read the attributes named.
+fn controls(list: &[(&str, &str)]) -> ControlsBuf {
+    let mut controls = ControlsBuf::default();
+    for (oid, text) in list {
+        let mut value = Vec::new();
+        if *oid == ASSERTION {
+            let filter = filter_text::parse(text).unwrap();
+            value.extend_from_slice(filter.as_filter().as_ber());
+        } else {
+            let names = OctetStringsBuf::from_iter(text.split_whitespace().map(str::as_bytes));
+            ReadEntry {
+                attributes: names.view(),
+            }
+            .encode(&mut value);
+        }
+        controls.push(Control {
+            oid,
+            critical: true,
+            value: Some(&value),
+        });
+    }
+    controls
+}
+
+/// The same request with controls.
+fn with(request: UpdateRequest, controls: &ControlsBuf) -> UpdateRequest {
+    let UpdateRequest::Message(bytes) = &request else {
+        panic!()
+    };
+    let decoded = RequestMessage::decode(bytes).unwrap();
+    message(decoded.op, controls.view())
+}
+
+/// The entry in a response control, as `dn|attribute=value,value|...`.
+fn entry(outcome: &Outcome, oid: &str) -> String {
+    let controls = Controls::from_ber(&outcome.controls).unwrap();
+    let control = controls.find(oid).unwrap();
+    let entry = SearchResultEntry::from_ber(control.value.unwrap()).unwrap();
+    let mut text = entry.dn.to_owned();
+    for attribute in entry.attributes.iter() {
+        let description = String::from_utf8_lossy(attribute.description).into_owned();
+        let values: Vec<_> = attribute
+            .values
+            .iter()
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .collect();
+        text += &format!("|{description}={}", values.join(","));
+    }
+    text
+}
+
+fn peopled() -> Directory {
+    let directory = in_memory();
+    seed(&directory);
+    succeed(&directory, person("anne"));
+    directory
+}
+
+fn set_cn(value: &str) -> UpdateRequest {
+    modify(ANNE, &[(Replace, "cn", &[value])])
+}
+
+#[test]
+fn an_update_takes_place_only_when_its_assertion_is_true() {
+    let directory = peopled();
+    let asserting = |filter: &str| controls(&[(ASSERTION, filter)]);
+    for false_one in ["(cn=somebody else)", "(nonsense=x)", "(!(nonsense=x))"] {
+        let controls = asserting(false_one);
+        for request in [
+            set_cn("new"),
+            rename(ANNE, "uid=berta", true, None),
+            delete(ANNE),
+            person("carl"),
+        ] {
+            let outcome = refused(
+                &directory,
+                with(request, &controls),
+                ResultCode::AssertionFailed,
+            );
+            assert!(outcome.controls.is_empty());
+        }
+    }
+    assert!(holds(&directory, ANNE, "cn", "Person anne"));
+    assert!(!exists(&directory, "uid=carl,ou=People,dc=example,dc=com"));
+    // Of an add, the target is the entry that it makes.
+    succeed(
+        &directory,
+        with(
+            person("carl"),
+            &asserting("(&(cn=person carl)(objectClass=top)(entryUUID=*))"),
+        ),
+    );
+    succeed(&directory, with(set_cn("x"), &asserting("(cn=person*)")));
+    // In one batch each sees what those before it did.
+    let both = [
+        as_admin(with(set_cn("y"), &asserting("(cn=x)"))),
+        as_admin(with(set_cn("z"), &asserting("(cn=x)"))),
+    ];
+    let applied = directory.apply(&both).unwrap();
+    let codes: Vec<_> = applied
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.code)
+        .collect();
+    assert_eq!(codes, [ResultCode::Success, ResultCode::AssertionFailed]);
+    sapwood_directory::Ticket::wait(applied.ticket.unwrap()).unwrap();
+    succeed(
+        &directory,
+        with(
+            rename(ANNE, "uid=berta", true, None),
+            &asserting("(entryDN=uid=anne,ou=people,dc=example,dc=com)"),
+        ),
+    );
+    succeed(
+        &directory,
+        with(
+            delete("uid=berta,ou=People,dc=example,dc=com"),
+            &asserting("(&(uid=berta)(cn=y))"),
+        ),
+    );
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn pre_read_shows_what_was_and_post_read_what_is() {
+    let directory = peopled();
+    let both = controls(&[
+        (PRE_READ, "cn uid"),
+        (POST_READ, "cn modifiersName entryDN"),
+    ]);
+    let outcome = apply(&directory, with(set_cn("Anne B"), &both));
+    assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    assert_eq!(
+        entry(&outcome, PRE_READ),
+        format!("{ANNE}|uid=anne|cn=Person anne")
+    );
+    assert_eq!(
+        entry(&outcome, POST_READ),
+        format!("{ANNE}|cn=Anne B|modifiersName=cn=admin,dc=example,dc=com|entryDN={ANNE}")
+    );
+    let outcome = apply(
+        &directory,
+        with(rename(ANNE, "uid=berta", true, None), &both),
+    );
+    let berta = "uid=berta,ou=People,dc=example,dc=com";
+    assert_eq!(
+        entry(&outcome, PRE_READ),
+        format!("{ANNE}|uid=anne|cn=Anne B")
+    );
+    assert!(
+        entry(&outcome, POST_READ).starts_with(&format!("{berta}|cn=Anne B|")),
+        "{}",
+        entry(&outcome, POST_READ)
+    );
+    // An update that fails shows nothing.
+    let outcome = refused(
+        &directory,
+        with(
+            modify(berta, &[(Replace, "cn", &[])]),
+            &controls(&[(PRE_READ, "cn")]),
+        ),
+        ResultCode::ObjectClassViolation,
+    );
+    assert!(outcome.controls.is_empty());
+    let outcome = apply(
+        &directory,
+        with(delete(berta), &controls(&[(PRE_READ, "*")])),
+    );
+    assert!(entry(&outcome, PRE_READ).contains("|sn=anne"));
+    let outcome = apply(
+        &directory,
+        with(person("carl"), &controls(&[(POST_READ, "1.1")])),
+    );
+    assert_eq!(
+        entry(&outcome, POST_READ),
+        "uid=carl,ou=People,dc=example,dc=com"
+    );
+}
+
+#[test]
+fn read_entry_controls_go_with_the_operations_that_have_the_entry() {
+    let directory = peopled();
+    let code = ResultCode::UnavailableCriticalExtension;
+    refused(
+        &directory,
+        with(person("x"), &controls(&[(PRE_READ, "*")])),
+        code,
+    );
+    refused(
+        &directory,
+        with(delete(ANNE), &controls(&[(POST_READ, "*")])),
+        code,
+    );
+    // Twice, without a value, with one that is none.
+    let twice = controls(&[(PRE_READ, "cn"), (PRE_READ, "sn")]);
+    refused(
+        &directory,
+        with(delete(ANNE), &twice),
+        ResultCode::ProtocolError,
+    );
+    for value in [None, Some(b"".as_slice()), Some(b"\x30\x05\x04")] {
+        for oid in [ASSERTION, PRE_READ] {
+            let mut controls = ControlsBuf::default();
+            controls.push(Control {
+                oid,
+                critical: false,
+                value,
+            });
+            refused(
+                &directory,
+                with(delete(ANNE), &controls),
+                ResultCode::ProtocolError,
+            );
+        }
+    }
+}
+
+#[test]
+fn users_see_through_controls_what_they_may_read() {
+    let directory = peopled();
+    succeed(
+        &directory,
+        modify(ANNE, &[(Replace, "userPassword", &["{SSHA}first"])]),
+    );
+    let snapshot = directory.snapshot().unwrap();
+    let user = Identity::User {
+        entry: snapshot.credentials(ANNE).unwrap().unwrap().entry,
+        dn: ANNE.into(),
+    };
+    let change = || modify(ANNE, &[(Replace, "userPassword", &["{SSHA}second"])]);
+    let read = controls(&[
+        (PRE_READ, "userPassword uid"),
+        (POST_READ, "* userPassword"),
+    ]);
+    let outcome = apply_as(&directory, user.clone(), with(change(), &read));
+    assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
+    assert_eq!(entry(&outcome, PRE_READ), format!("{ANNE}|uid=anne"));
+    assert!(!entry(&outcome, POST_READ).contains("userPassword"));
+    let outcome = apply(&directory, with(change(), &read));
+    assert!(entry(&outcome, PRE_READ).contains("|userPassword={SSHA}second"));
+    // Nor does an assertion find out about it.
+    let guess = controls(&[(ASSERTION, "(userPassword={SSHA}second)")]);
+    let outcome = apply_as(&directory, user, with(change(), &guess));
+    assert_eq!(outcome.code, ResultCode::AssertionFailed);
+    assert_eq!(
+        apply(&directory, with(change(), &guess)).code,
+        ResultCode::Success
+    );
+}
+
+#[test]
+fn searches_and_comparisons_assert_on_their_base() {
+    let directory = peopled();
+    let search = |base: &str, filter: &str| {
+        let all = filter_text::parse("(objectClass=*)").unwrap();
+        let request = SearchRequest {
+            base,
+            scope: Scope::Base,
+            deref_aliases: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: all.as_filter(),
+            attributes: OctetStrings::EMPTY,
+        };
+        let options = SearchOptions {
+            assertion: Some(filter_text::parse(filter).unwrap()),
+            ..SearchOptions::default()
+        };
+        let mut out = Vec::new();
+        let mut search = Search::new(directory.snapshot().unwrap(), &admin(), &request, options);
+        let budget = Budget {
+            entries: 10,
+            out_bytes: 1 << 20,
+        };
+        match search.step(&mut out, budget).unwrap() {
+            Step::Done(outcome) => (outcome.code, !out.is_empty()),
+            Step::More => panic!("one entry only"),
+        }
+    };
+    let (success, failed) = (
+        (ResultCode::Success, true),
+        (ResultCode::AssertionFailed, false),
+    );
+    assert_eq!(search(ANNE, "(sn=anne)"), success);
+    assert_eq!(search(ANNE, "(sn=berta)"), failed);
+    assert_eq!(search("", "(supportedLDAPVersion=*)"), success);
+    assert_eq!(search("", "(supportedControl=*)"), failed);
+    assert_eq!(search("cn=Subschema", "(objectClass=subschema)"), success);
+    assert_eq!(search("cn=Subschema", "(cn=x)"), failed);
+    let compare = |filter: &str| {
+        let filter = filter_text::parse(filter).unwrap();
+        let options = CompareOptions {
+            assertion: Some(filter.as_filter()),
+            ..CompareOptions::default()
+        };
+        let snapshot = directory.snapshot().unwrap();
+        snapshot
+            .compare(&admin(), ANNE, b"uid", b"anne", options)
+            .unwrap()
+            .code
+    };
+    assert_eq!(compare("(sn=anne)"), ResultCode::CompareTrue);
+    assert_eq!(compare("(sn=berta)"), ResultCode::AssertionFailed);
+}
