@@ -4,10 +4,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_ldap::control::{
-    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_sort_keys,
+    Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_queue_length,
+    put_sort_keys, queue_length,
 };
 use sapwood_ldap::extended::{
-    PasswordModify, cancel_id, generated_password, put_cancel_id, put_generated_password,
+    EndTransaction, PasswordModify, TransactionEnded, cancel_id, generated_password, put_cancel_id,
+    put_generated_password, put_transaction_ended,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -50,6 +52,25 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(Some(password)) = generated_password(bytes) {
         put_generated_password(&mut out, password);
         assert_eq!(generated_password(&out), Ok(Some(password)));
+    }
+    out.clear();
+    if let Ok(end) = EndTransaction::decode(bytes) {
+        end.encode(&mut out);
+        assert_eq!(EndTransaction::decode(&out), Ok(end));
+    }
+    out.clear();
+    if let Ok(ended) = TransactionEnded::decode(bytes) {
+        let controls = ended.controls.iter();
+        let controls = controls.map(|(id, controls)| (id, controls.as_ber()));
+        put_transaction_ended(&mut out, ended.failed, controls);
+        let again = TransactionEnded::decode(&out).expect("just written");
+        assert_eq!(again.failed, ended.failed);
+        assert!(again.controls.iter().eq(ended.controls.iter()));
+    }
+    out.clear();
+    if let Ok(length) = queue_length(bytes) {
+        put_queue_length(&mut out, length);
+        assert_eq!(queue_length(&out), Ok(length));
     }
     out.clear();
     if let Ok(id) = cancel_id(bytes) {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod jars;
 mod packages;
 mod run;
 mod tidy;
@@ -48,6 +49,7 @@ fn main() -> Result<()> {
 /// The checks of every commit, fast ones first.
 fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     packages::ensure(packages::TEST, !no_install)?;
+    jars::ensure(jars::TEST)?;
     tidy::check()?;
     cargo(["fmt", "--all", "--check"])?;
     cargo([

@@ -38,6 +38,11 @@ pub(crate) const TEST: &[Package] = &[
         purpose: "JNDI as a client",
         present: || in_path("java") && in_path("javac"),
     },
+    Package {
+        name: "curl",
+        purpose: "fetching Java libraries that Debian does not have",
+        present: || in_path("curl"),
+    },
 ];
 
 /// What the benchmarks compare with.

@@ -5,12 +5,14 @@
 mod assertion;
 mod paged;
 mod proxied;
+mod queue_length;
 mod read_entry;
 mod sort;
 
 pub use assertion::assertion_filter;
 pub use paged::PagedResults;
 pub use proxied::proxied_authorization;
+pub use queue_length::{put_queue_length, queue_length};
 pub use read_entry::ReadEntry;
 pub use sort::{SORT_KEYS_MAX, SortKey, SortKeys, SortResult, put_sort_keys};
 
@@ -40,9 +42,20 @@ pub const PROXIED_AUTHORIZATION: &str = "2.16.840.1.113730.3.4.18";
 
 /// Transaction specification (RFC 5805 §2.2): the value is the transaction's identifier.
 pub const TRANSACTION_SPECIFICATION: &str = "1.3.6.1.1.21.2";
+/// Sapwood's own: the update stands alone although a transaction is open (`docs/protocol-extensions.md`). No value.
+pub const NON_TRANSACTIONAL: &str = "2.25.180230154754660789957868430727127687432";
+/// Sapwood's own: the transaction being started tries its updates at once (`docs/protocol-extensions.md`). No value.
+pub const EAGER_TRANSACTION: &str = "2.25.273916400648347082955731837904341156054";
+/// Sapwood's own: how many responses the client waits for (`docs/protocol-extensions.md`), see [`queue_length`].
+pub const QUEUE_LENGTH: &str = "2.25.17923252228340713602020445768925731241";
 
-/// Controls on updates that say something to the session, not to the directory: which transaction an update belongs to.
-pub const OF_SESSIONS: &[&str] = &[TRANSACTION_SPECIFICATION];
+/// Controls on updates that say something to the session, not to the directory.
+pub const OF_SESSIONS: &[&str] = &[
+    TRANSACTION_SPECIFICATION,
+    NON_TRANSACTIONAL,
+    EAGER_TRANSACTION,
+    QUEUE_LENGTH,
+];
 
 /// One control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

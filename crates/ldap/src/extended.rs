@@ -2,6 +2,10 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod transaction;
+
+pub use transaction::{EndTransaction, TransactionEnded, UpdatesControls, put_transaction_ended};
+
 use crate::ber;
 use crate::control::sequence;
 use crate::error::{PartError, Violation};
@@ -17,6 +21,13 @@ pub const PASSWORD_MODIFY: &str = "1.3.6.1.4.1.4203.1.11.1";
 pub const WHO_AM_I: &str = "1.3.6.1.4.1.4203.1.11.3";
 /// Cancel (RFC 3909). The response has no value.
 pub const CANCEL: &str = "1.3.6.1.1.8";
+
+/// Start Transaction (RFC 5805 §2.1). The request has no value, the response's value is the transaction's identifier.
+pub const START_TRANSACTION: &str = "1.3.6.1.1.21.1";
+/// End Transaction (RFC 5805 §2.3): [`EndTransaction`] and [`TransactionEnded`].
+pub const END_TRANSACTION: &str = "1.3.6.1.1.21.3";
+/// Aborted Transaction Notice (RFC 5805 §2.4), the name of an unsolicited response whose value is the identifier.
+pub const ABORTED_TRANSACTION: &str = "1.3.6.1.1.21.4";
 
 /// The request value of Password Modify; its `Debug` keeps the passwords to itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

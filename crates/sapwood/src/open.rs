@@ -24,7 +24,10 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
     options.access = AccessPolicy {
         anonymous_read: config.access.anonymous_read,
     };
-    options.root_dse = root_dse(concat!("Sapwood ", env!("CARGO_PKG_VERSION")));
+    options.root_dse = root_dse(
+        concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
+        config.extensions,
+    );
     Ok(options)
 }
 

@@ -30,6 +30,9 @@ pub struct Config {
     /// What is allowed to whom, and in which state of a connection.
     #[serde(default)]
     pub access: Access,
+    /// What is spoken beyond the standards.
+    #[serde(default)]
+    pub extensions: Extensions,
     /// The limits that keep the server within its means.
     #[serde(default)]
     pub limits: Limits,
@@ -69,6 +72,20 @@ pub struct Access {
     pub danger_plaintext_passwords: bool,
 }
 
+/// Extensions of the protocol that are Sapwood's own (`docs/protocol-extensions.md`), each off by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Extensions {
+    /// An identifier that the client chooses starts a transaction with its first update.
+    pub implicit_start: bool,
+    /// An update without the transaction specification control belongs to the open transaction.
+    pub implicit_membership: bool,
+    /// Transactions may try each update at once.
+    pub eager_transactions: bool,
+    /// The client says how many responses it waits for.
+    pub queue_length: bool,
+}
+
 /// Limits; each is named with its unit.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -89,6 +106,18 @@ pub struct Limits {
     pub input_bytes_max: usize,
     /// Bytes of updates waiting to be applied, over all connections.
     pub update_queue_bytes_max: usize,
+    /// Transactions that one connection has open.
+    pub transactions_max: usize,
+    /// Updates of one transaction.
+    pub transaction_operations_max: usize,
+    /// Updates of one eager transaction, each of which is tried with all before it.
+    pub eager_operations_max: usize,
+    /// Bytes of the updates of one transaction.
+    pub transaction_bytes_max: usize,
+    /// Bytes of the updates of all open transactions.
+    pub open_transactions_bytes_max: usize,
+    /// Seconds that a transaction is left alone before it is aborted.
+    pub transaction_idle_seconds_max: u64,
     /// Entries that one search of anyone but the administrator returns; 0 means no limit.
     pub search_entries_max: u32,
     /// Seconds that one search of anyone but the administrator takes; 0 means no limit.
@@ -180,6 +209,12 @@ impl Default for Limits {
             output_bytes_max: 64 << 10,
             input_bytes_max: 8 << 20,
             update_queue_bytes_max: 8 << 20,
+            transactions_max: 4,
+            transaction_operations_max: 10_000,
+            eager_operations_max: 256,
+            transaction_bytes_max: 4 << 20,
+            open_transactions_bytes_max: 16 << 20,
+            transaction_idle_seconds_max: 60,
             search_entries_max: 0,
             search_seconds_max: 0,
             hashers_max: 1,
@@ -282,8 +317,14 @@ impl Config {
             64 << 10,
         )?;
         at_least("hashers_max", limits.hashers_max, 1)?;
+        at_least(
+            "transaction_idle_seconds_max",
+            usize::try_from(limits.transaction_idle_seconds_max).unwrap_or(usize::MAX),
+            1,
+        )?;
         if limits.update_queue_bytes_max > u32::MAX as usize
             || limits.input_bytes_max > u32::MAX as usize
+            || limits.open_transactions_bytes_max > u32::MAX as usize
         {
             return Err((
                 "input_bytes_max",

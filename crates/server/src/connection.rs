@@ -94,6 +94,7 @@ pub(crate) async fn serve(
         completed,
         idle: Box::pin(sleep_until(Instant::now())),
         last_active: Instant::now(),
+        transaction_idle: None,
         memory: None,
         memory_wait: None,
         queue_wait: None,
@@ -128,6 +129,8 @@ struct Connection {
     /// Fires at `last_active` plus the limit at the earliest; it is moved when it fires, not at each request.
     idle: Pin<Box<Sleep>>,
     last_active: Instant,
+    /// While a transaction is open: fires when one was left alone for too long at the earliest.
+    transaction_idle: Option<Pin<Box<Sleep>>>,
     /// The share of `input_bytes` that a long request holds while it is received.
     memory: Option<OwnedSemaphorePermit>,
     memory_wait: Option<Acquire>,
@@ -206,6 +209,9 @@ impl Connection {
             self.session.complete(completion);
             moved = true;
         }
+        if self.session.awaits_queue() && self.poll_read(cx)? {
+            return Poll::Ready(Ok(true));
+        }
         while !self.is_written() {
             match self.poll_write(cx)? {
                 Poll::Ready(()) => moved = true,
@@ -218,6 +224,9 @@ impl Connection {
             return Poll::Ready(Ok(true));
         }
         self.give_back_output();
+        if self.poll_transactions(cx) {
+            return Poll::Ready(Ok(true));
+        }
         self.poll_idle(cx).map(|()| Ok(false))
     }
 
@@ -318,6 +327,26 @@ impl Connection {
     }
 
     /// Ready when neither side has moved for too long, while it was the peer's turn.
+    /// Whether a transaction was left alone for too long, and has been aborted.
+    fn poll_transactions(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(deadline) = self.session.deadline().map(Instant::from_std) else {
+            self.transaction_idle = None;
+            return false;
+        };
+        let timer = self
+            .transaction_idle
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= deadline {
+                self.transaction_idle = None;
+                self.session.expire();
+                return true;
+            }
+            timer.as_mut().reset(deadline);
+        }
+        false
+    }
+
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let idle_seconds_max = self.service.settings().config.limits.idle_seconds_max;
         if idle_seconds_max == 0 || (!self.session.is_idle() && self.session.output().is_empty()) {

@@ -15,6 +15,6 @@ mod stream;
 pub mod tls;
 mod writer;
 
-pub use config::{Config, Flags};
-pub use server::{Server, StartError, root_dse};
+pub use config::{Config, Extensions, Flags};
+pub use server::{IMPLICIT_MEMBERSHIP, IMPLICIT_START, Server, StartError, root_dse};
 pub use service::SettingsError;

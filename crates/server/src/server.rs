@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Extensions, Flags};
 use crate::connection::{self, OpenSessions};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
@@ -63,23 +63,32 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+/// Sapwood's own feature: an unknown transaction identifier starts a transaction (`docs/protocol-extensions.md`).
+pub const IMPLICIT_START: &str = "2.25.310930976905498146776181350396885251652";
+/// Sapwood's own feature: updates belong to the open transaction (`docs/protocol-extensions.md`).
+pub const IMPLICIT_MEMBERSHIP: &str = "2.25.9714799646693988221129024137632128816";
+
 /// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
 #[must_use]
-pub fn root_dse(version: &str) -> RootDse {
-    let strings = |oids: &[&str]| oids.iter().map(|&oid| oid.to_owned()).collect();
-    RootDse {
+pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
+    let strings =
+        |oids: &[&str]| -> Vec<String> { oids.iter().map(|&oid| oid.to_owned()).collect() };
+    let mut root_dse = RootDse {
         controls: strings(&[
             control::PAGED_RESULTS,
             control::MANAGE_DSA_IT,
             control::ASSERTION,
             control::PRE_READ,
             control::POST_READ,
+            control::TRANSACTION_SPECIFICATION,
         ]),
         extensions: strings(&[
             extended::START_TLS,
             extended::PASSWORD_MODIFY,
             extended::WHO_AM_I,
             extended::CANCEL,
+            extended::START_TRANSACTION,
+            extended::END_TRANSACTION,
         ]),
         // All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters
         // (RFC 4526), language tags (RFC 3866), modify-increment (RFC 4525).
@@ -92,7 +101,23 @@ pub fn root_dse(version: &str) -> RootDse {
         ]),
         sasl_mechanisms: strings(&["EXTERNAL"]),
         vendor_version: version.to_owned(),
+    };
+    let of_their_own = [
+        (spoken.implicit_membership, control::NON_TRANSACTIONAL),
+        (spoken.eager_transactions, control::EAGER_TRANSACTION),
+        (spoken.queue_length, control::QUEUE_LENGTH),
+    ];
+    for (_, oid) in of_their_own.iter().filter(|(is_spoken, _)| *is_spoken) {
+        root_dse.controls.push((*oid).to_owned());
     }
+    let features = [
+        (spoken.implicit_start, IMPLICIT_START),
+        (spoken.implicit_membership, IMPLICIT_MEMBERSHIP),
+    ];
+    for (_, oid) in features.iter().filter(|(is_spoken, _)| *is_spoken) {
+        root_dse.features.push((*oid).to_owned());
+    }
+    root_dse
 }
 
 /// A server that is running. Dropping it stops it.

@@ -8,7 +8,7 @@ use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
 use tokio::sync::Semaphore;
 
-use crate::config::{self, Config, Flags};
+use crate::config::{self, Config, Extensions, Flags};
 use crate::password::HasherPool;
 use crate::tls::{self, Tls};
 use crate::writer::Writer;
@@ -25,6 +25,10 @@ pub(crate) struct Service {
     pub(crate) input_bytes: Arc<Semaphore>,
     /// Bytes of updates that wait to be applied.
     pub(crate) update_bytes: Arc<Semaphore>,
+    /// Bytes of updates in open transactions.
+    pub(crate) transaction_bytes: Arc<Semaphore>,
+    /// As they were at the start: the root DSE says so.
+    pub(crate) extensions: Extensions,
     connections: AtomicUsize,
     connection_number: AtomicU64,
     settings: RwLock<Arc<Settings>>,
@@ -127,6 +131,8 @@ impl Service {
             tls: parts.tls,
             input_bytes: Arc::new(Semaphore::new(limits.input_bytes_max)),
             update_bytes: Arc::new(Semaphore::new(limits.update_queue_bytes_max)),
+            transaction_bytes: Arc::new(Semaphore::new(limits.open_transactions_bytes_max)),
+            extensions: parts.settings.config.extensions,
             connections: AtomicUsize::new(0),
             connection_number: AtomicU64::new(0),
             settings: RwLock::new(Arc::new(parts.settings)),

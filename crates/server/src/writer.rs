@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvError, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use sapwood_directory::engine::{self, Ticket as _};
-use sapwood_directory::{Directory, Outcome, Update};
+use sapwood_directory::{Directory, Outcome, Update, UpdateRequest};
 use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 use tokio::sync::OwnedSemaphorePermit;
@@ -26,23 +26,52 @@ const BATCHES_UNSYNCED_MAX: usize = 16;
 type Ticket = <engine::Embedded as engine::Engine>::Ticket;
 
 /// The updates of one burst of one session.
+#[derive(Default)]
 pub(crate) struct Unit {
     pub(crate) updates: Vec<Update>,
     /// One for each update: whom to answer and how.
     pub(crate) replies: Vec<Reply>,
-    /// The session.
-    pub(crate) session: UnboundedSender<Completion>,
-    /// The unit's share of the queue's bytes, given back when the unit has been applied.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    /// The unit's share of the queue's bytes, and what its transactions held before, given back when it has been applied.
+    pub(crate) permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl Unit {
+    /// Appends what `other` has.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.updates.append(&mut other.updates);
+        self.replies.append(&mut other.replies);
+        self.permits.append(&mut other.permits);
+    }
 }
 
 /// How one update is answered.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) id: u32,
-    pub(crate) operation: Operation,
-    /// Password Modify (RFC 3062 §2): the password that the server made.
-    pub(crate) generated: Option<Password>,
+    pub(crate) form: Form,
+}
+
+/// What an update is answered with.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// The operation's own response.
+    Response(Operation),
+    /// Password Modify (RFC 3062 §2), with the password that the server made.
+    PasswordModify(Option<Password>),
+    /// End Transaction (RFC 5805 §2.3).
+    EndTransaction,
+    /// The response of an update that was tried, and belongs to the transaction if it succeeded.
+    Trial(Box<Trial>),
+}
+
+/// An update that was tried for an eager transaction.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// The transaction's identifier.
+    pub(crate) identifier: Vec<u8>,
+    pub(crate) request: UpdateRequest,
+    /// How the update is answered.
+    pub(crate) form: Form,
 }
 
 struct Batch {
@@ -54,8 +83,11 @@ struct Batch {
 /// The queue's entrance. The threads end when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    queue: Sender<Unit>,
+    queue: Sender<Waiting>,
 }
+
+/// A unit and the session that gets its answers.
+type Waiting = (Unit, UnboundedSender<Completion>);
 
 impl Writer {
     /// Starts the writer and the acknowledging thread.
@@ -76,8 +108,8 @@ impl Writer {
         ))
     }
 
-    pub(crate) fn submit(&self, unit: Unit) {
-        if let Err(mpsc::SendError(unit)) = self.queue.send(unit) {
+    pub(crate) fn submit(&self, unit: Unit, session: UnboundedSender<Completion>) {
+        if let Err(mpsc::SendError((unit, session))) = self.queue.send((unit, session)) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![
                 Outcome::new(
@@ -86,7 +118,7 @@ impl Writer {
                 );
                 unit.updates.len()
             ];
-            answer(unit.replies, outcomes, &unit.session);
+            answer(unit.replies, outcomes, &session);
         }
     }
 }
@@ -106,7 +138,7 @@ impl WriterThreads {
     }
 }
 
-fn apply(directory: &Directory, waiting: &Receiver<Unit>, applied: &SyncSender<Batch>) {
+fn apply(directory: &Directory, waiting: &Receiver<Waiting>, applied: &SyncSender<Batch>) {
     loop {
         let first = match waiting.recv() {
             Ok(unit) => unit,
@@ -115,12 +147,15 @@ fn apply(directory: &Directory, waiting: &Receiver<Unit>, applied: &SyncSender<B
         let mut updates = Vec::new();
         let mut units = Vec::new();
         let mut permits = Vec::new();
+        let mut gathered = 0;
         let mut next = Some(first);
-        while let Some(mut unit) = next {
+        while let Some((mut unit, session)) = next {
+            let requests = unit.updates.iter().map(|update| &update.request);
+            gathered += requests.map(UpdateRequest::updates).sum::<usize>();
             updates.append(&mut unit.updates);
-            permits.extend(unit.permit);
-            units.push((unit.replies, unit.session));
-            next = if updates.len() < BATCH_UPDATES_MAX {
+            permits.append(&mut unit.permits);
+            units.push((unit.replies, session));
+            next = if gathered < BATCH_UPDATES_MAX {
                 waiting.try_recv().ok()
             } else {
                 None

@@ -514,10 +514,4 @@ fn assertions_guard_searches_and_comparisons() {
         &[(ASSERTION, true, b"\x04")],
     ));
     assert_eq!(client.finish(id)[0].code, ResultCode::ProtocolError);
-    let root = client.search("", Scope::Base, "(supportedControl=1.3.6.1.1.13.2)");
-    assert_eq!(
-        root.len(),
-        2,
-        "pre-read, post-read and assertion are advertised"
-    );
 }

@@ -10,7 +10,7 @@ use sapwood_ldap::result::ResultCode;
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{ChangeKind, Run, Update, UpdateRequest, number};
+use super::{ChangeKind, Run, UpdateRequest, number};
 use crate::access::is_protected;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
@@ -177,11 +177,11 @@ pub(super) fn no_class() -> Stop {
 /// # Errors
 /// The outcome to answer with when a password cannot be hashed.
 pub fn hash_passwords(
-    update: &mut Update,
+    request: &mut UpdateRequest,
     schema: &Schema,
     hasher: &dyn PasswordHasher,
 ) -> Result<(), Outcome> {
-    let UpdateRequest::Message(bytes) = &update.request else {
+    let UpdateRequest::Message(bytes) = &*request else {
         return Ok(());
     };
     // What cannot be decoded is refused when it is applied.
@@ -264,6 +264,6 @@ pub fn hash_passwords(
         }
         _ => return Ok(()),
     }
-    update.request = UpdateRequest::Message(out);
+    *request = UpdateRequest::Message(out);
     Ok(())
 }

@@ -15,6 +15,7 @@ impl Session {
     pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.identity = Identity::Anonymous;
+        self.transactions.clear();
         let outcome = match request.authentication {
             _ if request.version != 3 => Err(Outcome::new(
                 ResultCode::ProtocolError,

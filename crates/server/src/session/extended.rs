@@ -1,4 +1,5 @@
-//! Extended operations: StartTLS, Who am I?, Cancel; Password Modify has a [file of its own](super::password_modify).
+//! Extended operations: StartTLS, Who am I?, Cancel; [Password Modify](super::password_modify) and
+//! [transactions](super::transaction) have files of their own.
 
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::control::Controls;
@@ -6,10 +7,16 @@ use sapwood_ldap::extended as oids;
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::{Peer, Session, Then};
+use super::{Burst, Peer, Session, Then};
 
 impl Session {
-    pub(super) fn extended(&mut self, id: u32, request: &ExtendedRequest<'_>) {
+    pub(super) fn extended(
+        &mut self,
+        id: u32,
+        request: &ExtendedRequest<'_>,
+        controls: Controls<'_>,
+        burst: &mut Burst,
+    ) {
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.number, id, oid = request.name, "extended");
         }
@@ -17,7 +24,9 @@ impl Session {
             oids::START_TLS => self.start_tls(id, request.value),
             oids::WHO_AM_I => self.who_am_i(id, request.value),
             oids::CANCEL => self.cancel(id, request.value),
-            oids::PASSWORD_MODIFY => self.password_modify(id, request.value),
+            oids::PASSWORD_MODIFY => self.password_modify(id, request.value, controls),
+            oids::START_TRANSACTION => self.start_transaction(id, request.value, controls),
+            oids::END_TRANSACTION => self.end_transaction(id, request.value, controls, burst),
             oid => {
                 let reason = format!("the extended operation {oid} is not known");
                 self.answer_extended(
@@ -39,6 +48,7 @@ impl Session {
         value: Option<&[u8]>,
     ) {
         self.log_result(id, Operation::Extended, outcome);
+        self.queue_length = self.queue_length.saturating_sub(1);
         let result =
             LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
         let op = Response::Extended(ExtendedResponse {
@@ -60,6 +70,10 @@ impl Session {
             Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
         } else if self.secure {
             Outcome::new(ResultCode::OperationsError, "TLS is established already")
+        } else if !self.transactions.is_empty() {
+            // RFC 5805 §3.5: a transaction keeps to one security context.
+            let reason = "a transaction is open: end it first";
+            Outcome::new(ResultCode::OperationsError, reason)
         } else if matches!(self.peer, Peer::Local { .. }) {
             Outcome::new(
                 ResultCode::UnwillingToPerform,

@@ -14,14 +14,16 @@ mod password_modify;
 mod search;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod update;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, Snapshot};
-use sapwood_ldap::control::{self, Controls};
+use sapwood_directory::{Identity, Outcome, Snapshot, UpdateRequest};
+use sapwood_ldap::control::{self, Controls, queue_length};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -31,12 +33,15 @@ use sapwood_ldap::message::{
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
+use self::transaction::Transactions;
 use crate::service::{Service, Settings};
 use crate::writer::{Reply, Unit};
 
 /// Bytes that are read at once, and so the burst that is decoded at once: some two hundred requests. Each connection can
 /// hold so much of a request that never ends without asking; larger reads cost no less processor time.
 pub(crate) const INPUT_BYTES: usize = 16 << 10;
+/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
+const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +68,18 @@ pub(crate) enum Completion {
     /// The password of a bind has been checked.
     Verified { id: u32, identity: Option<Identity> },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
-    Hashed(Box<Result<Unit, (Reply, Outcome)>>),
+    Hashed(Box<Hashed>),
     /// The server stops: what is under way is finished, then the session ends.
     Stop,
+}
+
+/// An update whose passwords have been checked and hashed.
+pub(crate) struct Hashed {
+    /// The update, or why there is none.
+    request: Result<UpdateRequest, Outcome>,
+    reply: Reply,
+    /// The identifier of the transaction that it belongs to.
+    transaction: Option<Vec<u8>>,
 }
 
 /// What the connection is to do once the output has been written.
@@ -108,6 +122,11 @@ pub(crate) struct Session {
     exclusive: Option<u32>,
     /// A unit for which the queue has no room yet.
     waiting_unit: Option<Unit>,
+    transactions: Transactions,
+    /// When the burst came.
+    now: Instant,
+    /// Responses that the client waits for, as it said.
+    queue_length: u32,
     /// No more requests are taken; the session ends when it is idle.
     draining: Option<Draining>,
     then: Then,
@@ -138,6 +157,9 @@ impl Session {
             updating: HashSet::new(),
             exclusive: None,
             waiting_unit: None,
+            transactions: Transactions::default(),
+            now: Instant::now(),
+            queue_length: 0,
             draining: None,
             then: Then::Continue,
             completions,
@@ -159,9 +181,16 @@ impl Session {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
     }
 
-    /// What is to be written.
+    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come.
     pub(crate) fn output(&self) -> &[u8] {
-        &self.output[self.written..]
+        let output = &self.output[self.written..];
+        let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
+        if held && self.has_room() { &[] } else { output }
+    }
+
+    /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is written.
+    pub(crate) fn awaits_queue(&self) -> bool {
+        self.queue_length > 0 && self.then == Then::Continue && self.draining.is_none()
     }
 
     /// Notes that the first `count` bytes of [`Session::output`] have been written.
@@ -212,8 +241,8 @@ impl Session {
     /// The update queue has room now.
     pub(crate) fn granted(&mut self, permit: tokio::sync::OwnedSemaphorePermit) {
         if let Some(mut unit) = self.waiting_unit.take() {
-            unit.permit = Some(permit);
-            self.service.writer.submit(unit);
+            unit.permits.push(permit);
+            self.service.writer.submit(unit, self.completions.clone());
         }
     }
 
@@ -242,7 +271,9 @@ impl Session {
         self.step_searches();
         match self.draining {
             Some(Draining::ServerStops) if self.is_idle() && self.then != Then::Close => {
-                self.disconnect(ResultCode::Unavailable, "the server is stopping");
+                let reason = "the server is stopping";
+                self.abort_transactions(&Outcome::new(ResultCode::Unavailable, reason));
+                self.disconnect(ResultCode::Unavailable, reason);
             }
             Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
             _ => {}
@@ -252,6 +283,7 @@ impl Session {
     fn take_burst(&mut self) {
         let input = std::mem::take(&mut self.input);
         let mut burst = Burst::default();
+        self.now = Instant::now();
         let mut taken = 0;
         self.input_needed = 0;
         while self.takes_requests() && taken < input.len() {
@@ -271,7 +303,7 @@ impl Session {
                 }
             }
         }
-        self.submit(burst.updates, burst.replies);
+        self.submit(burst.unit);
         self.input = input;
         self.input.drain(..taken);
         if self.then == Then::Close {
@@ -285,18 +317,12 @@ impl Session {
             Completion::Updated(answers) => {
                 for (reply, outcome) in answers {
                     self.updating.remove(&reply.id);
-                    self.answer_update(&reply, &outcome);
+                    self.answer_update(reply, outcome);
                 }
             }
             Completion::Verified { id, identity } => self.bound(id, identity),
             Completion::Stop => self.draining = self.draining.or(Some(Draining::ServerStops)),
-            Completion::Hashed(hashed) => {
-                self.exclusive = None;
-                match *hashed {
-                    Ok(unit) => self.submit(unit.updates, unit.replies),
-                    Err((reply, outcome)) => self.answer_update(&reply, &outcome),
-                }
-            }
+            Completion::Hashed(hashed) => self.hashed(*hashed),
         }
     }
 
@@ -348,12 +374,12 @@ impl Session {
                 return true;
             }
         };
-        if is_exclusive(&message.op) && !(self.is_idle() && burst.updates.is_empty()) {
+        if is_exclusive(&message.op) && !(self.is_idle() && burst.unit.updates.is_empty()) {
             return false;
         }
         let id = message.id;
         let operation = message.op.operation();
-        if let Some(oid) = unknown_critical(operation, message.controls) {
+        if let Some(oid) = self.unknown_critical(&message) {
             let diagnostic = format!("the critical control {oid} is not known for this operation");
             self.answer(
                 id,
@@ -362,13 +388,28 @@ impl Session {
             );
             return true;
         }
+        if self.service.extensions.queue_length
+            && let Some(control) = message.controls.find(control::QUEUE_LENGTH)
+        {
+            match queue_length(control.value.unwrap_or_default()) {
+                Ok(length) => self.queue_length = length,
+                Err(error) => {
+                    let reason = format!("queue length control: {error}");
+                    let outcome = Outcome::new(ResultCode::ProtocolError, reason);
+                    self.answer(id, operation, &outcome);
+                    return true;
+                }
+            }
+        }
         match message.op {
             Request::Bind(request) => self.bind(id, &request),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => self.search(id, &request, message.controls, burst),
             Request::Compare(request) => self.compare(id, &request, message.controls, burst),
             Request::Abandon(abandoned) => self.searches.remove(abandoned),
-            Request::Extended(request) => self.extended(id, &request),
+            Request::Extended(request) => {
+                self.extended(id, &request, message.controls, burst);
+            }
             Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
                 self.update(bytes, &message, burst);
             }
@@ -376,11 +417,61 @@ impl Session {
         true
     }
 
+    /// The first critical control that the operation does not know. Those that say something to the directory about an
+    /// update are the directory's to judge.
+    fn unknown_critical<'m>(&self, message: &RequestMessage<'m>) -> Option<&'m str> {
+        if message.controls.is_empty() {
+            return None;
+        }
+        let spoken = self.service.extensions;
+        let mut controls = message.controls.iter().filter(|control| control.critical);
+        let known = |oid: &str| match (oid, &message.op) {
+            (control::QUEUE_LENGTH, _) => spoken.queue_length,
+            (control::EAGER_TRANSACTION, Request::Extended(request)) => {
+                spoken.eager_transactions && request.name == oids::START_TRANSACTION
+            }
+            (_, Request::Extended(request)) if request.name == oids::PASSWORD_MODIFY => {
+                self.knows_on_update(oid)
+            }
+            // RFC 5805 §4.4: a protocol error, which is told where it is decided.
+            (control::PROXIED_AUTHORIZATION, Request::Extended(request)) => {
+                request.name == oids::END_TRANSACTION
+            }
+            (_, Request::Bind(_) | Request::Extended(_)) => false,
+            (control::PAGED_RESULTS, Request::Search(_)) => true,
+            (_, Request::Search(_) | Request::Compare(_)) => {
+                matches!(oid, control::MANAGE_DSA_IT | control::ASSERTION)
+            }
+            // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
+            (_, Request::Abandon(_) | Request::Unbind) => true,
+            (
+                oid,
+                Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_),
+            ) => !control::OF_SESSIONS.contains(&oid) || self.knows_on_update(oid),
+        };
+        controls
+            .find(|control| !known(control.oid))
+            .map(|control| control.oid)
+    }
+
+    /// Whether a control that says which transaction an update belongs to is understood.
+    fn knows_on_update(&self, oid: &str) -> bool {
+        let spoken = self.service.extensions;
+        match oid {
+            control::TRANSACTION_SPECIFICATION => true,
+            control::NON_TRANSACTIONAL => spoken.implicit_membership,
+            control::EAGER_TRANSACTION => spoken.implicit_start && spoken.eager_transactions,
+            control::PROXIED_AUTHORIZATION => !self.transactions.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Appends the response that ends an operation, if it has one.
     fn answer(&mut self, id: u32, operation: Operation, outcome: &Outcome) {
         let mut referrals = OctetStringsBuf::default();
         if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
             self.log_result(id, operation, outcome);
+            self.queue_length = self.queue_length.saturating_sub(1);
             let controls = Controls::from_ber(&outcome.controls).unwrap_or_default();
             Message {
                 id,
@@ -423,8 +514,7 @@ impl Session {
 #[derive(Default)]
 struct Burst {
     snapshot: Option<Snapshot>,
-    updates: Vec<sapwood_directory::Update>,
-    replies: Vec<Reply>,
+    unit: Unit,
 }
 
 impl Burst {
@@ -451,31 +541,6 @@ fn is_exclusive(request: &Request<'_>) -> bool {
         }
         _ => false,
     }
-}
-
-/// The first critical control that the operation does not know; those of updates are the directory's to judge.
-fn unknown_critical<'a>(operation: Operation, controls: Controls<'a>) -> Option<&'a str> {
-    if controls.is_empty() {
-        return None;
-    }
-    let known: &[&str] = match operation {
-        Operation::Search => &[
-            control::PAGED_RESULTS,
-            control::MANAGE_DSA_IT,
-            control::ASSERTION,
-        ],
-        Operation::Compare => &[control::MANAGE_DSA_IT, control::ASSERTION],
-        Operation::Bind | Operation::Extended => &[],
-        // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
-        Operation::Abandon | Operation::Unbind => return None,
-        Operation::Add | Operation::Modify | Operation::Delete | Operation::ModifyDn => {
-            return None;
-        }
-    };
-    controls
-        .iter()
-        .find(|control| control.critical && !known.contains(&control.oid))
-        .map(|control| control.oid)
 }
 
 /// An outcome as LDAPResult; `referrals` keeps the URLs.

@@ -1,28 +1,39 @@
 //! Password Modify (RFC 3062).
 
-use sapwood_directory::{AccessPolicy, Identity, Outcome, Update, UpdateRequest};
+use sapwood_directory::{AccessPolicy, Identity, Outcome, UpdateRequest};
+use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::{PasswordModify, put_generated_password};
-use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 
-use super::{Completion, Session};
+use super::transaction::refuse_proxied_authorization;
+use super::{Completion, Hashed, Session};
 use crate::password::{self, PASSWORD_BYTES_MAX, Password};
-use crate::writer::{Reply, Unit};
+use crate::writer::{Form, Reply};
 
 impl Session {
-    pub(super) fn password_modify(&mut self, id: u32, value: Option<&[u8]>) {
-        if let Err(outcome) = self.begin_password_modify(id, value) {
+    pub(super) fn password_modify(
+        &mut self,
+        id: u32,
+        value: Option<&[u8]>,
+        controls: Controls<'_>,
+    ) {
+        if let Err(outcome) = self.begin_password_modify(id, value, controls) {
             self.answer_extended(id, &outcome, None, None);
         }
     }
 
-    pub(super) fn answer_password_modify(&mut self, reply: &Reply, outcome: &Outcome) {
+    pub(super) fn answer_password_modify(
+        &mut self,
+        id: u32,
+        generated: Option<Password>,
+        outcome: &Outcome,
+    ) {
         let mut value = Vec::new();
-        if let (Some(generated), ResultCode::Success) = (&reply.generated, outcome.code) {
+        if let (Some(generated), ResultCode::Success) = (&generated, outcome.code) {
             put_generated_password(&mut value, generated);
         }
         self.answer_extended(
-            reply.id,
+            id,
             outcome,
             None,
             (!value.is_empty()).then_some(value.as_slice()),
@@ -31,7 +42,12 @@ impl Session {
     }
 
     /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
-    fn begin_password_modify(&mut self, id: u32, value: Option<&[u8]>) -> Result<(), Outcome> {
+    fn begin_password_modify(
+        &mut self,
+        id: u32,
+        value: Option<&[u8]>,
+        controls: Controls<'_>,
+    ) -> Result<(), Outcome> {
         let request = PasswordModify::decode(value).map_err(|error| {
             Outcome::new(
                 ResultCode::ProtocolError,
@@ -57,29 +73,43 @@ impl Session {
                 identity.strip_prefix("dn:").unwrap_or(identity).to_owned()
             }
         };
-        let Some(credentials) = self.credentials(&target)? else {
-            return Err(
-                if self
-                    .settings
-                    .is_admin(self.service.directory.schema(), &target)
-                {
-                    let reason = "the administrator's password is set with 'sapwood passwd DIR' on the server";
-                    Outcome::new(ResultCode::UnwillingToPerform, reason)
-                } else {
-                    Outcome::new(
-                        ResultCode::NoSuchObject,
-                        "no entry has this user identity as its DN",
-                    )
-                },
-            );
-        };
-        // The update is judged again when it is applied; this keeps the hasher from working for who may not.
-        if !AccessPolicy::default().may_set_password(&self.identity, credentials.entry) {
-            return Err(Outcome::new(
-                ResultCode::InsufficientAccessRights,
-                "only one's own password may be changed",
-            ));
+        let transaction = self.transaction_of(controls)?;
+        if transaction.is_some() || controls.iter().any(|control| control.critical) {
+            refuse_proxied_authorization(controls)?;
         }
+        let (dn, stored_before) = match self.credentials(&target)? {
+            Some(credentials) => {
+                // The update is judged again when it is applied; this keeps the hasher from working for who may not.
+                if !AccessPolicy::default().may_set_password(&self.identity, credentials.entry) {
+                    return Err(Outcome::new(
+                        ResultCode::InsufficientAccessRights,
+                        "only one's own password may be changed",
+                    ));
+                }
+                (credentials.dn, credentials.stored)
+            }
+            None if self
+                .settings
+                .is_admin(self.service.directory.schema(), &target) =>
+            {
+                let reason =
+                    "the administrator's password is set with 'sapwood passwd DIR' on the server";
+                return Err(Outcome::new(ResultCode::UnwillingToPerform, reason));
+            }
+            // The entry may be one that the transaction adds; it has no password yet that could be checked.
+            None if transaction.is_some()
+                && request.old_password.is_none()
+                && matches!(self.identity, Identity::Admin { .. }) =>
+            {
+                (target, Vec::new())
+            }
+            None => {
+                return Err(Outcome::new(
+                    ResultCode::NoSuchObject,
+                    "no entry has this user identity as its DN",
+                ));
+            }
+        };
         let too_long = |password: Option<&[u8]>| {
             password.is_some_and(|password| password.len() > PASSWORD_BYTES_MAX)
         };
@@ -100,40 +130,31 @@ impl Session {
         };
         let reply = Reply {
             id,
-            operation: Operation::Extended,
-            generated,
+            form: Form::PasswordModify(generated),
         };
-        let (identity, session) = (self.identity.clone(), self.completions.clone());
+        let transaction = transaction.map(|at| self.transaction_identifier(at));
+        let session = self.completions.clone();
         let job = move || {
             // What the old password matches must still be there when the update is applied.
             let replaces = old.as_ref().map(|old| {
-                let mut stored = credentials.stored.iter();
+                let mut stored = stored_before.iter();
                 stored.find(|stored| password::verify(old, [stored.as_slice()]))
             });
-            let hashed = if let Some(None) = replaces {
-                Err((
-                    reply,
-                    Outcome::new(
-                        ResultCode::InvalidCredentials,
-                        "the old password is not the current one",
-                    ),
-                ))
+            let request = if let Some(None) = replaces {
+                let reason = "the old password is not the current one";
+                Err(Outcome::new(ResultCode::InvalidCredentials, reason))
             } else {
-                let stored = password::hash(&new);
-                let request = UpdateRequest::SetPassword {
-                    dn: credentials.dn,
-                    stored,
+                Ok(UpdateRequest::SetPassword {
+                    dn,
+                    stored: password::hash(&new),
                     replaces: replaces.flatten().cloned(),
-                };
-                let updates = vec![Update { identity, request }];
-                Ok(Unit {
-                    updates,
-                    replies: vec![reply],
-                    session: session.clone(),
-                    permit: None,
                 })
             };
-            let _ = session.send(Completion::Hashed(Box::new(hashed)));
+            let _ = session.send(Completion::Hashed(Box::new(Hashed {
+                request,
+                reply,
+                transaction,
+            })));
         };
         self.service
             .hashers

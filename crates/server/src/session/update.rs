@@ -5,65 +5,86 @@ use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Burst, Completion, Session};
+use super::transaction::check_member;
+use super::{Burst, Completion, Hashed, Session};
 use crate::password::{self, Hasher};
-use crate::writer::{Reply, Unit};
+use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
 const UPDATE_BYTES: usize = 256;
 
 impl Session {
     pub(super) fn update(&mut self, bytes: &[u8], message: &RequestMessage<'_>, burst: &mut Burst) {
-        let operation = message.op.operation();
+        let (id, operation) = (message.id, message.op.operation());
         self.log_update(message);
-        let update = Update {
-            identity: self.identity.clone(),
-            request: UpdateRequest::Message(bytes.to_vec()),
+        let transaction = match self.transaction_of(message.controls) {
+            Ok(Some(at)) => check_member(message).map(|()| Some(at)),
+            other => other,
         };
+        let transaction = match transaction {
+            Ok(transaction) => transaction,
+            Err(outcome) => return self.answer(id, operation, &outcome),
+        };
+        let request = UpdateRequest::Message(bytes.to_vec());
         let reply = Reply {
-            id: message.id,
-            operation,
-            generated: None,
+            id,
+            form: Form::Response(operation),
         };
         if has_cleartext_password(&message.op) {
             // What came before goes first; what comes after waits.
-            self.submit(
-                std::mem::take(&mut burst.updates),
-                std::mem::take(&mut burst.replies),
-            );
-            self.hash(update, reply);
+            self.submit(std::mem::take(&mut burst.unit));
+            let transaction = transaction.map(|at| self.transaction_identifier(at));
+            self.hash(request, operation, reply, transaction);
+        } else if let Some(at) = transaction {
+            self.join(at, request, reply, &mut burst.unit);
         } else {
-            burst.updates.push(update);
-            burst.replies.push(reply);
+            let identity = self.identity.clone();
+            burst.unit.updates.push(Update { identity, request });
+            burst.unit.replies.push(reply);
         }
     }
 
     /// Puts updates into the writer's queue, or keeps them until it has room.
-    pub(super) fn submit(&mut self, updates: Vec<Update>, replies: Vec<Reply>) {
-        if updates.is_empty() {
+    pub(super) fn submit(&mut self, mut unit: Unit) {
+        if unit.updates.is_empty() {
             return;
         }
-        self.updating.extend(replies.iter().map(|reply| reply.id));
-        let mut unit = Unit {
-            updates,
-            replies,
-            session: self.completions.clone(),
-            permit: None,
-        };
+        self.updating
+            .extend(unit.replies.iter().map(|reply| reply.id));
         let share = self.share_of_queue(&unit);
         match std::sync::Arc::clone(&self.service.update_bytes).try_acquire_many_owned(share) {
             Ok(permit) => {
-                unit.permit = Some(permit);
-                self.service.writer.submit(unit);
+                unit.permits.push(permit);
+                self.service.writer.submit(unit, self.completions.clone());
             }
             Err(_) => match &mut self.waiting_unit {
                 None => self.waiting_unit = Some(unit),
-                Some(waiting) => {
-                    waiting.updates.append(&mut unit.updates);
-                    waiting.replies.append(&mut unit.replies);
-                }
+                Some(waiting) => waiting.append(unit),
             },
         }
+    }
+
+    /// Passwords have been checked and hashed: their update goes on its way.
+    pub(super) fn hashed(&mut self, hashed: Hashed) {
+        self.exclusive = None;
+        let Hashed {
+            request,
+            reply,
+            transaction,
+        } = hashed;
+        let mut unit = Unit::default();
+        match (request, transaction) {
+            (Err(outcome), _) => self.answer_update(reply, outcome),
+            (Ok(request), Some(identifier)) => {
+                self.join_identified(&identifier, request, reply, &mut unit);
+            }
+            (Ok(request), None) => {
+                let identity = self.identity.clone();
+                unit.updates.push(Update { identity, request });
+                unit.replies.push(reply);
+            }
+        }
+        self.submit(unit);
     }
 
     /// Bytes that a unit takes of the queue; one that is larger than the queue takes all of it.
@@ -71,38 +92,40 @@ impl Session {
         let bytes: usize = unit
             .updates
             .iter()
-            .map(|update| match &update.request {
-                UpdateRequest::Message(bytes) => bytes.len() + UPDATE_BYTES,
-                _ => UPDATE_BYTES,
-            })
+            .map(|update| update.request.bytes() + update.request.updates() * UPDATE_BYTES)
             .sum();
         u32::try_from(bytes.min(self.settings.config.limits.update_queue_bytes_max))
             .unwrap_or(u32::MAX)
     }
 
-    pub(super) fn answer_update(&mut self, reply: &Reply, outcome: &Outcome) {
-        if reply.operation == Operation::Extended {
-            self.answer_password_modify(reply, outcome);
-        } else {
-            self.answer(reply.id, reply.operation, outcome);
+    pub(super) fn answer_update(&mut self, reply: Reply, outcome: Outcome) {
+        match reply.form {
+            Form::Response(operation) => self.answer(reply.id, operation, &outcome),
+            Form::PasswordModify(generated) => {
+                self.answer_password_modify(reply.id, generated, &outcome);
+            }
+            Form::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
+            Form::Trial(trial) => self.tried(reply.id, *trial, outcome),
         }
     }
 
-    /// Has the cleartext passwords of an update hashed, which then goes to the writer.
-    fn hash(&mut self, mut update: Update, reply: Reply) {
-        let (id, operation) = (reply.id, reply.operation);
+    /// Has the cleartext passwords of an update hashed.
+    fn hash(
+        &mut self,
+        mut request: UpdateRequest,
+        operation: Operation,
+        reply: Reply,
+        transaction: Option<Vec<u8>>,
+    ) {
+        let id = reply.id;
         let (session, directory) = (self.completions.clone(), self.service.directory.clone());
         let job = move || {
-            let hashed = match hash_passwords(&mut update, directory.schema(), &Hasher) {
-                Ok(()) => Ok(Unit {
-                    updates: vec![update],
-                    replies: vec![reply],
-                    session: session.clone(),
-                    permit: None,
-                }),
-                Err(outcome) => Err((reply, outcome)),
-            };
-            let _ = session.send(Completion::Hashed(Box::new(hashed)));
+            let hashed = hash_passwords(&mut request, directory.schema(), &Hasher);
+            let _ = session.send(Completion::Hashed(Box::new(Hashed {
+                request: hashed.map(|()| request),
+                reply,
+                transaction,
+            })));
         };
         match self.service.hashers.submit(job) {
             Ok(()) => self.exclusive = Some(id),
@@ -165,13 +188,12 @@ fn has_cleartext_password(request: &Request<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sapwood_directory::Identity;
     use sapwood_directory::schema::Schema;
     use sapwood_ldap::control::Controls;
     use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
     use sapwood_ldap::message::{AddRequest, Message, ModifyRequest};
 
-    fn message(op: Request<'_>) -> Update {
+    fn message(op: Request<'_>) -> UpdateRequest {
         let mut bytes = Vec::new();
         Message {
             id: 7,
@@ -179,14 +201,11 @@ mod tests {
             controls: Controls::EMPTY,
         }
         .encode(&mut bytes);
-        Update {
-            identity: Identity::Anonymous,
-            request: UpdateRequest::Message(bytes),
-        }
+        UpdateRequest::Message(bytes)
     }
 
-    fn bytes(update: &Update) -> &[u8] {
-        match &update.request {
+    fn bytes(request: &UpdateRequest) -> &[u8] {
+        match request {
             UpdateRequest::Message(bytes) => bytes,
             _ => panic!("not a message"),
         }

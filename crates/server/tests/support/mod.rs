@@ -60,7 +60,8 @@ impl TestServer {
         tls::create_self_signed(&path.join("tls-cert.pem"), &path.join("tls-key.pem"), 2026)
             .unwrap();
         let mut options = Options::new(Schema::standard());
-        options.root_dse = root_dse("test");
+        let config = Config::load(path).unwrap();
+        options.root_dse = root_dse("test", config.extensions);
         let contents = sapwood_directory::Config {
             naming_contexts: vec![SUFFIX.into()],
             indexes: Vec::new(),
@@ -72,7 +73,6 @@ impl TestServer {
             "ldaps://127.0.0.1:0".parse().unwrap(),
             ListenUrl::Ldapi(path.join("ldapi.sock")),
         ];
-        let config = Config::load(path).unwrap();
         let server = Server::start(
             path,
             directory.clone(),

@@ -1,0 +1,337 @@
+//! Transactions: together or not at all, each update seeing what those before it did.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use sapwood_directory::{
+    Applied, Directory, Ticket, Transaction, TransactionUpdate, Update, UpdateRequest,
+};
+use sapwood_ldap::control::{Control, Controls, ControlsBuf, POST_READ, ReadEntry};
+use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{RequestMessage, SearchResultEntry};
+use sapwood_ldap::result::ResultCode;
+use support::*;
+
+const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
+
+/// A transaction of updates with the message ids 1, 2, 3...
+fn transaction(requests: impl IntoIterator<Item = UpdateRequest>, is_trial: bool) -> Update {
+    let updates = (1..)
+        .zip(requests)
+        .map(|(id, request)| TransactionUpdate { id, request })
+        .collect();
+    as_admin(UpdateRequest::Transaction(Transaction {
+        updates,
+        is_trial,
+    }))
+}
+
+fn commit(directory: &Directory, updates: &[Update]) -> Vec<sapwood_directory::Outcome> {
+    let Applied { outcomes, ticket } = directory.apply(updates).unwrap();
+    if let Some(ticket) = ticket {
+        ticket.wait().unwrap();
+    }
+    outcomes
+}
+
+fn set_cn(dn: &str, value: &str) -> UpdateRequest {
+    modify(dn, &[(Replace, "cn", &[value])])
+}
+
+fn with_post_read(request: UpdateRequest, attribute: &str) -> UpdateRequest {
+    let UpdateRequest::Message(bytes) = &request else {
+        panic!()
+    };
+    let names = OctetStringsBuf::from_iter([attribute.as_bytes()]);
+    let mut value = Vec::new();
+    let read = ReadEntry {
+        attributes: names.view(),
+    };
+    read.encode(&mut value);
+    let mut controls = ControlsBuf::default();
+    controls.push(Control {
+        oid: POST_READ,
+        critical: true,
+        value: Some(&value),
+    });
+    message(RequestMessage::decode(bytes).unwrap().op, controls.view())
+}
+
+/// The value of the one attribute in a post-read response.
+fn read_value(controls: &[u8]) -> String {
+    let control = Controls::from_ber(controls)
+        .unwrap()
+        .find(POST_READ)
+        .unwrap();
+    let entry = SearchResultEntry::from_ber(control.value.unwrap()).unwrap();
+    let value = entry
+        .attributes
+        .iter()
+        .next()
+        .unwrap()
+        .values
+        .iter()
+        .next()
+        .unwrap();
+    String::from_utf8(value.to_vec()).unwrap()
+}
+
+#[test]
+fn updates_of_a_transaction_build_on_each_other() {
+    let directory = in_memory();
+    seed(&directory);
+    let berta = "uid=berta,ou=People,dc=example,dc=com";
+    let outcomes = commit(
+        &directory,
+        &[transaction(
+            [
+                person("anne"),
+                set_cn(ANNE, "one"),
+                with_post_read(set_cn(ANNE, "two"), "cn"),
+                rename(ANNE, "uid=berta", true, None),
+                with_post_read(modify(berta, &[(Add, "description", &["new"])]), "uid"),
+                UpdateRequest::SetPassword {
+                    dn: berta.into(),
+                    stored: b"{SSHA}x".to_vec(),
+                    replaces: None,
+                },
+            ],
+            false,
+        )],
+    );
+    assert_eq!(outcomes[0].code, ResultCode::Success, "{:?}", outcomes[0]);
+    let settlement = outcomes[0].settlement.as_ref().unwrap();
+    assert_eq!(settlement.failed, None);
+    let read: Vec<_> = settlement
+        .controls
+        .iter()
+        .map(|(id, controls)| (*id, read_value(controls)))
+        .collect();
+    assert_eq!(read, [(3, "two".to_owned()), (5, "berta".to_owned())]);
+    assert!(holds(&directory, berta, "cn", "two"));
+    assert!(!exists(&directory, ANNE));
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_failing_update_takes_all_with_it_and_nothing_else_of_the_batch() {
+    let directory = in_memory();
+    seed(&directory);
+    let before = directory.snapshot().unwrap().commit();
+    let failing = [
+        person("anne"),
+        // A number for a new attribute description, which must be given back.
+        modify(ANNE, &[(Add, "description;lang-xx", &["x"])]),
+        delete("uid=nobody,ou=People,dc=example,dc=com"),
+        set_cn(ANNE, "never reached"),
+    ];
+    let outcomes = commit(&directory, &[transaction(failing.clone(), false)]);
+    assert_eq!(outcomes[0].code, ResultCode::NoSuchObject);
+    assert_eq!(outcomes[0].settlement.as_ref().unwrap().failed, Some(3));
+    assert_eq!(directory.snapshot().unwrap().commit(), before);
+
+    let outcomes = commit(
+        &directory,
+        &[
+            as_admin(person("carl")),
+            transaction(failing, false),
+            transaction([person("dora"), person("emil")], false),
+            as_admin(modify(
+                "uid=carl,ou=People,dc=example,dc=com",
+                &[(Add, "description;lang-yy", &["y"])],
+            )),
+        ],
+    );
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome.code).collect();
+    let ok = ResultCode::Success;
+    assert_eq!(codes, [ok, ResultCode::NoSuchObject, ok, ok]);
+    for (uid, there) in [
+        ("anne", false),
+        ("carl", true),
+        ("dora", true),
+        ("emil", true),
+    ] {
+        let dn = format!("uid={uid},ou=People,dc=example,dc=com");
+        assert_eq!(exists(&directory, &dn), there, "{uid}");
+    }
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+    let nested = transaction([transaction([person("x")], false).request], false);
+    assert_eq!(
+        commit(&directory, &[nested])[0].code,
+        ResultCode::ProtocolError
+    );
+}
+
+#[test]
+fn a_trial_tells_what_would_be_and_changes_nothing() {
+    let directory = in_memory();
+    seed(&directory);
+    let before = directory.snapshot().unwrap().commit();
+    let tried =
+        |requests: Vec<UpdateRequest>| commit(&directory, &[transaction(requests, true)]).remove(0);
+    let outcome = tried(vec![
+        person("anne"),
+        with_post_read(set_cn(ANNE, "x"), "cn"),
+    ]);
+    assert_eq!(outcome.code, ResultCode::Success);
+    assert_eq!(read_value(&outcome.controls), "x");
+    let outcome = tried(vec![person("anne"), person("anne")]);
+    assert_eq!(outcome.code, ResultCode::EntryAlreadyExists);
+    assert_eq!(outcome.settlement.unwrap().failed, Some(2));
+    let outcome = tried(vec![delete(ANNE), person("anne")]);
+    assert_eq!(outcome.settlement.unwrap().failed, Some(1));
+    assert_eq!(directory.snapshot().unwrap().commit(), before);
+    // Beside others in a batch, nothing of a trial stays.
+    let outcomes = commit(
+        &directory,
+        &[
+            as_admin(person("berta")),
+            transaction([person("anne")], true),
+            as_admin(person("anne")),
+        ],
+    );
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome.code == ResultCode::Success)
+    );
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_password_that_changed_meanwhile_is_not_replaced() {
+    let directory = in_memory();
+    seed(&directory);
+    succeed(&directory, person("anne"));
+    let set = |stored: &str, replaces: Option<&str>| UpdateRequest::SetPassword {
+        dn: ANNE.into(),
+        stored: stored.as_bytes().to_vec(),
+        replaces: replaces.map(|text| text.as_bytes().to_vec()),
+    };
+    succeed(&directory, set("{SSHA}one", None));
+    succeed(&directory, set("{SSHA}two", Some("{SSHA}one")));
+    refused(
+        &directory,
+        set("{SSHA}three", Some("{SSHA}one")),
+        ResultCode::InvalidCredentials,
+    );
+    assert!(holds(&directory, ANNE, "userPassword", "{SSHA}two"));
+}
+
+/// One update of the model: people by number, each with a text or gone.
+#[derive(Clone, Debug)]
+enum Action {
+    Add(u8),
+    Delete(u8),
+    Set(u8, u8),
+    /// Fails unless the text is this.
+    Take(u8, u8),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let (who, text) = (0u8..6, 0u8..4);
+    prop_oneof![
+        3 => who.clone().prop_map(Action::Add),
+        1 => who.clone().prop_map(Action::Delete),
+        4 => (who.clone(), text.clone()).prop_map(|(who, text)| Action::Set(who, text)),
+        2 => (who, text).prop_map(|(who, text)| Action::Take(who, text)),
+    ]
+}
+
+fn dn(who: u8) -> String {
+    format!("uid=p{who},ou=People,dc=example,dc=com")
+}
+
+fn request(action: &Action) -> UpdateRequest {
+    let text = |text: u8| format!("text {text}");
+    match action {
+        Action::Add(who) => person(&format!("p{who}")),
+        Action::Delete(who) => delete(&dn(*who)),
+        Action::Set(who, value) => modify(&dn(*who), &[(Replace, "description", &[&text(*value)])]),
+        Action::Take(who, value) => modify(&dn(*who), &[(Delete, "description", &[&text(*value)])]),
+    }
+}
+
+type People = BTreeMap<u8, Option<u8>>;
+
+/// Applies one update to the model; whether it succeeded.
+fn model(people: &mut People, action: &Action) -> bool {
+    match action {
+        Action::Add(who) if people.contains_key(who) => false,
+        Action::Add(who) => people.insert(*who, None).is_none(),
+        Action::Delete(who) => people.remove(who).is_some(),
+        Action::Set(who, text) => match people.get_mut(who) {
+            Some(place) => {
+                *place = Some(*text);
+                true
+            }
+            None => false,
+        },
+        Action::Take(who, text) => match people.get_mut(who) {
+            Some(place) if *place == Some(*text) => {
+                *place = None;
+                true
+            }
+            _ => false,
+        },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Batches of what several sessions send, transactions among single updates and trials, against a model that
+    /// applies them one after the other, a transaction to a copy that takes the place of the original.
+    #[test]
+    fn transactions_apply_serially(
+        sent in prop::collection::vec((0u8..3, prop::collection::vec(action(), 1..6)), 1..30),
+        batch in 1usize..8,
+    ) {
+        let directory = in_memory();
+        seed(&directory);
+        let mut people = People::new();
+        for batch in sent.chunks(batch) {
+            let mut updates = Vec::new();
+            let mut expected = Vec::new();
+            for (kind, actions) in batch {
+                if *kind == 0 {
+                    for action in actions {
+                        updates.push(as_admin(request(action)));
+                        expected.push((model(&mut people, action), None));
+                    }
+                    continue;
+                }
+                let is_trial = *kind == 1;
+                updates.push(transaction(actions.iter().map(request), is_trial));
+                let mut copy = people.clone();
+                let failed = actions.iter().position(|action| !model(&mut copy, action));
+                expected.push((failed.is_none(), failed.map(|at| at as u32 + 1)));
+                if failed.is_none() && !is_trial {
+                    people = copy;
+                }
+            }
+            let outcomes = commit(&directory, &updates);
+            prop_assert_eq!(outcomes.len(), expected.len());
+            for (outcome, (succeeds, failed)) in outcomes.iter().zip(expected) {
+                prop_assert_eq!(outcome.code == ResultCode::Success, succeeds, "{:?}", outcome);
+                let told = outcome.settlement.as_ref().and_then(|told| told.failed);
+                prop_assert_eq!(told, failed);
+            }
+        }
+        for who in 0..6 {
+            prop_assert_eq!(exists(&directory, &dn(who)), people.contains_key(&who));
+            for text in 0..4 {
+                let is_there = people.get(&who) == Some(&Some(text));
+                if people.contains_key(&who) {
+                    prop_assert_eq!(holds(&directory, &dn(who), "description", &format!("text {text}")), is_there);
+                }
+            }
+        }
+        prop_assert_eq!(directory.check(|_| {}).unwrap().problems, Vec::<String>::new());
+    }
+}

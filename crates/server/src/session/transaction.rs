@@ -1,0 +1,451 @@
+//! Transactions (RFC 5805), with the extensions of `docs/protocol-extensions.md`.
+//!
+//! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
+//! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sapwood_directory::{
+    Identity, Outcome, Settlement, Transaction, TransactionUpdate, Update, UpdateRequest,
+    check_controls,
+};
+use sapwood_ldap::control::{self, Controls};
+use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
+use sapwood_ldap::message::{ExtendedResponse, Message, RequestMessage, Response};
+use sapwood_ldap::result::{LdapResult, ResultCode};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Burst, Session};
+use crate::writer::{Form, Reply, Trial, Unit};
+
+/// Bytes that an update in a transaction counts for besides its own.
+const UPDATE_BYTES: usize = 128;
+/// Bytes of the memory of all transactions that one takes at a time.
+const GRANT_BYTES: usize = 64 << 10;
+/// Longest identifier that a client may choose.
+const IDENTIFIER_BYTES_MAX: usize = 256;
+
+/// The transactions of a session.
+#[derive(Default)]
+pub(super) struct Transactions {
+    open: Vec<OpenTransaction>,
+    started: u64,
+}
+
+/// A transaction that waits for its end.
+struct OpenTransaction {
+    identifier: Vec<u8>,
+    updates: Vec<TransactionUpdate>,
+    /// The message ids of the updates.
+    ids: HashSet<u32>,
+    bytes: usize,
+    is_eager: bool,
+    last_used: Instant,
+    /// Its share of the memory of all transactions.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Transactions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Forgets all, as a bind does (RFC 5805 §3.5).
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+    }
+
+    fn position(&self, identifier: &[u8]) -> Option<usize> {
+        let mut open = self.open.iter();
+        open.position(|open| open.identifier == identifier)
+    }
+
+    fn remove(&mut self, identifier: &[u8]) -> Option<OpenTransaction> {
+        self.position(identifier).map(|at| self.open.remove(at))
+    }
+}
+
+impl OpenTransaction {
+    fn push(&mut self, id: u32, request: UpdateRequest) {
+        self.ids.insert(id);
+        self.bytes += request.bytes() + UPDATE_BYTES;
+        self.updates.push(TransactionUpdate { id, request });
+    }
+
+    /// Takes memory for so many more bytes; whether there was enough.
+    fn reserve(&mut self, memory: &Arc<tokio::sync::Semaphore>, bytes: usize) -> bool {
+        let granted = self
+            .permit
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = (self.bytes + bytes).saturating_sub(granted);
+        if missing == 0 {
+            return true;
+        }
+        let share = u32::try_from(missing.max(GRANT_BYTES)).unwrap_or(u32::MAX);
+        match (
+            Arc::clone(memory).try_acquire_many_owned(share),
+            &mut self.permit,
+        ) {
+            (Ok(more), Some(permit)) => permit.merge(more),
+            (Ok(first), None) => self.permit = Some(first),
+            (Err(_), _) => return false,
+        }
+        true
+    }
+}
+
+impl Session {
+    /// Start Transaction (RFC 5805 §2.1).
+    pub(super) fn start_transaction(
+        &mut self,
+        id: u32,
+        value: Option<&[u8]>,
+        controls: Controls<'_>,
+    ) {
+        self.transactions.started += 1;
+        let identifier = format!("{}.{}", self.number, self.transactions.started).into_bytes();
+        let started = if value.is_some() {
+            let reason = "Start Transaction has no value";
+            Err(Outcome::new(ResultCode::ProtocolError, reason))
+        } else {
+            self.open_transaction(identifier.clone(), controls)
+        };
+        match started {
+            Ok(_) => self.answer_extended(id, &Outcome::SUCCESS, None, Some(&identifier)),
+            Err(outcome) => self.answer_extended(id, &outcome, None, None),
+        }
+    }
+
+    /// Opens a transaction; where it stands among the open ones.
+    fn open_transaction(
+        &mut self,
+        identifier: Vec<u8>,
+        controls: Controls<'_>,
+    ) -> Result<usize, Outcome> {
+        if self.identity == Identity::Anonymous {
+            let reason = "a transaction needs a bind with a name and a password first";
+            return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
+        }
+        let open_max = self.settings.config.limits.transactions_max;
+        if self.transactions.open.len() >= open_max {
+            let reason =
+                format!("a connection has at most {open_max} transactions open (transactions_max)");
+            return Err(Outcome::new(ResultCode::AdminLimitExceeded, reason));
+        }
+        self.transactions.open.push(OpenTransaction {
+            identifier,
+            updates: Vec::new(),
+            ids: HashSet::new(),
+            bytes: 0,
+            is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
+                && self.service.extensions.eager_transactions,
+            last_used: Instant::now(),
+            permit: None,
+        });
+        Ok(self.transactions.open.len() - 1)
+    }
+
+    /// Which of the open transactions an update belongs to, as its controls say. With implicit start an identifier that
+    /// is not known opens one.
+    pub(super) fn transaction_of(
+        &mut self,
+        controls: Controls<'_>,
+    ) -> Result<Option<usize>, Outcome> {
+        if controls.is_empty() && self.transactions.is_empty() {
+            return Ok(None);
+        }
+        let spoken = self.service.extensions;
+        if let Some(control) = controls.find(control::TRANSACTION_SPECIFICATION) {
+            let Some(identifier) = control.value.filter(|_| control.critical) else {
+                let reason = "the transaction specification control must be critical and have a value (RFC 5805 §2.2)";
+                return Err(Outcome::new(ResultCode::ProtocolError, reason));
+            };
+            return match self.transactions.position(identifier) {
+                Some(at) => Ok(Some(at)),
+                None if !spoken.implicit_start => Err(unknown_transaction()),
+                None if identifier.len() > IDENTIFIER_BYTES_MAX => {
+                    let reason = format!(
+                        "the identifier of a transaction has at most {IDENTIFIER_BYTES_MAX} bytes"
+                    );
+                    Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
+                }
+                None => self
+                    .open_transaction(identifier.to_vec(), controls)
+                    .map(Some),
+            };
+        }
+        if !spoken.implicit_membership || controls.find(control::NON_TRANSACTIONAL).is_some() {
+            return Ok(None);
+        }
+        match self.transactions.open.len() {
+            0 => Ok(None),
+            1 => Ok(Some(0)),
+            _ => {
+                let reason = "several transactions are open: say which one with the transaction specification control";
+                Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
+            }
+        }
+    }
+
+    /// The identifier of an open transaction, for what comes back later.
+    pub(super) fn transaction_identifier(&self, at: usize) -> Vec<u8> {
+        self.transactions
+            .open
+            .get(at)
+            .map_or_else(Vec::new, |open| open.identifier.clone())
+    }
+
+    /// Makes an update part of a transaction that was open a while ago.
+    pub(super) fn join_identified(
+        &mut self,
+        identifier: &[u8],
+        request: UpdateRequest,
+        reply: Reply,
+        unit: &mut Unit,
+    ) {
+        match self.transactions.position(identifier) {
+            Some(at) => self.join(at, request, reply, unit),
+            None => self.answer_update(reply, unknown_transaction()),
+        }
+    }
+
+    /// Makes an update part of an open transaction and answers it; in an eager one it is tried first. A transaction that
+    /// grows too large is aborted.
+    pub(super) fn join(
+        &mut self,
+        at: usize,
+        request: UpdateRequest,
+        reply: Reply,
+        unit: &mut Unit,
+    ) {
+        let limits = &self.settings.config.limits;
+        let open = &mut self.transactions.open[at];
+        if open.ids.contains(&reply.id) {
+            let reason = "the transaction has an update with this message id already";
+            let outcome = Outcome::new(ResultCode::ProtocolError, reason);
+            return self.answer_update(reply, outcome);
+        }
+        let bytes = request.bytes() + UPDATE_BYTES;
+        let (key, operations_max) = if open.is_eager {
+            ("eager_operations_max", limits.eager_operations_max)
+        } else {
+            (
+                "transaction_operations_max",
+                limits.transaction_operations_max,
+            )
+        };
+        let refusal = if open.updates.len() >= operations_max {
+            let reason = format!("a transaction has at most {operations_max} updates ({key})");
+            Some(Outcome::new(ResultCode::AdminLimitExceeded, reason))
+        } else if open.bytes + bytes > limits.transaction_bytes_max {
+            let reason = format!(
+                "a transaction has at most {} bytes (transaction_bytes_max)",
+                limits.transaction_bytes_max
+            );
+            Some(Outcome::new(ResultCode::AdminLimitExceeded, reason))
+        } else if !open.reserve(&self.service.transaction_bytes, bytes) {
+            let reason = "the transactions of all connections take too much memory (open_transactions_bytes_max)";
+            Some(Outcome::new(ResultCode::Busy, reason))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            // Without this update the client would not want the others: none of them may take place.
+            let open = self.transactions.open.remove(at);
+            self.notify_aborted(&open.identifier, &refusal);
+            return self.answer_update(reply, refusal);
+        }
+        open.last_used = self.now;
+        if !open.is_eager {
+            open.push(reply.id, request);
+            return self.answer_update(reply, Outcome::SUCCESS);
+        }
+        let mut updates = open.updates.clone();
+        updates.push(TransactionUpdate {
+            id: reply.id,
+            request: request.clone(),
+        });
+        let identifier = open.identifier.clone();
+        // What comes next may depend on what becomes of it.
+        self.exclusive = Some(reply.id);
+        unit.updates.push(Update {
+            identity: self.identity.clone(),
+            request: UpdateRequest::Transaction(Transaction {
+                updates,
+                is_trial: true,
+            }),
+        });
+        unit.replies.push(Reply {
+            id: reply.id,
+            form: Form::Trial(Box::new(Trial {
+                identifier,
+                request,
+                form: reply.form,
+            })),
+        });
+    }
+
+    /// An update of an eager transaction has been tried.
+    pub(super) fn tried(&mut self, id: u32, trial: Trial, mut outcome: Outcome) {
+        self.exclusive = None;
+        let reply = Reply {
+            id,
+            form: trial.form,
+        };
+        let failed = outcome.settlement.take().and_then(|told| told.failed);
+        if let Some(earlier) = failed.filter(|failed| *failed != id) {
+            let reason = format!(
+                "the update with message id {earlier}, which was tried with success, fails now: {}",
+                outcome.diagnostic
+            );
+            if self.transactions.remove(&trial.identifier).is_some() {
+                let aborted = Outcome::new(outcome.code, reason);
+                self.notify_aborted(&trial.identifier, &aborted);
+            }
+            let reason = "the transaction was aborted, because others have changed what it works on: start it again";
+            return self.answer_update(reply, Outcome::new(ResultCode::Busy, reason));
+        }
+        if outcome.code == ResultCode::Success {
+            match self.transactions.position(&trial.identifier) {
+                Some(at) => self.transactions.open[at].push(id, trial.request),
+                None => outcome = unknown_transaction(),
+            }
+        }
+        self.answer_update(reply, outcome);
+    }
+
+    /// End Transaction (RFC 5805 §2.3): its updates go to the writer as one.
+    pub(super) fn end_transaction(
+        &mut self,
+        id: u32,
+        value: Option<&[u8]>,
+        controls: Controls<'_>,
+        burst: &mut Burst,
+    ) {
+        match self.ended(value, controls) {
+            Ok(Some(open)) => {
+                burst.unit.updates.push(Update {
+                    identity: self.identity.clone(),
+                    request: UpdateRequest::Transaction(Transaction {
+                        updates: open.updates,
+                        is_trial: false,
+                    }),
+                });
+                burst.unit.replies.push(Reply {
+                    id,
+                    form: Form::EndTransaction,
+                });
+                burst.unit.permits.extend(open.permit);
+            }
+            Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),
+            Err(outcome) => self.answer_extended(id, &outcome, None, None),
+        }
+    }
+
+    /// The transaction that is to be committed, unless there is nothing to do.
+    fn ended(
+        &mut self,
+        value: Option<&[u8]>,
+        controls: Controls<'_>,
+    ) -> Result<Option<OpenTransaction>, Outcome> {
+        refuse_proxied_authorization(controls)?;
+        let end = EndTransaction::decode(value.unwrap_or_default()).map_err(|error| {
+            let reason = format!("End Transaction: {error}");
+            Outcome::new(ResultCode::ProtocolError, reason)
+        })?;
+        let open = self.transactions.remove(end.identifier);
+        let open = open.ok_or_else(unknown_transaction)?;
+        Ok((end.commit && !open.updates.is_empty()).then_some(open))
+    }
+
+    /// Appends the response that ends a transaction.
+    pub(super) fn answer_end_transaction(&mut self, id: u32, outcome: &Outcome) {
+        let mut value = Vec::new();
+        if let Some(settlement) = &outcome.settlement {
+            let Settlement { failed, controls } = &**settlement;
+            let controls = controls.iter().map(|(id, ber)| (*id, ber.as_slice()));
+            put_transaction_ended(&mut value, *failed, controls);
+        }
+        let value = (!value.is_empty()).then_some(value.as_slice());
+        if outcome.code == ResultCode::Referral {
+            // RFC 5805 §5: clients do not chase what stands in a transaction.
+            let reason = "an update of the transaction concerns an entry that another server holds";
+            let outcome = Outcome::new(ResultCode::AffectsMultipleDsas, reason);
+            return self.answer_extended(id, &outcome, None, value);
+        }
+        self.answer_extended(id, outcome, None, value);
+    }
+
+    /// When the transaction that was left alone longest is to be aborted.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let oldest = self.transactions.open.iter().map(|open| open.last_used);
+        Some(oldest.min()? + self.transaction_idle_max())
+    }
+
+    /// Aborts the transactions that were left alone for too long.
+    pub(crate) fn expire(&mut self) {
+        let (now, idle_max) = (Instant::now(), self.transaction_idle_max());
+        let (left_alone, open) = std::mem::take(&mut self.transactions.open)
+            .into_iter()
+            .partition(|open| now.duration_since(open.last_used) >= idle_max);
+        self.transactions.open = open;
+        let left_alone: Vec<OpenTransaction> = left_alone;
+        for open in left_alone {
+            let reason = format!(
+                "the transaction was left alone for {} seconds (transaction_idle_seconds_max)",
+                idle_max.as_secs()
+            );
+            let outcome = Outcome::new(ResultCode::TimeLimitExceeded, reason);
+            self.notify_aborted(&open.identifier, &outcome);
+        }
+    }
+
+    fn transaction_idle_max(&self) -> Duration {
+        Duration::from_secs(self.settings.config.limits.transaction_idle_seconds_max)
+    }
+
+    /// Aborts all transactions, telling the client why.
+    pub(super) fn abort_transactions(&mut self, outcome: &Outcome) {
+        for open in std::mem::take(&mut self.transactions.open) {
+            self.notify_aborted(&open.identifier, outcome);
+        }
+    }
+
+    /// Appends the Aborted Transaction Notice (RFC 5805 §2.4).
+    fn notify_aborted(&mut self, identifier: &[u8], outcome: &Outcome) {
+        let op = Response::Extended(ExtendedResponse {
+            result: LdapResult::new(outcome.code, &outcome.diagnostic),
+            name: Some(oids::ABORTED_TRANSACTION),
+            value: Some(identifier),
+        });
+        Message {
+            id: 0,
+            op,
+            controls: Controls::EMPTY,
+        }
+        .encode(&mut self.output);
+    }
+}
+
+/// Refuses at once what need not wait for the transaction's end.
+pub(super) fn check_member(message: &RequestMessage<'_>) -> Result<(), Outcome> {
+    refuse_proxied_authorization(message.controls)?;
+    check_controls(message)
+}
+
+/// RFC 5805 §4.4.
+pub(super) fn refuse_proxied_authorization(controls: Controls<'_>) -> Result<(), Outcome> {
+    if controls.find(control::PROXIED_AUTHORIZATION).is_none() {
+        return Ok(());
+    }
+    let reason = "proxied authorization goes with the start of a transaction only (RFC 5805 §4.4)";
+    Err(Outcome::new(ResultCode::ProtocolError, reason))
+}
+
+fn unknown_transaction() -> Outcome {
+    let reason = "no transaction with this identifier is open on this connection";
+    Outcome::new(ResultCode::UnwillingToPerform, reason)
+}

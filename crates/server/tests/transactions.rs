@@ -1,0 +1,692 @@
+//! Transactions over the wire (RFC 5805) and Sapwood's extensions of them, with another connection looking on.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use sapwood_ldap::control::{
+    ASSERTION, Control, ControlsBuf, EAGER_TRANSACTION, NON_TRANSACTIONAL, POST_READ,
+    PROXIED_AUTHORIZATION, QUEUE_LENGTH, ReadEntry, TRANSACTION_SPECIFICATION, put_queue_length,
+};
+use sapwood_ldap::extended::{
+    ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, PASSWORD_MODIFY, PasswordModify,
+    START_TLS, START_TRANSACTION, TransactionEnded, generated_password,
+};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{
+    AddRequest, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope, SearchResultEntry,
+};
+use sapwood_ldap::result::ResultCode;
+use support::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, search_request, with_controls};
+
+type Asked<'c> = (&'c str, bool, Option<&'c [u8]>);
+
+fn controls(list: &[Asked<'_>]) -> ControlsBuf {
+    let mut controls = ControlsBuf::default();
+    for (oid, critical, value) in list {
+        controls.push(Control {
+            oid,
+            critical: *critical,
+            value: *value,
+        });
+    }
+    controls
+}
+
+fn dn(name: &str) -> String {
+    format!("cn={name},{SUFFIX}")
+}
+
+/// What the tests do, in short.
+trait Short {
+    fn ask_with(&mut self, op: Request<'_>, list: &[Asked<'_>]) -> Answer;
+    fn begin(&mut self) -> Vec<u8>;
+    fn end(&mut self, identifier: &[u8], commit: bool) -> Answer;
+    fn add_device(&mut self, name: &str, list: &[Asked<'_>]) -> Answer;
+    fn describe(&mut self, name: &str, text: &str, list: &[Asked<'_>]) -> Answer;
+    fn is_there(&mut self, name: &str) -> bool;
+}
+
+impl Short for Client {
+    fn ask_with(&mut self, op: Request<'_>, list: &[Asked<'_>]) -> Answer {
+        let id = self.id();
+        self.send(&with_controls(id, op, controls(list).view()));
+        self.finish(id).pop().unwrap()
+    }
+
+    fn begin(&mut self) -> Vec<u8> {
+        let answer = self.extended(START_TRANSACTION, None);
+        assert_eq!(answer.code, ResultCode::Success, "{answer:?}");
+        assert_eq!(answer.name, None);
+        answer.value.unwrap()
+    }
+
+    fn end(&mut self, identifier: &[u8], commit: bool) -> Answer {
+        let mut value = Vec::new();
+        EndTransaction { commit, identifier }.encode(&mut value);
+        self.extended(END_TRANSACTION, Some(&value))
+    }
+
+    fn add_device(&mut self, name: &str, list: &[Asked<'_>]) -> Answer {
+        let mut attributes = AttributesBuf::default();
+        attributes.push(b"objectClass", [b"device".as_slice()]);
+        attributes.push(b"cn", [name.as_bytes()]);
+        let dn = dn(name);
+        let op = Request::Add(AddRequest {
+            dn: &dn,
+            attributes: attributes.view(),
+        });
+        self.ask_with(op, list)
+    }
+
+    fn describe(&mut self, name: &str, text: &str, list: &[Asked<'_>]) -> Answer {
+        let mut changes = ChangesBuf::default();
+        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        let dn = dn(name);
+        let op = Request::Modify(ModifyRequest {
+            dn: &dn,
+            changes: changes.view(),
+        });
+        self.ask_with(op, list)
+    }
+
+    fn is_there(&mut self, name: &str) -> bool {
+        let answers = self.search(&dn(name), Scope::Base, "(objectClass=*)");
+        answers.last().unwrap().code == ResultCode::Success
+    }
+}
+
+fn of(identifier: &[u8]) -> Asked<'_> {
+    (TRANSACTION_SPECIFICATION, true, Some(identifier))
+}
+
+#[track_caller]
+fn assert_code(answer: &Answer, code: ResultCode) {
+    assert_eq!(answer.code, code, "{answer:?}");
+}
+
+#[test]
+fn a_transaction_shows_at_its_end_and_not_before() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.admin(), server.admin());
+    let identifier = client.begin();
+    assert_code(
+        &client.add_device("a", &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    assert_code(
+        &client.describe("a", "one", &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    let dn_a = dn("a");
+    let rename = Request::ModifyDn(ModifyDnRequest {
+        dn: &dn_a,
+        new_rdn: "cn=b",
+        delete_old_rdn: true,
+        new_superior: None,
+    });
+    assert_code(
+        &client.ask_with(rename, &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    assert!(!other.is_there("a") && !client.is_there("a") && !client.is_there("b"));
+    // Others are not kept waiting, and what stands alone takes place at once.
+    assert_code(&other.add_device("c", &[]), ResultCode::Success);
+    assert_code(&client.add_device("d", &[]), ResultCode::Success);
+    assert!(other.is_there("c") && other.is_there("d"));
+    let dn_c = dn("c");
+    assert_code(
+        &client.ask_with(Request::Delete(&dn_c), &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::Success);
+    assert_eq!((answer.name, answer.value), (None, None));
+    assert!(other.is_there("b") && !other.is_there("a") && !other.is_there("c"));
+    // It is over.
+    assert_code(
+        &client.add_device("e", &[of(&identifier)]),
+        ResultCode::UnwillingToPerform,
+    );
+    assert_code(
+        &client.end(&identifier, true),
+        ResultCode::UnwillingToPerform,
+    );
+    // Given up, and empty.
+    let identifier = client.begin();
+    assert_code(
+        &client.add_device("e", &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    assert_code(&client.end(&identifier, false), ResultCode::Success);
+    assert!(!client.is_there("e"));
+    let identifier = client.begin();
+    assert_code(&client.end(&identifier, true), ResultCode::Success);
+}
+
+#[test]
+fn the_failing_update_is_named_and_none_takes_place() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let identifier = client.begin();
+    client.add_device("a", &[of(&identifier)]);
+    let refused = client.add_device("a", &[of(&identifier)]);
+    assert_code(&refused, ResultCode::Success);
+    client.add_device("b", &[of(&identifier)]);
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::EntryAlreadyExists);
+    let value = answer.value.unwrap();
+    let ended = TransactionEnded::decode(&value).unwrap();
+    assert_eq!(ended.failed, Some(refused.id));
+    assert_eq!(ended.controls.iter().count(), 0);
+    assert!(!client.is_there("a") && !client.is_there("b"));
+}
+
+#[test]
+fn controls_work_inside_and_answer_at_the_end() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let mut selection = Vec::new();
+    ReadEntry {
+        attributes: OctetStringsBuf::from_iter([b"description".as_slice()]).view(),
+    }
+    .encode(&mut selection);
+    let identifier = client.begin();
+    client.add_device("a", &[of(&identifier)]);
+    let filter = filter_text::parse("(!(description=*))").unwrap();
+    let assertion = (ASSERTION, true, Some(filter.as_filter().as_ber()));
+    let changed = client.describe(
+        "a",
+        "new",
+        &[
+            of(&identifier),
+            (POST_READ, true, Some(&selection)),
+            assertion,
+        ],
+    );
+    assert_code(&changed, ResultCode::Success);
+    assert!(changed.controls.is_empty());
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::Success);
+    let value = answer.value.unwrap();
+    let ended = TransactionEnded::decode(&value).unwrap();
+    let mut lists = ended.controls.iter();
+    let (id, controls) = lists.next().unwrap();
+    assert_eq!((ended.failed, id), (None, changed.id));
+    let entry = controls.find(POST_READ).unwrap().value.unwrap();
+    let entry = SearchResultEntry::from_ber(entry).unwrap();
+    let values = entry.attributes.iter().next().unwrap().values;
+    assert_eq!(values.iter().collect::<Vec<_>>(), [b"new"]);
+    assert!(lists.next().is_none());
+    // The assertion is evaluated at the end, on what the transaction finds then.
+    let identifier = client.begin();
+    let asserted = client.describe("a", "newer", &[of(&identifier), assertion]);
+    assert_code(&asserted, ResultCode::Success);
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::AssertionFailed);
+    let value = answer.value.unwrap();
+    assert_eq!(
+        TransactionEnded::decode(&value).unwrap().failed,
+        Some(asserted.id)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_refused_at_once() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_code(
+        &client.extended(START_TRANSACTION, None),
+        ResultCode::StrongerAuthRequired,
+    );
+    let mut client = server.admin();
+    assert_code(
+        &client.extended(START_TRANSACTION, Some(b"x")),
+        ResultCode::ProtocolError,
+    );
+    assert_code(
+        &client.extended(END_TRANSACTION, None),
+        ResultCode::ProtocolError,
+    );
+    assert_code(
+        &client.end(b"nonsense", true),
+        ResultCode::UnwillingToPerform,
+    );
+    assert_code(
+        &client.add_device("a", &[of(b"nonsense")]),
+        ResultCode::UnwillingToPerform,
+    );
+    let identifier = client.begin();
+    let member = of(&identifier);
+    let not_critical = (
+        TRANSACTION_SPECIFICATION,
+        false,
+        Some(identifier.as_slice()),
+    );
+    let no_value = (TRANSACTION_SPECIFICATION, true, None);
+    let proxied = (PROXIED_AUTHORIZATION, true, Some(b"dn:cn=x".as_slice()));
+    for (list, code) in [
+        (vec![not_critical], ResultCode::ProtocolError),
+        (vec![no_value], ResultCode::ProtocolError),
+        (vec![member, proxied], ResultCode::ProtocolError),
+        (
+            vec![member, ("1.2.3", true, None)],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+        (
+            vec![member, (ASSERTION, true, None)],
+            ResultCode::ProtocolError,
+        ),
+        (
+            vec![(NON_TRANSACTIONAL, true, None)],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+        (
+            vec![(EAGER_TRANSACTION, true, None)],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+        (
+            vec![(QUEUE_LENGTH, true, Some(b"\x02\x01\x05"))],
+            ResultCode::UnavailableCriticalExtension,
+        ),
+    ] {
+        let answer = client.add_device("a", &list);
+        assert_eq!(answer.code, code, "{list:?}: {answer:?}");
+    }
+    // Not for operations that do not update.
+    let id = client.id();
+    client.send(&search_request(
+        id,
+        SUFFIX,
+        Scope::Base,
+        "(objectClass=*)",
+        &[(TRANSACTION_SPECIFICATION, true, &identifier)],
+    ));
+    assert_code(
+        &client.finish(id)[0],
+        ResultCode::UnavailableCriticalExtension,
+    );
+    let who_am_i = Request::Extended(ExtendedRequest {
+        name: sapwood_ldap::extended::WHO_AM_I,
+        value: None,
+    });
+    assert_code(
+        &client.ask_with(who_am_i, &[member]),
+        ResultCode::UnavailableCriticalExtension,
+    );
+    let start = Request::Extended(ExtendedRequest {
+        name: START_TRANSACTION,
+        value: None,
+    });
+    assert_code(
+        &client.ask_with(start, &[(ASSERTION, true, None)]),
+        ResultCode::UnavailableCriticalExtension,
+    );
+    // A message id is there once.
+    let list = controls(&[member]);
+    let dn = dn("a");
+    let delete = with_controls(77, Request::Delete(&dn), list.view());
+    client.send(&[delete.clone(), delete].concat());
+    assert_code(&client.finish(77)[0], ResultCode::Success);
+    assert_code(&client.finish(77)[0], ResultCode::ProtocolError);
+    // The transaction is still what it was before all that was refused.
+    assert_code(&client.end(&identifier, true), ResultCode::NoSuchObject);
+}
+
+#[test]
+fn a_bind_ends_transactions_and_start_tls_has_to_wait() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let identifier = client.begin();
+    client.add_device("a", &[of(&identifier)]);
+    assert_code(
+        &client.extended(START_TLS, None),
+        ResultCode::OperationsError,
+    );
+    assert_code(&client.bind(ADMIN, PASSWORD), ResultCode::Success);
+    assert_code(
+        &client.end(&identifier, true),
+        ResultCode::UnwillingToPerform,
+    );
+    assert!(!client.is_there("a"));
+}
+
+#[test]
+fn passwords_change_inside_transactions() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let identifier = client.begin();
+    let mut attributes = AttributesBuf::default();
+    for (description, value) in [
+        ("objectClass", "person"),
+        ("cn", "anne"),
+        ("sn", "x"),
+        ("userPassword", "first"),
+    ] {
+        attributes.push(description.as_bytes(), [value.as_bytes()]);
+    }
+    let dn = dn("anne");
+    let add = Request::Add(AddRequest {
+        dn: &dn,
+        attributes: attributes.view(),
+    });
+    assert_code(
+        &client.ask_with(add, &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    let modify_password = |client: &mut Client, list: &[Asked<'_>], new: Option<&[u8]>| {
+        let mut value = Vec::new();
+        PasswordModify {
+            user_identity: Some(dn.as_bytes()),
+            old_password: None,
+            new_password: new,
+        }
+        .encode(&mut value);
+        client.ask_with(
+            Request::Extended(ExtendedRequest {
+                name: PASSWORD_MODIFY,
+                value: Some(&value),
+            }),
+            list,
+        )
+    };
+    // Of an entry that only the transaction has; the server makes a password and tells it at once.
+    let answer = modify_password(&mut client, &[of(&identifier)], None);
+    assert_code(&answer, ResultCode::Success);
+    let value = answer.value.unwrap();
+    let generated = generated_password(&value).unwrap().unwrap().to_vec();
+    let mut user = server.connect();
+    assert_code(&user.bind(&dn, &generated), ResultCode::InvalidCredentials);
+    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    assert_code(&user.bind(&dn, b"first"), ResultCode::InvalidCredentials);
+    assert_code(&user.bind(&dn, &generated), ResultCode::Success);
+    // With another update that fails, the password stays.
+    let identifier = client.begin();
+    assert_code(
+        &modify_password(&mut client, &[of(&identifier)], Some(b"second")),
+        ResultCode::Success,
+    );
+    client.describe("nobody", "x", &[of(&identifier)]);
+    assert_code(&client.end(&identifier, true), ResultCode::NoSuchObject);
+    assert_code(&user.bind(&dn, &generated), ResultCode::Success);
+}
+
+#[test]
+fn a_transaction_that_grows_too_large_or_too_old_is_aborted() {
+    let server = TestServer::with(
+        "[limits]\ntransactions_max = 2\ntransaction_operations_max = 3\ntransaction_bytes_max = 3000\ntransaction_idle_seconds_max = 1\n",
+    );
+    let mut client = server.admin();
+    let aborted = |client: &mut Client, identifier: &[u8], code| {
+        let notice = client.receive().unwrap();
+        assert_eq!((notice.id, notice.code), (0, code), "{notice:?}");
+        assert_eq!(notice.name.as_deref(), Some(ABORTED_TRANSACTION));
+        assert_eq!(notice.value.as_deref(), Some(identifier));
+    };
+    let identifier = client.begin();
+    for name in ["a", "b", "c"] {
+        assert_code(
+            &client.add_device(name, &[of(&identifier)]),
+            ResultCode::Success,
+        );
+    }
+    let id = client.id();
+    let list = controls(&[of(&identifier)]);
+    let dn_d = dn("d");
+    client.send(&with_controls(id, Request::Delete(&dn_d), list.view()));
+    aborted(&mut client, &identifier, ResultCode::AdminLimitExceeded);
+    assert_code(&client.finish(id)[0], ResultCode::AdminLimitExceeded);
+    assert_code(
+        &client.end(&identifier, true),
+        ResultCode::UnwillingToPerform,
+    );
+    assert!(!client.is_there("a"));
+
+    let identifier = client.begin();
+    let id = client.id();
+    let list = controls(&[of(&identifier)]);
+    let long = dn(&"x".repeat(3000));
+    client.send(&with_controls(id, Request::Delete(&long), list.view()));
+    aborted(&mut client, &identifier, ResultCode::AdminLimitExceeded);
+    assert_code(&client.finish(id)[0], ResultCode::AdminLimitExceeded);
+
+    let (one, two) = (client.begin(), client.begin());
+    assert_ne!(one, two);
+    assert_code(
+        &client.extended(START_TRANSACTION, None),
+        ResultCode::AdminLimitExceeded,
+    );
+    assert_code(&client.end(&two, false), ResultCode::Success);
+    let since = Instant::now();
+    aborted(&mut client, &one, ResultCode::TimeLimitExceeded);
+    assert!(since.elapsed() > Duration::from_millis(500));
+    assert_eq!(
+        client.who_am_i(),
+        format!("dn:{ADMIN}"),
+        "the connection stays"
+    );
+}
+
+#[test]
+fn the_memory_of_all_transactions_is_bounded() {
+    let server = TestServer::with("[limits]\nopen_transactions_bytes_max = 131072\n");
+    let (mut one, mut other) = (server.admin(), server.admin());
+    let (first, second) = (one.begin(), other.begin());
+    let long = "x".repeat(60_000);
+    assert_code(
+        &one.describe("a", &long, &[of(&first)]),
+        ResultCode::Success,
+    );
+    assert_code(
+        &other.describe("a", &long, &[of(&second)]),
+        ResultCode::Success,
+    );
+    let id = other.id();
+    let list = controls(&[of(&second)]);
+    let dn = dn(&long);
+    other.send(&with_controls(id, Request::Delete(&dn), list.view()));
+    assert_eq!(
+        other.receive().unwrap().name.as_deref(),
+        Some(ABORTED_TRANSACTION)
+    );
+    assert_code(&other.finish(id)[0], ResultCode::Busy);
+    // What an ended transaction held is there for others.
+    let third = one.begin();
+    assert_code(
+        &one.describe("a", &long, &[of(&third)]),
+        ResultCode::Success,
+    );
+}
+
+#[test]
+fn a_stop_aborts_open_transactions_with_a_notice() {
+    let mut server = TestServer::start();
+    let mut client = server.admin();
+    let identifier = client.begin();
+    client.add_device("a", &[of(&identifier)]);
+    server.stop();
+    let notice = client.receive().unwrap();
+    assert_eq!(notice.name.as_deref(), Some(ABORTED_TRANSACTION));
+    assert_eq!(notice.value, Some(identifier));
+    assert_eq!(client.receive().unwrap().code, ResultCode::Unavailable);
+    assert!(client.receive().is_none());
+}
+
+#[test]
+fn an_identifier_of_the_client_starts_a_transaction() {
+    let server = TestServer::with("[extensions]\nimplicit_start = true\n");
+    let (mut client, mut other) = (server.admin(), server.admin());
+    assert_code(&client.add_device("a", &[of(b"mine")]), ResultCode::Success);
+    assert_code(
+        &client.describe("a", "x", &[of(b"mine")]),
+        ResultCode::Success,
+    );
+    assert!(!other.is_there("a"));
+    // Identifiers are a connection's own.
+    assert_code(&other.end(b"mine", true), ResultCode::UnwillingToPerform);
+    assert_code(&client.end(b"mine", true), ResultCode::Success);
+    assert!(other.is_there("a"));
+    assert_code(&client.add_device("b", &[of(b"mine")]), ResultCode::Success);
+    assert_code(&client.end(b"mine", false), ResultCode::Success);
+    assert!(!other.is_there("b"));
+}
+
+#[test]
+fn updates_without_the_control_may_belong_to_the_open_transaction() {
+    let server = TestServer::with("[extensions]\nimplicit_membership = true\n");
+    let (mut client, mut other) = (server.admin(), server.admin());
+    assert_code(&client.add_device("before", &[]), ResultCode::Success);
+    assert!(other.is_there("before"));
+    let identifier = client.begin();
+    assert_code(&client.add_device("inside", &[]), ResultCode::Success);
+    assert_code(
+        &client.add_device("beside", &[(NON_TRANSACTIONAL, true, None)]),
+        ResultCode::Success,
+    );
+    assert!(!other.is_there("inside") && other.is_there("beside"));
+    let second = client.begin();
+    assert_code(
+        &client.add_device("whose", &[]),
+        ResultCode::UnwillingToPerform,
+    );
+    assert_code(&client.end(&second, false), ResultCode::Success);
+    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    assert!(other.is_there("inside"));
+}
+
+#[test]
+fn an_eager_transaction_answers_with_what_would_be() {
+    let server = TestServer::with(
+        "[extensions]\neager_transactions = true\n[limits]\neager_operations_max = 4\n",
+    );
+    let (mut client, mut other) = (server.admin(), server.admin());
+    let start = |client: &mut Client| {
+        let start = Request::Extended(ExtendedRequest {
+            name: START_TRANSACTION,
+            value: None,
+        });
+        let answer = client.ask_with(start, &[(EAGER_TRANSACTION, true, None)]);
+        assert_code(&answer, ResultCode::Success);
+        answer.value.unwrap()
+    };
+    let identifier = start(&mut client);
+    assert_code(
+        &client.add_device("a", &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    // A failure is told at once, and the rest goes on without it.
+    assert_code(
+        &client.add_device("a", &[of(&identifier)]),
+        ResultCode::EntryAlreadyExists,
+    );
+    let mut selection = Vec::new();
+    ReadEntry {
+        attributes: OctetStringsBuf::from_iter([b"cn".as_slice()]).view(),
+    }
+    .encode(&mut selection);
+    let list = [
+        of(&identifier),
+        (POST_READ, true, Some(selection.as_slice())),
+    ];
+    let read = client.describe("a", "seen", &list);
+    assert_code(&read, ResultCode::Success);
+    assert_eq!(read.controls[0].0, POST_READ);
+    assert!(!other.is_there("a"));
+    // A burst of them, each waiting for the one before.
+    let dn_b = dn("b");
+    let list = controls(&[of(&identifier)]);
+    let mut burst = Vec::new();
+    for id in 500..503 {
+        burst.extend(with_controls(id, Request::Delete(&dn_b), list.view()));
+    }
+    client.send(&burst);
+    for id in 500..503 {
+        assert_code(&client.finish(id)[0], ResultCode::NoSuchObject);
+    }
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::Success);
+    let value = answer.value.unwrap();
+    let ended = TransactionEnded::decode(&value).unwrap();
+    assert_eq!(ended.controls.iter().next().unwrap().0, read.id);
+    assert!(other.is_there("a"));
+
+    // What succeeded when it was tried may fail at the end,
+    let identifier = start(&mut client);
+    let added = client.add_device("c", &[of(&identifier)]);
+    assert_code(&added, ResultCode::Success);
+    assert_code(&other.add_device("c", &[]), ResultCode::Success);
+    let answer = client.end(&identifier, true);
+    assert_code(&answer, ResultCode::EntryAlreadyExists);
+    let value = answer.value.unwrap();
+    assert_eq!(
+        TransactionEnded::decode(&value).unwrap().failed,
+        Some(added.id)
+    );
+    // or when the next one is tried.
+    let identifier = start(&mut client);
+    assert_code(
+        &client.add_device("d", &[of(&identifier)]),
+        ResultCode::Success,
+    );
+    assert_code(&other.add_device("d", &[]), ResultCode::Success);
+    let id = client.id();
+    let list = controls(&[of(&identifier)]);
+    client.send(&with_controls(id, Request::Delete(&dn_b), list.view()));
+    let notice = client.receive().unwrap();
+    assert_eq!(notice.name.as_deref(), Some(ABORTED_TRANSACTION));
+    assert_code(&notice, ResultCode::EntryAlreadyExists);
+    assert_code(&client.finish(id)[0], ResultCode::Busy);
+    assert_code(
+        &client.end(&identifier, true),
+        ResultCode::UnwillingToPerform,
+    );
+}
+
+#[test]
+fn a_queue_of_known_length_is_answered_whole() {
+    let server = TestServer::with("[extensions]\nqueue_length = true\n");
+    let mut client = server.admin();
+    let mut length = Vec::new();
+    put_queue_length(&mut length, 300);
+    // More is announced than comes: what there is must be answered all the same.
+    let mut queue = Vec::new();
+    for id in 1000..1200 {
+        let name = dn(&format!("q{id}"));
+        let mut attributes = AttributesBuf::default();
+        attributes.push(b"objectClass", [b"device".as_slice()]);
+        attributes.push(b"cn", [format!("q{id}").as_bytes()]);
+        let op = Request::Add(AddRequest {
+            dn: &name,
+            attributes: attributes.view(),
+        });
+        let list: &[Asked<'_>] = if id == 1000 {
+            &[(QUEUE_LENGTH, true, Some(&length))]
+        } else {
+            &[]
+        };
+        queue.extend(with_controls(id, op, controls(list).view()));
+        queue.extend(search_request(
+            id + 1000,
+            "",
+            Scope::Base,
+            "(objectClass=*)",
+            &[],
+        ));
+    }
+    client.send(&queue);
+    let mut ended = 0;
+    while ended < 400 {
+        let answer = client.receive().unwrap();
+        if answer.ends {
+            assert_code(&answer, ResultCode::Success);
+            ended += 1;
+        }
+    }
+    let wrong = [(QUEUE_LENGTH, false, Some(b"\x02\x01\x00".as_slice()))];
+    assert_code(&client.add_device("x", &wrong), ResultCode::ProtocolError);
+    // The last one of a queue may say so.
+    assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
+}
