@@ -5,6 +5,10 @@ use crate::control::{Controls, sequence};
 use crate::error::{PartError, Violation};
 use crate::message::MESSAGE_ID_MAX;
 
+/// The tag that the identifier had as the value of the Start Transaction Response. The UnboundID SDK sends it back with
+/// this tag in place of that of an OCTET STRING.
+const RESPONSE_VALUE: u8 = ber::context(11);
+
 /// The request value of End Transaction: `txnEndReq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndTransaction<'a> {
@@ -22,7 +26,10 @@ impl<'a> EndTransaction<'a> {
             Some(content) => ber::boolean(content, "commit")?,
             None => true,
         };
-        let identifier = reader.octets("identifier")?;
+        let identifier = match reader.optional(RESPONSE_VALUE, "identifier")? {
+            Some(identifier) => identifier,
+            None => reader.octets("identifier")?,
+        };
         reader.skip_extensions()?;
         Ok(EndTransaction { commit, identifier })
     }
@@ -147,6 +154,7 @@ mod tests {
         assert_eq!(EndTransaction::decode(&value), Ok(end));
         let committed = EndTransaction::decode(b"\x30\x03\x04\x01t").unwrap();
         assert_eq!((committed.commit, committed.identifier), (true, &b"t"[..]));
+        assert_eq!(EndTransaction::decode(b"\x30\x03\x8b\x01t"), Ok(committed));
         assert!(EndTransaction::decode(b"").is_err());
         assert!(EndTransaction::decode(b"\x30\x00").is_err());
 
