@@ -535,7 +535,7 @@ fn appending_keeps_the_order() {
 
 #[test]
 fn trees_are_renamed_and_cleared() {
-    let (env, tree, mut txn) = env_with(TreeKind::COMPACT, &[(b"k", b"v")]);
+    let (env, tree, txn) = env_with(TreeKind::COMPACT, &[(b"k", b"v")]);
     txn.commit().unwrap().wait().unwrap();
     let _ = tree;
     let mut txn = env.write().unwrap();

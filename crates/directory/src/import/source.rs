@@ -298,6 +298,7 @@ mod tests {
         }
     }
 
+    #[allow(clippy::type_complexity)] // In a test, and said once.
     fn read(bytes: &[u8]) -> (Vec<Result<(u64, String), u64>>, Option<String>) {
         let source = ImportSource {
             name: "test".into(),
