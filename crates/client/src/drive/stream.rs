@@ -265,8 +265,11 @@ fn put_ldif(add: &AddRequest<'_>, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    /// A DN, and descriptions with values.
+    type Told = (String, Vec<(String, Vec<u8>)>);
+
     /// Names and values of a stream in either format, values in the order of attributes.
-    fn read(bytes: &[u8], format: Format) -> Vec<(String, Vec<(String, Vec<u8>)>)> {
+    fn read(bytes: &[u8], format: Format) -> Vec<Told> {
         let mut entries = Vec::new();
         match format {
             Format::Ldif => {
@@ -310,7 +313,7 @@ mod tests {
         entries
     }
 
-    fn both(stream: impl Fn() -> EntryStream) -> Vec<(String, Vec<(String, Vec<u8>)>)> {
+    fn both(stream: impl Fn() -> EntryStream) -> Vec<Told> {
         let [ldif, ber] = [Format::Ldif, Format::Ber].map(|format| {
             let mut out = Vec::new();
             stream().write(format, &mut out).unwrap();
