@@ -321,7 +321,8 @@ fn run(kind: TreeKind, ops: &[Op]) {
         tree: TreeRecord::empty(kind),
         model: Model::new(),
     };
-    let mut snapshot: Option<(TreeRecord, Vec<(Vec<u8>, Vec<u8>)>)> = None;
+    type Records = Vec<(Vec<u8>, Vec<u8>)>;
+    let mut snapshot: Option<(TreeRecord, Records)> = None;
     let value = |n| value(kind, n);
     let key = |n| key(kind, n);
     for op in ops {
