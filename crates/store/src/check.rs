@@ -3,7 +3,7 @@
 use crate::comparators::Registry;
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::free::FreeExtent;
+use crate::free::{FreeRecord, Run};
 use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
@@ -134,19 +134,14 @@ impl Check<'_> {
         let mut cursor = View::new(pages, *free).cursor();
         for _ in 0..free.records {
             match cursor.next().and_then(|_| cursor.record()) {
-                Ok(Some((key, value))) => match FreeExtent::decode(key, value, pages.limit()) {
-                    Ok(extent) if extent.freed > self.report.commit => {
-                        self.say(format!("page {} was freed in the future", extent.first));
+                Ok(Some((key, value))) => match FreeRecord::decode(key, value, pages.limit()) {
+                    Ok(FreeRecord::Pending(key, _)) if key.freed > self.report.commit => {
+                        self.say(format!(
+                            "pages were freed by the future commit {}",
+                            key.freed
+                        ));
                     }
-                    Ok(extent) => {
-                        self.report.pages_free += u64::from(extent.pages);
-                        if let Some(page) = self.free.set(extent.first, extent.pages) {
-                            self.say(format!("page {page} is free twice"));
-                        }
-                        if let Some(page) = extent.range().find(|&page| self.used.has(page)) {
-                            self.say(format!("page {page} is free, but also in use"));
-                        }
-                    }
+                    Ok(record) => record.runs().iter().for_each(|&run| self.free(run)),
                     Err(problem) => self.say(problem),
                 },
                 Ok(None) => break,
@@ -155,6 +150,17 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    fn free(&mut self, run: Run) {
+        self.report.pages_free += u64::from(run.pages);
+        if let Some(page) = self.free.set(run.first, run.pages) {
+            self.say(format!("page {page} is free twice"));
+        }
+        let mut pages = run.first.0..run.first.0 + u64::from(run.pages);
+        if let Some(page) = pages.find(|&page| self.used.has(page)) {
+            self.say(format!("page {page} is free, but also in use"));
+        }
     }
 
     fn leftovers(&mut self) {

@@ -107,6 +107,7 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     let env = txn.env().clone();
     let inner = env.inner();
     inner.check_sound()?;
+    txn.own_mut().may_use_reserve = true;
     let catalog = txn.save_catalog()?;
     if txn.own().is_unchanged() {
         return Ok(*txn.head());

@@ -16,8 +16,9 @@ use crate::commit::Durability;
 use crate::comparators::Registry;
 use crate::error::{Error, Result};
 use crate::file_names::FileNames;
+use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
-use crate::mapped::{DataFile, WINDOW_PAGES};
+use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
 use crate::open;
 use crate::own::Workshop;
@@ -27,6 +28,7 @@ use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::tree::TreeRecord;
 use crate::write::WriteTxn;
 use crate::{backup, readers, stat};
 
@@ -319,7 +321,7 @@ impl Drop for Owner {
 }
 
 /// Pages at the end of the file that only deletions and commits may use when it cannot grow: what they need at most to free more.
-const RESERVE_PAGES: u64 = WINDOW_PAGES / 4;
+const RESERVE_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
 /// The file grows by an eighth, but at most by this many pages at a time.
 const GROWTH_PAGES_MAX: u64 = 16 * 1024;
@@ -377,6 +379,19 @@ impl Inner {
                 self.make_visible(applied, head?.log.lsn)?;
                 return Ok(applied);
             }
+        }
+    }
+
+    /// The free list as of a commit.
+    pub(crate) fn free_list<'a>(
+        &'a self,
+        pages: &'a MappedPages,
+        record: TreeRecord,
+    ) -> FreeList<'a> {
+        FreeList {
+            inner: self,
+            pages,
+            record,
         }
     }
 

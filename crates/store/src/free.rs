@@ -1,23 +1,36 @@
-//! The free list: a tree of extents that nobody refers to any more, and the rule by which they may be used again.
+//! The free list: a tree of the pages that nobody refers to any more, and the rule by which they may be used again.
 //!
 //! ```text
-//!  key     8  freed   the commit that freed the extent, big-endian: the oldest come first
-//!          8  first   its first page, big-endian
-//!  value   8  born    the commit that wrote it (the earliest, where neighbours were joined)
-//!          4  pages   its length
+//!  zone       key  1  0                     value    a bit for each of ZONE_PAGES pages, the lowest first; set: free
+//!                  8  number, big-endian
+//!  pending    key  1  1                     value    extents, ascending: v gap to the one before, v pages,
+//!                  8  blocker, big-endian            v commits between born and freed
+//!                  8  freed, big-endian
+//!                  4  serial, big-endian
+//!  ready      key  1  2                     value    extents, in order of use: v first page, v pages
 //! ```
 //!
-//! **Reuse rule.** The extent was live in the commits [born, freed). It may be used again only if
+//! **Reuse rule.** An extent that was live in the commits [born, freed) may be used again only if
 //!
 //! - `freed` is visible: otherwise commits that can still become visible refer to it;
 //! - no reader slot, neither meta page on disk and no checkpoint target lies in [born, freed).
 //!
 //! The test is made when an extent is taken, so that one long reader keeps only what it can see, and not everything freed
-//! after it began.
+//! after it began. What has passed it once is free for good, since later readers and checkpoints pin later commits; zones
+//! and ready extents have passed.
 //!
-//! A transaction takes entries into its [`Stock`] without touching the tree, uses pages from the end of each, and
-//! writes back at its commit what has changed: an entry that was used in part keeps its key. So a commit changes a page
-//! at the left edge of the tree, where the oldest entries are used up, and one at the right edge, where its own are added.
+//! *Pending* records hold what a commit has freed, together. The *blocker* is the newest commit that forbade reuse when the record was
+//! written, so that as long as it is still there a search passes over all that it blocks with a single step. What
+//! nothing blocked stands last ([`UNBLOCKED`]) and needs only to become visible.
+//!
+//! *Ready* extents are what the next transaction begins with. When there are too many, they go to the *zones*, where
+//! neighbours merge whatever commit freed them.
+//!
+//! So a small commit changes the last leaf of this tree, and seldom another one: there are the ready extents, what the commit
+//! has freed, and what a commit shortly before has freed.
+
+pub(crate) mod stock;
+pub(crate) mod zone;
 
 use std::ops::Range;
 
@@ -25,23 +38,27 @@ use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::head::FIRST_PAGE;
-use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
 use crate::readers;
 use crate::sync::{AtomicU64, Ordering};
-use crate::tree::{TreeRecord, View};
+use crate::varint;
 
-/// How many entries of the free list one look for pages examines. A look that finds nothing lets the file grow, and the
-/// next transaction looks further on.
-const EXAMINED_MAX: usize = 256;
+use zone::Zone;
 
-/// With so many pages at hand a look ends early.
-const PAGES_ENOUGH: u64 = 16;
+const ZONE: u8 = 0;
+const PENDING: u8 = 1;
+const READY: u8 = 2;
 
-pub(crate) const KEY_BYTES: usize = 16;
-pub(crate) const VALUE_BYTES: usize = 12;
+/// The key of the ready extents.
+pub(crate) const READY_KEY: [u8; 1] = [READY];
 
-/// An extent in the free list.
+/// What a pending record is filed under that nothing but a commit's being invisible blocks.
+pub(crate) const UNBLOCKED: CommitNo = CommitNo(u64::MAX);
+
+/// No pending record is longer, in bytes of its value.
+const PENDING_BYTES_MAX: usize = 1000;
+
+/// An extent that a commit has freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FreeExtent {
     pub(crate) freed: CommitNo,
@@ -51,45 +68,219 @@ pub(crate) struct FreeExtent {
 }
 
 impl FreeExtent {
-    pub(crate) fn key(&self) -> [u8; KEY_BYTES] {
-        let mut key = [0; KEY_BYTES];
-        key[..8].copy_from_slice(&self.freed.0.to_be_bytes());
-        key[8..].copy_from_slice(&self.first.0.to_be_bytes());
-        key
-    }
-
-    pub(crate) fn value(&self) -> [u8; VALUE_BYTES] {
-        let mut value = [0; VALUE_BYTES];
-        value[..8].copy_from_slice(&self.born.0.to_le_bytes());
-        value[8..].copy_from_slice(&self.pages.to_le_bytes());
-        value
-    }
-
-    /// Reads an entry; it lies within the first `limit` pages of the store.
-    pub(crate) fn decode(key: &[u8], value: &[u8], limit: u64) -> Result<Self> {
-        let damaged = || Error::Damaged("the free list has an impossible entry".into());
-        let key: &[u8; KEY_BYTES] = key.try_into().map_err(|_| damaged())?;
-        let value: &[u8; VALUE_BYTES] = value.try_into().map_err(|_| damaged())?;
-        let (freed, first) = key.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let (born, pages) = value.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let extent = Self {
-            freed: CommitNo(u64::from_be_bytes(*freed)),
-            born: CommitNo(u64::from_le_bytes(*born)),
-            first: PageNo(u64::from_be_bytes(first.try_into().map_err(|_| damaged())?)),
-            pages: u32::from_le_bytes(pages.try_into().map_err(|_| damaged())?),
-        };
-        let end = extent.first.0.checked_add(u64::from(extent.pages));
-        let inside = extent.first.0 >= FIRST_PAGE && end.is_some_and(|end| end <= limit);
-        if inside && extent.pages > 0 && extent.born <= extent.freed {
-            Ok(extent)
-        } else {
-            Err(damaged())
-        }
-    }
-
     pub(crate) fn range(&self) -> Range<u64> {
         self.first.0..self.first.0 + u64::from(self.pages)
     }
+
+    pub(crate) fn run(&self) -> Run {
+        Run {
+            first: self.first,
+            pages: self.pages,
+        }
+    }
+}
+
+/// Consecutive pages that are free for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub(crate) first: PageNo,
+    pub(crate) pages: u32,
+}
+
+/// The key of a pending record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PendingKey {
+    pub(crate) blocker: CommitNo,
+    pub(crate) freed: CommitNo,
+    /// Tells the records of one commit apart; kept when the blocker changes.
+    pub(crate) serial: u32,
+}
+
+/// The length of an encoded [`PendingKey`].
+const PENDING_KEY_BYTES: usize = 21;
+
+impl PendingKey {
+    /// The first of the records with this blocker.
+    pub(crate) fn first_of(blocker: CommitNo) -> Self {
+        Self {
+            blocker,
+            freed: CommitNo(0),
+            serial: 0,
+        }
+    }
+
+    /// The next key in order.
+    pub(crate) fn next(self) -> Self {
+        match self.serial.checked_add(1) {
+            Some(serial) => Self { serial, ..self },
+            None => Self {
+                freed: CommitNo(self.freed.0 + 1),
+                serial: 0,
+                ..self
+            },
+        }
+    }
+
+    pub(crate) fn encode(self) -> [u8; PENDING_KEY_BYTES] {
+        let mut key = [PENDING; PENDING_KEY_BYTES];
+        let (_, fields) = key.split_at_mut(1);
+        let (blocker, fields) = fields.split_at_mut(8);
+        let (freed, serial) = fields.split_at_mut(8);
+        blocker.copy_from_slice(&self.blocker.0.to_be_bytes());
+        freed.copy_from_slice(&self.freed.0.to_be_bytes());
+        serial.copy_from_slice(&self.serial.to_be_bytes());
+        key
+    }
+
+    fn decode(fields: &[u8]) -> Option<Self> {
+        let (blocker, fields) = fields.split_first_chunk::<8>()?;
+        let (freed, serial) = fields.split_first_chunk::<8>()?;
+        Some(Self {
+            blocker: CommitNo(u64::from_be_bytes(*blocker)),
+            freed: CommitNo(u64::from_be_bytes(*freed)),
+            serial: u32::from_be_bytes(serial.try_into().ok()?),
+        })
+    }
+}
+
+/// A record of the free list.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a record is read, looked at and dropped"
+)]
+pub(crate) enum FreeRecord {
+    Zone(u64, Zone),
+    Pending(PendingKey, Vec<FreeExtent>),
+    Ready(Vec<Run>),
+}
+
+impl FreeRecord {
+    /// Reads a record; all it speaks of lies within the first `limit` pages of the store.
+    pub(crate) fn decode(key: &[u8], value: &[u8], limit: u64) -> Result<Self> {
+        Self::read(key, value, limit).ok_or_else(impossible)
+    }
+
+    fn read(key: &[u8], value: &[u8], limit: u64) -> Option<Self> {
+        let (&form, fields) = key.split_first()?;
+        match form {
+            ZONE => {
+                let number = u64::from_be_bytes(fields.try_into().ok()?);
+                Some(Self::Zone(number, Zone::decode(number, value, limit)?))
+            }
+            PENDING => {
+                let key = PendingKey::decode(fields)?;
+                Some(Self::Pending(key, read_pending(key.freed, value, limit)?))
+            }
+            READY if fields.is_empty() => Some(Self::Ready(read_ready(value, limit)?)),
+            _ => None,
+        }
+    }
+
+    /// All pages that the record holds.
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        match self {
+            Self::Zone(number, zone) => zone.runs(*number).collect(),
+            Self::Pending(_, extents) => extents.iter().map(FreeExtent::run).collect(),
+            Self::Ready(runs) => runs.clone(),
+        }
+    }
+}
+
+#[cold]
+fn impossible() -> Error {
+    Error::Damaged("the free list has an impossible record".into())
+}
+
+/// The key of a zone.
+pub(crate) fn zone_key(number: u64) -> [u8; 9] {
+    let mut key = [ZONE; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn read_run(first: u64, pages: u64, limit: u64) -> Option<Run> {
+    let pages = u32::try_from(pages).ok().filter(|&pages| pages > 0)?;
+    let end = first.checked_add(u64::from(pages))?;
+    (first >= FIRST_PAGE && end <= limit).then_some(Run {
+        first: PageNo(first),
+        pages,
+    })
+}
+
+fn read_pending(freed: CommitNo, mut value: &[u8], limit: u64) -> Option<Vec<FreeExtent>> {
+    let mut extents = Vec::new();
+    let mut end = 0_u64;
+    while !value.is_empty() {
+        let first = end.checked_add(varint::take(&mut value)?)?;
+        let Run { first, pages } = read_run(first, varint::take(&mut value)?, limit)?;
+        let born = freed.0.checked_sub(varint::take(&mut value)?)?;
+        end = first.0 + u64::from(pages);
+        extents.push(FreeExtent {
+            freed,
+            born: CommitNo(born),
+            first,
+            pages,
+        });
+    }
+    Some(extents)
+}
+
+fn read_ready(mut value: &[u8], limit: u64) -> Option<Vec<Run>> {
+    let mut runs = Vec::new();
+    while !value.is_empty() {
+        let first = varint::take(&mut value)?;
+        runs.push(read_run(first, varint::take(&mut value)?, limit)?);
+    }
+    Some(runs)
+}
+
+/// The value of the ready extents.
+pub(crate) fn encode_ready(runs: impl Iterator<Item = Run>) -> Vec<u8> {
+    let mut value = Vec::new();
+    for run in runs {
+        varint::put(run.first.0, &mut value);
+        varint::put(u64::from(run.pages), &mut value);
+    }
+    value
+}
+
+/// The values of pending records that together hold these extents, which one commit freed and which ascend.
+pub(crate) fn encode_pending(extents: &[FreeExtent]) -> Vec<Vec<u8>> {
+    let mut values = Vec::new();
+    let mut value = Vec::new();
+    let mut end = 0;
+    for extent in extents {
+        varint::put(extent.first.0 - end, &mut value);
+        varint::put(u64::from(extent.pages), &mut value);
+        varint::put(extent.freed.0 - extent.born.0, &mut value);
+        end = extent.range().end;
+        // One more may take up to 25 bytes.
+        if value.len() + 25 > PENDING_BYTES_MAX {
+            values.push(std::mem::take(&mut value));
+            end = 0;
+        }
+    }
+    if !value.is_empty() {
+        values.push(value);
+    }
+    values
+}
+
+/// Sorts extents that one commit freed, and joins neighbours.
+pub(crate) fn join_neighbours(extents: &mut Vec<FreeExtent>) {
+    extents.sort_unstable_by_key(|extent| extent.first);
+    extents.dedup_by(|next, extent| {
+        let joined = extent.pages.checked_add(next.pages);
+        match joined {
+            Some(pages) if extent.range().end == next.first.0 => {
+                extent.pages = pages;
+                extent.born = extent.born.min(next.born);
+                true
+            }
+            _ => false,
+        }
+    });
 }
 
 /// The commits whose pages must not be used again, as of one moment. Later readers can only pin later commits than the one
@@ -133,203 +324,50 @@ impl Protected {
         Self { visible, commits }
     }
 
+    /// Whether what this commit freed may be used again, as far as that depends on its being visible.
+    pub(crate) fn sees(&self, freed: CommitNo) -> bool {
+        freed <= self.visible
+    }
+
+    /// Whether this commit is one of the protected ones.
+    pub(crate) fn has(&self, commit: CommitNo) -> bool {
+        self.commits.binary_search(&commit).is_ok()
+    }
+
+    /// The newest protected commit in which the extent was live; [`UNBLOCKED`] if there is none.
+    pub(crate) fn blocker(&self, extent: &FreeExtent) -> CommitNo {
+        let before = self
+            .commits
+            .partition_point(|&commit| commit < extent.freed);
+        before
+            .checked_sub(1)
+            .and_then(|at| self.commits.get(at))
+            .filter(|&&commit| commit >= extent.born)
+            .map_or(UNBLOCKED, |&commit| commit)
+    }
+
     /// The reuse rule.
-    pub(crate) fn allows(&self, born: CommitNo, freed: CommitNo) -> bool {
-        if freed > self.visible {
-            return false;
-        }
-        let before = self.commits.partition_point(|&commit| commit < born);
-        self.commits
-            .get(before)
-            .is_none_or(|&commit| commit >= freed)
+    pub(crate) fn allows(&self, extent: &FreeExtent) -> bool {
+        self.sees(extent.freed) && self.blocker(extent) == UNBLOCKED
     }
-}
-
-/// Pages that a write transaction may use, taken from the free list.
-#[derive(Default, Debug)]
-pub(crate) struct Stock {
-    entries: Vec<StockEntry>,
-    /// Where the search goes on; entries before it have been looked at.
-    resume: [u8; KEY_BYTES],
-    /// Set once the search has come to the end and begun again: it ends where it started.
-    until: Option<[u8; KEY_BYTES]>,
-    started: [u8; KEY_BYTES],
-    exhausted: bool,
-    protected: Option<Protected>,
-    /// Entries before this one are used up.
-    first_left: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct StockEntry {
-    extent: FreeExtent,
-    left: u32,
-    /// What the tree says is left.
-    stored: u32,
-}
-
-/// Pages taken from a [`Stock`], to be given back with [`Stock::undo`] in the opposite order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
-    entry: usize,
-    pages: u32,
-}
-
-impl Stock {
-    /// A stock that is filled from where an earlier transaction left off.
-    pub(crate) fn resuming(at: [u8; KEY_BYTES]) -> Self {
-        Self {
-            resume: at,
-            started: at,
-            ..Self::default()
-        }
-    }
-
-    /// Where the next transaction had best begin to look, once this one is committed.
-    pub(crate) fn resume_at(&self) -> [u8; KEY_BYTES] {
-        self.entries
-            .iter()
-            .find(|entry| entry.left > 0)
-            .map_or(self.resume, |entry| entry.extent.key())
-    }
-
-    /// One page, if there is one at hand.
-    pub(crate) fn take_page(&mut self) -> Option<(PageNo, Taken)> {
-        while let Some(entry) = self.entries.get(self.first_left) {
-            if entry.left > 0 {
-                return Some(self.take_from(self.first_left, 1));
-            }
-            self.first_left += 1;
-        }
-        None
-    }
-
-    /// Consecutive pages, if they are at hand.
-    pub(crate) fn take_extent(&mut self, pages: u32) -> Option<(PageNo, Taken)> {
-        let entry = (self.first_left..self.entries.len())
-            .filter(|&at| self.entries[at].left >= pages)
-            .min_by_key(|&at| self.entries[at].left)?;
-        Some(self.take_from(entry, pages))
-    }
-
-    fn take_from(&mut self, entry: usize, pages: u32) -> (PageNo, Taken) {
-        let from = &mut self.entries[entry];
-        from.left -= pages;
-        let first = PageNo(from.extent.first.0 + u64::from(from.left));
-        (first, Taken { entry, pages })
-    }
-
-    /// Undoes the last taking that has not been undone.
-    pub(crate) fn undo(&mut self, taken: Taken) {
-        self.entries[taken.entry].left += taken.pages;
-        self.first_left = self.first_left.min(taken.entry);
-    }
-
-    /// Looks through the free list for more, in bounded time. Gives whether it is worth trying again.
-    pub(crate) fn refill(
-        &mut self,
-        inner: &Inner,
-        pages: &MappedPages,
-        free: &TreeRecord,
-    ) -> Result<bool> {
-        if self.exhausted || free.records == 0 {
-            self.exhausted = true;
-            return Ok(false);
-        }
-        let protected = self.protected.get_or_insert_with(|| Protected::now(inner));
-        let mut cursor = View::new(pages, *free).cursor();
-        let mut on_entry = cursor.seek(&self.resume)?;
-        let mut found: u64 = 0;
-        for _ in 0..EXAMINED_MAX {
-            let entry = if on_entry { cursor.record()? } else { None };
-            let Some((key, value)) = entry else {
-                if self.until.is_some() || self.started == [0; KEY_BYTES] {
-                    self.exhausted = true;
-                    break;
-                }
-                self.until = Some(self.started);
-                self.resume = [0; KEY_BYTES];
-                on_entry = cursor.first()?;
-                continue;
-            };
-            if self.until.is_some_and(|until| *key >= until[..]) {
-                self.exhausted = true;
-                break;
-            }
-            let extent = FreeExtent::decode(key, value, pages.limit())?;
-            if extent.freed > protected.visible {
-                // So are all behind it: as at the end of the list.
-                on_entry = false;
-                continue;
-            }
-            self.resume = extent.key();
-            increment(&mut self.resume);
-            if protected.allows(extent.born, extent.freed) {
-                self.entries.push(StockEntry {
-                    extent,
-                    left: extent.pages,
-                    stored: extent.pages,
-                });
-                found += u64::from(extent.pages);
-                if found >= PAGES_ENOUGH {
-                    break;
-                }
-            }
-            on_entry = cursor.next()?;
-        }
-        Ok(found > 0)
-    }
-
-    /// Whether all of the free list has been looked through.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.exhausted
-    }
-
-    /// Entries whose remainder differs from what the tree says, each with its remaining pages (perhaps 0); from now on the
-    /// tree is taken to say so.
-    pub(crate) fn changed(&mut self) -> Vec<(FreeExtent, u32)> {
-        let mut changed = Vec::new();
-        for entry in &mut self.entries {
-            if entry.left != entry.stored {
-                entry.stored = entry.left;
-                changed.push((entry.extent, entry.left));
-            }
-        }
-        changed
-    }
-}
-
-/// The next key in order.
-fn increment(key: &mut [u8; KEY_BYTES]) {
-    for byte in key.iter_mut().rev() {
-        *byte = byte.wrapping_add(1);
-        if *byte != 0 {
-            break;
-        }
-    }
-}
-
-/// Joins neighbours among extents that were freed by the same commit.
-pub(crate) fn join_neighbours(extents: &mut Vec<FreeExtent>) {
-    extents.sort_unstable_by_key(|extent| extent.first);
-    extents.dedup_by(|next, extent| {
-        let joined = extent.pages.checked_add(next.pages);
-        match joined {
-            Some(pages) if extent.range().end == next.first.0 && extent.freed == next.freed => {
-                extent.pages = pages;
-                extent.born = extent.born.min(next.born);
-                true
-            }
-            _ => false,
-        }
-    });
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn protected(visible: u64, commits: &[u64]) -> Protected {
+    fn extent(first: u64, pages: u32, born: u64, freed: u64) -> FreeExtent {
+        FreeExtent {
+            freed: CommitNo(freed),
+            born: CommitNo(born),
+            first: PageNo(first),
+            pages,
+        }
+    }
+
+    pub(super) fn protected(visible: u64, commits: &[u64]) -> Protected {
         Protected::new(
             CommitNo(visible),
             commits.iter().map(|&commit| CommitNo(commit)).collect(),
@@ -339,7 +377,7 @@ mod tests {
     #[test]
     fn the_reuse_rule() {
         let rule = protected(20, &[10, 5, 15]);
-        let allows = |born, freed| rule.allows(CommitNo(born), CommitNo(freed));
+        let allows = |born, freed| rule.allows(&extent(9, 1, born, freed));
         assert!(allows(6, 10), "freed by the commit that is pinned");
         assert!(!allows(6, 11), "10 sees it");
         assert!(!allows(5, 6), "5 sees it");
@@ -349,70 +387,96 @@ mod tests {
         assert!(!allows(16, 21), "20 is visible and sees it");
         assert!(allows(12, 12), "nobody ever saw it");
         assert!(!allows(21, 21), "not visible yet");
-        assert!(protected(3, &[]).allows(CommitNo(1), CommitNo(3)));
+        assert!(protected(3, &[]).allows(&extent(9, 1, 1, 3)));
+        assert_eq!(rule.blocker(&extent(9, 1, 1, 16)), CommitNo(15));
+        assert_eq!(rule.blocker(&extent(9, 1, 1, 15)), CommitNo(10));
+        assert_eq!(rule.blocker(&extent(9, 1, 16, 30)), UNBLOCKED);
     }
 
     #[test]
     fn neighbours_are_joined() {
-        let extent = |first, pages, born| FreeExtent {
-            freed: CommitNo(9),
-            born: CommitNo(born),
-            first: PageNo(first),
-            pages,
-        };
         let mut extents = vec![
-            extent(12, 1, 8),
-            extent(10, 2, 5),
-            extent(20, 1, 1),
-            extent(13, 4, 7),
+            extent(12, 1, 8, 9),
+            extent(10, 2, 5, 9),
+            extent(20, 1, 1, 9),
+            extent(13, 4, 7, 9),
         ];
         join_neighbours(&mut extents);
-        assert_eq!(extents, [extent(10, 7, 5), extent(20, 1, 1)]);
+        assert_eq!(extents, [extent(10, 7, 5, 9), extent(20, 1, 1, 9)]);
     }
 
     #[test]
-    fn entries_are_read_back_and_checked() {
-        let extent = FreeExtent {
+    fn records_outside_of_the_store_are_refused() {
+        let key = PendingKey {
+            blocker: CommitNo(3),
             freed: CommitNo(300),
-            born: CommitNo(7),
-            first: PageNo(70_000),
-            pages: 3,
+            serial: 7,
         };
-        let (key, value) = (extent.key(), extent.value());
-        let decode = |limit| FreeExtent::decode(&key, &value, limit);
-        assert_eq!(decode(70_003).unwrap(), extent);
-        assert!(decode(70_002).is_err());
-        assert!(FreeExtent::decode(&key[1..], &value, 70_003).is_err());
-        assert!(FreeExtent::decode(&key, &[], 70_003).is_err());
+        let [value] = &encode_pending(&[extent(70_000, 3, 7, 300)])[..] else {
+            panic!("one record");
+        };
+        let decode = |key: &[u8], value: &[u8], limit| FreeRecord::decode(key, value, limit);
+        assert!(decode(&key.encode(), value, 70_003).is_ok());
+        assert!(decode(&key.encode(), value, 70_002).is_err());
+        assert!(decode(&key.encode()[1..], value, 70_003).is_err());
+        assert!(decode(&key.encode(), &value[..value.len() - 1], 70_003).is_err());
+        assert!(decode(&[], value, 70_003).is_err());
+        let ready = encode_ready(
+            [Run {
+                first: PageNo(2),
+                pages: 4,
+            }]
+            .into_iter(),
+        );
+        assert!(decode(&READY_KEY, &ready, 6).is_ok());
+        assert!(decode(&READY_KEY, &ready, 5).is_err());
+        assert!(decode(&[READY, 0], &ready, 6).is_err());
     }
 
-    #[test]
-    fn a_stock_is_used_from_the_ends_and_undone() {
-        let mut stock = Stock::default();
-        for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
-            stock.entries.push(StockEntry {
-                extent: FreeExtent {
-                    freed: CommitNo(1),
-                    born: CommitNo(1),
-                    first: PageNo(first),
-                    pages,
-                },
-                left: pages,
-                stored: pages,
-            });
+    proptest! {
+        #[test]
+        fn pending_records_are_read_back(
+            gaps in prop::collection::vec((1_u64..1 << 30, 1_u32..1000, 0_u64..1 << 40), 0..400),
+        ) {
+            let freed = CommitNo(1 << 41);
+            let mut end = FIRST_PAGE;
+            let extents: Vec<_> = gaps
+                .into_iter()
+                .map(|(gap, pages, age)| {
+                    let extent = extent(end + gap, pages, freed.0 - age, freed.0);
+                    end = extent.range().end;
+                    extent
+                })
+                .collect();
+            let mut found = Vec::new();
+            for (value, serial) in encode_pending(&extents).iter().zip(0..) {
+                prop_assert!(value.len() <= PENDING_BYTES_MAX);
+                let key = PendingKey { blocker: CommitNo(5), freed, serial };
+                match FreeRecord::decode(&key.encode(), value, end)? {
+                    FreeRecord::Pending(read, extents) => {
+                        prop_assert_eq!(read, key);
+                        found.extend(extents);
+                    }
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            prop_assert_eq!(found, extents);
         }
-        let (page, first) = stock.take_page().unwrap();
-        assert_eq!(page, PageNo(11));
-        let (extent, second) = stock.take_extent(5).unwrap();
-        assert_eq!(extent, PageNo(203), "the smallest that suffices");
-        assert_eq!(stock.take_extent(51), None);
-        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
-        assert_eq!(stock.take_page().unwrap().0, PageNo(149));
-        let changed: Vec<_> = stock.changed().iter().map(|change| change.1).collect();
-        assert_eq!(changed, [0, 49, 3]);
-        assert!(stock.changed().is_empty());
-        stock.undo(second);
-        stock.undo(first);
-        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
+
+        #[test]
+        fn any_bytes_are_a_record_or_refused(
+            key in prop::collection::vec(any::<u8>(), 0..24),
+            form in 0_u8..4,
+            value in prop::collection::vec(any::<u8>(), 0..600),
+        ) {
+            for key in [key.clone(), [&[form], &key[..]].concat()] {
+                if let Ok(record) = FreeRecord::decode(&key, &value, 5000) {
+                    for run in record.runs() {
+                        prop_assert!(run.first.0 >= FIRST_PAGE);
+                        prop_assert!(run.first.0 + u64::from(run.pages) <= 5000);
+                    }
+                }
+            }
+        }
     }
 }

@@ -30,9 +30,12 @@ mod recovery;
 mod region;
 mod snapshot;
 pub mod sort;
+#[cfg(test)]
+mod space_tests;
 mod stat;
 mod sync;
 pub mod tree;
+mod varint;
 mod write;
 
 pub use backup::restore;

@@ -32,7 +32,7 @@ use crate::head::{Head, Roots, position};
 use crate::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PageNo};
 
 /// The version of the format of data files and log records that this program reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 const BODY_BYTES: usize = 184;
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_name() {
         let mut page = meta().encode(0);
-        page.bytes_mut()[32] = 2;
+        page.bytes_mut()[32] = 3;
         page.seal();
         assert!(matches!(
             Meta::decode(&page, 0, true),
-            Err(Error::UnknownVersion { found: 2, .. })
+            Err(Error::UnknownVersion { found: 3, .. })
         ));
     }
 }

@@ -4,12 +4,15 @@
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::io::ErrorKind;
 
+use crate::checkpoint;
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::free::{FreeExtent, KEY_BYTES, Stock, Taken, join_neighbours};
+use crate::free::stock::{Resume, Stock, Taken};
+use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run};
 use crate::head::Head;
 use crate::mapped::{MappedPages, Windows};
 use crate::page::{AppendPages, CommitNo, Page, PageNo, ReadPages, WritePages};
@@ -20,7 +23,7 @@ use crate::tree::{self, TreeRecord};
 pub(crate) struct Workshop {
     windows: Windows,
     own: OwnMap,
-    resume: [u8; KEY_BYTES],
+    resume: Resume,
     /// Where log records are put together.
     pub(crate) record: Vec<u8>,
 }
@@ -30,7 +33,7 @@ impl Workshop {
         Self {
             windows: Windows::new(inner.data.file.clone()),
             own: OwnMap::default(),
-            resume: [0; KEY_BYTES],
+            resume: Resume::default(),
             record: Vec::new(),
         }
     }
@@ -123,6 +126,8 @@ pub(crate) struct OwnPages {
     saving: bool,
     /// Pages were written that no log record can tell of.
     appended: bool,
+    /// The log was emptied to get at more pages.
+    reclaimed: bool,
 }
 
 impl OwnPages {
@@ -146,6 +151,7 @@ impl OwnPages {
             may_use_reserve: false,
             saving: false,
             appended: false,
+            reclaimed: false,
             inner,
         }
     }
@@ -157,6 +163,12 @@ impl OwnPages {
         }
         self.shop.own.clear();
         self.shop
+    }
+
+    /// How many records of the free list the transaction has looked at.
+    #[cfg(test)]
+    pub(crate) fn examined(&self) -> u64 {
+        self.stock.examined()
     }
 
     /// The pages to be looked at, own ones included.
@@ -227,66 +239,142 @@ impl OwnPages {
     }
 
     /// Writes into the free list what the transaction has used up and what it has freed, which itself uses and frees pages: until
-    /// nothing is left to be written. Pages changed once are changed again at no cost, so a few rounds suffice.
+    /// nothing is left to be written. Pages changed once are changed again at no cost, so a few rounds suffice. Only the first
+    /// one deletes records, so that no page is merged in one round and split again in the next.
     pub(crate) fn save_free_list(&mut self) -> Result<TreeRecord> {
         let mut free = self.free;
-        if self.stock_is_low() {
-            self.refill()?;
-        }
+        self.keep_recycled();
+        self.fetch_pages_for_saving()?;
+        self.stock
+            .put_aside(self.inner.free_list(&self.view, self.free))?;
         self.saving = true;
         self.may_use_reserve = true;
-        let mut extents: Vec<FreeExtent> = Vec::new();
+        self.save_changed_records(&mut free)?;
+        let mut serial = 0;
         loop {
-            extents.clear();
-            extents.append(&mut self.freed);
-            extents.append(&mut self.held);
-            let (freed, born) = (self.commit, self.commit);
-            extents.extend(self.recycled.drain(..).map(|first| FreeExtent {
-                freed,
-                born,
-                first,
-                pages: 1,
-            }));
-            let used = self.stock.changed();
-            if extents.is_empty() && used.is_empty() {
+            // First: its page is the one that most others go to, and what that frees is among what is saved next.
+            let ready = self.stock.changed_ready();
+            if let Some(ready) = &ready {
+                tree::put(self, &mut free, &READY_KEY, ready)?;
+            }
+            let freed = std::mem::take(&mut self.freed);
+            if ready.is_none() && freed.is_empty() {
                 return Ok(free);
             }
-            join_neighbours(&mut extents);
-            for (extent, left) in used {
-                if left == 0 {
-                    if !tree::delete(self, &mut free, &extent.key())? {
-                        return Err(Error::Damaged("the free list has lost an entry".into()));
-                    }
-                } else {
-                    let rest = FreeExtent {
-                        pages: left,
-                        ..extent
-                    };
-                    tree::put(self, &mut free, &rest.key(), &rest.value())?;
-                }
-            }
-            for extent in &extents {
-                tree::put(self, &mut free, &extent.key(), &extent.value())?;
-            }
+            self.save_freed(&mut free, freed, &mut serial)?;
+            self.keep_recycled();
         }
     }
 
-    fn stock_is_low(&mut self) -> bool {
-        match self.stock.take_page() {
-            Some((_, taken)) => {
-                self.stock.undo(taken);
-                false
-            }
-            None => true,
+    /// What only this transaction has ever referred to needs no waiting.
+    fn keep_recycled(&mut self) {
+        for first in self.recycled.drain(..) {
+            self.stock.add(Run { first, pages: 1 });
         }
+        for extent in self.held.drain(..) {
+            self.stock.add(extent.run());
+        }
+    }
+
+    fn save_changed_records(&mut self, free: &mut TreeRecord) -> Result<()> {
+        for (key, blocked) in self.stock.take_records() {
+            if !tree::delete(self, free, &key.encode())? {
+                return Err(Error::Damaged("the free list has lost a record".into()));
+            }
+            let protected = self.stock.protected(&self.inner);
+            let blockers = blocked.iter().map(|extent| protected.blocker(extent));
+            if let Some(blocker) = blockers.max() {
+                let key = PendingKey { blocker, ..key };
+                for value in free::encode_pending(&blocked) {
+                    tree::put(self, free, &key.encode(), &value)?;
+                }
+            }
+        }
+        for (number, zone) in self.stock.changed_zones() {
+            let key = free::zone_key(number);
+            match zone {
+                Some(zone) => drop(tree::put(self, free, &key, &zone.encode())?),
+                None => drop(tree::delete(self, free, &key)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what earlier commits' pages were freed, in one record or a few for all that the same commit keeps from being used.
+    fn save_freed(
+        &mut self,
+        free: &mut TreeRecord,
+        freed: Vec<FreeExtent>,
+        serial: &mut u32,
+    ) -> Result<()> {
+        let protected = self.stock.protected(&self.inner);
+        let mut by_blocker: BTreeMap<CommitNo, Vec<FreeExtent>> = BTreeMap::new();
+        for extent in freed {
+            let blocker = protected.blocker(&extent);
+            by_blocker.entry(blocker).or_default().push(extent);
+        }
+        for (blocker, mut extents) in by_blocker {
+            free::join_neighbours(&mut extents);
+            for value in free::encode_pending(&extents) {
+                let key = PendingKey {
+                    blocker,
+                    freed: self.commit,
+                    serial: *serial,
+                };
+                tree::put(self, free, &key.encode(), &value)?;
+                *serial += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// While the free list is written nothing can be looked up in it.
+    fn fetch_pages_for_saving(&mut self) -> Result<()> {
+        while !self.stock.has_pages(SAVING_PAGES) {
+            if self.refill()? {
+                continue;
+            }
+            let end = self.view.limit() + SAVING_PAGES;
+            let Err(error) = self.inner.make_room(end, true) else {
+                break;
+            };
+            if self.look_harder(error, Stock::has_seen_all).is_err() {
+                // Perhaps fewer will do.
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn refill(&mut self) -> Result<bool> {
         if self.saving {
             return Ok(false);
         }
-        // The beginning's free list: its pages are an earlier commit's, and this transaction changes it only when saving.
-        self.stock.refill(&self.inner, &self.view, &self.free)
+        let list = self.inner.free_list(&self.view, self.free);
+        self.stock.refill(list)
+    }
+
+    /// Where growing is no way out: has the rest of the free list looked at, then the newest commit checkpointed, so that
+    /// what was freed before it can be used again.
+    fn look_harder(&mut self, error: Error, has_seen_all: impl Fn(&Stock) -> bool) -> Result<()> {
+        let is_full = match &error {
+            Error::StoreFull(_) => true,
+            Error::Io(error) => error.kind() == ErrorKind::StorageFull,
+            _ => false,
+        };
+        if !is_full || self.saving {
+            return Err(error);
+        }
+        if !has_seen_all(&self.stock) {
+            return Ok(());
+        }
+        if self.reclaimed || self.inner.wal.is_none() {
+            return Err(error);
+        }
+        self.reclaimed = true;
+        checkpoint::empty_log(&self.inner)?;
+        self.stock.look_again();
+        Ok(())
     }
 
     /// Begins savepoint number `epoch`; each is greater than those before.
@@ -402,8 +490,8 @@ impl OwnPages {
             }
             if !self.refill()? {
                 match self.grow(1) {
-                    Err(Error::StoreFull(_)) if self.may_find_more() => {}
-                    page => return Ok((page?, Source::Growth)),
+                    Ok(page) => return Ok((page, Source::Growth)),
+                    Err(error) => self.look_harder(error, Stock::has_seen_all)?,
                 }
             }
         }
@@ -414,18 +502,18 @@ impl OwnPages {
             if let Some((first, taken)) = self.stock.take_extent(pages) {
                 return Ok((first, Source::Stock(taken)));
             }
-            if !self.refill()? {
-                match self.grow(pages) {
-                    Err(Error::StoreFull(_)) if self.may_find_more() => {}
-                    first => return Ok((first?, Source::Growth)),
-                }
+            if !self.saving {
+                let list = self.inner.free_list(&self.view, self.free);
+                self.stock.refill_extent(list, pages)?;
+            }
+            if let Some((first, taken)) = self.stock.take_extent(pages) {
+                return Ok((first, Source::Stock(taken)));
+            }
+            match self.grow(pages) {
+                Ok(first) => return Ok((first, Source::Growth)),
+                Err(error) => self.look_harder(error, Stock::has_seen_all_runs)?,
             }
         }
-    }
-
-    /// Whether there is a part of the free list that has not been looked through, which counts where growing is no way out.
-    fn may_find_more(&self) -> bool {
-        !self.saving && !self.stock.is_exhausted()
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
@@ -473,6 +561,9 @@ impl OwnPages {
         Ok(page.commit())
     }
 }
+
+/// As many pages as writing the free list may need: its last leaves and the branches above them.
+const SAVING_PAGES: u64 = 8;
 
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;

@@ -27,6 +27,7 @@
 use crate::error::{Error, Result};
 use crate::head::Roots;
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo};
+use crate::varint;
 
 const KIND_CHANGES: u8 = 1;
 const KIND_ROOTS: u8 = 2;
@@ -103,8 +104,8 @@ fn damaged(what: &str) -> Error {
 pub(crate) fn encode_page(page: &Page, base: Option<(PageNo, &Page)>, out: &mut Vec<u8>) {
     const ZEROES: &Page = &Page::zeroed();
     out.push(TAG_PAGE);
-    put_number(page.number().0, out);
-    put_number(base.map_or(0, |(number, _)| number.0), out);
+    varint::put(page.number().0, out);
+    varint::put(base.map_or(0, |(number, _)| number.0), out);
     out.extend_from_slice(&page.checksum().to_le_bytes());
     let base = base.map_or(ZEROES, |(_, page)| page);
     put_difference(base.bytes(), page.bytes(), out);
@@ -117,9 +118,9 @@ pub(crate) fn encode_extent(first: PageNo, extent: &[u8], out: &mut Vec<u8>) {
         .rposition(|&byte| byte != 0)
         .map_or(0, |at| at + 1);
     out.push(TAG_EXTENT);
-    put_number(first.0, out);
-    put_number((extent.len() / PAGE_BYTES) as u64, out);
-    put_number(used as u64, out);
+    varint::put(first.0, out);
+    varint::put((extent.len() / PAGE_BYTES) as u64, out);
+    varint::put(used as u64, out);
     out.extend_from_slice(extent.get(..used).unwrap_or_default());
 }
 
@@ -230,29 +231,8 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-fn put_number(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 fn take_number(input: &mut &[u8]) -> Result<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = input.split_first().ok_or_else(|| damaged("ends early"))?;
-        *input = rest;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            break;
-        }
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    Err(damaged("has a number that is too large"))
+    varint::take(input).ok_or_else(|| damaged("has a number that ends early or is too large"))
 }
 
 /// Whether a word differs, apart from what is not among the changes: checksum, number and commit.
@@ -273,8 +253,8 @@ fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Ve
     let (mut from, mut to, mut written) = (0, 0, 0);
     let mut put = |from: usize, to: usize, out: &mut Vec<u8>| {
         if let Some(run) = page.get(from..to).filter(|run| !run.is_empty()) {
-            put_number((from - written) as u64, out);
-            put_number(run.len() as u64, out);
+            varint::put((from - written) as u64, out);
+            varint::put(run.len() as u64, out);
             out.extend_from_slice(run.as_flattened());
             written = to;
         }
@@ -364,7 +344,7 @@ mod tests {
     fn numbers() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
-            put_number(number, &mut out);
+            varint::put(number, &mut out);
             let mut input = &out[..];
             assert_eq!(take_number(&mut input).unwrap(), number);
             assert!(input.is_empty());

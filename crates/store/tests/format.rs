@@ -58,9 +58,9 @@ fn write_fixture() {
 }
 
 #[test]
-fn version_1_is_read() {
+fn version_2_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(fixture(1)).unwrap() {
+    for entry in fs::read_dir(fixture(2)).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
@@ -99,8 +99,8 @@ fn an_unknown_version_is_refused() {
         matches!(
             error,
             Error::UnknownVersion {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),

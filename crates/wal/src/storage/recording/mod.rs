@@ -50,6 +50,9 @@ pub enum Fault {
     ShortWrite(usize),
     /// The disk is full (`ENOSPC`) for whatever may need space: everything but reads and removals.
     NoSpace,
+    /// The disk is full (`ENOSPC`) for new files and for files that are to become longer. What has its space already can be
+    /// written to and synced.
+    NoGrowth,
     /// The device fails (`EIO`).
     Io,
     /// A signal interrupts a read or a write (`EINTR`). Other calls succeed.
@@ -135,6 +138,8 @@ enum Call {
     Write,
     /// Anything else that needs no space.
     Look,
+    /// Makes a file, or makes it longer.
+    Grow,
     /// Anything else that may need space.
     Change,
 }
@@ -271,15 +276,16 @@ impl State {
                 Fault::ShortWrite(bytes_max) => {
                     write_bytes_max = write_bytes_max.min(bytes_max.max(1));
                 }
-                Fault::NoSpace if matches!(call, Call::Write | Call::Change) => {
+                Fault::NoSpace if matches!(call, Call::Write | Call::Grow | Call::Change) => {
                     return Err(Errno::NOSPC.into());
                 }
+                Fault::NoGrowth if call == Call::Grow => return Err(Errno::NOSPC.into()),
                 Fault::Io => return Err(Errno::IO.into()),
                 // Interrupted for ever would mean to try for ever.
                 Fault::Interrupted if matches!(call, Call::Read | Call::Write) && is_first => {
                     return Err(Errno::INTR.into());
                 }
-                Fault::NoSpace | Fault::Interrupted => {}
+                Fault::NoSpace | Fault::NoGrowth | Fault::Interrupted => {}
             }
         }
         Ok(write_bytes_max)
@@ -348,7 +354,7 @@ impl Storage for Disk {
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
         let call = if mode == OpenMode::CreateNew {
-            Call::Change
+            Call::Grow
         } else {
             Call::Look
         };
@@ -465,7 +471,7 @@ impl File for Handle {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        let (mut state, _) = self.disk.call(Call::Change)?;
+        let (mut state, _) = self.disk.call(Call::Grow)?;
         let old_size = self.backing.size()?;
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         // Memory need not be reserved: what is not stored to takes none.

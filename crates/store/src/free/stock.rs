@@ -1,0 +1,526 @@
+//! Pages that a write transaction may use, taken from the free list.
+//!
+//! Records are taken whole, without touching the tree; what has been taken and is left is written back when the transaction
+//! commits. A single page comes from the ready extents, then from what has become free lately (its pages are probably
+//! still in the processor's caches, and dirty anyway), then from what is not blocked any more, then from a zone. For
+//! an extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it merges:
+//! if nothing is found, the file grows, and a later transaction finds more.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::zone::{Zone, by_zone, zone_of};
+use super::{
+    FreeExtent, FreeRecord, PendingKey, Protected, READY_KEY, Run, UNBLOCKED, encode_ready,
+    impossible, zone_key,
+};
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::mapped::MappedPages;
+use crate::page::{CommitNo, PageNo};
+use crate::tree::{TreeRecord, View};
+
+/// How many records of the free list one look examines.
+const EXAMINED_MAX: usize = 64;
+
+/// With so many pages at hand a look for single pages ends.
+const PAGES_ENOUGH: u64 = 16;
+
+/// How many zones are searched for a run of pages, apart from those that a long run covers.
+const ZONES_EXAMINED_MAX: u64 = 64;
+
+/// More ready extents than this are not kept; then so many of them stay.
+const READY_MAX: usize = 32;
+const READY_KEPT: usize = 16;
+
+/// Where one transaction's search ended and the next one's begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resume {
+    pending: PendingKey,
+    zone: u64,
+}
+
+impl Default for Resume {
+    fn default() -> Self {
+        Self {
+            pending: PendingKey::first_of(CommitNo(0)),
+            zone: 0,
+        }
+    }
+}
+
+/// A look for pages: what it has found, and when it ends.
+struct Look {
+    left: usize,
+    found: u64,
+    enough: u64,
+}
+
+impl Look {
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.found >= self.enough
+    }
+}
+
+/// Pages that a write transaction may use.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    entries: Vec<Run>,
+    /// Entries before this one are used up.
+    first_left: usize,
+    protected: Option<Protected>,
+    /// The ready extents, as the tree has them; `None` before they were looked at.
+    ready: Option<Vec<u8>>,
+    /// Where the search goes on among pending extents that are not blocked, and among those that were.
+    next_unblocked: PendingKey,
+    next_blocked: PendingKey,
+    has_seen_unblocked: bool,
+    /// The last search ended for having looked at enough and not for having found enough: a next one that began anew might never
+    /// get further.
+    was_cut_off: bool,
+    /// Some records may be met a second time.
+    looks_again: bool,
+    next_zone: u64,
+    /// How often the end of the zones was met in looking for single pages, and for runs.
+    laps: u32,
+    run_laps: u32,
+    /// Pending records that were taken, with what of each is still blocked.
+    taken: Vec<(PendingKey, Vec<FreeExtent>)>,
+    /// Zones that differ from those in the tree, and whether they are there.
+    zones: BTreeMap<u64, ChangedZone>,
+    /// Records of the free list that were looked at.
+    examined: u64,
+}
+
+#[derive(Debug)]
+struct ChangedZone {
+    zone: Zone,
+    is_stored: bool,
+}
+
+/// Pages taken from a [`Stock`], to be given back with [`Stock::undo`] in the opposite order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    entry: usize,
+    pages: u32,
+}
+
+/// The free list as it was when the transaction began.
+#[derive(Clone, Copy)]
+pub(crate) struct FreeList<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) pages: &'a MappedPages,
+    pub(crate) record: TreeRecord,
+}
+
+impl<'a> FreeList<'a> {
+    fn view(&self) -> View<'a, MappedPages> {
+        View::new(self.pages, self.record)
+    }
+
+    fn decode(&self, key: &[u8], value: &[u8]) -> Result<FreeRecord> {
+        FreeRecord::decode(key, value, self.pages.limit())
+    }
+
+    fn zone(&self, number: u64) -> Result<Option<Zone>> {
+        let key = zone_key(number);
+        match self.view().get(&key)? {
+            None => Ok(None),
+            Some(value) => match self.decode(&key, value)? {
+                FreeRecord::Zone(_, zone) => Ok(Some(zone)),
+                _ => Err(impossible()),
+            },
+        }
+    }
+}
+
+impl Stock {
+    /// A stock that is filled from where an earlier transaction left off.
+    pub(crate) fn resuming(at: Resume) -> Self {
+        Self {
+            entries: Vec::new(),
+            first_left: 0,
+            protected: None,
+            ready: None,
+            next_unblocked: PendingKey::first_of(UNBLOCKED),
+            next_blocked: at.pending,
+            has_seen_unblocked: false,
+            was_cut_off: false,
+            looks_again: false,
+            next_zone: at.zone,
+            laps: 0,
+            run_laps: 0,
+            taken: Vec::new(),
+            zones: BTreeMap::new(),
+            examined: 0,
+        }
+    }
+
+    /// Where the next transaction had best begin to look, once this one is committed.
+    pub(crate) fn resume_at(&self) -> Resume {
+        let pending = Some(self.next_blocked).filter(|_| self.was_cut_off);
+        Resume {
+            pending: pending.unwrap_or(Resume::default().pending),
+            zone: self.next_zone,
+        }
+    }
+
+    /// How many records of the free list have been looked at.
+    #[cfg(test)]
+    pub(crate) fn examined(&self) -> u64 {
+        self.examined
+    }
+
+    /// One page, if there is one at hand.
+    pub(crate) fn take_page(&mut self) -> Option<(PageNo, Taken)> {
+        while let Some(entry) = self.entries.get(self.first_left) {
+            if entry.pages > 0 {
+                return Some(self.take_from(self.first_left, 1));
+            }
+            self.first_left += 1;
+        }
+        None
+    }
+
+    /// Consecutive pages, if they are at hand.
+    pub(crate) fn take_extent(&mut self, pages: u32) -> Option<(PageNo, Taken)> {
+        let entry = (self.first_left..self.entries.len())
+            .filter(|&at| self.entries[at].pages >= pages)
+            .min_by_key(|&at| self.entries[at].pages)?;
+        Some(self.take_from(entry, pages))
+    }
+
+    fn take_from(&mut self, entry: usize, pages: u32) -> (PageNo, Taken) {
+        let from = &mut self.entries[entry];
+        from.pages -= pages;
+        let first = PageNo(from.first.0 + u64::from(from.pages));
+        (first, Taken { entry, pages })
+    }
+
+    /// Undoes the last taking that has not been undone.
+    pub(crate) fn undo(&mut self, taken: Taken) {
+        self.entries[taken.entry].pages += taken.pages;
+        self.first_left = self.first_left.min(taken.entry);
+    }
+
+    /// Whether so many pages are at hand.
+    pub(crate) fn has_pages(&self, wanted: u64) -> bool {
+        let mut pages = 0;
+        let mut left = self.entries.iter().skip(self.first_left);
+        left.any(|entry| {
+            pages += u64::from(entry.pages);
+            pages >= wanted
+        })
+    }
+
+    /// Adds pages that nobody but the transaction has ever referred to.
+    pub(crate) fn add(&mut self, run: Run) {
+        self.entries.push(run);
+    }
+
+    /// Looks for more single pages, in bounded time. Gives whether it has found any; if not, there are hardly any.
+    pub(crate) fn refill(&mut self, list: FreeList<'_>) -> Result<bool> {
+        let mut found = self.look(list, PAGES_ENOUGH)?;
+        if found < PAGES_ENOUGH {
+            found += self.take_zone(list)?;
+        }
+        Ok(found > 0)
+    }
+
+    /// Looks for consecutive pages, in bounded time. If there are none, what was found instead will merge.
+    pub(crate) fn refill_extent(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
+        self.look(list, u64::MAX)?;
+        if !self.entries.iter().any(|entry| entry.pages >= pages) {
+            self.take_run(list, pages)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is no single page that has not been found.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        self.has_seen_pending() && self.laps >= 2
+    }
+
+    /// Whether all extents and all runs in zones have been looked at.
+    pub(crate) fn has_seen_all_runs(&self) -> bool {
+        self.has_seen_pending() && self.run_laps >= 2
+    }
+
+    fn has_seen_pending(&self) -> bool {
+        self.has_seen_unblocked && self.next_blocked.blocker == UNBLOCKED
+    }
+
+    /// Forgets what was protected, and looks at everything again: much may have been freed.
+    pub(crate) fn look_again(&mut self) {
+        self.protected = None;
+        self.has_seen_unblocked = false;
+        self.next_blocked = PendingKey::first_of(CommitNo(0));
+        self.looks_again = true;
+    }
+
+    /// Takes ready and pending extents until there are `enough` pages, or enough has been looked at.
+    fn look(&mut self, list: FreeList<'_>, enough: u64) -> Result<u64> {
+        if list.record.records == 0 {
+            self.has_seen_unblocked = true;
+            self.next_blocked = PendingKey::first_of(UNBLOCKED);
+            return Ok(0);
+        }
+        let mut look = Look {
+            left: EXAMINED_MAX,
+            found: self.take_ready(list)?,
+            enough,
+        };
+        self.protected(list.inner);
+        self.next_unblocked = self.take_pending(list, self.next_unblocked, &mut look)?;
+        if self.next_blocked.blocker != UNBLOCKED {
+            self.next_blocked = self.take_pending(list, self.next_blocked, &mut look)?;
+            self.was_cut_off = look.left == 0 && self.next_blocked.blocker != UNBLOCKED;
+        }
+        Ok(look.found)
+    }
+
+    fn take_ready(&mut self, list: FreeList<'_>) -> Result<u64> {
+        if self.ready.is_some() {
+            return Ok(0);
+        }
+        let value = list.view().get(&READY_KEY)?.unwrap_or_default();
+        self.ready = Some(value.to_vec());
+        let FreeRecord::Ready(runs) = list.decode(&READY_KEY, value)? else {
+            return Err(impossible());
+        };
+        let found = runs.iter().map(|run| u64::from(run.pages)).sum();
+        self.entries.extend(runs);
+        Ok(found)
+    }
+
+    /// Takes pending records from a key on, those that nothing blocked or those that something did; gives where to go on.
+    fn take_pending(
+        &mut self,
+        list: FreeList<'_>,
+        from: PendingKey,
+        look: &mut Look,
+    ) -> Result<PendingKey> {
+        let Some(protected) = &self.protected else {
+            return Ok(from);
+        };
+        let unblocked = from.blocker == UNBLOCKED;
+        let mut at = from;
+        if look.is_over() {
+            return Ok(at);
+        }
+        let mut cursor = list.view().cursor();
+        let mut on_record = cursor.seek(&at.encode())?;
+        while !look.is_over() {
+            look.left -= 1;
+            self.examined += 1;
+            let record = match if on_record { cursor.record()? } else { None } {
+                Some((key, value)) => list.decode(key, value)?,
+                None => FreeRecord::Ready(Vec::new()),
+            };
+            let FreeRecord::Pending(key, extents) = record else {
+                // Behind the last one.
+                self.has_seen_unblocked |= unblocked;
+                return Ok(if unblocked {
+                    at
+                } else {
+                    PendingKey::first_of(UNBLOCKED)
+                });
+            };
+            if unblocked {
+                if !protected.sees(key.freed) {
+                    self.has_seen_unblocked = true;
+                    return Ok(key);
+                }
+            } else if key.blocker == UNBLOCKED {
+                return Ok(key);
+            } else if protected.has(key.blocker) {
+                at = PendingKey::first_of(CommitNo(key.blocker.0 + 1));
+                on_record = cursor.seek(&at.encode())?;
+                continue;
+            }
+            at = key.next();
+            on_record = cursor.next()?;
+            if self.looks_again && self.taken.iter().any(|(taken, _)| *taken == key) {
+                continue;
+            }
+            let (allowed, blocked): (Vec<_>, Vec<_>) = extents
+                .into_iter()
+                .partition(|extent| protected.allows(extent));
+            self.entries.extend(allowed.iter().map(FreeExtent::run));
+            look.found += allowed
+                .iter()
+                .map(|extent| u64::from(extent.pages))
+                .sum::<u64>();
+            self.taken.push((key, blocked));
+        }
+        Ok(at)
+    }
+
+    /// Takes all pages of the next zone that has any.
+    fn take_zone(&mut self, list: FreeList<'_>) -> Result<u64> {
+        while self.laps < 2 {
+            let mut cursor = list.view().cursor();
+            let mut on_zone = cursor.seek(&zone_key(self.next_zone))?;
+            while on_zone
+                && let Some((key, value)) = cursor.record()?
+                && let FreeRecord::Zone(number, zone) = list.decode(key, value)?
+            {
+                self.examined += 1;
+                self.next_zone = number + 1;
+                if !self.zones.contains_key(&number) {
+                    let runs: Vec<_> = zone.runs(number).collect();
+                    for &run in &runs {
+                        self.change_zone(list, run, false)?;
+                    }
+                    let found = runs.iter().map(|run| u64::from(run.pages)).sum();
+                    self.entries.extend(runs);
+                    return Ok(found);
+                }
+                on_zone = cursor.next()?;
+            }
+            // From the first zone on once more; then there is none that has not been taken.
+            self.laps += 1;
+            self.next_zone = 0;
+        }
+        Ok(0)
+    }
+
+    /// Takes the first run of so many pages among the next zones, which may lie across their borders.
+    fn take_run(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
+        let mut cursor = list.view().cursor();
+        let mut on_zone = cursor.seek(&zone_key(self.next_zone))?;
+        let mut gathered = Run {
+            first: PageNo(0),
+            pages: 0,
+        };
+        let zones = ZONES_EXAMINED_MAX + u64::from(pages) / super::zone::ZONE_PAGES;
+        for _ in 0..zones {
+            let record = match if on_zone { cursor.record()? } else { None } {
+                Some((key, value)) => list.decode(key, value)?,
+                None => FreeRecord::Ready(Vec::new()),
+            };
+            let FreeRecord::Zone(number, stored) = record else {
+                // Behind the last one.
+                self.run_laps += 1;
+                self.next_zone = 0;
+                return Ok(());
+            };
+            self.examined += 1;
+            let changed = self.zones.get(&number);
+            let zone = changed.map_or(stored, |changed| changed.zone.clone());
+            for run in zone.runs(number) {
+                if gathered.first.0 + u64::from(gathered.pages) == run.first.0 {
+                    gathered.pages = gathered.pages.saturating_add(run.pages);
+                } else {
+                    gathered = run;
+                }
+                if gathered.pages >= pages {
+                    let run = Run { pages, ..gathered };
+                    self.change_zone(list, run, false)?;
+                    self.entries.push(run);
+                    return Ok(());
+                }
+            }
+            self.next_zone = number + 1;
+            on_zone = cursor.next()?;
+        }
+        // The last run may go on in the next zone.
+        self.next_zone = match gathered.pages {
+            0 => self.next_zone,
+            _ => zone_of(gathered.first.0),
+        };
+        Ok(())
+    }
+
+    /// Sets the bits of these pages. They have been the other way.
+    fn change_zone(&mut self, list: FreeList<'_>, run: Run, free: bool) -> Result<()> {
+        for (number, run) in by_zone(run) {
+            let zone = match self.zones.entry(number) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let stored = list.zone(number)?;
+                    entry.insert(ChangedZone {
+                        is_stored: stored.is_some(),
+                        zone: stored.unwrap_or(Zone::EMPTY),
+                    })
+                }
+            };
+            if !zone.zone.set(run, free) {
+                return Err(Error::Damaged("the free list has a page twice".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is left beyond a few extents to the zones. Called when the transaction needs hardly any more pages.
+    pub(crate) fn put_aside(&mut self, list: FreeList<'_>) -> Result<()> {
+        self.take_ready(list)?;
+        // What was taken is not undone any more.
+        self.entries.retain(|run| run.pages > 0);
+        self.first_left = 0;
+        if self.entries.len() > READY_MAX {
+            for run in self.entries.split_off(READY_KEPT) {
+                self.change_zone(list, run, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pending records that were taken, with what is left of each.
+    pub(crate) fn take_records(&mut self) -> Vec<(PendingKey, Vec<FreeExtent>)> {
+        std::mem::take(&mut self.taken)
+    }
+
+    /// What the tree is to say of zones that have changed: nothing, if a zone has no free page any more.
+    pub(crate) fn changed_zones(&mut self) -> Vec<(u64, Option<Zone>)> {
+        std::mem::take(&mut self.zones)
+            .into_iter()
+            .filter(|(_, zone)| zone.is_stored || !zone.zone.is_empty())
+            .map(|(number, zone)| (number, Some(zone.zone).filter(|zone| !zone.is_empty())))
+            .collect()
+    }
+
+    /// The ready extents, if they are not what the tree says; from now on it is taken to say so.
+    pub(crate) fn changed_ready(&mut self) -> Option<Vec<u8>> {
+        let left = self.entries.iter().filter(|run| run.pages > 0).copied();
+        let ready = encode_ready(left);
+        if self.ready.as_deref().unwrap_or_default() == ready {
+            return None;
+        }
+        self.ready = Some(ready.clone());
+        Some(ready)
+    }
+
+    /// What the reuse rule forbids at the moment.
+    pub(crate) fn protected(&mut self, inner: &Inner) -> &Protected {
+        self.protected.get_or_insert_with(|| Protected::now(inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stock_is_used_from_the_ends_and_undone() {
+        let mut stock = Stock::resuming(Resume::default());
+        for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
+            stock.add(Run {
+                first: PageNo(first),
+                pages,
+            });
+        }
+        let (page, first) = stock.take_page().unwrap();
+        assert_eq!(page, PageNo(11));
+        let (extent, second) = stock.take_extent(5).unwrap();
+        assert_eq!(extent, PageNo(203), "the smallest that suffices");
+        assert_eq!(stock.take_extent(51), None);
+        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
+        assert_eq!(stock.take_page().unwrap().0, PageNo(149));
+        assert!(stock.changed_ready().is_some());
+        assert!(stock.changed_ready().is_none());
+        stock.undo(second);
+        stock.undo(first);
+        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
+    }
+}

@@ -1,0 +1,167 @@
+//! Space is found again, in bounded time, also when the disk is full.
+
+use std::sync::Arc;
+
+use sapwood_wal::storage::recording::{Disk, Fault};
+use tempfile::TempDir;
+
+use crate::commit::Durability;
+use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::error::Error;
+use crate::page::PAGE_BYTES;
+use crate::tree::TreeKind;
+use crate::write::{TreeId, WriteTxn};
+
+fn env() -> (TempDir, Env) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new()
+        .idle_checkpoint(None)
+        .durability(Durability::Relaxed);
+    let env = Env::open(folder.path(), &options).unwrap();
+    (folder, env)
+}
+
+fn tree(txn: &mut WriteTxn) -> TreeId {
+    match txn.tree("t").unwrap() {
+        Some(tree) => tree,
+        None => txn.create_tree("t", TreeKind::default()).unwrap(),
+    }
+}
+
+fn change(env: &Env, how: impl FnOnce(&mut WriteTxn, TreeId)) {
+    let mut txn = env.write().unwrap();
+    let tree = tree(&mut txn);
+    how(&mut txn, tree);
+    txn.commit().unwrap();
+}
+
+/// Everything freed so far can be used again.
+fn settle(env: &Env) {
+    for _ in 0..2 {
+        change(env, |txn, tree| {
+            let n = txn.commit_no().0.to_be_bytes();
+            txn.put(tree, b"settling", &n).unwrap();
+        });
+        env.checkpoint().unwrap();
+    }
+}
+
+fn assert_clean(env: &Env) {
+    let report = env.check().unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// One page each.
+const VALUE: &[u8] = &[7; PAGE_BYTES - 100];
+
+#[test]
+fn pages_freed_by_different_commits_merge() {
+    let (_folder, env) = env();
+    change(&env, |txn, tree| {
+        for n in 0_u32..600 {
+            txn.put(tree, &n.to_be_bytes(), VALUE).unwrap();
+        }
+    });
+    // In an order in which no two neighbours are freed by the same commit.
+    for part in 0..50 {
+        change(&env, |txn, tree| {
+            for n in (0_u32..600).filter(|n| n % 50 == part * 7 % 50) {
+                assert!(txn.delete(tree, &n.to_be_bytes()).unwrap());
+            }
+        });
+    }
+    settle(&env);
+    // A few that find nothing, while what they find instead merges; then there is a run for each.
+    for n in 0_u32..4 {
+        change(&env, |txn, tree| {
+            txn.put(tree, &n.to_be_bytes(), &[1; 20 * PAGE_BYTES])
+                .unwrap();
+        });
+    }
+    let pages = env.stat().unwrap().pages;
+    for n in 10_u32..22 {
+        change(&env, |txn, tree| {
+            txn.put(tree, &n.to_be_bytes(), &[1; 20 * PAGE_BYTES])
+                .unwrap();
+        });
+    }
+    assert_eq!(env.stat().unwrap().pages, pages, "no growth");
+    assert_clean(&env);
+}
+
+/// The worst reports about other stores of this kind: a put that looks through the whole free list for a run of pages.
+#[test]
+fn a_value_of_many_pages_is_put_in_bounded_time_however_fragmented_the_file_is() {
+    let (_folder, env) = env();
+    for part in 0_u32..40 {
+        change(&env, |txn, tree| {
+            for n in part * 250..(part + 1) * 250 {
+                txn.put(tree, &n.to_be_bytes(), VALUE).unwrap();
+            }
+        });
+    }
+    // Every other page is free, each freed by another commit than its neighbours.
+    for part in 0_u32..1000 {
+        change(&env, |txn, tree| {
+            for n in (0..5).map(|n| (n * 1000 + part) * 2) {
+                txn.delete(tree, &n.to_be_bytes()).unwrap();
+            }
+        });
+    }
+    settle(&env);
+    for n in 0_u32..60 {
+        change(&env, |txn, tree| {
+            let before = txn.own().examined();
+            txn.put(
+                tree,
+                &[&b"large"[..], &n.to_be_bytes()].concat(),
+                &[3; 30 * PAGE_BYTES],
+            )
+            .unwrap();
+            let examined = txn.own().examined() - before;
+            assert!(examined <= 400, "{examined} records of the free list");
+        });
+    }
+    assert_clean(&env);
+}
+
+#[test]
+fn deleting_works_on_a_full_disk() {
+    let disk = Disk::new();
+    let options = Options::new()
+        .log_bytes(4 * LOG_BYTES_MIN)
+        .idle_checkpoint(None);
+    let env = Env::on_storage(Arc::new(disk.clone()), &options).unwrap();
+    let mut stored = 0_u32;
+    // The log exists in full before the disk is.
+    for _ in 0..600 {
+        change(&env, |txn, tree| {
+            txn.put(tree, &stored.to_be_bytes(), &[9; 1500]).unwrap();
+        });
+        stored += 1;
+    }
+    disk.fail(0, Fault::NoGrowth, true);
+    let full = loop {
+        let mut txn = env.write().unwrap();
+        let tree = tree(&mut txn);
+        let put = txn.put(tree, &stored.to_be_bytes(), &[9; 1500]);
+        if let Err(error) = put.and_then(|_| txn.commit()?.wait()) {
+            break error;
+        }
+        stored += 1;
+        assert!(stored < 10_000, "the disk is not full");
+    };
+    assert!(
+        matches!(&full, Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull),
+        "{full}"
+    );
+    for n in 0..stored {
+        change(&env, |txn, tree| {
+            assert!(txn.delete(tree, &n.to_be_bytes()).unwrap());
+        });
+    }
+    change(&env, |txn, tree| {
+        assert!(txn.put(tree, b"again", &[9; 1500]).unwrap());
+    });
+    assert_clean(&env);
+}
