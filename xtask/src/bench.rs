@@ -8,8 +8,14 @@ use crate::run::cargo;
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Load and query Sapwood and OpenLDAP's slapd with the same 250,000 entries; print one table of ratios.
+    /// Load Sapwood and OpenLDAP's slapd with the same entries and put the same load on both; print tables of ratios.
     Ldap {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Count the server's instructions for each operation, under valgrind's callgrind.
+    Instructions {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -18,20 +24,13 @@ pub(crate) enum Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
-        match self {
-            Bench::Ldap { args } => {
-                packages::ensure(packages::BENCH_LDAP, true)?;
-                cargo(["build", "--release", "--package", "sapwood"])?;
-                let fixed = [
-                    "run",
-                    "--release",
-                    "--package",
-                    "sapwood-bench",
-                    "--",
-                    "ldap",
-                ];
-                cargo(fixed.into_iter().chain(args.iter().map(String::as_str)))
-            }
-        }
+        let (name, needed, args) = match &self {
+            Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
+            Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
+        };
+        packages::ensure(needed, true)?;
+        cargo(["build", "--release", "--package", "sapwood"])?;
+        let fixed = ["run", "--release", "--package", "sapwood-bench", "--", name];
+        cargo(fixed.into_iter().chain(args.iter().map(String::as_str)))
     }
 }

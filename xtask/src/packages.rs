@@ -52,6 +52,13 @@ pub(crate) const BENCH_LDAP: &[Package] = &[Package {
     present: || in_path("slapd"),
 }];
 
+/// What counts instructions.
+pub(crate) const BENCH_INSTRUCTIONS: &[Package] = &[Package {
+    name: "valgrind",
+    purpose: "callgrind, which counts the server's instructions",
+    present: || in_path("callgrind_control"),
+}];
+
 /// Makes sure that every package is there: installs the missing ones with `apt-get` when `install` and the
 /// user is root, and otherwise names them.
 pub(crate) fn ensure(packages: &[Package], install: bool) -> Result<()> {

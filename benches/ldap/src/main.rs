@@ -1,27 +1,30 @@
 //! Sapwood beside OpenLDAP's slapd: both get the same entries and the same load, in turns, on this machine; the
-//! outcome is one table of ratios. `cargo xtask bench ldap` builds what is needed and runs it.
+//! outcome is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and
+//! runs it.
 
+mod instructions;
 mod load;
 mod process;
 mod report;
 mod rows;
 mod server;
+mod verify;
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use sapwood_client::generate::Generator;
-use sapwood_ldap::ldif;
+use sapwood_client::drive::{EntryStream, Format};
 
 use crate::load::Load;
 use crate::report::Report;
 use crate::rows::{ROWS, Row};
-use crate::server::{Prepared, Product, Server};
+use crate::server::{Prepared, Product, Server, Shape};
 
-/// The suffix of the generated directory.
+/// The suffix of the generated directories.
 const SUFFIX: &str = "dc=example,dc=com";
 
 /// Measure Sapwood beside its peers.
@@ -30,19 +33,32 @@ const SUFFIX: &str = "dc=example,dc=com";
 enum Command {
     /// Beside OpenLDAP's slapd, over LDAP on loopback
     Ldap(Options),
+    /// Instructions of the server for each operation, counted by callgrind
+    Instructions(instructions::Options),
 }
 
 #[derive(Debug, clap::Args)]
 struct Options {
-    /// Entries to generate
-    #[arg(long, default_value_t = 250_000)]
-    entries: u64,
+    /// Entries of the shape flat, 0 for none; with several numbers all rows are measured for each
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "1000000"
+    )]
+    flat: Vec<u64>,
+    /// Entries of the shape org, 0 for none
+    #[arg(long, value_name = "N", default_value_t = 250_000)]
+    org: u64,
     /// What the entries and the load are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds for each row, server and round
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
+    /// The same for rows that write [default: --seconds]
+    #[arg(long)]
+    write_seconds: Option<f64>,
     /// Rounds; the servers take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -64,26 +80,64 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    let Command::Ldap(options) = Command::parse();
-    run(&options)
+    match Command::parse() {
+        Command::Ldap(options) => run(&options),
+        Command::Instructions(options) => instructions::run(&options),
+    }
 }
 
 fn run(options: &Options) -> Result<()> {
+    let write_seconds = options.write_seconds.unwrap_or(options.seconds);
     ensure!(
-        options.rounds > 0 && options.seconds > 0.0,
+        options.rounds > 0 && options.seconds > 0.0 && write_seconds > 0.0,
         "at least one round, and some time for it"
     );
-    let generator = Generator::new(SUFFIX, options.entries, options.seed)?;
     let folder = Folder::create(&options.folder)?;
+    let mut reports = Vec::new();
+    let flat = options.flat.iter().map(|entries| (Shape::Flat, *entries));
+    for (shape, entries) in flat.chain([(Shape::Org, options.org)]) {
+        let has_rows = ROWS.iter().any(|row| is_wanted(row, shape, options));
+        // With rows chosen by name, a shape without any of them is not loaded.
+        if entries == 0 || (options.row.is_some() && !has_rows) {
+            continue;
+        }
+        let load = Load {
+            shape,
+            entries,
+            seed: options.seed,
+            read_time: Duration::from_secs_f64(options.seconds),
+            write_time: Duration::from_secs_f64(write_seconds),
+        };
+        let report = measure_shape(&load, &folder, options)?;
+        print!("{}", report.markdown());
+        reports.push(report.json());
+    }
+    if let Some(file) = &options.json {
+        let json = format!("[{}]\n", reports.join(",\n"));
+        fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn is_wanted(row: &Row, shape: Shape, options: &Options) -> bool {
+    row.shape == shape
+        && options
+            .row
+            .as_ref()
+            .is_none_or(|text| row.name.contains(text.as_str()))
+}
+
+/// Loads both servers with one kind of entries and measures the rows on them.
+fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Report> {
     let ldif = folder.path.join("entries.ldif");
-    let bytes = write_ldif(&generator, &ldif)?;
+    let bytes = write_ldif(load, &ldif)?;
     eprintln!(
-        "{} entries, {:.1} MB of LDIF",
-        generator.entries(),
+        "{:?}: {} entries, {:.1} MB of LDIF",
+        load.shape,
+        load.entries,
         bytes as f64 / 1e6
     );
-
-    let mut report = Report::new(generator.entries());
+    let mut report = Report::new(load.shape, load.entries);
     let products: Vec<Product> = [Product::Sapwood, Product::Slapd]
         .into_iter()
         .filter(|product| options.only.is_none_or(|only| only == *product))
@@ -92,11 +146,11 @@ fn run(options: &Options) -> Result<()> {
     for round in 0..options.rounds {
         // The last round's directories are served.
         filled.clear();
-        let parent = folder.path.join(round.to_string());
+        let parent = folder.path.join(format!("{round}"));
         fs::create_dir(&parent)?;
         for turn in 0..products.len() {
             let product = products[(round + turn) % products.len()];
-            let prepared = product.prepare(&parent, options.sapwood.as_deref())?;
+            let prepared = product.prepare(&parent, load.shape, options.sapwood.as_deref())?;
             let (prepared, cost) = prepared.import(&ldif)?;
             eprintln!("{product}: imported in {:.2} s", cost.seconds);
             report.import(product, cost);
@@ -106,70 +160,65 @@ fn run(options: &Options) -> Result<()> {
             fs::remove_dir_all(&parent)?;
         }
     }
-    let mut servers = filled
+    let servers = filled
         .into_iter()
         .map(Prepared::start)
         .collect::<Result<Vec<_>>>()?;
-    fs::remove_file(&ldif)?;
-
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let load = Load::new(&generator, options.seed, options.seconds);
     for server in &servers {
-        let seen = runtime.block_on(load.verify(server, &generator))?;
+        let seen = runtime.block_on(verify::verify(server, &ldif, load.entries))?;
         eprintln!(
             "{}: {seen} entries are as they were generated",
             server.product
         );
     }
-    let rows = ROWS.iter().filter(|row| {
-        options
-            .row
-            .as_ref()
-            .is_none_or(|text| row.name.contains(text))
-    });
-    for row in rows {
-        measure(
-            row,
-            options.rounds,
-            &runtime,
-            &load,
-            &mut servers,
-            &mut report,
-        )?;
+    fs::remove_file(&ldif)?;
+    for row in ROWS
+        .iter()
+        .filter(|row| is_wanted(row, load.shape, options))
+    {
+        measure(row, options.rounds, load, &servers, &mut report)?;
     }
     for server in servers {
         report.memory(server.product, server.stop()?);
     }
-    print!("{}", report.markdown());
-    if let Some(file) = &options.json {
-        fs::write(file, report.json()).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    fs::remove_dir_all(folder.path.join(format!("{}", options.rounds - 1)))?;
+    Ok(report)
 }
 
 /// All rounds of one row, the servers taking turns, a different one first each time.
 fn measure(
     row: &'static Row,
     rounds: usize,
-    runtime: &tokio::runtime::Runtime,
     load: &Load,
-    servers: &mut [Server],
+    servers: &[Server],
     report: &mut Report,
 ) -> Result<()> {
+    let context = |server: &Server| format!("{}: {}", server.product, row.name);
+    let mut able = Vec::new();
+    for server in servers {
+        if row.needs_transactions && !load.has_transactions(server) {
+            eprintln!("{}: the server has no transactions", context(server));
+            continue;
+        }
+        if let Some(plan) = row.prepare {
+            load.drive(plan, server, None)
+                .with_context(|| context(server))?;
+        }
+        able.push(server);
+    }
     for round in 0..rounds {
-        for turn in 0..servers.len() {
-            let server = &servers[(round + turn) % servers.len()];
-            let sample = runtime
-                .block_on(load.run(row, server))
-                .with_context(|| format!("{}: {}", server.product, row.name))?;
+        for turn in 0..able.len() {
+            let server = able[(round + turn) % able.len()];
+            let sample = load.run(row, server).with_context(|| context(server))?;
             eprintln!(
-                "{}: {}: {:.0}/s, {:.2} µs of CPU each",
-                server.product,
-                row.name,
+                "{}: {:.0}/s, {:.2} µs of CPU each, the client {:.2} µs",
+                context(server),
                 sample.rate(),
-                sample.cpu_us()
+                sample.cpu_us(),
+                sample.client_cpu_us,
             );
             report.sample(row, server.product, sample);
         }
@@ -178,20 +227,40 @@ fn measure(
 }
 
 /// Writes the entries without the version line, which slapadd takes for an entry without a name.
-fn write_ldif(generator: &Generator, path: &Path) -> Result<u64> {
-    let mut file = BufWriter::new(File::create(path)?);
-    let mut text = Vec::new();
-    for entry in generator.iter() {
-        text.clear();
-        ldif::write_dn(&mut text, &entry.dn);
-        for (description, value) in &entry.values {
-            ldif::write_value(&mut text, description, value.as_bytes());
+fn write_ldif(load: &Load, path: &Path) -> Result<u64> {
+    let stream = match load.shape {
+        Shape::Flat => EntryStream::flat(SUFFIX, load.entries, load.seed)?,
+        Shape::Org => EntryStream::org(SUFFIX, load.entries, load.seed)?,
+    };
+    let file = File::create(path)?;
+    let mut out = WithoutVersion {
+        inner: BufWriter::new(file),
+        skipped: 0,
+    };
+    stream.write(Format::Ldif, &mut out)?;
+    Ok(out.inner.get_ref().metadata()?.len())
+}
+
+/// Leaves out the first line and the empty one behind it.
+struct WithoutVersion<W> {
+    inner: W,
+    skipped: usize,
+}
+
+impl<W: std::io::Write> std::io::Write for WithoutVersion<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        const VERSION: &[u8] = b"version: 1\n\n";
+        let skip = (VERSION.len() - self.skipped).min(bytes.len());
+        self.skipped += skip;
+        if skip > 0 {
+            return Ok(skip);
         }
-        text.push(b'\n');
-        file.write_all(&text)?;
+        self.inner.write(bytes)
     }
-    file.flush()?;
-    Ok(file.get_ref().metadata()?.len())
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 /// A folder of our own, removed at the end.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use sapwood_client::drive::ServerUse;
 
 /// How often memory is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +36,22 @@ impl Process {
 
     /// User and system time so far, of all threads, those that have ended included.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        cpu(self.child.id())
+        let used = ServerUse::read(self.child.id());
+        Ok(used.context("the process is not in /proc")?.cpu)
+    }
+
+    /// Bytes that it has had written to disk so far.
+    pub(crate) fn bytes_written(&self) -> Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("write_bytes:"));
+        let bytes = line.context("/proc/PID/io has no write_bytes")?;
+        bytes.trim().parse().context("/proc/PID/io")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Fails when the process has ended.
@@ -83,30 +99,6 @@ impl Drop for Process {
     }
 }
 
-fn cpu(pid: u32) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is the name in parentheses and may hold anything; utime and stime are fields 14 and 15.
-    let (_, fields) = stat
-        .rsplit_once(')')
-        .context("/proc/PID/stat has no name")?;
-    let ticks: u64 = (fields.split_ascii_whitespace().skip(11).take(2))
-        .map(|field| field.parse::<u64>().context("/proc/PID/stat"))
-        .sum::<Result<u64>>()?;
-    Ok(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
-}
-
-/// Memory that is the process's own: RssAnon and RssShmem, not pages of files.
-fn own_memory_bytes(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let kib = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some((kib("RssAnon:")? + kib("RssShmem:")?) << 10)
-}
-
 /// Follows a process's memory in a thread of its own.
 struct MemoryWatch {
     peak: Arc<AtomicU64>,
@@ -122,8 +114,8 @@ impl MemoryWatch {
             let (peak, stop) = (Arc::clone(&peak), Arc::clone(&stop));
             move || {
                 while !stop.load(Ordering::Relaxed) {
-                    if let Some(bytes) = own_memory_bytes(pid) {
-                        peak.fetch_max(bytes, Ordering::Relaxed);
+                    if let Some(used) = ServerUse::read(pid) {
+                        peak.fetch_max(used.memory_bytes, Ordering::Relaxed);
                     }
                     std::thread::sleep(MEMORY_INTERVAL);
                 }

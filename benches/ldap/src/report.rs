@@ -4,14 +4,17 @@ use std::fmt::Write;
 use std::fs;
 
 use crate::load::Sample;
-use crate::rows::{Required, Row};
-use crate::server::{ImportCost, Product};
+use crate::rows::{Required, Row, Unit};
+use crate::server::{ImportCost, Product, Shape};
+
+const MIB: f64 = (1 << 20) as f64;
 
 /// The server's own memory must stay below this.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
 /// Everything that was measured.
 pub(crate) struct Report {
+    shape: Shape,
     entries: u64,
     imports: PerProduct<Vec<ImportCost>>,
     rows: Vec<(&'static Row, PerProduct<Vec<Sample>>)>,
@@ -53,13 +56,19 @@ impl PerProduct<f64> {
     }
 }
 
+/// How many times as much CPU as Sapwood's slapd's import has to take.
+const IMPORT_CPU_RATIO: f64 = 4.0;
+
 /// A row as it is printed.
 struct Line {
-    name: String,
+    name: &'static str,
     unit: &'static str,
     rate: PerProduct<f64>,
     cpu_us: PerProduct<f64>,
-    required: Required,
+    client_cpu_us: PerProduct<f64>,
+    /// What is required, and whether it is reached; `None` where that cannot be said.
+    required: String,
+    is_met: Option<bool>,
 }
 
 impl Line {
@@ -71,21 +80,12 @@ impl Line {
     fn cpu_ratio(&self) -> Option<f64> {
         self.cpu_us.ratio().map(|ratio| 1.0 / ratio)
     }
-
-    /// Whether both ratios are as required; `None` without a peer.
-    fn is_met(&self) -> Option<bool> {
-        let rate = self
-            .required
-            .rate
-            .is_none_or(|required| self.rate_ratio().is_some_and(|ratio| ratio >= required));
-        self.cpu_ratio()
-            .map(|ratio| rate && ratio >= self.required.cpu)
-    }
 }
 
 impl Report {
-    pub(crate) fn new(entries: u64) -> Self {
+    pub(crate) fn new(shape: Shape, entries: u64) -> Self {
         Report {
+            shape,
             entries,
             imports: PerProduct::NONE,
             rows: Vec::new(),
@@ -104,7 +104,7 @@ impl Report {
         let place = self
             .rows
             .iter()
-            .position(|(other, _)| std::ptr::eq(*other, row))
+            .position(|(other, _)| other.name == row.name)
             .unwrap_or_else(|| {
                 self.rows.push((row, PerProduct::NONE));
                 self.rows.len() - 1
@@ -124,30 +124,103 @@ impl Report {
         self.imports.map(|costs| median(costs.iter().map(&of)))
     }
 
+    /// The median of something of a row's samples.
+    fn row_median(&self, name: &str, of: impl Fn(&Sample) -> f64) -> Option<PerProduct<f64>> {
+        let (_, samples) = self.rows.iter().find(|(row, _)| row.name == name)?;
+        Some(samples.map(|samples| median(samples.iter().map(&of))))
+    }
+
     fn lines(&self) -> Vec<Line> {
         let entries = self.entries as f64;
+        let cpu_us = self.import_median(|cost| cost.cpu_seconds * 1e6 / entries);
         let import = Line {
-            name: "import".to_owned(),
+            name: "import",
             unit: "entries",
             rate: self.import_median(|cost| entries / cost.seconds),
-            cpu_us: self.import_median(|cost| cost.cpu_seconds * 1e6 / entries),
-            required: Required {
-                rate: Some(1.0),
-                cpu: 1.0,
-            },
+            required: format!("CPU ≥ {IMPORT_CPU_RATIO} ×"),
+            is_met: cpu_us.ratio().map(|ratio| 1.0 / ratio >= IMPORT_CPU_RATIO),
+            cpu_us,
+            client_cpu_us: PerProduct::NONE,
         };
-        let rows = self.rows.iter().map(|(row, samples)| Line {
-            name: row.name.to_owned(),
-            unit: if row.work == crate::rows::Work::Scan {
-                "entries"
-            } else {
-                "operations"
-            },
-            rate: samples.map(|samples| median(samples.iter().map(Sample::rate))),
-            cpu_us: samples.map(|samples| median(samples.iter().map(Sample::cpu_us))),
-            required: row.required,
+        let rows = self.rows.iter().map(|(row, samples)| {
+            let of = |of: fn(&Sample) -> f64| samples.map(|all| median(all.iter().map(of)));
+            let mut line = Line {
+                name: row.name,
+                unit: match row.unit {
+                    Unit::Entries => "entries",
+                    Unit::Operations => "operations",
+                },
+                rate: of(Sample::rate),
+                cpu_us: of(Sample::cpu_us),
+                client_cpu_us: of(|sample| sample.client_cpu_us),
+                required: String::new(),
+                is_met: None,
+            };
+            (line.required, line.is_met) = self.verdict(row, &line);
+            line
         });
         std::iter::once(import).chain(rows).collect()
+    }
+
+    /// What a row requires, with figures where the table has none, and whether that is reached.
+    fn verdict(&self, row: &Row, line: &Line) -> (String, Option<bool>) {
+        match row.required {
+            Required::Nothing => (String::new(), None),
+            Required::Rate(least) => (
+                format!("rate ≥ {least} ×"),
+                line.rate_ratio().map(|ratio| ratio >= least),
+            ),
+            Required::Cpu(least) => (
+                format!("CPU ≥ {least} ×"),
+                line.cpu_ratio().map(|ratio| ratio >= least),
+            ),
+            Required::CpuMost { us, ratio } => {
+                let is_low = line.cpu_us.sapwood.map(|cpu| cpu <= us);
+                let Some(least) = ratio else {
+                    return (format!("CPU ≤ {us} µs"), is_low);
+                };
+                let is_far = line.cpu_ratio().map(|ratio| ratio >= least);
+                let is_met = is_low.zip(is_far).map(|(low, far)| low && far);
+                (format!("CPU ≤ {us} µs, ≥ {least} ×"), is_met)
+            }
+            Required::CpuOfRow { row, times } => {
+                let one = self.row_median(row, Sample::cpu_us);
+                let one = one.and_then(|one| one.sapwood);
+                let found = line.cpu_us.sapwood.zip(one).map(|(own, one)| own / one);
+                (
+                    format!("CPU ≤ {times} × \"{row}\": {}", number(found, 2)),
+                    found.map(|found| found <= times),
+                )
+            }
+            Required::Beside {
+                alone,
+                writes,
+                cpu,
+                p99,
+            } => {
+                let sapwood = |name, of: &dyn Fn(&Sample) -> f64| {
+                    self.row_median(name, of).and_then(|median| median.sapwood)
+                };
+                let long = |sample: &Sample| sample.read_p99_ns as f64;
+                let write_us = sapwood(writes, &Sample::cpu_us);
+                let read_us = write_us
+                    .and_then(|write_us| sapwood(row.name, &|sample| sample.read_cpu_us(write_us)));
+                let costs = read_us.zip(sapwood(alone, &Sample::cpu_us));
+                let costs = costs.map(|(beside, alone)| beside / alone);
+                let lasts = sapwood(row.name, &long).zip(sapwood(alone, &long));
+                let lasts = lasts.map(|(beside, alone)| beside / alone);
+                (
+                    format!(
+                        "per read: CPU ≤ {cpu} × alone: {}, p99 ≤ {p99} ×: {}",
+                        number(costs, 2),
+                        number(lasts, 2)
+                    ),
+                    costs
+                        .zip(lasts)
+                        .map(|(costs, lasts)| costs <= cpu && lasts <= p99),
+                )
+            }
+        }
     }
 
     /// The table for people.
@@ -157,17 +230,21 @@ impl Report {
             out.push_str(&text);
             out.push('\n');
         };
-        line(format!("{} entries; {}", self.entries, machine()));
+        line(format!(
+            "{:?}, {} entries; {}",
+            self.shape,
+            self.entries,
+            machine()
+        ));
         line(String::new());
-        line("| | sapwood /s | slapd /s | rate × | sapwood µs CPU | slapd µs CPU | CPU × | required | |".to_owned());
-        line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |".to_owned());
+        line(
+            "| | sapwood /s | slapd /s | rate × | sapwood µs CPU | slapd µs CPU | CPU × | client µs CPU | required | |"
+                .to_owned(),
+        );
+        line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |".to_owned());
         for row in self.lines() {
-            let rate = row
-                .required
-                .rate
-                .map_or_else(String::new, |ratio| format!("rate ≥ {ratio}, "));
             line(format!(
-                "| {} ({}) | {} | {} | {} | {} | {} | {} | {rate}CPU ≥ {} | {} |",
+                "| {} ({}) | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 row.name,
                 row.unit,
                 number(row.rate.sapwood, 0),
@@ -176,15 +253,17 @@ impl Report {
                 number(row.cpu_us.sapwood, 2),
                 number(row.cpu_us.slapd, 2),
                 number(row.cpu_ratio(), 2),
-                row.required.cpu,
-                row.is_met()
+                number(row.client_cpu_us.sapwood.or(row.client_cpu_us.slapd), 2),
+                row.required,
+                row.is_met
                     .map_or("", |met| if met { "met" } else { "**missed**" }),
             ));
         }
         line(String::new());
+        self.writes(&mut line);
         line("| | sapwood | slapd |".to_owned());
         line("| --- | ---: | ---: |".to_owned());
-        let mib = |bytes: PerProduct<f64>| bytes.map(|bytes| bytes / f64::from(1 << 20));
+        let mib = |bytes: PerProduct<f64>| bytes.map(|bytes| bytes / MIB);
         let mut sizes = |name: &str, sizes: PerProduct<f64>| {
             line(format!(
                 "| {name}, MiB | {} | {} |",
@@ -219,6 +298,36 @@ impl Report {
         out
     }
 
+    /// What rows that write have had written, and how the data have grown.
+    fn writes(&self, line: &mut impl FnMut(String)) {
+        let rows: Vec<_> = self.rows.iter().filter(|(row, _)| row.is_write).collect();
+        if rows.is_empty() {
+            return;
+        }
+        line(
+            "| | sapwood bytes written per operation | slapd | sapwood MiB on disk before and after | slapd |"
+                .to_owned(),
+        );
+        line("| --- | ---: | ---: | ---: | ---: |".to_owned());
+        for (row, samples) in rows {
+            let each = samples.map(|all| median(all.iter().map(Sample::written_each)));
+            let sizes = samples.map(|all| {
+                let before = all.first().map_or(0, |sample| sample.disk_bytes.0);
+                let after = all.last().map_or(0, |sample| sample.disk_bytes.1);
+                format!("{:.0}, {:.0}", before as f64 / MIB, after as f64 / MIB)
+            });
+            line(format!(
+                "| {} | {} | {} | {} | {} |",
+                row.name,
+                number(each.sapwood, 0),
+                number(each.slapd, 0),
+                sizes.sapwood.unwrap_or_default(),
+                sizes.slapd.unwrap_or_default()
+            ));
+        }
+        line(String::new());
+    }
+
     /// The same for programs.
     pub(crate) fn json(&self) -> String {
         let pair = |of: &PerProduct<f64>| {
@@ -234,28 +343,31 @@ impl Report {
             let _ = out.write_fmt(text);
         };
         put(format_args!(
-            "{{\n  \"entries\": {},\n  \"rows\": [\n",
-            self.entries
+            "{{\n  \"shape\": \"{:?}\",\n  \"entries\": {},\n  \"rows\": [\n",
+            self.shape, self.entries
         ));
         let lines = self.lines();
         for (place, row) in lines.iter().enumerate() {
             let comma = if place + 1 < lines.len() { "," } else { "" };
             put(format_args!(
                 "    {{\"name\": \"{}\", \"unit\": \"{}\", \"per_second\": {}, \"cpu_us\": {}, \"rate_ratio\": {}, \
-                 \"cpu_ratio\": {}}}{comma}\n",
+                 \"cpu_ratio\": {}, \"client_cpu_us\": {}, \"is_met\": {}}}{comma}\n",
                 row.name,
                 row.unit,
                 pair(&row.rate),
                 pair(&row.cpu_us),
                 json_number(row.rate_ratio()),
                 json_number(row.cpu_ratio()),
+                pair(&row.client_cpu_us),
+                row.is_met
+                    .map_or_else(|| "null".to_owned(), |met| met.to_string()),
             ));
         }
         let memory = self.memory_bytes_peak.map(|bytes| *bytes as f64);
         let import_memory = self.import_median(|cost| cost.memory_bytes_peak as f64);
         let disk = self.import_median(|cost| cost.disk_bytes as f64);
         put(format_args!(
-            "  ],\n  \"memory_bytes_peak\": {},\n  \"import_memory_bytes_peak\": {},\n  \"disk_bytes\": {}\n}}\n",
+            "  ],\n  \"memory_bytes_peak\": {},\n  \"import_memory_bytes_peak\": {},\n  \"disk_bytes\": {}\n}}",
             pair(&memory),
             pair(&import_memory),
             pair(&disk)
@@ -314,24 +426,33 @@ mod tests {
 
     #[test]
     fn ratios_above_one_are_in_sapwoods_favour() {
+        let pair = |sapwood, slapd| PerProduct {
+            sapwood: Some(sapwood),
+            slapd: Some(slapd),
+        };
         let line = Line {
-            name: String::new(),
+            name: "",
             unit: "operations",
-            rate: PerProduct {
-                sapwood: Some(200.0),
-                slapd: Some(100.0),
-            },
-            cpu_us: PerProduct {
-                sapwood: Some(1.0),
-                slapd: Some(3.0),
-            },
-            required: Required {
-                rate: Some(1.0),
-                cpu: 4.0,
-            },
+            rate: pair(200.0, 100.0),
+            cpu_us: pair(1.0, 3.0),
+            client_cpu_us: PerProduct::NONE,
+            required: String::new(),
+            is_met: None,
         };
         assert_eq!(line.rate_ratio(), Some(2.0));
         assert_eq!(line.cpu_ratio(), Some(3.0));
-        assert_eq!(line.is_met(), Some(false));
+        let report = Report::new(Shape::Flat, 1);
+        let met = |required| {
+            let row = crate::rows::ROWS.first().unwrap();
+            report.verdict(&Row { required, ..*row }, &line).1
+        };
+        assert_eq!(met(Required::Rate(2.0)), Some(true));
+        assert_eq!(met(Required::Rate(2.1)), Some(false));
+        assert_eq!(met(Required::Cpu(3.0)), Some(true));
+        assert_eq!(met(Required::Cpu(3.1)), Some(false));
+        let most = |us, ratio| met(Required::CpuMost { us, ratio });
+        assert_eq!(most(1.0, None), Some(true));
+        assert_eq!(most(0.9, None), Some(false));
+        assert_eq!(most(1.0, Some(4.0)), Some(false));
     }
 }

@@ -1,110 +1,298 @@
-//! What is measured.
+//! What is measured: each row is a plan of the load client.
+
+use crate::server::Shape;
 
 /// One line of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    pub(crate) work: Work,
-    pub(crate) connections: usize,
-    /// Requests under way on each connection.
-    pub(crate) queue: usize,
-    /// How far ahead Sapwood has to be.
+    /// The entries it is measured on.
+    pub(crate) shape: Shape,
+    /// What is done before, not measured.
+    pub(crate) prepare: Option<&'static str>,
+    /// One phase. It may use the settings `suffix`, `people`, `entries` and `seed`.
+    pub(crate) plan: &'static str,
+    /// What an operation is: an answered request, or an entry that came.
+    pub(crate) unit: Unit,
+    /// Whether it writes: it runs longer, and bytes written are reported.
+    pub(crate) is_write: bool,
+    /// Whether only a server with transactions (RFC 5805) can do it.
+    pub(crate) needs_transactions: bool,
     pub(crate) required: Required,
 }
 
-/// What a client asks for.
+/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// Every entry of the tree. An operation is an entry.
-    Scan,
-    /// One random person by name.
-    Base,
-    /// One random person by `uid`, from the top of the tree.
-    Equality,
-    /// A new telephone number for a random person, durable when answered.
-    Modify,
+pub(crate) enum Unit {
+    Operations,
+    Entries,
 }
 
-/// The least ratios. For CPU, slapd's per operation through Sapwood's.
+/// What has to be reached.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Required {
-    pub(crate) rate: Option<f64>,
-    pub(crate) cpu: f64,
+pub(crate) enum Required {
+    /// So many times slapd's rate.
+    Rate(f64),
+    /// Slapd's CPU per operation is so many times Sapwood's.
+    Cpu(f64),
+    /// Sapwood's CPU per operation is at most so many microseconds, and slapd's at least so many times as much.
+    CpuMost { us: f64, ratio: Option<f64> },
+    /// CPU per operation is at most so many times that of another row.
+    CpuOfRow { row: &'static str, times: f64 },
+    /// The reads of the row cost at most `cpu` times what they cost alone, and their 99th percentile is at most `p99` times
+    /// as long. The cost of the writes, known from a row of its own, is taken off.
+    Beside {
+        alone: &'static str,
+        writes: &'static str,
+        cpu: f64,
+        p99: f64,
+    },
+    /// Nothing: the row is there for another, or for comparison.
+    Nothing,
 }
 
-/// Ahead in both.
-const AHEAD: Required = Required {
-    rate: Some(1.0),
-    cpu: 1.0,
-};
-/// Far ahead in what a request costs.
-const FAR_AHEAD: Required = Required {
-    rate: Some(1.0),
-    cpu: 4.0,
-};
-/// One request at a time: the machine's wake-up cost decides the rate.
-const CHEAPER: Required = Required {
-    rate: None,
-    cpu: 1.0,
-};
+const SCAN: &str = "whole tree, (objectClass=*)";
+const READS: &str = "equality search, queue 1, 8 connections, alone";
+const WRITES: &str = "modify, 5,000/s, alone";
+
+/// How reads name themselves, also where a row writes as well.
+pub(crate) const READ: &str = "read";
+
+/// Variables and operations that rows share.
+macro_rules! random {
+    () => {
+        "let: n = random 1..${people}\nlet: plate = characters 8 ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n\n"
+    };
+}
+macro_rules! base {
+    () => {
+        "name: read\nexpect-entries: 1\nsearch: uid=u${n:8},${suffix}\nscope: base\n\n"
+    };
+}
+macro_rules! equality {
+    () => {
+        "name: read\nexpect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n\n"
+    };
+}
+macro_rules! modify {
+    () => {
+        "name: write\ndn: uid=u${n:8},${suffix}\nchangetype: modify\nreplace: carLicense\ncarLicense: ${plate}\n\n"
+    };
+}
 
 /// The table, top down.
 pub(crate) const ROWS: &[Row] = &[
-    row("whole tree, (objectClass=*)", Work::Scan, 1, 1, FAR_AHEAD),
-    row("base search, queue 1", Work::Base, 1, 1, CHEAPER),
+    row(
+        SCAN,
+        Shape::Flat,
+        "session: s\n\nexpect-entries: ${entries}\nsearch: ${suffix}\n",
+        Required::CpuMost {
+            us: 0.35,
+            ratio: Some(6.0),
+        },
+    )
+    .counts_entries(),
+    row(
+        "whole tree, 16 at once",
+        Shape::Flat,
+        "session: s\nconnections: 16\n\nexpect-entries: ${entries}\nsearch: ${suffix}\n",
+        Required::CpuOfRow {
+            row: SCAN,
+            times: 1.15,
+        },
+    )
+    .counts_entries(),
     row(
         "base search, queue 1, 8 connections",
-        Work::Base,
-        8,
-        1,
-        AHEAD,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 8\n\n", base!()),
+        Required::Cpu(2.5),
     ),
     row(
         "base search, queue 1000, 4 connections",
-        Work::Base,
-        4,
-        1000,
-        FAR_AHEAD,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 4\nqueue: 1000\n\n", base!()),
+        Required::Cpu(8.0),
     ),
-    row("equality search, queue 1", Work::Equality, 1, 1, CHEAPER),
     row(
         "equality search, queue 1, 8 connections",
-        Work::Equality,
-        8,
-        1,
-        AHEAD,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 8\n\n", equality!()),
+        Required::Cpu(2.5),
     ),
     row(
         "equality search, queue 1000, 4 connections",
-        Work::Equality,
-        4,
-        1000,
-        FAR_AHEAD,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 4\nqueue: 1000\n\n", equality!()),
+        Required::Cpu(8.0),
     ),
-    row("modify, queue 1", Work::Modify, 1, 1, AHEAD),
-    row("modify, queue 1, 8 connections", Work::Modify, 8, 1, AHEAD),
+    row(
+        "simple bind with {SSHA}, random users, 8 connections",
+        Shape::Flat,
+        "let: n = random 1..1000\n\nsession: s\nconnections: 8\n\nbind: uid=u${n:8},${suffix}\npassword: secret\n",
+        Required::Cpu(2.0),
+    )
+    .prepared(
+        "let: n = sequence 1..1000\n\nsession: s\nqueue: 100\ncount: 1000\n\ndn: uid=u${n:8},${suffix}\n\
+         changetype: modify\nreplace: userPassword\nuserPassword: {SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==\n",
+    ),
     row(
         "modify, queue 1, 32 connections",
-        Work::Modify,
-        32,
-        1,
-        AHEAD,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 32\n\n", modify!()),
+        Required::Rate(8.0),
+    )
+    .writes(),
+    row(
+        "modify, queue 1000",
+        Shape::Flat,
+        concat!(random!(), "session: s\nqueue: 1000\n\n", modify!()),
+        Required::Rate(30.0),
+    )
+    .writes(),
+    row(
+        "mixed 50/50, queue 1000",
+        Shape::Flat,
+        concat!(random!(), "session: s\nqueue: 1000\norder: random\n\n", base!(), modify!()),
+        Required::Rate(20.0),
+    )
+    .writes(),
+    row(
+        "modify in transactions of 1000",
+        Shape::Flat,
+        concat!(random!(), "session: s\nqueue: 1000\ntransaction: 1000\n\n", modify!()),
+        Required::CpuMost {
+            us: 10.0,
+            ratio: None,
+        },
+    )
+    .writes()
+    .in_transactions(),
+    row(
+        READS,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 8\n\n", equality!()),
+        Required::Nothing,
     ),
-    row("modify, queue 1000", Work::Modify, 1, 1000, AHEAD),
+    row(
+        WRITES,
+        Shape::Flat,
+        concat!(random!(), "session: s\nconnections: 8\nqueue: 200\nrate: 5000\n\n", modify!()),
+        Required::Nothing,
+    )
+    .writes(),
+    row(
+        "equality search, queue 1, 8 connections, beside 5,000 modifies/s",
+        Shape::Flat,
+        concat!(
+            random!(),
+            "session: r\nconnections: 8\n\n",
+            equality!(),
+            "session: w\nconnections: 8\nqueue: 200\nrate: 5000\n\n",
+            modify!()
+        ),
+        Required::Beside {
+            alone: READS,
+            writes: WRITES,
+            cpu: 1.15,
+            p99: 2.0,
+        },
+    )
+    .writes(),
+    row(
+        "org: equality search, queue 1000, 4 connections",
+        Shape::Org,
+        "let: uid = random org uid ${suffix} ${entries} ${seed}\n\nsession: s\nconnections: 4\nqueue: 1000\n\n\
+         name: read\nexpect-entries: 1\nsearch: ${suffix}\nfilter: (uid=${uid})\n",
+        Required::Nothing,
+    ),
+    row(
+        "org: add one by one, 8 connections",
+        Shape::Org,
+        "let: n = sequence 1..100000000\nlet: given = random list Adam Alice Carlos Emma Jin Karim Louise Nadia Omar Petra\n\
+         let: sn = characters 7 abcdefghijklmnoprstuvwz\nlet: phone = random 1000000..9999999\n\n\
+         session: s\nconnections: 8\n\nname: write\ndn: uid=new${n},ou=Groups,${suffix}\nobjectClass: inetOrgPerson\n\
+         uid: new${n}\ncn: ${given} ${sn}\nsn: ${sn}\ngivenName: ${given}\ndisplayName: ${sn}, ${given}\n\
+         mail: ${given}.${sn}.${n}@example.com\ntelephoneNumber: +49 30 ${phone}\nemployeeNumber: ${n}\ntitle: Engineer\n\
+         departmentNumber: 1042\nl: Hamburg\nstreet: Main Street 5\npostalCode: 20095\n\
+         description: New since this spring\n",
+        Required::Rate(50.0),
+    )
+    .writes(),
 ];
 
-const fn row(
-    name: &'static str,
-    work: Work,
-    connections: usize,
-    queue: usize,
-    required: Required,
-) -> Row {
+const fn row(name: &'static str, shape: Shape, plan: &'static str, required: Required) -> Row {
     Row {
         name,
-        work,
-        connections,
-        queue,
+        shape,
+        prepare: None,
+        plan,
+        unit: Unit::Operations,
+        is_write: false,
+        needs_transactions: false,
         required,
+    }
+}
+
+impl Row {
+    const fn counts_entries(self) -> Self {
+        Row {
+            unit: Unit::Entries,
+            ..self
+        }
+    }
+
+    const fn prepared(self, plan: &'static str) -> Self {
+        Row {
+            prepare: Some(plan),
+            ..self
+        }
+    }
+
+    const fn writes(self) -> Self {
+        Row {
+            is_write: true,
+            ..self
+        }
+    }
+
+    const fn in_transactions(self) -> Self {
+        Row {
+            needs_transactions: true,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::plan;
+
+    #[test]
+    fn the_plans_of_the_rows_can_be_read() {
+        for row in ROWS {
+            for text in [Some(row.plan), row.prepare].into_iter().flatten() {
+                let read = plan(text, row.shape, 100, 1);
+                assert_eq!(read.unwrap().phases().count(), 1, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_others_need_come_before_them() {
+        for (place, row) in ROWS.iter().enumerate() {
+            let needed = match row.required {
+                Required::CpuOfRow { row, .. } => vec![row],
+                Required::Beside { alone, writes, .. } => vec![alone, writes],
+                _ => Vec::new(),
+            };
+            for name in needed {
+                assert!(
+                    ROWS[..place].iter().any(|other| other.name == name),
+                    "{name}"
+                );
+            }
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use sapwood_client::drive::disk_bytes;
 
 use crate::SUFFIX;
 use crate::process::Process;
@@ -18,8 +18,24 @@ pub(crate) const ADMIN_DN: &str = "cn=admin,dc=example,dc=com";
 /// The administrator's password, in both: on loopback, in a folder that goes away.
 pub(crate) const ADMIN_PASSWORD: &str = "benchmark";
 
-/// The indexes, in both: attributes, then kinds.
-const INDEXES: [(&str, &str); 2] = [("objectClass,uid", "eq"), ("cn,mail", "eq,sub")];
+/// What the entries look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// Below one root, with uid, cn, sn and a carLicense of eight octets
+    Flat,
+    /// People of 15 attributes in organisational units, and groups of 20
+    Org,
+}
+
+impl Shape {
+    /// The indexes, in both products: attributes, then kinds.
+    fn indexes(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Shape::Flat => &[("objectClass,uid", "eq")],
+            Shape::Org => &[("objectClass,uid", "eq"), ("cn,mail", "eq,sub")],
+        }
+    }
+}
 
 /// Address space for slapd's map: far more than the data needs.
 const SLAPD_MAP_BYTES: u64 = 16 << 30;
@@ -40,6 +56,8 @@ pub(crate) enum Product {
 pub(crate) struct Prepared {
     product: Product,
     program: PathBuf,
+    /// What runs the program, if it is not run as it is: a command and its arguments.
+    wrapper: Vec<String>,
     /// Its data.
     folder: PathBuf,
     /// The configuration file, for slapd.
@@ -59,12 +77,18 @@ pub(crate) struct ImportCost {
 pub(crate) struct Server {
     pub(crate) product: Product,
     pub(crate) url: String,
+    folder: PathBuf,
     process: Process,
 }
 
 impl Product {
     /// Makes an empty directory in a folder of `parent`.
-    pub(crate) fn prepare(self, parent: &Path, sapwood: Option<&Path>) -> Result<Prepared> {
+    pub(crate) fn prepare(
+        self,
+        parent: &Path,
+        shape: Shape,
+        sapwood: Option<&Path>,
+    ) -> Result<Prepared> {
         let folder = parent.join(self.to_string());
         let config = parent.join("slapd.conf");
         let program = match (self, sapwood) {
@@ -82,7 +106,7 @@ impl Product {
                     .arg(&folder)
                     .args(["--suffix", SUFFIX, "--admin-dn", ADMIN_DN]);
                 init.arg("--admin-password-file").arg(&password);
-                for (attributes, kinds) in INDEXES {
+                for (attributes, kinds) in shape.indexes() {
                     init.args(["--index", &format!("{attributes} {kinds}")]);
                 }
                 let status = init.stdout(Stdio::null()).status()?;
@@ -90,12 +114,13 @@ impl Product {
             }
             Product::Slapd => {
                 fs::create_dir(&folder)?;
-                fs::write(&config, slapd_config(&folder))?;
+                fs::write(&config, slapd_config(&folder, shape))?;
             }
         }
         Ok(Prepared {
             product: self,
             program,
+            wrapper: Vec::new(),
             folder,
             config,
         })
@@ -120,9 +145,9 @@ impl Product {
     }
 }
 
-fn slapd_config(folder: &Path) -> String {
-    let index = |(attributes, kinds)| format!("index {attributes} {kinds}\n");
-    let indexes: String = INDEXES.into_iter().map(index).collect();
+fn slapd_config(folder: &Path, shape: Shape) -> String {
+    let index = |(attributes, kinds): &(&str, &str)| format!("index {attributes} {kinds}\n");
+    let indexes: String = shape.indexes().iter().map(index).collect();
     format!(
         "include /etc/ldap/schema/core.schema\n\
          include /etc/ldap/schema/cosine.schema\n\
@@ -182,16 +207,28 @@ impl Prepared {
             seconds: used.seconds,
             cpu_seconds: used.cpu.as_secs_f64(),
             memory_bytes_peak: used.memory_bytes_peak,
-            disk_bytes: disk_bytes(&self.folder)?,
+            disk_bytes: disk_bytes(&self.folder).unwrap_or_default(),
         };
         Ok((self, cost))
+    }
+
+    /// Lets another program run the server.
+    pub(crate) fn wrapped(self, wrapper: Vec<String>) -> Self {
+        Prepared { wrapper, ..self }
     }
 
     /// Starts the server on a free port and waits until it listens.
     pub(crate) fn start(self) -> Result<Server> {
         let port = free_port()?;
         let url = format!("ldap://127.0.0.1:{port}");
-        let mut command = Command::new(&self.program);
+        let mut command = match self.wrapper.split_first() {
+            None => Command::new(&self.program),
+            Some((wrapper, arguments)) => {
+                let mut command = Command::new(wrapper);
+                command.args(arguments).arg(&self.program);
+                command
+            }
+        };
         match self.product {
             Product::Sapwood => command
                 .arg("serve")
@@ -228,6 +265,7 @@ impl Prepared {
         Ok(Server {
             product: self.product,
             url,
+            folder: self.folder,
             process,
         })
     }
@@ -237,6 +275,21 @@ impl Server {
     /// Processor time so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.process.cpu()
+    }
+
+    /// Bytes that it has had written to disk so far.
+    pub(crate) fn bytes_written(&self) -> Result<u64> {
+        self.process.bytes_written()
+    }
+
+    /// What its data take on disk.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        disk_bytes(&self.folder).unwrap_or_default()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Stops it; the peak of its own memory in bytes.
@@ -252,23 +305,8 @@ fn free_port() -> Result<u16> {
         .port())
 }
 
-/// Bytes the files of a folder occupy.
-fn disk_bytes(folder: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        bytes += if metadata.is_dir() {
-            disk_bytes(&entry.path())?
-        } else {
-            metadata.blocks() * 512
-        };
-    }
-    Ok(bytes)
-}
-
 /// A program in `PATH` or in the folders for administrators.
-fn in_path(name: &str) -> Result<PathBuf> {
+pub(crate) fn in_path(name: &str) -> Result<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     let folders = path.split(':').chain(["/usr/sbin", "/usr/local/sbin"]);
     let mut programs = folders.map(|folder| Path::new(folder).join(name));
