@@ -30,7 +30,13 @@ type Verdict = Result<(), String>;
 /// What trees hold, by name.
 type Model = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-const TREES: [&str; 3] = ["one", "three", "two"];
+const TREES: [&str; 4] = ["one", "pairs", "three", "two"];
+
+/// The tree with duplicates. In the model its records are keys, with their values behind them.
+const PAIRS: &str = "pairs";
+
+/// The length of a key.
+const KEY_BYTES: usize = 4;
 
 /// How many lives a run of the suite looks at.
 #[derive(Clone, Copy)]
@@ -322,6 +328,10 @@ impl Life {
             }
             txn.rollback_to(&savepoint);
         }
+        if self.dice.below(4) == 0 {
+            self.nest(&mut txn, &mut model, value_bytes, 3)
+                .map_err(told)?;
+        }
         let commit = txn.commit_no().0;
         let model = Arc::new(model);
         self.history.states.insert(commit, model.clone());
@@ -344,6 +354,29 @@ impl Life {
             self.history.states.insert(ticket.commit().0, model);
         }
         Ok(ticket)
+    }
+
+    /// A nested transaction, with others in it, of which some are given up.
+    fn nest(
+        &mut self,
+        txn: &mut WriteTxn,
+        model: &mut Model,
+        value_bytes: usize,
+        depth: usize,
+    ) -> Result<(), Error> {
+        let mut inner = model.clone();
+        let mut child = txn.child();
+        for _ in 0..self.dice.below(6) {
+            change(&mut child, &mut inner, &mut self.dice, value_bytes)?;
+        }
+        if depth > 0 && self.dice.below(2) == 0 {
+            self.nest(&mut child, &mut inner, value_bytes, depth - 1)?;
+        }
+        if self.dice.below(2) == 0 {
+            child.commit();
+            *model = inner;
+        }
+        Ok(())
     }
 
     fn acknowledge(&mut self, commit: u64) {
@@ -569,16 +602,18 @@ fn change(
         Some(tree) => tree,
         None => {
             model.insert(name.into(), BTreeMap::new());
-            txn.create_tree(
-                name,
-                TreeKind {
-                    counted: name == "two",
-                    ..TreeKind::COMPACT
-                },
-            )?
+            let kind = match name {
+                PAIRS => TreeKind::DUPLICATES,
+                "two" => TreeKind::COUNTED,
+                _ => TreeKind::COMPACT,
+            };
+            txn.create_tree(name, kind)?
         }
     };
     let records = model.entry(name.into()).or_default();
+    if name == PAIRS {
+        return change_pair(txn, tree, records, dice);
+    }
     let key = (dice.below(500) as u32).to_be_bytes().to_vec();
     if dice.below(4) == 0 {
         let existed = txn.delete(tree, &key)?;
@@ -587,6 +622,36 @@ fn change(
         let value = vec![dice.roll() as u8; dice.below(value_bytes)];
         txn.put(tree, &key, &value)?;
         records.insert(key, value);
+    }
+    Ok(())
+}
+
+/// Few keys with many values, so that some have trees of their own.
+fn change_pair(
+    txn: &mut WriteTxn,
+    tree: TreeId,
+    pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    dice: &mut Dice,
+) -> Result<(), Error> {
+    let key = (dice.below(5) as u32).to_be_bytes();
+    if dice.below(60) == 0 {
+        let existed = txn.delete(tree, &key)?;
+        let before = pairs.len();
+        pairs.retain(|pair, _| !pair.starts_with(&key));
+        return agree(existed, pairs.len() < before);
+    }
+    for _ in 0..1 + dice.below(40) {
+        let number = dice.below(300);
+        let mut value = (number as u16).to_be_bytes().to_vec();
+        value.resize(2 + number % 50, 7);
+        let pair = [&key[..], &value].concat();
+        if dice.below(3) == 0 {
+            let existed = txn.delete_duplicate(tree, &key, &value)?;
+            agree(existed, pairs.remove(&pair).is_some())?;
+        } else {
+            let is_new = txn.put(tree, &key, &value)?;
+            agree(is_new, pairs.insert(pair, Vec::new()).is_none())?;
+        }
     }
     Ok(())
 }
@@ -619,8 +684,13 @@ fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
         let tree = tree.ok_or_else(|| format!("commit {commit} has lost tree '{name}'"))?;
         let mut cursor = tree.cursor();
         for (key, value) in records {
+            // The model of a pair is its key with its value behind it.
+            let (key, value) = match name.as_str() {
+                PAIRS => key.split_at(KEY_BYTES),
+                _ => (&key[..], &value[..]),
+            };
             let found = cursor.next().and_then(|_| cursor.record()).map_err(told)?;
-            if found != Some((&key[..], &value[..])) {
+            if found != Some((key, value)) {
                 return Err(format!(
                     "tree '{name}' of commit {commit} differs at key {key:x?}"
                 ));

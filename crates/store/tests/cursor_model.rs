@@ -253,8 +253,7 @@ impl Run<'_> {
 
     fn go(&mut self, txn: &WriteTxn, model: &Model, at: usize, how: u8) {
         let how = how % 8;
-        let (cursor, standing) = &self.cursors[at];
-        let _ = cursor;
+        let standing = &self.cursors[at].1;
         let to: Standing = match (standing, how) {
             (_, 6) | (None, 0 | 2) => model.first().cloned(),
             (_, 7) | (None, 1 | 3) => model.last().cloned(),
@@ -535,9 +534,8 @@ fn appending_keeps_the_order() {
 
 #[test]
 fn trees_are_renamed_and_cleared() {
-    let (env, tree, txn) = env_with(TreeKind::COMPACT, &[(b"k", b"v")]);
+    let (env, _, txn) = env_with(TreeKind::COMPACT, &[(b"k", b"v")]);
     txn.commit().unwrap().wait().unwrap();
-    let _ = tree;
     let mut txn = env.write().unwrap();
     let tree = txn.tree("tree").unwrap().unwrap();
     let mut child = txn.child();
@@ -616,7 +614,6 @@ fn threads_read_inside_a_transaction() {
     });
 }
 
-/// A failure before a savepoint is not forgiven by returning to it.
 #[test]
 fn refusals_do_not_spoil_a_transaction() {
     let (_env, tree, mut txn) = env_with(TreeKind::COMPACT, &[]);

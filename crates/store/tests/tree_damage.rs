@@ -8,7 +8,7 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use sapwood_store::Error;
 use sapwood_store::page::{CommitNo, MemoryPages, Page, PageNo, ReadPages, WritePages};
-use sapwood_store::tree::{self, CheckSink, TreeKind, TreeRecord, View};
+use sapwood_store::tree::{self, CheckSink, Duplicates, TreeKind, TreeMut, TreeRecord, View};
 
 #[derive(Default)]
 struct Problems {
@@ -113,6 +113,105 @@ fn problems(pages: &MemoryPages, tree: &TreeRecord) -> usize {
     problems.count
 }
 
+/// Keys with one value, with some, and with very many.
+fn sample_of_duplicates(fixed: bool) -> (MemoryPages, TreeRecord) {
+    let kind = TreeKind {
+        duplicates: Some(Duplicates {
+            fixed,
+            ..Duplicates::default()
+        }),
+        ..TreeKind::WHOLE
+    };
+    let mut pages = MemoryPages::default();
+    let mut tree = TreeRecord::empty(kind);
+    for i in 0..120u32 {
+        let values = match i % 40 {
+            0 => 700,
+            n => n,
+        };
+        for n in 0..values {
+            let len = if fixed { 8 } else { 4 + n as usize % 30 };
+            let mut value = n.to_be_bytes().to_vec();
+            value.resize(len, i as u8);
+            tree::put(&mut pages, &mut tree, &key(i), &value).unwrap();
+        }
+    }
+    assert!(tree.height >= 2);
+    pages.seal();
+    (pages, tree)
+}
+
+/// Reads a tree with duplicates in every way there is.
+fn read_duplicates(pages: &MemoryPages, tree: &TreeRecord) {
+    let view = View::new(pages, *tree);
+    let mut cursor = view.cursor();
+    // A damaged tree may reach its pages by several ways, each once from each of its parents.
+    for _ in 0..50_000 {
+        if !matches!(cursor.next(), Ok(true)) {
+            break;
+        }
+        let _ = (cursor.record().is_ok(), cursor.duplicates());
+    }
+    for i in (0..200).step_by(7) {
+        let _ = view.get(&key(i));
+        let _ = cursor.seek_duplicate_from(&key(i), &[0, 0, 0, 9]);
+        let _ = (
+            cursor.prev_duplicate(),
+            cursor.next_key(),
+            cursor.prev_key(),
+        );
+        let _ = (
+            cursor.last_duplicate(),
+            cursor.next_duplicates(),
+            cursor.prev_duplicates(),
+        );
+    }
+}
+
+fn change_duplicates(pages: &MemoryPages, tree: &TreeRecord, next_commit: bool) {
+    let (mut pages, mut tree) = (pages.clone(), *tree);
+    if next_commit {
+        pages.next_commit();
+    }
+    let mut tree = TreeMut::new(&mut pages, &mut tree);
+    for i in (0..200).step_by(11) {
+        let failed = match i % 4 {
+            0 => tree.put(&key(i), &[9; 8]).is_err(),
+            1 => tree
+                .delete_duplicate(&key(i), &[0, 0, 0, 1, 1, 1, 1, 1])
+                .is_err(),
+            2 => tree.append_duplicate(&key(i), &[255; 8]).is_err(),
+            _ => tree.delete(&key(i)).is_err(),
+        };
+        if failed {
+            break;
+        }
+    }
+    let _ = tree.delete_range(Bound::Included(&key(20)), Bound::Excluded(&key(150)));
+    let _ = tree.clear();
+}
+
+#[test]
+fn a_flipped_bit_among_duplicates_is_survived_and_noticed() {
+    for fixed in [false, true] {
+        let (mut pages, tree) = sample_of_duplicates(fixed);
+        assert_eq!(problems(&pages, &tree), 0);
+        read_duplicates(&pages, &tree);
+        for number in (1..pages.end().0).map(PageNo) {
+            let Some(len) = pages.bytes_mut(number).map(|bytes| bytes.len()) else {
+                continue;
+            };
+            for bit in (number.0 as usize % 7919..len * 8).step_by(8117) {
+                pages.bytes_mut(number).unwrap()[bit / 8] ^= 1 << (bit % 8);
+                read_duplicates(&pages, &tree);
+                assert!(problems(&pages, &tree) > 0, "bit {bit} of page {number}");
+                change_duplicates(&pages, &tree, bit % 2 == 0);
+                pages.bytes_mut(number).unwrap()[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_sample_is_sound() {
     for counted in [false, true] {
@@ -185,6 +284,25 @@ proptest! {
         read_everything(&pages, &tree);
         problems(&pages, &tree);
         change_everything(&pages, &tree, next_commit);
+    }
+
+    #[test]
+    fn garbage_among_duplicates_is_survived(
+        fixed: bool,
+        damage in proptest::collection::vec((any::<u16>(), 24usize..4084, proptest::collection::vec(any::<u8>(), 1..12)), 1..4),
+        next_commit: bool,
+    ) {
+        let (mut pages, tree) = sample_of_duplicates(fixed);
+        let end = pages.end().0;
+        for (page, at, garbage) in damage {
+            if let Some(bytes) = pages.bytes_mut(PageNo(u64::from(page) % end)) {
+                bytes[at..at + garbage.len()].copy_from_slice(&garbage);
+                reseal(bytes);
+            }
+        }
+        read_duplicates(&pages, &tree);
+        problems(&pages, &tree);
+        change_duplicates(&pages, &tree, next_commit);
     }
 
     #[test]
