@@ -85,12 +85,11 @@ impl<'i> CheckpointLock<'i> {
     /// Checkpoints so that the whole log before the visible commit can be used again: both meta pages get to hold it.
     pub(crate) fn run_twice(&self) -> Result<()> {
         let head = self.pin()?;
-        self.sync_log(&head)?;
-        self.sync_data()?;
-        for _ in 0..2 {
-            if self.oldest() < head.commit {
-                self.write_meta(&head)?;
-            }
+        if self.oldest() < head.commit {
+            self.sync_log(&head)?;
+            self.sync_data()?;
+            self.write_meta_if_newer(&head)?;
+            self.write_meta(&head)?;
         }
         Ok(())
     }
@@ -231,6 +230,14 @@ pub(crate) fn checkpoint_if_nobody_does(inner: &Inner) -> Result<()> {
         lock.run()?;
     }
     Ok(())
+}
+
+/// Lets everything be used again that the visible commit does not need: both meta pages get to hold it.
+pub(crate) fn release_pages(inner: &Inner) -> Result<()> {
+    if inner.wal.is_none() {
+        return Ok(());
+    }
+    CheckpointLock::take(inner)?.run_twice()
 }
 
 /// Makes whatever has been applied durable and visible, and the data file hold it.

@@ -16,6 +16,7 @@ use crate::commit::Durability;
 use crate::comparators::Registry;
 use crate::error::{Error, Result};
 use crate::file_names::FileNames;
+use crate::free::FreePages;
 use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
@@ -30,7 +31,7 @@ use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 use crate::tree::TreeRecord;
 use crate::write::WriteTxn;
-use crate::{backup, readers, stat};
+use crate::{backup, free, readers, stat};
 
 /// How an environment is opened.
 #[derive(Clone, Debug)]
@@ -246,6 +247,9 @@ impl Env {
     /// Bounds the size of the store: a transaction that would need pages behind the first `bytes` fails with
     /// [`Error::StoreFull`](crate::Error::StoreFull). A sixteenth, at most 64 pages, is kept for deletions and for what
     /// a commit itself needs. Holds for this process, until it is set anew; what is there already stays.
+    ///
+    /// Within an eighth of the bound each write transaction begins with a checkpoint, so that what earlier ones have
+    /// freed can be used again.
     pub fn set_bytes_max(&self, bytes: u64) {
         let pages = bytes / PAGE_BYTES as u64;
         self.inner().pages_max.store(pages, Ordering::Relaxed);
@@ -256,6 +260,12 @@ impl Env {
     pub fn clear_dead_readers(&self) -> Result<usize> {
         self.inner().check_usable()?;
         Ok(readers::clear_dead(self.inner()))
+    }
+
+    /// The free list of the visible commit.
+    pub fn free_pages(&self) -> Result<Vec<FreePages>> {
+        self.inner().check_usable()?;
+        free::list(self.inner())
     }
 
     /// Sizes, heads and readers, as of now.
@@ -409,6 +419,12 @@ impl Inner {
             Err(_) if may_use_reserve && end <= room => Ok(()),
             result => result,
         }
+    }
+
+    /// Whether the store has come close to [`Env::set_bytes_max`].
+    pub(crate) fn is_nearly_full(&self, pages: u64) -> bool {
+        let max = self.pages_max.load(Ordering::Relaxed);
+        pages >= max - max / 8
     }
 
     #[inline]

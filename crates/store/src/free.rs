@@ -40,7 +40,9 @@ use crate::guard::Guard;
 use crate::head::FIRST_PAGE;
 use crate::page::{CommitNo, PageNo};
 use crate::readers;
-use crate::sync::{AtomicU64, Ordering};
+use crate::snapshot::Snapshot;
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::tree::View;
 use crate::varint;
 
 use zone::Zone;
@@ -85,6 +87,39 @@ impl FreeExtent {
 pub(crate) struct Run {
     pub(crate) first: PageNo,
     pub(crate) pages: u32,
+}
+
+/// Consecutive pages in the free list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreePages {
+    /// The commit that freed them; none if they may be used again whatever that was.
+    pub freed: Option<CommitNo>,
+    /// The first of them.
+    pub first: PageNo,
+    /// Their number.
+    pub pages: u32,
+}
+
+/// The whole free list of the visible commit.
+pub(crate) fn list(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
+    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    let mut cursor = View::new(snapshot.pages(), head.roots.free).cursor();
+    let mut all = Vec::new();
+    while cursor.next()? {
+        if let Some((key, value)) = cursor.record()? {
+            let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
+            let freed = match &record {
+                FreeRecord::Pending(key, _) => Some(key.freed),
+                FreeRecord::Zone(..) | FreeRecord::Ready(_) => None,
+            };
+            all.extend(record.runs().iter().map(|run| FreePages {
+                freed,
+                first: run.first,
+                pages: run.pages,
+            }));
+        }
+    }
+    Ok(all)
 }
 
 /// The key of a pending record.

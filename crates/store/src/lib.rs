@@ -45,6 +45,7 @@ pub use commit::{Durability, Ticket};
 pub use env::{Env, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options};
 pub use error::{Error, Result};
 pub use file_names::FileNames;
+pub use free::FreePages;
 pub use mapped::MappedPages;
 pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};

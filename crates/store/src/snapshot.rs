@@ -7,7 +7,7 @@ use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::head::{Head, tree_from_words};
 use crate::mapped::MappedPages;
-use crate::page::CommitNo;
+use crate::page::{CommitNo, PAGE_BYTES};
 use crate::readers::ReaderHandle;
 use crate::sync::Arc;
 use crate::tree::{Cursor, TreeRecord, View};
@@ -64,6 +64,11 @@ impl Snapshot {
     /// The commit whose state this is.
     pub fn commit(&self) -> CommitNo {
         self.commit
+    }
+
+    /// The size of the store, in bytes: pages that are used or free, without room for growth.
+    pub fn store_bytes(&self) -> u64 {
+        self.pages.limit() * PAGE_BYTES as u64
     }
 
     /// The tree of this name, if there is one.

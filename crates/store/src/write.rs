@@ -9,12 +9,13 @@ mod writer;
 use std::fmt;
 
 use crate::background::Background;
+use crate::checkpoint;
 use crate::commit::{self, Durability, Ticket};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::own::{OwnPages, Workshop};
-use crate::page::{CommitNo, PageNo};
+use crate::page::{CommitNo, PAGE_BYTES, PageNo};
 use crate::sync::lock;
 
 use nested::Mark;
@@ -79,6 +80,10 @@ impl WriteTxn {
         let inner = writer.env().inner().clone();
         Background::start(&inner)?;
         let head = inner.region.applied_head()?;
+        if inner.is_nearly_full(head.roots.pages) {
+            // What the meta pages still protect had better be used again.
+            checkpoint::release_pages(&inner)?;
+        }
         let shop = lock(&inner.workshop).take();
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
         Ok(Self {
@@ -99,6 +104,11 @@ impl WriteTxn {
         CommitNo(self.head.commit.0 + 1)
     }
 
+    /// The size of the store when it began, in bytes: pages that are used or free, without room for growth.
+    pub fn store_bytes(&self) -> u64 {
+        self.head.roots.pages * PAGE_BYTES as u64
+    }
+
     /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
     /// visible before [`Ticket::wait`] has returned.
     ///
@@ -115,6 +125,7 @@ impl WriteTxn {
             return Err(Error::TxnFailed);
         }
         self.seal_reserved()?;
+        self.own_mut().may_use_reserve = true;
         let head = commit::commit(&mut self, durability)?;
         let env = self.env().clone();
         let is_new = head.commit != self.head.commit;

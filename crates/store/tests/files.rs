@@ -128,8 +128,6 @@ fn a_bounded_store_refuses_to_grow_and_lets_delete() {
         assert!(stored < 10_000, "no bound");
     };
     assert!(matches!(full, Error::StoreFull(512)), "{full:?}");
-    // Pages that earlier commits have freed count too, once they are free to be used.
-    env.checkpoint().unwrap();
     assert!(stored > 600, "{stored}");
 
     for n in 0..stored {
@@ -137,7 +135,6 @@ fn a_bounded_store_refuses_to_grow_and_lets_delete() {
         let tree = txn.tree("t").unwrap().unwrap();
         assert!(txn.delete(tree, &n.to_be_bytes()).unwrap());
         txn.commit().unwrap().wait().unwrap();
-        env.checkpoint().unwrap();
         assert!(env.stat().unwrap().pages <= BYTES_MAX / 4096);
     }
     assert!(env.check().unwrap().problems.is_empty());

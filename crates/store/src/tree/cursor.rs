@@ -148,7 +148,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     }
 
     /// Whether its record is gone.
-    pub(crate) fn is_in_gap(&self) -> bool {
+    pub fn is_in_gap(&self) -> bool {
         self.gap || self.is_among() && self.among.is_in_gap()
     }
 

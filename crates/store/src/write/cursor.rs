@@ -215,8 +215,8 @@ impl WriteCursor {
         Ok(is_there.then(|| reading.has_duplicates()))
     }
 
-    /// From now on stands on this record, wherever that is.
-    fn stand_on(&mut self, key: &[u8], value: &[u8]) {
+    /// From now on stands on this record, wherever that is; in the gap where it would be if there is none.
+    pub fn stand_on(&mut self, key: &[u8], value: &[u8]) {
         self.standing = true;
         self.key.clear();
         self.key.extend_from_slice(key);

@@ -1,0 +1,450 @@
+//! Cursors: where they stand, and what `mdb_cursor_get` and its kin make of that.
+//!
+//! The store's cursors do the moving. What LMDB adds is what happens at the ends: a cursor that cannot go on stays on its record,
+//! and tells so again each time. In a write transaction a cursor remembers its record, so that it finds its place again
+//! whatever was changed meanwhile; in a read transaction it keeps its place.
+
+use sapwood_store::{Tree, TreeCursor, WriteCursor};
+
+use crate::database::FREE;
+use crate::error::{Code, Result};
+use crate::free_list::{FreeCursor, FreeList};
+use crate::txn::{Stored, Txn, Value};
+use crate::values::db_flags::{DUPFIXED, DUPSORT};
+use crate::values::write_flags::{CURRENT, NODUPDATA};
+use crate::values::{CursorOp, Val};
+
+/// `MDB_cursor`
+pub struct Cursor {
+    /// Only [`crate::abi`] follows it, and in a read transaction only as long as that lives.
+    txn: *mut Txn,
+    dbi: u32,
+    is_tracked: bool,
+    place: Place,
+    /// The transaction's turn that the place belongs to.
+    turn: u64,
+    /// It has been somewhere: LMDB's `C_INITIALIZED`.
+    has_stood: bool,
+}
+
+enum Place {
+    /// Nowhere yet.
+    None,
+    /// In a snapshot, which lives at least as long as the transaction's turn.
+    Read(Box<TreeCursor<'static>>),
+    Write(Box<WriteCursor>),
+    Free(FreeCursor),
+}
+
+/// A record, where it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) key: Val,
+    pub(crate) value: Val,
+}
+
+impl Cursor {
+    /// `mdb_cursor_open`; `own` is where the transaction stands.
+    pub(crate) fn open(txn: &mut Txn, own: *mut Txn, dbi: u32) -> Result<Self> {
+        if dbi == FREE && !txn.is_reading() {
+            return Err(Code::EINVAL);
+        }
+        txn.handle(dbi)?;
+        txn.check()?;
+        if dbi != FREE {
+            txn.view(dbi)?;
+        }
+        Ok(Self {
+            txn: own,
+            dbi,
+            is_tracked: !txn.is_reading(),
+            place: Place::None,
+            turn: txn.turn(),
+            has_stood: false,
+        })
+    }
+
+    /// `mdb_cursor_renew`
+    pub(crate) fn renew(&mut self, txn: &mut Txn, own: *mut Txn) -> Result {
+        if self.is_tracked || !txn.is_reading() {
+            return Err(Code::EINVAL);
+        }
+        *self = Self::open(txn, own, self.dbi)?;
+        Ok(())
+    }
+
+    pub(crate) fn txn(&self) -> *mut Txn {
+        self.txn
+    }
+
+    /// Whether its transaction ends it, so that it cannot outlive that.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.is_tracked
+    }
+
+    pub(crate) fn dbi(&self) -> u32 {
+        self.dbi
+    }
+
+    /// `mdb_cursor_get`
+    pub(crate) fn get(
+        &mut self,
+        txn: &mut Txn,
+        op: CursorOp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result<Shown> {
+        txn.check()?;
+        let flags = match self.dbi {
+            FREE => 0,
+            dbi => txn.database_flags(dbi)?,
+        };
+        self.forget_other_turns(txn);
+        self.check_op(op, flags, key, value)?;
+        let mut walk = Walk {
+            op,
+            has_duplicates: flags & DUPSORT != 0,
+            key: key.unwrap_or_default(),
+            value: value.unwrap_or_default(),
+            has_stood: self.has_stood,
+        };
+        let shown = if self.dbi == FREE {
+            self.get_free(txn, op, walk.key)
+                .inspect(|_| walk.has_stood = true)
+        } else {
+            self.with(txn, |cursor| walk.go(cursor))
+        };
+        self.has_stood = walk.has_stood;
+        shown
+    }
+
+    fn check_op(
+        &self,
+        op: CursorOp,
+        flags: u32,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result {
+        use CursorOp as Op;
+        match op {
+            Op::GetCurrent | Op::FirstDup | Op::LastDup | Op::GetMultiple if !self.has_stood => {
+                return Err(Code::EINVAL);
+            }
+            Op::GetMultiple | Op::NextMultiple | Op::PrevMultiple if flags & DUPFIXED == 0 => {
+                return Err(Code::INCOMPATIBLE);
+            }
+            Op::GetBoth | Op::GetBothRange if value.is_none() => return Err(Code::EINVAL),
+            Op::GetBoth | Op::GetBothRange | Op::FirstDup | Op::LastDup if flags & DUPSORT == 0 => {
+                return Err(Code::INCOMPATIBLE);
+            }
+            _ => {}
+        }
+        match op {
+            Op::GetBoth | Op::GetBothRange | Op::Set | Op::SetKey | Op::SetRange => match key {
+                None => Err(Code::EINVAL),
+                Some([]) => Err(Code::BAD_VALSIZE),
+                Some(_) => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// A place in another snapshot is none.
+    fn forget_other_turns(&mut self, txn: &Txn) {
+        if self.turn != txn.turn() {
+            self.turn = txn.turn();
+            self.place = Place::None;
+            self.has_stood = false;
+        }
+    }
+
+    /// Runs `walk` with the store's cursor. In a main database into which nothing was put there is nothing to be found.
+    fn with<T>(
+        &mut self,
+        txn: &mut Txn,
+        walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if txn.is_reading() {
+            if !matches!(self.place, Place::Read(_)) {
+                let tree = txn.view(self.dbi)?.ok_or(Code::NOTFOUND)?;
+                self.place = Place::Read(Box::new(outlive(tree)));
+            }
+            return match &mut self.place {
+                Place::Read(cursor) => walk(cursor),
+                _ => Err(Code::EINVAL),
+            };
+        }
+        let (tree, txn) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+        let mut cursor = self.writing(tree, txn)?.read(txn)?;
+        walk(&mut cursor)
+    }
+
+    fn writing(
+        &mut self,
+        tree: sapwood_store::TreeId,
+        txn: &sapwood_store::WriteTxn,
+    ) -> Result<&mut WriteCursor> {
+        if !matches!(&self.place, Place::Write(cursor) if cursor.tree() == tree) {
+            self.place = Place::Write(Box::new(txn.cursor(tree)));
+        }
+        match &mut self.place {
+            Place::Write(cursor) => Ok(cursor),
+            _ => Err(Code::EINVAL),
+        }
+    }
+
+    fn get_free(&mut self, txn: &Txn, op: CursorOp, key: &[u8]) -> Result<Shown> {
+        if !matches!(self.place, Place::Free(_)) {
+            self.place = Place::Free(FreeCursor::new(FreeList::read(&txn.open)?));
+        }
+        match &mut self.place {
+            Place::Free(cursor) => cursor.get(op, key, self.has_stood),
+            _ => Err(Code::EINVAL),
+        }
+    }
+
+    /// `mdb_cursor_count`
+    pub(crate) fn count(&mut self, txn: &mut Txn) -> Result<u64> {
+        if self.dbi == FREE || txn.database_flags(self.dbi)? & DUPSORT == 0 {
+            return Err(Code::INCOMPATIBLE);
+        }
+        txn.check()?;
+        self.forget_other_turns(txn);
+        if !self.has_stood {
+            return Err(Code::EINVAL);
+        }
+        match self.with(txn, |cursor| Ok(cursor.duplicates()?))? {
+            0 => Err(Code::NOTFOUND),
+            count => Ok(count),
+        }
+    }
+
+    /// `mdb_cursor_put`, but for `MDB_MULTIPLE`.
+    pub(crate) fn put(
+        &mut self,
+        txn: &mut Txn,
+        key: &[u8],
+        value: Value<'_>,
+        flags: u32,
+    ) -> Result<Stored> {
+        txn.check_writable()?;
+        self.forget_other_turns(txn);
+        if flags & CURRENT != 0 {
+            return self.put_current(txn, value, flags);
+        }
+        let stored = txn.put(self.dbi, key, value, flags);
+        match (&stored, value) {
+            (Ok(Stored::Exists(_)), _) => {
+                self.has_stood = self.with(txn, |cursor| Ok(cursor.seek_exact(key)?))?;
+            }
+            (Ok(_), Value::Bytes(value)) => self.stand_on(txn, key, value)?,
+            (Ok(_), Value::Room(_)) => self.stand_on(txn, key, &[])?,
+            (Err(Code::KEYEXIST), Value::Bytes(value)) if flags & NODUPDATA != 0 => {
+                self.stand_on(txn, key, value)?;
+            }
+            (Err(_), _) => {}
+        }
+        stored
+    }
+
+    /// `mdb_cursor_put` with `MDB_MULTIPLE`, after which the cursor stands on the last value stored.
+    pub(crate) fn put_multiple(
+        &mut self,
+        txn: &mut Txn,
+        key: &[u8],
+        size: usize,
+        values: &[u8],
+        flags: u32,
+        done: &mut usize,
+    ) -> Result {
+        txn.check_writable()?;
+        self.forget_other_turns(txn);
+        let stored = txn.put_multiple(self.dbi, key, size, values, flags, done);
+        if let Some(last) = done
+            .checked_sub(1)
+            .and_then(|last| values.get(last * size..(last + 1) * size))
+        {
+            self.stand_on(txn, key, last)?;
+        }
+        stored
+    }
+
+    fn stand_on(&mut self, txn: &mut Txn, key: &[u8], value: &[u8]) -> Result {
+        if let Some((tree, txn)) = txn.written_tree(self.dbi)? {
+            self.writing(tree, txn)?.stand_on(key, value);
+            self.has_stood = true;
+        }
+        Ok(())
+    }
+
+    /// Over the record the cursor stands on, whatever key is given.
+    fn put_current(&mut self, txn: &mut Txn, value: Value<'_>, flags: u32) -> Result<Stored> {
+        let key = self.current_key(txn)?;
+        txn.check_put(self.dbi, &key, value, flags)?;
+        let Value::Bytes(bytes) = value else {
+            return txn.put(self.dbi, &key, value, flags & !CURRENT);
+        };
+        txn.note_change();
+        let (tree, store) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+        let put = self.writing(tree, store)?.put_current(store, bytes);
+        txn.note_failure(put)?;
+        Ok(Stored::Done)
+    }
+
+    /// `mdb_cursor_del`
+    pub(crate) fn delete(&mut self, txn: &mut Txn, flags: u32) -> Result {
+        txn.check_writable()?;
+        self.forget_other_turns(txn);
+        let key = self.current_key(txn)?;
+        txn.refuse_database_record(self.dbi, &key)?;
+        let all = flags & NODUPDATA != 0;
+        txn.note_change();
+        let (tree, store) = txn.written_tree(self.dbi)?.ok_or(Code::NOTFOUND)?;
+        let cursor = self.writing(tree, store)?;
+        let deleted = if all {
+            cursor.delete_key(store)
+        } else {
+            cursor.delete(store)
+        };
+        txn.note_failure(deleted)
+    }
+
+    /// The key of the record to be changed. In the gap that a deletion has left that is what followed, and there it stands from
+    /// now on.
+    fn current_key(&mut self, txn: &mut Txn) -> Result<Vec<u8>> {
+        if !self.has_stood {
+            return Err(Code::EINVAL);
+        }
+        self.with(txn, |cursor| {
+            leave_gap(cursor)?;
+            let key = cursor.whole_key()?.ok_or(Code::NOTFOUND)?;
+            Ok(key.to_vec())
+        })
+    }
+}
+
+/// From a gap to the record that follows it.
+fn leave_gap(cursor: &mut TreeCursor<'_>) -> Result {
+    if cursor.is_in_gap() && cursor.whole_key()?.is_some() {
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+/// One operation of `mdb_cursor_get`.
+struct Walk<'a> {
+    op: CursorOp,
+    has_duplicates: bool,
+    key: &'a [u8],
+    value: &'a [u8],
+    has_stood: bool,
+}
+
+impl Walk<'_> {
+    fn go(&mut self, cursor: &mut TreeCursor<'_>) -> Result<Shown> {
+        use CursorOp as Op;
+        let stands = match self.op {
+            Op::First => self.stood(cursor.first()?),
+            Op::Last => self.stood(cursor.last()?),
+            Op::Next | Op::NextDup | Op::NextNodup => self.next(cursor)?,
+            Op::Prev | Op::PrevDup | Op::PrevNodup => self.prev(cursor)?,
+            Op::GetCurrent => {
+                leave_gap(cursor)?;
+                true
+            }
+            Op::FirstDup => cursor.whole_key()?.is_some() && cursor.first_duplicate()?,
+            Op::LastDup => cursor.whole_key()?.is_some() && cursor.last_duplicate()?,
+            Op::Set | Op::SetKey => self.stood(cursor.seek_exact(self.key)?),
+            Op::SetRange => {
+                self.has_stood = true;
+                cursor.seek(self.key)?
+            }
+            Op::GetBoth => self.stood(cursor.seek_duplicate(self.key, self.value)?),
+            Op::GetBothRange => self.stood(cursor.seek_duplicate_from(self.key, self.value)?),
+            Op::GetMultiple => return Self::show_many(cursor, TreeCursor::duplicates_here),
+            Op::NextMultiple if self.has_stood => {
+                return Self::show_many(cursor, TreeCursor::next_duplicates);
+            }
+            Op::NextMultiple => {
+                let stands = cursor.first()?;
+                self.stood(stands);
+                return Self::show_many(cursor, TreeCursor::duplicates_here);
+            }
+            Op::PrevMultiple if self.has_stood => {
+                return Self::show_many(cursor, TreeCursor::prev_duplicates);
+            }
+            Op::PrevMultiple => {
+                let stands = cursor.last()?;
+                self.stood(stands);
+                return Self::show_many(cursor, TreeCursor::duplicates_here);
+            }
+        };
+        if !stands {
+            return Err(Code::NOTFOUND);
+        }
+        Ok(Shown {
+            key: Val::to(cursor.whole_key()?.ok_or(Code::NOTFOUND)?),
+            value: Val::to(cursor.value()?.ok_or(Code::NOTFOUND)?),
+        })
+    }
+
+    fn stood(&mut self, yes: bool) -> bool {
+        self.has_stood = yes;
+        yes
+    }
+
+    fn next(&mut self, cursor: &mut TreeCursor<'_>) -> Result<bool> {
+        if !self.has_stood {
+            let stands = cursor.first()?;
+            return Ok(self.stood(stands));
+        }
+        if cursor.whole_key()?.is_none() {
+            // Behind the last record, where it stays.
+            return Ok(false);
+        }
+        let moved = match self.op {
+            CursorOp::NextDup if self.has_duplicates => return Ok(cursor.next_duplicate()?),
+            CursorOp::NextNodup => cursor.next_key()?,
+            _ => cursor.next()?,
+        };
+        if !moved {
+            cursor.last()?;
+        }
+        Ok(moved)
+    }
+
+    fn prev(&mut self, cursor: &mut TreeCursor<'_>) -> Result<bool> {
+        if !self.has_stood {
+            let stands = cursor.last()?;
+            return Ok(self.stood(stands));
+        }
+        let moved = match self.op {
+            CursorOp::PrevDup if self.has_duplicates => return Ok(cursor.prev_duplicate()?),
+            CursorOp::PrevNodup => cursor.prev_key()?,
+            _ => cursor.prev()?,
+        };
+        if !moved {
+            cursor.first()?;
+        }
+        Ok(moved)
+    }
+
+    fn show_many<'c>(
+        cursor: &mut TreeCursor<'c>,
+        piece: impl FnOnce(&mut TreeCursor<'c>) -> sapwood_store::Result<Option<&'c [u8]>>,
+    ) -> Result<Shown> {
+        let values = piece(cursor)?.ok_or(Code::NOTFOUND)?;
+        Ok(Shown {
+            key: Val::to(cursor.whole_key()?.ok_or(Code::NOTFOUND)?),
+            value: Val::to(values),
+        })
+    }
+}
+
+/// A cursor without the lifetime of its snapshot.
+#[allow(unsafe_code)] // A handle of a C program borrows from another one, which no lifetime can say.
+fn outlive(tree: Tree<'_>) -> TreeCursor<'static> {
+    // SAFETY: the snapshot stays where it is as long as the transaction's turn lasts. `Cursor::forget_other_turns` drops the
+    // cursor, which looks at no page, before anything else is done with it in another turn.
+    unsafe { std::mem::transmute::<TreeCursor<'_>, TreeCursor<'static>>(tree.cursor()) }
+}

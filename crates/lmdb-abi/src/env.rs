@@ -1,0 +1,475 @@
+//! Environments: opened from paths and flags, and what can be asked of them.
+
+use std::ffi::{CStr, CString, OsStr, c_void};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sapwood_store::FileNames;
+use sapwood_store::page::PAGE_BYTES;
+
+use crate::database::{Handles, MAP_SIZE_KEY, SETTINGS_TREE, main_tree};
+use crate::error::{Code, Result};
+use crate::readers::{READERS_DEFAULT, Readers};
+use crate::values::env_flags::{CHANGEABLE, CHANGELESS, NOLOCK, NOSUBDIR, NOSYNC, RDONLY};
+use crate::values::{CP_COMPACT, EnvInfo, Stat};
+
+/// The bound of the data file's size unless the program sets one, in bytes.
+pub(crate) const MAP_BYTES_DEFAULT: u64 = 10_485_760;
+
+/// The length of the log, in bytes. Every new environment writes as much, and there are programs with many small ones.
+const LOG_BYTES: u64 = 4 << 20;
+
+const DATA_NAME: &str = "data.mdb";
+const LOCK_NAME: &str = "lock.mdb";
+const LOG_NAME: &str = "log.mdb";
+
+/// `MDB_env`: first settings, then an open environment.
+pub struct Env {
+    settings: Mutex<Settings>,
+    flags: Arc<AtomicU32>,
+    context: AtomicPtr<c_void>,
+    open: OnceLock<Arc<Open>>,
+}
+
+struct Settings {
+    map_bytes: Option<u64>,
+    readers_max: u32,
+    dbs_max: u32,
+}
+
+/// An environment once it is open.
+pub(crate) struct Open {
+    pub(crate) store: sapwood_store::Env,
+    pub(crate) readers: Arc<Readers>,
+    path: CString,
+    /// The data file, locked against environments that are not to be shared, and for programs that ask for a descriptor.
+    data: File,
+    handles: Mutex<Handles>,
+    /// How often a handle has been closed: a transaction that sees the same number as before need not look.
+    closings: AtomicU64,
+    map_bytes: AtomicU64,
+    /// As in [`Env::flags`].
+    flags: Arc<AtomicU32>,
+    /// There is a write transaction in this process.
+    is_writing: AtomicBool,
+}
+
+impl Default for Env {
+    fn default() -> Self {
+        Self {
+            settings: Mutex::new(Settings {
+                map_bytes: None,
+                readers_max: READERS_DEFAULT,
+                dbs_max: 0,
+            }),
+            flags: Arc::default(),
+            context: AtomicPtr::new(ptr::null_mut()),
+            open: OnceLock::new(),
+        }
+    }
+}
+
+impl Env {
+    /// `mdb_env_open`
+    pub fn open(&self, path: &CStr, flags: u32, mode: u32) -> Result {
+        if self.open.get().is_some() || flags & !(CHANGEABLE | CHANGELESS) != 0 {
+            return Err(Code::EINVAL);
+        }
+        let flags = self.flags.load(Ordering::Relaxed) | flags;
+        let settings = self.settings();
+        let place = Place::new(path, flags)?;
+        let data = place.lock_data(flags)?;
+        let options = sapwood_store::Options::new()
+            .create(flags & RDONLY == 0)
+            .over_empty(flags & RDONLY == 0)
+            .log_bytes(LOG_BYTES)
+            .names(place.names.clone())
+            .permissions(mode)
+            .shared(flags & NOLOCK == 0);
+        let store =
+            sapwood_store::Env::open(&place.folder, &options).map_err(not_an_environment)?;
+        let data = match data {
+            Some(data) => data,
+            None => place.lock_data(flags)?.ok_or(Code::ENOENT)?,
+        };
+        let open = Open {
+            store,
+            readers: Readers::new(settings.readers_max),
+            path: path.to_owned(),
+            data,
+            handles: Mutex::new(Handles::new(settings.dbs_max)),
+            closings: AtomicU64::new(0),
+            map_bytes: AtomicU64::new(0),
+            flags: self.flags.clone(),
+            is_writing: AtomicBool::new(false),
+        };
+        let map_bytes = match settings.map_bytes {
+            Some(bytes) => bytes,
+            None => open.stored_map_bytes()?,
+        };
+        open.set_map_bytes(map_bytes)?;
+        self.flags.store(flags, Ordering::Relaxed);
+        self.open.set(Arc::new(open)).map_err(|_| Code::EINVAL)
+    }
+
+    /// What the environment is once it is open.
+    pub(crate) fn opened(&self) -> Result<&Arc<Open>> {
+        self.open.get().ok_or(Code::EINVAL)
+    }
+
+    /// `mdb_env_set_flags`
+    pub fn set_flags(&self, flags: u32, on: bool) -> Result {
+        if flags & !CHANGEABLE != 0 {
+            return Err(Code::EINVAL);
+        }
+        if on {
+            self.flags.fetch_or(flags, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flags, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// `mdb_env_get_flags`
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed) & (CHANGEABLE | CHANGELESS)
+    }
+
+    /// `mdb_env_set_mapsize`; once the environment is open, 0 asks for the size that other processes have set.
+    pub fn set_map_size(&self, bytes: usize) -> Result {
+        let bytes = bytes as u64;
+        let Some(open) = self.open.get() else {
+            self.settings().map_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+            return Ok(());
+        };
+        if open.is_writing.load(Ordering::Relaxed) {
+            return Err(Code::EINVAL);
+        }
+        open.set_map_bytes(if bytes == 0 {
+            open.stored_map_bytes()?
+        } else {
+            bytes
+        })
+    }
+
+    /// `mdb_env_set_maxreaders`
+    pub fn set_readers_max(&self, readers: u32) -> Result {
+        if self.open.get().is_some() || readers == 0 {
+            return Err(Code::EINVAL);
+        }
+        self.settings().readers_max = readers;
+        Ok(())
+    }
+
+    /// `mdb_env_get_maxreaders`
+    pub fn readers_max(&self) -> u32 {
+        match self.open.get() {
+            Some(open) => open.readers.max(),
+            None => self.settings().readers_max,
+        }
+    }
+
+    /// `mdb_env_set_maxdbs`
+    pub fn set_dbs_max(&self, dbs: u32) -> Result {
+        if self.open.get().is_some() {
+            return Err(Code::EINVAL);
+        }
+        self.settings().dbs_max = dbs;
+        Ok(())
+    }
+
+    /// `mdb_env_set_userctx`
+    pub fn set_context(&self, context: *mut c_void) {
+        self.context.store(context, Ordering::Relaxed);
+    }
+
+    /// `mdb_env_get_userctx`
+    pub fn context(&self) -> *mut c_void {
+        self.context.load(Ordering::Relaxed)
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.get() {
+            open.readers.close();
+        }
+    }
+}
+
+impl Open {
+    /// `mdb_env_get_path`
+    pub(crate) fn path(&self) -> &CStr {
+        &self.path
+    }
+
+    /// `mdb_env_get_fd`
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.data.as_raw_fd()
+    }
+
+    /// `mdb_env_info`
+    pub(crate) fn info(&self) -> Result<EnvInfo> {
+        let stat = self.store.stat()?;
+        let readers = self.reader_lines()?.len();
+        Ok(EnvInfo {
+            mapaddr: ptr::null_mut(),
+            mapsize: usize_of(self.map_bytes.load(Ordering::Relaxed)),
+            last_pgno: usize_of(stat.pages.saturating_sub(1)),
+            last_txnid: usize_of(txn_id(stat.visible.0)),
+            maxreaders: self.readers.max(),
+            numreaders: u32::try_from(readers).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// `mdb_env_sync`: every commit that has been answered becomes durable, unless it is asked for politely where commits
+    /// need not be.
+    pub(crate) fn sync(&self, force: bool) -> Result {
+        if self.flags() & RDONLY != 0 {
+            return Err(Code::EACCES);
+        }
+        if force || self.flags() & NOSYNC == 0 {
+            self.store.sync()?;
+        }
+        Ok(())
+    }
+
+    /// One line for each slot in use, in this process and in others: process, thread, transaction.
+    pub(crate) fn reader_lines(&self) -> Result<Vec<String>> {
+        let line = |pid: u32, thread: u64, txn: Option<u64>| {
+            let txn = txn.map_or_else(|| "-".into(), |txn| txn.to_string());
+            format!("{pid:10} {thread:x} {txn}\n")
+        };
+        let own = std::process::id();
+        let slots = self.readers.slots();
+        let mut lines: Vec<_> = slots
+            .iter()
+            .map(|slot| line(own, slot.thread, slot.txn()))
+            .collect();
+        let stat = self.store.stat()?;
+        let others = stat.readers.iter().filter(|reader| reader.pid != own);
+        lines.extend(
+            others.map(|reader| line(reader.pid, reader.tid.into(), Some(txn_id(reader.commit.0)))),
+        );
+        Ok(lines)
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `mdb_dbi_close`
+    pub(crate) fn close_handle(&self, dbi: u32) {
+        if self.handles().close(dbi) {
+            self.closings.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn closings(&self) -> u64 {
+        self.closings.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_writing(&self, yes: bool) {
+        self.is_writing.store(yes, Ordering::Relaxed);
+    }
+
+    /// What is to be stored as the map size by a commit; small ones are not worth a page.
+    pub(crate) fn map_bytes(&self) -> u64 {
+        self.map_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Never less than what is in use.
+    fn set_map_bytes(&self, bytes: u64) -> Result {
+        let used = self.store.stat()?.pages * PAGE_BYTES as u64;
+        let bytes = bytes.max(used);
+        self.store.set_bytes_max(bytes);
+        self.map_bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The map size that was set last, by whatever process.
+    fn stored_map_bytes(&self) -> Result<u64> {
+        let snapshot = self.store.read()?;
+        let stored = match snapshot.tree(SETTINGS_TREE)? {
+            Some(settings) => settings.get(MAP_SIZE_KEY)?.and_then(<[u8]>::first_chunk),
+            None => None,
+        };
+        Ok(stored.map_or(MAP_BYTES_DEFAULT, |bytes| u64::from_le_bytes(*bytes)))
+    }
+
+    /// `mdb_env_stat`: that of the main database.
+    pub(crate) fn stat(&self) -> Result<Stat> {
+        let snapshot = self.store.read()?;
+        let main = snapshot.tree(main_tree())?;
+        Ok(stat_of(main.as_ref().map(sapwood_store::Tree::record)))
+    }
+
+    /// `mdb_env_copy2`: to a folder or a file, by the form that the environment itself has.
+    pub(crate) fn copy(&self, path: &CStr, flags: u32) -> Result {
+        check_copy_flags(flags)?;
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        if self.flags() & NOSUBDIR != 0 {
+            self.store.backup(path)?;
+        } else {
+            self.store.backup(path.join(DATA_NAME))?;
+        }
+        Ok(())
+    }
+
+    /// `mdb_env_copyfd2`: by way of a file without a name, since pages are not written in order.
+    pub(crate) fn copy_into(&self, to: &mut impl Write, flags: u32) -> Result {
+        check_copy_flags(flags)?;
+        let folder = TemporaryFolder::new()?;
+        let path = folder.0.join(DATA_NAME);
+        self.store.backup(&path)?;
+        let mut copy = File::open(&path)?;
+        drop(folder);
+        io::copy(&mut copy, to)?;
+        Ok(())
+    }
+}
+
+fn check_copy_flags(flags: u32) -> Result {
+    if flags & !CP_COMPACT == 0 {
+        Ok(())
+    } else {
+        Err(Code::EINVAL)
+    }
+}
+
+/// A folder of its own, gone when this is dropped.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut builder = fs::DirBuilder::new();
+        builder.mode(0o700);
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("sapwood-copy-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match builder.create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to whoever cleans up there.
+        let _: io::Result<()> = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where the files of an environment are.
+struct Place {
+    folder: PathBuf,
+    names: FileNames,
+    data: PathBuf,
+}
+
+impl Place {
+    fn new(path: &CStr, flags: u32) -> Result<Self> {
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        if flags & NOSUBDIR == 0 {
+            // The store would make the folder; LMDB does not.
+            if !fs::metadata(path)?.is_dir() {
+                return Err(Code(libc::ENOTDIR));
+            }
+            return Ok(Self {
+                folder: path.to_owned(),
+                names: FileNames::new(DATA_NAME, LOCK_NAME, LOG_NAME)?,
+                data: path.join(DATA_NAME),
+            });
+        }
+        let name = path.file_name().and_then(OsStr::to_str);
+        let name = name.ok_or(Code::EINVAL)?;
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let folder = parent.unwrap_or(Path::new("."));
+        fs::metadata(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            names: FileNames::new(name, format!("{name}-lock"), format!("{name}-log"))?,
+            data: path.to_owned(),
+        })
+    }
+
+    /// Opens the data file, if it is there, and sees to it that nobody else has it open where one of both wants no locks.
+    fn lock_data(&self, flags: u32) -> Result<Option<File>> {
+        let file = match File::open(&self.data) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if file.metadata()?.len() == 0 {
+            // It will be replaced.
+            return Ok(None);
+        }
+        let locked = if flags & NOLOCK != 0 {
+            file.try_lock()
+        } else {
+            file.try_lock_shared()
+        };
+        match locked {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Err(Code::EAGAIN),
+            // A file system without locks.
+            Err(TryLockError::Error(_)) => Ok(Some(file)),
+        }
+    }
+}
+
+/// Files that contradict themselves when they are opened are none of ours.
+fn not_an_environment(error: sapwood_store::Error) -> Code {
+    match error {
+        sapwood_store::Error::Damaged(_) => Code::INVALID,
+        error => error.into(),
+    }
+}
+
+/// LMDB's number of the state that the store's `commit` made: it counts from the empty environment, which is 0.
+pub(crate) fn txn_id(commit: u64) -> u64 {
+    commit.saturating_sub(1)
+}
+
+fn usize_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The statistics of a tree; of an empty one if there is none.
+pub(crate) fn stat_of(record: Option<&sapwood_store::tree::TreeRecord>) -> Stat {
+    let psize = PAGE_BYTES as u32;
+    match record {
+        None => Stat {
+            psize,
+            ..Stat::default()
+        },
+        Some(record) => Stat {
+            psize,
+            depth: record.height.into(),
+            branch_pages: usize_of(record.branch_pages),
+            leaf_pages: usize_of(record.leaf_pages),
+            overflow_pages: usize_of(record.extent_pages),
+            entries: usize_of(record.records),
+        },
+    }
+}

@@ -1,0 +1,20 @@
+//! `liblmdb.so`: the C interface of LMDB 0.9 over Sapwood's store.
+//!
+//! The contract is `lmdb.h`; its prose is not repeated here. What C programs call is in [`abi`], which knows raw pointers and
+//! nothing else; what they mean by it is in the other modules, which are safe Rust. The file format is the store's own.
+
+pub mod abi;
+mod cursor;
+mod database;
+mod env;
+pub mod error;
+mod free_list;
+mod readers;
+mod txn;
+pub mod values;
+
+pub use cursor::Cursor;
+pub use env::Env;
+pub use error::Code;
+pub use txn::Txn;
+pub use values::{EnvInfo, Stat, Val};

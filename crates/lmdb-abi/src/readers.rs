@@ -1,0 +1,146 @@
+//! Slots of readers, as LMDB counts them: one for each thread that has ever read, or one for each read transaction under
+//! `MDB_NOTLS`. The store has a reader table of its own, which is what protects pages; this one keeps LMDB's rules.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Code, Result};
+
+/// The number of readers unless the program asks for another.
+pub(crate) const READERS_DEFAULT: u32 = 126;
+
+/// The slots of one environment in this process.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    max: u32,
+    closed: AtomicBool,
+    slots: Mutex<Vec<Arc<Slot>>>,
+}
+
+/// A slot: whose it is, and what is read through it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) thread: u64,
+    /// The transaction that is read, or [`IDLE`].
+    txn: AtomicU64,
+}
+
+const IDLE: u64 = u64::MAX;
+
+impl Slot {
+    /// The number of the transaction that is read through it.
+    pub(crate) fn txn(&self) -> Option<u64> {
+        Some(self.txn.load(Ordering::Acquire)).filter(|&txn| txn != IDLE)
+    }
+}
+
+/// A slot that somebody holds; it is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    readers: Arc<Readers>,
+    slot: Arc<Slot>,
+}
+
+impl Held {
+    /// Marks the slot busy before it is known with which transaction; refused if it is busy.
+    pub(crate) fn occupy(&self) -> Result {
+        self.slot
+            .txn
+            .compare_exchange(IDLE, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .map(drop)
+            .map_err(|_| Code::BAD_RSLOT)
+    }
+
+    pub(crate) fn set(&self, txn: u64) {
+        self.slot.txn.store(txn, Ordering::Release);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.slot.txn.store(IDLE, Ordering::Release);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut slots = self.readers.lock();
+        slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+    }
+}
+
+thread_local! {
+    /// The slots of this thread, one for each environment it has read.
+    static OWN: RefCell<Vec<Arc<Held>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Readers {
+    pub(crate) fn new(max: u32) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            closed: AtomicBool::new(false),
+            slots: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// All slots that are held.
+    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
+        self.lock().clone()
+    }
+
+    /// A slot for one transaction.
+    pub(crate) fn hold(self: &Arc<Self>) -> Result<Arc<Held>> {
+        let slot = Arc::new(Slot {
+            thread: this_thread(),
+            txn: AtomicU64::new(IDLE),
+        });
+        let mut slots = self.lock();
+        if slots.len() >= self.max as usize {
+            return Err(Code::READERS_FULL);
+        }
+        slots.push(slot.clone());
+        Ok(Arc::new(Held {
+            readers: self.clone(),
+            slot,
+        }))
+    }
+
+    /// The slot of this thread, which is given back when the thread ends.
+    pub(crate) fn of_thread(self: &Arc<Self>) -> Result<Arc<Held>> {
+        let known = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
+            own.retain(|held| !held.readers.closed.load(Ordering::Relaxed));
+            own.iter()
+                .find(|held| Arc::ptr_eq(&held.readers, self))
+                .cloned()
+        });
+        if let Ok(Some(held)) = known {
+            return Ok(held);
+        }
+        let held = self.hold()?;
+        // In a thread that is ending there is nowhere to keep it; the transaction does.
+        let _: std::result::Result<(), _> = OWN.try_with(|own| own.borrow_mut().push(held.clone()));
+        Ok(held)
+    }
+
+    /// Threads forget their slots.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells this thread from the others of the process.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.try_with(|number| *number).unwrap_or(0)
+}
