@@ -11,6 +11,7 @@ use crate::run::root;
 const LAYERS: &[&str] = &[
     "wal",
     "store",
+    "lmdb-abi",
     "xact",
     "ldap",
     "directory",
@@ -19,8 +20,8 @@ const LAYERS: &[&str] = &[
     "sapwood",
 ];
 
-/// `store`, `wal`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
-const NO_SOCKETS: &[&str] = &["wal", "store", "xact", "ldap", "directory"];
+/// `store`, `wal`, `lmdb-abi`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
+const NO_SOCKETS: &[&str] = &["wal", "store", "lmdb-abi", "xact", "ldap", "directory"];
 
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
