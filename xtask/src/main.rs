@@ -3,6 +3,7 @@
 mod audit;
 mod bench;
 mod jars;
+mod judge_lmdb;
 mod packages;
 mod run;
 mod tidy;
@@ -29,6 +30,7 @@ enum Command {
     Tidy,
     /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs.
     Audit(audit::Audit),
+    JudgeLmdb(judge_lmdb::JudgeLmdb),
     /// Measure against peers, in one run, as ratios.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
         } => test(no_install, &cargo_test_args),
         Command::Tidy => tidy::check(),
         Command::Audit(audit) => audit.run(),
+        Command::JudgeLmdb(judge) => judge.run(),
         Command::Bench(bench) => bench.run(),
     }
 }

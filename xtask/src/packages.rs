@@ -45,6 +45,44 @@ pub(crate) const TEST: &[Package] = &[
     },
 ];
 
+/// What programs written for LMDB are built and run with.
+pub(crate) const JUDGE_LMDB: &[Package] = &[
+    Package {
+        name: "gcc",
+        purpose: "compiling LMDB's own programs, and py-lmdb",
+        present: || in_path("cc"),
+    },
+    Package {
+        name: "liblmdb-dev",
+        purpose: "the original library, which py-lmdb is built for",
+        present: || Path::new("/usr/include/lmdb.h").exists(),
+    },
+    Package {
+        name: "python3-dev",
+        purpose: "building py-lmdb",
+        present: || in_path("python3") && succeeds(Command::new("python3").args(["-c", PYTHON_H])),
+    },
+    Package {
+        name: "python3-venv",
+        purpose: "a Python of its own for py-lmdb",
+        present: || succeeds(Command::new("python3").args(["-c", "import ensurepip"])),
+    },
+    Package {
+        name: "slapd",
+        purpose: "a server whose LMDB backend runs on our library",
+        present: || in_path("slapd"),
+    },
+    Package {
+        name: "ldap-utils",
+        purpose: "asking that server",
+        present: || in_path("ldapsearch"),
+    },
+];
+
+/// Succeeds if the header for extensions is there.
+const PYTHON_H: &str =
+    "import os, sysconfig as s; os.stat(os.path.join(s.get_paths()['include'], 'Python.h'))";
+
 /// What the benchmarks compare with.
 pub(crate) const BENCH_LDAP: &[Package] = &[Package {
     name: "slapd",

@@ -105,19 +105,21 @@ pub(crate) fn list(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
     let mut cursor = View::new(snapshot.pages(), head.roots.free).cursor();
     let mut all = Vec::new();
-    while cursor.next()? {
-        if let Some((key, value)) = cursor.record()? {
-            let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
-            let freed = match &record {
-                FreeRecord::Pending(key, _) => Some(key.freed),
-                FreeRecord::Zone(..) | FreeRecord::Ready(_) => None,
-            };
-            all.extend(record.runs().iter().map(|run| FreePages {
-                freed,
-                first: run.first,
-                pages: run.pages,
-            }));
-        }
+    for _ in 0..head.roots.free.records {
+        cursor.next()?;
+        let Some((key, value)) = cursor.record()? else {
+            break;
+        };
+        let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
+        let freed = match &record {
+            FreeRecord::Pending(key, _) => Some(key.freed),
+            FreeRecord::Zone(..) | FreeRecord::Ready(_) => None,
+        };
+        all.extend(record.runs().iter().map(|run| FreePages {
+            freed,
+            first: run.first,
+            pages: run.pages,
+        }));
     }
     Ok(all)
 }
