@@ -183,7 +183,7 @@ impl<M: Memory> PackedTree<M> {
                 used += array.used(&self.memory, added)?;
             }
             if used as f64 >= windows.bound(LEAF_MIN, ROOT_MIN) * windows.capacity() {
-                self.rebalance(&array, windows.window.clone(), None)?;
+                self.rebalance(description, place.side, windows.window.clone(), None)?;
                 return Ok(());
             }
             if self.upkeep.is_deferred() && windows.level >= DEFERRED_LEVEL
@@ -204,10 +204,12 @@ impl<M: Memory> PackedTree<M> {
     /// room where the next ones will come. Returns `false` if they do not fit.
     fn rebalance(
         &mut self,
-        array: &Array,
+        description: &Description,
+        side: Side,
         window: Range<u64>,
         more: Option<(u64, usize, Cell<'_>)>,
     ) -> Result<bool, M::Error> {
+        let array = description.array(side);
         let mut records = Records::default();
         let mut spread = Spread::Even;
         match more {
@@ -226,13 +228,24 @@ impl<M: Memory> PackedTree<M> {
                 array.gather(&self.memory, segment + 1..window.end, &mut records)?;
             }
         }
-        let upper = self.upper(array, window.end)?;
+        let upper = self.upper(description, side, window.end)?;
         let done = array.lay_out(&mut self.memory, window, &records, spread, upper.as_deref())?;
         Ok(done.is_some())
     }
 
     /// The lower bound of what follows a window.
-    pub(super) fn upper(&self, array: &Array, end: u64) -> Result<Option<Vec<u8>>, M::Error> {
+    pub(super) fn upper(
+        &self,
+        description: &Description,
+        side: Side,
+        end: u64,
+    ) -> Result<Option<Vec<u8>>, M::Error> {
+        let (mut array, mut end) = (description.array(side), end);
+        if side == Side::Next && end == self.in_use(description, side)?.end {
+            // What is still to be moved follows.
+            array = description.current;
+            end = self.in_use(description, Side::Current)?.start;
+        }
         if end >= array.count() {
             return Ok(None);
         }

@@ -206,7 +206,7 @@ impl<M: Memory> PackedTree<M> {
             let bound = match progress.from {
                 // Whatever comes below all keys belongs there.
                 0 => Some(Vec::new()),
-                from => self.upper(&current, from)?,
+                from => self.upper(description, Side::Current, from)?,
             };
             self.leave_free(&next, progress.to..end, bound.as_deref())?;
             progress.to = end;
@@ -268,7 +268,7 @@ impl<M: Memory> PackedTree<M> {
                 .gather(&self.memory, segments.clone(), &mut records)?;
             let goal = usize::try_from(progress.goal).map_or(CAPACITY, |goal| goal.min(CAPACITY));
             let window = start..next.count() - progress.gap.min(next.count() - used);
-            let upper = self.upper(&description.current, segments.end)?;
+            let upper = self.upper(description, Side::Current, segments.end)?;
             for spread in [Spread::Fill(goal), Spread::Fill(DENSE_BYTES)] {
                 let laid_out = next.lay_out(
                     &mut self.memory,
