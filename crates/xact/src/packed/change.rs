@@ -152,7 +152,8 @@ impl<M: Memory> PackedTree<M> {
             }
             if fits(if deferred { CROWDED_MAX } else { max })
                 && self.rebalance(
-                    &array,
+                    description,
+                    place.side,
                     windows.window.clone(),
                     Some((place.segment, index, cell)),
                 )?

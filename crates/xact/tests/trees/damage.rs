@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sapwood_xact::{BPlusTree, Memory, PackedTree, Plain};
 
-use crate::model::{Step, run_of, step};
+use crate::model::{Step, cases, run_of, step};
 use crate::subject::{Deferred, Subject};
 
 /// No walk through a memory of this size finds more.
@@ -106,7 +106,7 @@ fn survive<S: Subject<Plain>>(tree: S, damages: &[Damage], steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(cases(150))]
 
     #[test]
     fn a_damaged_b_plus_tree_is_an_error_at_worst(

@@ -1,6 +1,6 @@
 //! Random operations on a tree and on a map give the same answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 
@@ -161,10 +161,17 @@ where
     Ok(())
 }
 
-fn cases(count: u32) -> ProptestConfig {
+/// So many cases, or as many as `PROPTEST_CASES` says. What fails becomes a test of its own instead of a file of seeds.
+pub(crate) fn cases(count: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
     ProptestConfig {
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => default.cases,
+            None => count,
+        },
         max_shrink_iters: 2000,
-        ..ProptestConfig::with_cases(count)
+        failure_persistence: None,
+        ..default
     }
 }
 
@@ -304,6 +311,41 @@ fn a_move_goes_on_whoever_began_it() {
     assert_eq!(tree.check().unwrap().keys, u64::from(number));
     for number in 0..number {
         assert_eq!(tree.get(&key(number)).unwrap().unwrap(), [1; 40]);
+    }
+}
+
+/// Keys that arrived in order just below what a move had still to take left empty segments at the end of the next array, which were
+/// bounded by nothing instead of by what was still to come: records that the move then put there were in segments that no search found.
+#[test]
+fn keys_arrive_in_order_where_a_move_has_come_to() {
+    let mut tree = Deferred::new(PackedTree::create(Plain::new()).unwrap()).unwrap();
+    let mut keys = BTreeSet::new();
+    let mut number = 0_u32;
+    while number < 20_000 || !tree.due() {
+        let key = [&number.wrapping_mul(0x9e37_79b9).to_be_bytes()[..], &[0; 4]].concat();
+        tree.insert(&key, &[1; 40]).unwrap();
+        keys.insert(key);
+        number += 1;
+    }
+    let mut steps = 0_u16;
+    while tree.maintain().unwrap() {
+        // So many that the first move is over; the crowds that this makes would be reason for ever more.
+        let parts = if steps < 60 { 32 } else { 0 };
+        for part in 0..parts {
+            let place: u32 = part << 27;
+            for number in 0..12_u16 {
+                let [high, low] = [steps.to_be_bytes(), number.to_be_bytes()];
+                let key = [&place.to_be_bytes()[..], &high, &low].concat();
+                tree.insert_alone(&key, &[2; 20]).unwrap();
+                keys.insert(key);
+            }
+        }
+        assert_eq!(tree.check().unwrap().keys, keys.len() as u64, "{steps}");
+        steps += 1;
+    }
+    assert!(steps > 4, "{steps}");
+    for key in keys {
+        assert!(tree.get(&key).unwrap().is_some(), "{key:?}");
     }
 }
 

@@ -100,6 +100,11 @@ impl<M: Memory> Deferred<M> {
         self.tree.maintain()
     }
 
+    /// Inserts without doing any upkeep.
+    pub(crate) fn insert_alone(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
+        self.tree.insert(key, value)
+    }
+
     pub(crate) fn due(&self) -> bool {
         self.upkeep.due()
     }
