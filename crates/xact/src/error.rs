@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::memory::Fault;
+
 /// Why a space or a transaction cannot do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,30 +16,82 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// The log refused.
+    /// The log refused. After [`sapwood_wal::Error::Poisoned`] the space must be closed by all processes and opened again.
     #[error(transparent)]
     Log(#[from] sapwood_wal::Error),
-    /// The transaction has lost to another one and must be begun again, which `Space::transaction`
-    /// does by itself.
+    /// Another transaction has changed what this one used: it has changed nothing and may be tried again, which
+    /// [`Space::transaction`](crate::Space::transaction) does by itself.
     #[error("another transaction has changed what this one used")]
     Conflict,
-    /// An access outside of the space.
-    #[error("{length} bytes at {offset} are not all within the {bytes} bytes of the space")]
-    OutOfBounds {
-        /// Where the access began.
-        offset: u64,
-        /// How many bytes it wanted.
-        length: u64,
-        /// The size of the space.
-        bytes: u64,
-    },
-    /// A file that is damaged, or is no space at all.
+    /// A transaction inside this one was given up, so this one cannot be committed either.
+    #[error("a transaction inside this one was given up")]
+    GivenUp,
+    /// What a data structure found wrong, or an access outside of the space.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// A write in a transaction that only reads.
+    #[error("a read-only transaction cannot write")]
+    ReadOnly,
+    /// A transaction on a space in which this thread runs one already: [`Transaction::transaction`](crate::Transaction::transaction)
+    /// runs one inside the other.
+    #[error("this thread already runs a transaction on this space")]
+    Nested,
+    /// A file that is damaged, or belongs to something else.
     #[error("the space is damaged: {0}")]
     Damaged(String),
-    /// A data structure in the space is damaged, or cannot do what it was asked.
-    #[error(transparent)]
-    Structure(#[from] crate::Fault),
+    /// A file of another release.
+    #[error("the {what} has format version {found}; this release knows version {known}")]
+    UnknownVersion {
+        /// What has it.
+        what: &'static str,
+        /// The version it says it has.
+        found: u32,
+        /// The version this release writes and reads.
+        known: u32,
+    },
+    /// The versions that a long transaction sees take up all frames or all of the log, and it did not end in time.
+    #[error("process {pid} runs a transaction that keeps old versions from being given up")]
+    Pinned {
+        /// The process that runs it.
+        pid: u32,
+    },
+    /// As many transactions run as can: [`SLOTS_MAX`](crate::SLOTS_MAX).
+    #[error("too many transactions run at the same time")]
+    SlotsFull,
+    /// As many processes have the space open as can.
+    #[error("too many processes have the space open")]
+    ProcessesFull,
+    /// The space was opened by a process of which this one is a child: it must open the space itself.
+    #[error("the space was opened before this process was forked")]
+    Forked,
+    /// An earlier sync of the data file failed, or a dead process left what could not be completed. The space must be closed by
+    /// all processes and opened again, which recovers it from the log.
+    #[error("an earlier failure left the space unusable until it is closed and recovered")]
+    Poisoned,
+    /// Options that cannot be.
+    #[error("a space cannot be like this: {0}")]
+    BadOptions(&'static str),
 }
 
 /// The result of a call on a space.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Names the action when a system call fails.
+pub(crate) trait Doing<T> {
+    fn doing(self, action: &'static str) -> Result<T>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, action: &'static str) -> Result<T> {
+        self.map_err(|source| Error::Io { action, source })
+    }
+}
+
+impl<T> Doing<T> for rustix::io::Result<T> {
+    fn doing(self, action: &'static str) -> Result<T> {
+        self.map_err(|source| Error::Io {
+            action,
+            source: source.into(),
+        })
+    }
+}

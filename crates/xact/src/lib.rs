@@ -1,15 +1,36 @@
 //! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads and
 //! processes at once.
 
+mod allocator;
 mod block;
 mod bplus;
+mod buffer;
+mod commit;
+mod context;
+#[cfg(test)]
+mod crash_tests;
 mod error;
+mod explicit;
 mod file;
+mod guard;
+mod header;
 mod heap;
+mod large;
+mod maintenance;
 mod memory;
+mod open;
 mod packed;
+mod page;
 mod plain;
+mod record;
+mod recovery;
+mod region;
+mod slot;
+mod space;
+mod table;
+mod transaction;
 mod value;
+mod versions;
 
 pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census, Range as BPlusRange};
 pub use error::{Error, Result};
@@ -17,4 +38,10 @@ pub use file::{File, FileError};
 pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
 pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Range as PackedRange, Upkeep};
 pub use plain::Plain;
+pub use slot::SLOTS_MAX;
+pub use space::{
+    Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, Space, Stat,
+    VERSIONS_BYTES_DEFAULT,
+};
+pub use transaction::Transaction;
 pub use value::VALUE_BYTES_MAX;

@@ -1,0 +1,244 @@
+//! Commits: checked, logged, published, durable.
+//!
+//! 1. Nothing that the transaction touched may have changed since it began.
+//! 2. Nothing that it wrote may be what an older transaction has lost over before: that one goes first.
+//! 3. The granules that changed go into the log in one record. This is the moment at which the commit happens, if it does.
+//! 4. The new pages go into frames, see `versions`.
+//! 5. The commit becomes the last one: it is seen by transactions that begin now.
+//! 6. The log is synced, once for all that wait. The commit is acknowledged.
+//!
+//! 1 to 5 happen under the commit lock, whose dead holder's heir looks whether 3 was completed, and then does 4 and 5.
+//!
+//! Between 5 and 6 others may build on the commit, but what they do comes later in the log, and is acknowledged later. Those that
+//! only read see nothing that is not durable.
+
+// Versions are copied for the heir of a dead committer.
+#![allow(unsafe_code)]
+
+use std::io::IoSlice;
+
+use sapwood_wal::lock::Taken;
+use sapwood_wal::{Lsn, Position};
+
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::large;
+use crate::maintenance::Alone;
+use crate::page::{PAGE_BYTES, PageBytes};
+use crate::record::{Pages, Record};
+use crate::slot::{Age, Signature, Snapshot};
+use crate::space::{Durability, Inner};
+
+/// What a transaction asks for when it wants to be committed.
+pub(crate) struct Attempt<'a> {
+    pub(crate) slot: u32,
+    pub(crate) snapshot: Snapshot,
+    /// The version that the first attempt of the transaction saw.
+    pub(crate) first_version: u64,
+    /// The pages that must not have changed.
+    pub(crate) touched: &'a [u64],
+    /// The pages that it has changed, no page twice.
+    pub(crate) changes: &'a [(u64, &'a PageBytes)],
+    /// The record of these changes.
+    pub(crate) record: &'a [u8],
+}
+
+/// A commit that others can see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    pub(crate) version: u64,
+}
+
+/// The commit lock, given back when dropped.
+pub(crate) struct CommitLock<'a>(&'a Inner);
+
+impl<'a> CommitLock<'a> {
+    /// Takes the lock, and completes what a dead holder left.
+    pub(crate) fn take(inner: &'a Inner) -> Result<Self> {
+        let me = inner.membership.index();
+        let taken = inner
+            .region
+            .committer
+            .lock(me, |other| inner.is_alive(other));
+        let lock = Self(inner);
+        inner.check_usable()?;
+        if taken == Taken::Inherited {
+            // Nobody may go on from something half done.
+            inner.inherit().inspect_err(|_| inner.poison())?;
+        }
+        Ok(lock)
+    }
+}
+
+impl Drop for CommitLock<'_> {
+    fn drop(&mut self) {
+        self.0.region.committer.unlock();
+    }
+}
+
+impl Inner {
+    /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may see a later snapshot afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`], [`Error::Pinned`], [`Error::Log`] and others. Nothing has happened then.
+    pub(crate) fn commit(&self, attempt: &Attempt<'_>) -> Result<Committed> {
+        let frames = attempt.changes.len() as u64;
+        let bytes = attempt.record.len() as u64;
+        if frames > self.region.frames() / 4 || bytes > self.wal.capacity() / 4 {
+            return large::commit(self, attempt);
+        }
+        let mut snapshot = attempt.snapshot;
+        loop {
+            let lock = CommitLock::take(self)?;
+            if !self.is_current(attempt, snapshot.version) {
+                return Err(Error::Conflict);
+            }
+            if let Some(older) = self.older_in_the_way(attempt) {
+                snapshot = self.see_last(attempt.slot);
+                let turn = self.slot(older).turn();
+                drop(lock);
+                self.make_way(older, turn)?;
+                continue;
+            }
+            if self.region.room() >= frames {
+                match self.wal.append(&[IoSlice::new(attempt.record)]) {
+                    Ok(end) => {
+                        let pages = attempt.changes.iter().copied();
+                        self.region.publish(end.lsn.0, pages);
+                        self.region.set_last(end);
+                        drop(lock);
+                        return Ok(Committed { version: end.lsn.0 });
+                    }
+                    Err(sapwood_wal::Error::Full { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            // It keeps nothing from being given up while it waits.
+            snapshot = self.see_last(attempt.slot);
+            drop(lock);
+            self.make_room(frames, bytes, Alone::No)?;
+        }
+    }
+
+    /// Waits until a commit is as safe as the space promises, and does a part of what is to be done from time to time.
+    pub(crate) fn acknowledge(&self, commit: Committed, frames: u64) -> Result<()> {
+        if self.durability == Durability::Durable && self.options.guards.has(Guard::SyncCommit) {
+            self.wal.sync_to(Lsn(commit.version))?;
+        }
+        self.maintain_after(frames)
+    }
+
+    /// Whether nothing that a transaction touched has changed since a version. For the holder of the commit lock.
+    pub(crate) fn is_current(&self, attempt: &Attempt<'_>, version: u64) -> bool {
+        let region = &*self.region;
+        let is_unchanged = |page: &u64| {
+            let newest = region.newest(*page);
+            newest.is_none_or(|newest| newest.version <= version)
+        };
+        region.last_version() == version || attempt.touched.iter().all(is_unchanged)
+    }
+
+    /// Has a transaction that was found current, and whose record is complete, count as one that began at the newest commit, so
+    /// that it keeps nothing from being given up while it waits.
+    pub(crate) fn see_last(&self, slot: u32) -> Snapshot {
+        let region = &*self.region;
+        let snapshot = self.slot(slot).begin(region, || region.last_version());
+        self.slot(slot).let_go_of_frames();
+        snapshot
+    }
+
+    /// A transaction that began before this one, has lost since, and might lose again if this one was committed.
+    fn older_in_the_way(&self, attempt: &Attempt<'_>) -> Option<u32> {
+        if self
+            .region
+            .slots
+            .losers
+            .load(std::sync::atomic::Ordering::SeqCst)
+            == 0
+        {
+            return None;
+        }
+        let own = Age::new(attempt.first_version, attempt.slot);
+        let mut signature = Signature::default();
+        attempt
+            .changes
+            .iter()
+            .for_each(|(page, _)| signature.add(*page));
+        let mut slots = (0..).zip(self.slots());
+        let older = slots.find(|(number, slot)| {
+            *number != attempt.slot
+                && slot.age(*number).is_some_and(|age| age < own)
+                && slot.touches(&signature)
+        });
+        older.map(|(number, _)| number)
+    }
+
+    /// Waits until an older transaction has ended.
+    fn make_way(&self, older: u32, turn: u32) -> Result<()> {
+        let slot = self.slot(older);
+        while slot.turn() == turn && slot.age(older).is_some() {
+            self.check_usable()?;
+            self.check_gate()?;
+            slot.wait_for_end(turn);
+            if let Some(owner) = slot.owner()
+                && !self.is_alive(owner)
+            {
+                self.reap(owner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes what a dead holder of the commit lock left.
+    fn inherit(&self) -> Result<()> {
+        let end = self.wal.inherit()?;
+        let last = self.region.last();
+        if end.lsn <= last.lsn {
+            return Ok(());
+        }
+        let mut records = self.wal.records(last)?;
+        let record = records.next()?.filter(|record| record.end == end);
+        let record = record.ok_or_else(|| {
+            Error::Damaged("the record of a commit that was interrupted is not in the log".into())
+        })?;
+        match Record::decode(record.payload)? {
+            Record::Pages(pages) => self.publish_again(pages, end)?,
+            Record::Large { checksum, bytes } => large::complete(self, checksum, bytes, end)?,
+        }
+        Ok(())
+    }
+
+    /// Copies a page as of the newest commit.
+    fn copy_version(&self, page: u64, into: &mut PageBytes) {
+        match self.region.newest_published(page) {
+            // SAFETY: the commit lock is held, so that no frame is filled.
+            Some(found) => into.copy_from_slice(unsafe { self.region.version(found) }),
+            // SAFETY: the page is within the mapping and the file. It is not written to: versions on their way into the file are
+            // found above.
+            None => into.copy_from_slice(unsafe { &*self.page_in_file(page) }),
+        }
+    }
+
+    /// Publishes a commit from its record.
+    fn publish_again(&self, mut pages: Pages<'_>, end: Position) -> Result<()> {
+        let region = &*self.region;
+        if !region.is_published(end.lsn.0) {
+            let mut changes = Vec::new();
+            while let Some(change) = pages.next()? {
+                if change.page >= self.pages {
+                    return Err(Error::Damaged(
+                        "a record writes outside of the space".into(),
+                    ));
+                }
+                let mut bytes = Box::new([0; PAGE_BYTES]);
+                self.copy_version(change.page, &mut bytes);
+                change.apply(&mut bytes);
+                changes.push((change.page, bytes));
+            }
+            let pages = changes.iter().map(|(page, bytes)| (*page, &**bytes));
+            region.publish(end.lsn.0, pages);
+        }
+        region.set_last(end);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! A space survives power cuts, restarts and failing disks, and it survives them because of its guards: without any single one
+//! of them this suite fails.
+//!
+//! A *life* is what happens on a disk between two power cuts: recovery, then commits, each of which is known by its number alone.
+//! Each life is cut off in many states, each of which is the beginning of another life.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use sapwood_wal::storage::Storage;
+use sapwood_wal::storage::recording::{Disk, Fault};
+
+use crate::guard::{Guard, Guards};
+use crate::{Error, Memory, Options, PAGE_BYTES, Space, Transaction};
+
+/// What is wrong, or nothing.
+type Verdict = Result<(), String>;
+
+const PAGES: usize = 24;
+const BYTES: usize = PAGES * PAGE_BYTES;
+/// Where the number of the newest commit stands.
+const NUMBER: u64 = 20;
+
+/// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
+#[test]
+fn every_crash_state_recovers() {
+    let factor = std::env::var("SAPWOOD_CRASH_FACTOR").map_or(1, |factor| factor.parse().unwrap());
+    for seed in 0..12 * factor {
+        lives(Guards::default(), seed).unwrap();
+    }
+}
+
+#[test]
+fn the_suite_fails_without_any_single_guard() {
+    let useless: Vec<Guard> = Guard::ALL
+        .into_iter()
+        .filter(|guard| (0..60).all(|seed| lives(Guards::without(*guard), seed).is_ok()))
+        .collect();
+    assert!(useless.is_empty(), "the suite passes without {useless:?}");
+}
+
+fn lives(guards: Guards, seed: u64) -> Verdict {
+    let mut first = Life::begin(Disk::new(), guards, seed, 0, true)?;
+    first
+        .work(26)
+        .map_err(|error| format!("seed {seed}: {error}"))?;
+    for (number, crash) in (0..).zip(first.disk.crashes(seed, 32)) {
+        let second = || {
+            let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+            let known = crash.notes().iter().max().copied();
+            let mut second = Life::begin(
+                disk,
+                guards,
+                seed * 1000 + number,
+                known.unwrap_or(0),
+                known.is_none(),
+            )?;
+            second.work(6)?;
+            for crash in second.disk.crashes(seed + number, 8) {
+                let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+                let known = crash.notes().iter().max().copied().or(known);
+                Life::begin(disk, guards, 0, known.unwrap_or(0), known.is_none())
+                    .map_err(|error| format!("{error}, second {crash}"))?;
+            }
+            Ok(())
+        };
+        second().map_err(|error: String| format!("seed {seed}, {crash}: {error}"))?;
+    }
+    Ok(())
+}
+
+struct Life {
+    disk: Disk,
+    options: Options,
+    space: Option<Space>,
+    dice: u64,
+    number: u64,
+}
+
+impl Life {
+    /// Opens the space and looks whether everything is there that must be.
+    fn begin(
+        disk: Disk,
+        guards: Guards,
+        seed: u64,
+        acknowledged: u64,
+        may_be_missing: bool,
+    ) -> Result<Self, String> {
+        let mut options = Options::new()
+            .bytes(BYTES as u64)
+            .log_bytes(0)
+            .versions_bytes(16 * PAGE_BYTES as u64)
+            .patience(std::time::Duration::ZERO)
+            .create(may_be_missing);
+        options.guards = guards;
+        let mut life = Self {
+            disk,
+            options,
+            space: None,
+            dice: seed,
+            number: 0,
+        };
+        life.open(acknowledged)?;
+        // Not before the space is there for good.
+        life.disk.note(life.number);
+        Ok(life)
+    }
+
+    fn open(&mut self, acknowledged: u64) -> Verdict {
+        self.space = None;
+        let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
+        let space = Space::open_storage(storage, &self.options);
+        let space = space.map_err(|error| format!("opening: {error}"))?;
+        let number = space.read(check).map_err(|error| format!("{error:?}"))?;
+        if number < acknowledged {
+            return Err(format!("commit {acknowledged} of {number} is missing"));
+        }
+        self.number = number;
+        self.space = Some(space);
+        Ok(())
+    }
+
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.dice = self
+            .dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % sides
+    }
+
+    fn work(&mut self, steps: usize) -> Verdict {
+        for _ in 0..steps {
+            match self.roll(20) {
+                0..12 => self.commit()?,
+                12 | 13 => {
+                    let space = self.space.clone().unwrap();
+                    if let Err(error) = space.checkpoint() {
+                        return Err(format!("checkpoint: {error}"));
+                    }
+                }
+                14 | 15 => {
+                    let space = self.space.clone().unwrap();
+                    let reader = space.begin_read().unwrap();
+                    let seen = check(&reader).map_err(|error| format!("{error:?}"))?;
+                    for _ in 0..4 {
+                        self.commit()?;
+                    }
+                    let again = check(&reader).map_err(|error| format!("reader: {error:?}"))?;
+                    if seen != again {
+                        return Err(format!("a reader saw {seen}, then {again}"));
+                    }
+                }
+                16 => self.open(self.number)?,
+                _ => {
+                    let nth = self.roll(12);
+                    self.disk.fail(nth, Fault::Io, false);
+                    let space = self.space.clone().unwrap();
+                    let next = self.number + 1;
+                    let committed = commit(&space, next);
+                    let checkpointed = space.checkpoint();
+                    drop(space);
+                    self.disk.heal();
+                    let known = self.number + u64::from(committed.is_ok());
+                    if committed.is_ok() {
+                        self.disk.note(known);
+                        self.number = known;
+                    }
+                    if committed.is_err() || checkpointed.is_err() {
+                        self.open(known)?;
+                        self.disk.note(self.number);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Verdict {
+        let space = self.space.clone().unwrap();
+        match commit(&space, self.number + 1) {
+            Ok(()) => {
+                self.number += 1;
+                self.disk.note(self.number);
+                Ok(())
+            }
+            // A reader is in the way.
+            Err(Error::Pinned { .. }) => Ok(()),
+            Err(error) => Err(format!("commit {}: {error}", self.number + 1)),
+        }
+    }
+}
+
+/// What commit `number` stores where.
+fn stores(number: u64) -> impl Iterator<Item = (usize, u8)> {
+    // Some are too large for the log.
+    let stores = if number % 17 == 11 {
+        400
+    } else {
+        3 + number % 5
+    };
+    (0..stores).map(move |store| {
+        let mixed = (number * 131 + store).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let page = if number.is_multiple_of(3) {
+            1
+        } else {
+            mixed >> 40
+        };
+        let page = if stores == 400 { store } else { page } as usize % (PAGES - 1) + 1;
+        (
+            page * PAGE_BYTES + (mixed >> 20) as usize % (PAGE_BYTES - 40),
+            number as u8,
+        )
+    })
+}
+
+fn commit(space: &Space, number: u64) -> Result<(), Error> {
+    space.transaction(|transaction| {
+        for (offset, byte) in stores(number) {
+            transaction.write(offset as u64, 40)?.fill(byte);
+        }
+        let place = transaction.write(NUMBER, 8)?;
+        place.copy_from_slice(&number.to_le_bytes());
+        Ok(())
+    })
+}
+
+/// Compares everything with what the commits up to the newest one have stored; gives that one's number.
+fn check(transaction: &Transaction<'_>) -> Result<u64, Error> {
+    let number = u64::from_le_bytes(transaction.read(NUMBER, 8)?.try_into().unwrap());
+    let damaged = |what: String| Err(Error::Damaged(what));
+    if number > 10_000 {
+        return damaged(format!("number {number}"));
+    }
+    let mut model = vec![0; BYTES];
+    for (offset, byte) in (1..=number).flat_map(stores) {
+        model[offset..offset + 40].fill(byte);
+    }
+    model[NUMBER as usize..NUMBER as usize + 8].copy_from_slice(&number.to_le_bytes());
+    let found = transaction.read(0, BYTES)?;
+    match found
+        .iter()
+        .zip(&model)
+        .position(|(found, model)| found != model)
+    {
+        None => Ok(number),
+        Some(at) => damaged(format!("commit {number} is not whole: byte {at}")),
+    }
+}

@@ -1,0 +1,72 @@
+//! The measures that keep a space safe, by name, so that the crash tests can prove that each of them is needed.
+
+/// One measure. In tests a space can be opened without it, and then the crash tests must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// A durable commit is acknowledged when its record is synced.
+    SyncCommit,
+    /// A version goes into the file when its record is synced.
+    SyncBeforeApply,
+    /// A checkpoint syncs the data file before it writes the header.
+    SyncBeforeHeader,
+    /// A checkpoint syncs the header before the log may be used again.
+    SyncHeader,
+    /// A header page must have the right checksum.
+    HeaderChecksum,
+    /// The two header pages are written in turn.
+    HeaderInTurn,
+    /// Recovery writes the headers again and syncs them before the log may be used again.
+    SyncRecovered,
+    /// A version that the next pass may supersede is written by this one.
+    ApplyWholePass,
+    /// The file of a transaction too large for the log is synced before its record is written.
+    SyncLarge,
+    /// That file is removed when the space no longer needs it, and not before.
+    KeepLarge,
+    /// A new space is synced before it gets its name.
+    SyncNewSpace,
+}
+
+#[cfg(test)]
+impl Guard {
+    /// All of them.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::SyncCommit,
+        Self::SyncBeforeApply,
+        Self::SyncBeforeHeader,
+        Self::SyncHeader,
+        Self::HeaderChecksum,
+        Self::HeaderInTurn,
+        Self::SyncRecovered,
+        Self::ApplyWholePass,
+        Self::SyncLarge,
+        Self::KeepLarge,
+        Self::SyncNewSpace,
+    ];
+}
+
+/// Which measures are taken: all of them, outside of tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Guards {
+    #[cfg(test)]
+    without: Option<Guard>,
+}
+
+impl Guards {
+    #[cfg(test)]
+    pub(crate) fn without(guard: Guard) -> Self {
+        Self {
+            without: Some(guard),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has(self, guard: Guard) -> bool {
+        self.without != Some(guard)
+    }
+
+    #[cfg(not(test))]
+    pub(crate) fn has(self, _: Guard) -> bool {
+        true
+    }
+}

@@ -1,0 +1,171 @@
+//! The two header pages of the data file. They are written in turn, so that one of them is whole whatever happens. All
+//! numbers are little-endian.
+//!
+//! | offset | size | header page |
+//! | --- | --- | --- |
+//! | 0 | 8 | `SAPXACT\0` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | CRC-32 of bytes 16 to 80 |
+//! | 16 | 16 | id of the space, and of its log |
+//! | 32 | 8 | pages of the space, which follow the header pages |
+//! | 40 | 8 | LSN from which the log is replayed |
+//! | 48 | 4 | its chain |
+//! | 52 | 4 | mode: 0 explicit; plus 256 if commits are durable |
+//! | 56 | 8 | how many header pages had been written before |
+//! | 64 | 16 | zero |
+
+#![deny(clippy::indexing_slicing)]
+
+use sapwood_wal::{Lsn, Position};
+
+use crate::error::{Error, Result};
+use crate::page::{PAGE_BYTES, PageBytes};
+use crate::space::{Durability, Mode};
+
+const MAGIC: [u8; 8] = *b"SAPXACT\0";
+/// The format version this release writes, and the only one it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The pages before those of the space.
+pub(crate) const HEADER_PAGES: u64 = 2;
+/// The most pages of a space: 16 TiB.
+pub(crate) const PAGES_MAX: u64 = 1 << 32;
+
+const CHECKED: std::ops::Range<usize> = 16..80;
+const DURABLE: u32 = 256;
+
+/// What a header page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: [u8; 16],
+    pub(crate) pages: u64,
+    /// The file holds everything before, and perhaps some of what follows.
+    pub(crate) replay_from: Position,
+    pub(crate) mode: Mode,
+    pub(crate) durability: Durability,
+    pub(crate) number: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> PageBytes {
+        let mode = match self.mode {
+            Mode::Explicit => 0,
+        };
+        let durable = match self.durability {
+            Durability::Durable => DURABLE,
+            Durability::Eventual => 0,
+        };
+        let mut page = [0; PAGE_BYTES];
+        let fields: [(usize, &[u8]); 9] = [
+            (0, &MAGIC),
+            (8, &FORMAT_VERSION.to_le_bytes()),
+            (16, &self.id),
+            (32, &self.pages.to_le_bytes()),
+            (40, &self.replay_from.lsn.0.to_le_bytes()),
+            (48, &self.replay_from.chain.to_le_bytes()),
+            (52, &(mode | durable).to_le_bytes()),
+            (56, &self.number.to_le_bytes()),
+            (64, &[0; 16]),
+        ];
+        for (offset, bytes) in fields {
+            put(&mut page, offset, bytes);
+        }
+        let checksum = crc32fast::hash(page.get(CHECKED).unwrap_or_default());
+        put(&mut page, 12, &checksum.to_le_bytes());
+        page
+    }
+
+    /// Reads a header page; `None` if it is not whole.
+    ///
+    /// # Errors
+    /// [`Error::UnknownVersion`]; [`Error::Damaged`] if it is whole and cannot be.
+    pub(crate) fn decode(page: &PageBytes, check: bool) -> Result<Option<Self>> {
+        if bytes_at(page, 0) != MAGIC {
+            return Ok(None);
+        }
+        let checksum = crc32fast::hash(page.get(CHECKED).unwrap_or_default());
+        if check && checksum != u32::from_le_bytes(bytes_at(page, 12)) {
+            return Ok(None);
+        }
+        let version = u32::from_le_bytes(bytes_at(page, 8));
+        if version != FORMAT_VERSION {
+            return Err(Error::UnknownVersion {
+                what: "data file",
+                found: version,
+                known: FORMAT_VERSION,
+            });
+        }
+        let flags = u32::from_le_bytes(bytes_at(page, 52));
+        let header = Self {
+            id: bytes_at(page, 16),
+            pages: u64::from_le_bytes(bytes_at(page, 32)),
+            replay_from: Position {
+                lsn: Lsn(u64::from_le_bytes(bytes_at(page, 40))),
+                chain: u32::from_le_bytes(bytes_at(page, 48)),
+            },
+            mode: match flags & !DURABLE {
+                0 => Mode::Explicit,
+                _ => return Err(Error::Damaged("the header names an unknown mode".into())),
+            },
+            durability: if flags & DURABLE == 0 {
+                Durability::Eventual
+            } else {
+                Durability::Durable
+            },
+            number: u64::from_le_bytes(bytes_at(page, 56)),
+        };
+        if header.pages == 0 || header.pages > PAGES_MAX {
+            return Err(Error::Damaged(format!(
+                "the header says that the space has {} pages",
+                header.pages
+            )));
+        }
+        Ok(Some(header))
+    }
+}
+
+fn put(page: &mut PageBytes, offset: usize, bytes: &[u8]) {
+    if let Some(place) = page.get_mut(offset..offset + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+fn bytes_at<const N: usize>(page: &PageBytes, offset: usize) -> [u8; N] {
+    let bytes = page.get(offset..).and_then(|rest| rest.first_chunk());
+    bytes.copied().unwrap_or([0; N])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_back_and_damage_is_noticed() {
+        let header = Header {
+            id: [3; 16],
+            pages: 99,
+            replay_from: Position {
+                lsn: Lsn(4096),
+                chain: 77,
+            },
+            mode: Mode::Explicit,
+            durability: Durability::Durable,
+            number: 5,
+        };
+        let page = header.encode();
+        assert_eq!(Header::decode(&page, true).unwrap(), Some(header));
+        for offset in CHECKED {
+            let mut damaged = page;
+            damaged[offset] ^= 4;
+            assert_eq!(Header::decode(&damaged, true).unwrap(), None);
+            // Without its checksum it is something or other, but no panic.
+            let _ = Header::decode(&damaged, false);
+        }
+        let mut other = page;
+        other[8] = 9;
+        assert!(matches!(
+            Header::decode(&other, true),
+            Err(Error::UnknownVersion { found: 9, .. })
+        ));
+    }
+}

@@ -1,0 +1,325 @@
+//! Maintenance: committed versions go into the file, and the log begins later.
+//!
+//! A *pass* has a commit as its target, up to which the log is durable. It takes the frames from the tail on whose versions every
+//! running transaction may see, and writes each into the file unless the target supersedes it. When the target is reached the
+//! file holds that commit or, page by page, something later: a *checkpoint* may sync it and have the log replayed from there.
+//!
+//! Passes go in small steps, by whoever has just committed and finds the frames or the log half used. A pass that meets a
+//! version which a running transaction must not see stays there, and is gone on with later.
+
+// Frames are looked at as pages.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
+
+use sapwood_wal::Lsn;
+use sapwood_wal::lock::Taken;
+
+use crate::error::{Doing, Error, Result};
+use crate::guard::Guard;
+use crate::header::Header;
+use crate::open::write_header;
+use crate::region::{load_position, store_position};
+use crate::slot::Slot;
+use crate::space::{Inner, offset_in_file};
+use crate::versions::Found;
+
+/// How many frames a commit looks at for each one it has used, when they are half used.
+const FRAMES_PER_FRAME: u64 = 4;
+/// And how many besides.
+const FRAMES_AT_LEAST: u64 = 16;
+
+/// Whether a transaction is the only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alone {
+    /// It is.
+    Yes,
+    /// It is not, and gives way to one that wants to be.
+    No,
+}
+
+/// The maintenance lock, given back when dropped.
+pub(crate) struct Maintenance<'a>(&'a Inner);
+
+impl Drop for Maintenance<'_> {
+    fn drop(&mut self) {
+        self.0.region.maintainer.unlock();
+    }
+}
+
+impl Inner {
+    fn maintenance(&self) -> Maintenance<'_> {
+        let me = self.membership.index();
+        self.region
+            .maintainer
+            .lock(me, |other| self.is_alive(other));
+        // What a dead one left is whole: a step is repeated by whoever comes next.
+        Maintenance(self)
+    }
+
+    fn try_maintenance(&self) -> Option<Maintenance<'_>> {
+        let me = self.membership.index();
+        let taken: Option<Taken> = self
+            .region
+            .maintainer
+            .try_lock(me, |other| self.is_alive(other));
+        taken.map(|_| Maintenance(self))
+    }
+
+    /// Does a little after a commit that has used so many frames.
+    pub(crate) fn maintain_after(&self, frames: u64) -> Result<()> {
+        let frames_scarce = self.region.room() < self.region.frames() / 2;
+        let log_scarce = self.wal.room() < self.wal.capacity() / 2;
+        if !frames_scarce && !log_scarce {
+            return Ok(());
+        }
+        let Some(lock) = self.try_maintenance() else {
+            return Ok(());
+        };
+        let reached = lock.advance(frames * FRAMES_PER_FRAME + FRAMES_AT_LEAST)?;
+        lock.find_free();
+        if reached && log_scarce {
+            lock.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a commit of so many frames and bytes of log has room. Must not be called with the commit lock.
+    pub(crate) fn make_room(&self, frames: u64, log_bytes: u64, alone: Alone) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            self.check_usable()?;
+            if alone == Alone::No {
+                self.check_gate()?;
+            }
+            let lock = self.maintenance();
+            let has_room =
+                || self.region.room() >= frames && self.wal.room() >= log_bytes + LOG_SLACK_BYTES;
+            if has_room() {
+                return Ok(());
+            }
+            // The first pass may have had an earlier target.
+            for _ in 0..2 {
+                let reached = lock.advance(u64::MAX)?;
+                lock.find_free();
+                if reached && self.wal.room() < log_bytes + LOG_SLACK_BYTES {
+                    lock.checkpoint()?;
+                }
+            }
+            if has_room() {
+                return Ok(());
+            }
+            let pin = lock.pin();
+            drop(lock);
+            if let Some(owner) = pin.filter(|owner| !self.is_alive(*owner)) {
+                self.reap(owner);
+                continue;
+            }
+            if started.elapsed() >= self.options.patience {
+                let pid = pin.map_or(0, |owner| self.region.processes[usize::from(owner)].pid());
+                return Err(Error::Pinned { pid });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Brings everything into the file that may be there, and has the log begin as late as possible.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let lock = self.maintenance();
+        // The first pass may have had an earlier target.
+        for _ in 0..2 {
+            lock.advance(u64::MAX)?;
+            lock.find_free();
+        }
+        lock.checkpoint()
+    }
+
+    /// Brings all versions into the file and empties the ring; for a transaction that runs alone.
+    pub(crate) fn empty_ring(&self) -> Result<()> {
+        let lock = self.maintenance();
+        for _ in 0..2 {
+            lock.advance(u64::MAX)?;
+            lock.find_free();
+        }
+        let ring = &self.region.ring;
+        if ring.tail.load(Ordering::SeqCst) != ring.head.load(Ordering::SeqCst) {
+            return Err(Error::Conflict);
+        }
+        Ok(())
+    }
+
+    /// A checkpoint at the newest commit, whose pages are all in the file; for a transaction that runs alone.
+    pub(crate) fn checkpoint_at_last(&self) -> Result<()> {
+        let lock = self.maintenance();
+        store_position(&self.region.upkeep.target, Default::default());
+        store_position(&self.region.upkeep.applied, self.region.last());
+        lock.checkpoint()
+    }
+}
+
+/// What is left of the log for records that are in no commit.
+const LOG_SLACK_BYTES: u64 = 4096;
+
+impl Maintenance<'_> {
+    /// Takes up to `budget` frames into the file; gives whether the target of the pass was reached.
+    fn advance(&self, mut budget: u64) -> Result<bool> {
+        let Self(inner) = self;
+        let region = &*inner.region;
+        inner.check_usable()?;
+        let mut target = load_position(&region.upkeep.target);
+        if target.lsn == Lsn(0) {
+            target = region.last();
+            store_position(&region.upkeep.target, target);
+        }
+        let guards = inner.options.guards;
+        if guards.has(Guard::SyncBeforeApply) {
+            inner.wal.sync_to(target.lsn)?;
+        }
+        let floor = target.lsn.0;
+        region.ring.floor.fetch_max(floor, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let head = region.ring.head.load(Ordering::SeqCst);
+        let tail = region.ring.tail.load(Ordering::SeqCst);
+        let mut limit = floor.min(inner.oldest_version());
+        let mut frame = tail;
+        let mut reached = false;
+        while budget > 0 {
+            let content = (frame < head).then(|| region.content(frame));
+            let Some(content) = content.filter(|content| content.version <= floor) else {
+                reached = true;
+                break;
+            };
+            if content.version > limit {
+                // Perhaps the one in the way is dead, or has ended meanwhile.
+                inner.reap_below(content.version);
+                limit = floor.min(inner.oldest_version());
+                if content.version > limit {
+                    break;
+                }
+            }
+            let is_superseded = content
+                .newer
+                .is_some_and(|newer| newer <= floor || !guards.has(Guard::ApplyWholePass));
+            if !is_superseded {
+                let found = Found {
+                    frame,
+                    version: content.version,
+                };
+                // SAFETY: the maintenance lock is held, and the frame is not behind the tail.
+                let bytes = unsafe { region.version(found) };
+                inner
+                    .data
+                    .write_all_at(bytes, offset_in_file(content.page))
+                    .doing("cannot write to the data file")?;
+                region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);
+            }
+            frame += 1;
+            budget -= 1;
+        }
+        region.ring.tail.store(frame, Ordering::SeqCst);
+        if reached {
+            store_position(&region.upkeep.applied, target);
+            store_position(&region.upkeep.target, Default::default());
+        }
+        Ok(reached)
+    }
+
+    /// Lets the frames before the tail be used again that nobody looks at any more.
+    fn find_free(&self) {
+        let region = &*self.0.region;
+        let tail = region.ring.tail.load(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let snapshots = self.0.slots().filter_map(Slot::snapshot);
+        let free = snapshots.map(|snapshot| snapshot.tail).min();
+        let free = free.map_or(tail, |oldest| oldest.min(tail));
+        region.ring.free.fetch_max(free, Ordering::SeqCst);
+    }
+
+    /// Which process runs the transaction that keeps most from being given up.
+    fn pin(&self) -> Option<u16> {
+        let running = self
+            .0
+            .slots()
+            .filter_map(|slot| Some((slot, slot.snapshot()?)));
+        running
+            .min_by_key(|(_, snapshot)| (snapshot.version, snapshot.tail))
+            .and_then(|(slot, _)| slot.owner())
+    }
+
+    /// Syncs the file and writes a header, from whose position the log is replayed from now on.
+    fn checkpoint(&self) -> Result<()> {
+        let Self(inner) = self;
+        let upkeep = &inner.region.upkeep;
+        let applied = load_position(&upkeep.applied);
+        inner.check_usable()?;
+        if applied.lsn.0 <= upkeep.checkpoint.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let guards = inner.options.guards;
+        let number = upkeep.header.load(Ordering::SeqCst) + 1;
+        let place = upkeep.header_place.load(Ordering::SeqCst);
+        let place = if guards.has(Guard::HeaderInTurn) {
+            1 - place
+        } else {
+            place
+        };
+        let header = Header {
+            id: inner.id,
+            pages: inner.pages,
+            replay_from: applied,
+            mode: inner.mode,
+            durability: inner.durability,
+            number,
+        };
+        let written = || {
+            if guards.has(Guard::SyncBeforeHeader) {
+                inner.data.sync_data()?;
+            }
+            write_header(&*inner.data, place, &header)?;
+            if guards.has(Guard::SyncHeader) {
+                inner.data.sync_data()?;
+            }
+            Ok(())
+        };
+        // After a sync that failed, one that succeeds proves nothing.
+        written()
+            .inspect_err(|_: &std::io::Error| inner.poison())
+            .doing("cannot sync the data file")?;
+        upkeep.header_place.store(place, Ordering::SeqCst);
+        upkeep.header.store(number, Ordering::SeqCst);
+        upkeep.checkpoint.store(applied.lsn.0, Ordering::SeqCst);
+        upkeep.checkpoints.fetch_add(1, Ordering::Relaxed);
+        inner.wal.recycle_before(applied.lsn);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The oldest version that a running transaction sees.
+    fn oldest_version(&self) -> u64 {
+        let snapshots = self.slots().filter_map(Slot::snapshot);
+        let versions = snapshots.map(|snapshot| snapshot.version);
+        versions.min().unwrap_or(u64::MAX)
+    }
+
+    /// Ends the transactions of dead processes that must not see a version.
+    fn reap_below(&self, version: u64) {
+        let in_the_way = |slot: &&Slot| {
+            let snapshot = slot.snapshot();
+            snapshot.is_some_and(|snapshot| snapshot.version < version)
+        };
+        let mut owners: Vec<u16> = self
+            .slots()
+            .filter(in_the_way)
+            .filter_map(Slot::owner)
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        for owner in owners {
+            if !self.is_alive(owner) {
+                self.reap(owner);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Opening a space: who is first recovers, everybody else joins.
+//!
+//! ```text
+//!  lock        the lock region; locks on its bytes tell who lives, see `sapwood_wal::process`
+//!  data        two header pages, then the pages of the space
+//!  log.*       the log
+//!  large       the pages of a transaction too large for the log, while it is being committed
+//! ```
+//!
+//! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no process
+//! has the space open, the lock region is of no value, whatever it holds: it is made anew.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use sapwood_wal::process::{LockFile, Membership};
+use sapwood_wal::storage::{File, Folder, Map, OpenMode, Storage};
+use sapwood_wal::{LogId, Position, Wal};
+
+use crate::error::{Doing, Error, Result};
+use crate::guard::{Guard, Guards};
+use crate::header::{HEADER_PAGES, Header};
+use crate::page::PAGE_BYTES;
+use crate::recovery;
+use crate::region::Region;
+use crate::space::{Inner, Mode, Options, Space, free_slots_of};
+
+const LOCK_NAME: &str = "lock";
+const DATA_NAME: &str = "data";
+const NEW_DATA_NAME: &str = "data.new";
+const LOG_NAME: &str = "log";
+const LOG_SEGMENTS: u32 = 8;
+
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
+    options.check()?;
+    if options.create {
+        create_folder(path)?;
+    }
+    let folder = Folder::open(path).doing("cannot open the folder of the space")?;
+    let storage: Arc<dyn Storage> = Arc::new(folder);
+    if !options.create {
+        // No trace in a folder that is no space.
+        storage
+            .open(DATA_NAME, OpenMode::Read)
+            .doing("cannot open the space")?;
+    }
+    let mut how = fs::File::options();
+    how.read(true).write(true).create(true).truncate(false);
+    let opening = "cannot open the lock file";
+    let file = how.open(path.join(LOCK_NAME)).doing(opening)?;
+    let locks = LockFile::new(file.try_clone().doing(opening)?);
+    locks.lock_opening().doing(opening)?;
+    let opened = if locks.is_in_use().doing(opening)? {
+        join(&storage, Arc::new(Region::join(&file)?))?
+    } else {
+        let frames = options.frames.next_power_of_two();
+        start(&storage, Arc::new(Region::create(&file, frames)?), options)?
+    };
+    let region = opened.region.clone();
+    let membership = Membership::join(locks, &region.processes[..], |index| {
+        free_slots_of(&region, index);
+        !region.is_owner(index)
+    })
+    .doing(opening)?
+    .ok_or(Error::ProcessesFull)?;
+    let space = opened.into_space(storage, membership, options);
+    space.inner.membership.unlock_opening();
+    Ok(space)
+}
+
+pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Space> {
+    options.check()?;
+    let region = Region::private(options.frames.next_power_of_two())?;
+    let opened = start(&storage, Arc::new(region), options)?;
+    let membership = Membership::alone(&opened.region.processes[..]);
+    Ok(opened.into_space(storage, membership, options))
+}
+
+fn create_folder(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = || {
+        fs::create_dir_all(path)?;
+        match path.parent().filter(|parent| *parent != Path::new("")) {
+            Some(parent) => Folder::open(parent)?.sync_names(),
+            None => Ok(()),
+        }
+    };
+    made().doing("cannot make the folder of the space")
+}
+
+struct Opened {
+    region: Arc<Region>,
+    data: Arc<dyn File>,
+    map: Map,
+    wal: Wal,
+    header: Header,
+}
+
+impl Opened {
+    fn into_space(
+        self,
+        storage: Arc<dyn Storage>,
+        membership: Membership,
+        options: &Options,
+    ) -> Space {
+        Space {
+            inner: Arc::new(Inner {
+                region: self.region,
+                membership,
+                storage,
+                data: self.data,
+                map: self.map,
+                wal: self.wal,
+                id: self.header.id,
+                pages: self.header.pages,
+                mode: self.header.mode,
+                durability: self.header.durability,
+                options: options.clone(),
+                idle: Mutex::default(),
+            }),
+        }
+    }
+}
+
+/// Opens the files as the first one, and fills the region.
+fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> Result<Opened> {
+    let opening = "cannot open the data file";
+    let data = match storage.open(DATA_NAME, OpenMode::Write) {
+        Err(error) if error.kind() == ErrorKind::NotFound && options.create => {
+            create(storage, options)?;
+            storage.open(DATA_NAME, OpenMode::Write).doing(opening)?
+        }
+        result => result.doing(opening)?,
+    };
+    let headers = read_headers(&*data, options.guards)?;
+    let header = *newest(&headers)?;
+    let map = map(&*data, &header)?;
+    let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
+    recovery::recover(&**storage, &*data, &wal, &headers, &region, options.guards)?;
+    Ok(Opened {
+        region,
+        data,
+        map,
+        wal,
+        header,
+    })
+}
+
+/// Opens the files of a space that others have open.
+fn join(storage: &Arc<dyn Storage>, region: Arc<Region>) -> Result<Opened> {
+    let data = storage
+        .open(DATA_NAME, OpenMode::Write)
+        .doing("cannot open the data file")?;
+    // One of them may be under the pen of a checkpoint, but both say what does not change.
+    let headers = read_headers(&*data, Guards::default())?;
+    let header = *newest(&headers)?;
+    if header.pages != region.pages() {
+        return Err(Error::Damaged(
+            "the lock region belongs to a space of another size".into(),
+        ));
+    }
+    let map = map(&*data, &header)?;
+    let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
+    if wal.id() != LogId(header.id) {
+        return Err(Error::Damaged("the log belongs to another space".into()));
+    }
+    Ok(Opened {
+        region,
+        data,
+        map,
+        wal,
+        header,
+    })
+}
+
+fn map(data: &dyn File, header: &Header) -> Result<Map> {
+    let bytes = file_bytes(header.pages);
+    let size = data.size().doing("cannot look at the data file")?;
+    if size < bytes {
+        return Err(Error::Damaged(format!(
+            "the data file has {size} of its {bytes} bytes"
+        )));
+    }
+    let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+    data.map(length).doing("cannot map the data file")
+}
+
+fn file_bytes(pages: u64) -> u64 {
+    (pages + HEADER_PAGES) * PAGE_BYTES as u64
+}
+
+/// Makes an empty space. Its data file gets its name last: if that is there, everything is.
+fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
+    let header = Header {
+        id: new_id()?,
+        pages: options.pages,
+        replay_from: Position::START,
+        mode: Mode::Explicit,
+        durability: options.durability,
+        number: 0,
+    };
+    Wal::remove(&**storage, LOG_NAME)?;
+    let segment_bytes = (options.log_bytes / u64::from(LOG_SEGMENTS)).max(2 * PAGE_BYTES as u64);
+    let shape = sapwood_wal::Options {
+        segment_bytes: segment_bytes.next_multiple_of(PAGE_BYTES as u64),
+        segments: LOG_SEGMENTS,
+    };
+    Wal::create(storage, LOG_NAME, LogId(header.id), &shape)?;
+    let made = || {
+        match storage.remove(NEW_DATA_NAME) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = storage.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
+        file.allocate(0, HEADER_PAGES * PAGE_BYTES as u64)?;
+        file.set_size(file_bytes(header.pages))?;
+        for place in 0..HEADER_PAGES {
+            write_header(&*file, place, &header)?;
+        }
+        if options.guards.has(Guard::SyncNewSpace) {
+            file.sync_data()?;
+        }
+        storage.rename(NEW_DATA_NAME, DATA_NAME)?;
+        storage.sync_names()
+    };
+    made().doing("cannot make the data file")
+}
+
+fn new_id() -> Result<[u8; 16]> {
+    let mut id = [0; 16];
+    // So few bytes come at once.
+    rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())
+        .doing("cannot make up an id")?;
+    Ok(id)
+}
+
+pub(crate) fn write_header(file: &dyn File, place: u64, header: &Header) -> std::io::Result<()> {
+    file.write_all_at(&header.encode(), place * PAGE_BYTES as u64)
+}
+
+fn read_headers(file: &dyn File, guards: Guards) -> Result<[Option<Header>; 2]> {
+    let mut headers = [None; 2];
+    for (place, header) in (0..).zip(&mut headers) {
+        let mut page = [0; PAGE_BYTES];
+        match file.read_exact_at(&mut page, place * PAGE_BYTES as u64) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
+            result => result.doing("cannot read the data file")?,
+        }
+        *header = Header::decode(&page, guards.has(Guard::HeaderChecksum))?;
+    }
+    Ok(headers)
+}
+
+/// The one that was written last.
+pub(crate) fn newest(headers: &[Option<Header>; 2]) -> Result<&Header> {
+    headers
+        .iter()
+        .flatten()
+        .max_by_key(|header| header.number)
+        .ok_or_else(|| Error::Damaged("neither header page of the data file is whole".into()))
+}

@@ -1,0 +1,274 @@
+//! What a commit writes to the log: of each changed page the granules that changed. All numbers are little-endian.
+//!
+//! | offset | size | record of pages |
+//! | --- | --- | --- |
+//! | 0 | 4 | `XPG1` |
+//! | 4 | 4 | number of pages |
+//! | 8 | | the pages, one behind the other |
+//!
+//! | offset | size | page |
+//! | --- | --- | --- |
+//! | 0 | 8 | number |
+//! | 8 | 8 | a bit for each granule of 64 bytes that changed, the first granule's is the lowest |
+//! | 16 | 64 each | what these granules hold now |
+//!
+//! | offset | size | record of a transaction too large for the log, whose pages are in a file of their own |
+//! | --- | --- | --- |
+//! | 0 | 4 | `XLG1` |
+//! | 4 | 4 | CRC-32 of the file |
+//! | 8 | 8 | length of the file, which holds one record of pages |
+//!
+//! A record says nothing of what the granules held before: to apply it twice, or to a page that already has later changes
+//! which are applied again after it, does no harm. Order and integrity are the log's business.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::error::{Error, Result};
+use crate::page::{PAGE_BYTES, PageBytes};
+
+/// The unit of a change in the log, in bytes.
+pub(crate) const GRANULE_BYTES: usize = 64;
+/// As many as a mask has bits.
+const GRANULES: usize = PAGE_BYTES / GRANULE_BYTES;
+const PAGES_MAGIC: [u8; 4] = *b"XPG1";
+const LARGE_MAGIC: [u8; 4] = *b"XLG1";
+const HEADER_BYTES: usize = 8;
+
+/// A record of pages under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    bytes: Vec<u8>,
+    pages: u32,
+}
+
+impl Builder {
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&PAGES_MAGIC);
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.pages = 0;
+    }
+
+    /// Adds what distinguishes `after` from `before`; gives whether there is anything.
+    pub(crate) fn push(&mut self, page: u64, before: &PageBytes, after: &PageBytes) -> bool {
+        let mask = changed_granules(before, after);
+        if mask == 0 {
+            return false;
+        }
+        self.pages += 1;
+        self.bytes.extend_from_slice(&page.to_le_bytes());
+        self.bytes.extend_from_slice(&mask.to_le_bytes());
+        for (granule, bytes) in after.chunks_exact(GRANULE_BYTES).enumerate() {
+            if mask >> granule & 1 == 1 {
+                self.bytes.extend_from_slice(bytes);
+            }
+        }
+        true
+    }
+
+    /// The record.
+    pub(crate) fn finish(&mut self) -> &[u8] {
+        let pages = self.pages.to_le_bytes();
+        if let Some(place) = self.bytes.get_mut(4..HEADER_BYTES) {
+            place.copy_from_slice(&pages);
+        }
+        &self.bytes
+    }
+}
+
+fn changed_granules(before: &PageBytes, after: &PageBytes) -> u64 {
+    let pairs = before
+        .chunks_exact(GRANULE_BYTES)
+        .zip(after.chunks_exact(GRANULE_BYTES));
+    pairs.enumerate().fold(0, |mask, (granule, (old, new))| {
+        mask | u64::from(old != new) << granule
+    })
+}
+
+/// A record read back.
+#[derive(Debug)]
+pub(crate) enum Record<'a> {
+    /// What changed in which pages.
+    Pages(Pages<'a>),
+    /// The changes stand in a file.
+    Large {
+        /// The CRC-32 of the file.
+        checksum: u32,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+}
+
+impl<'a> Record<'a> {
+    /// Looks at a record's header; its pages are checked one by one.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_short)?;
+        let (word, rest) = rest.split_first_chunk::<4>().ok_or_else(cut_short)?;
+        let word = u32::from_le_bytes(*word);
+        match *magic {
+            PAGES_MAGIC => Ok(Self::Pages(Pages { left: word, rest })),
+            LARGE_MAGIC => {
+                let length = rest.split_first_chunk().ok_or_else(cut_short)?.0;
+                Ok(Self::Large {
+                    checksum: word,
+                    bytes: u64::from_le_bytes(*length),
+                })
+            }
+            _ => Err(damaged("it has an unknown kind")),
+        }
+    }
+
+    /// The record of a transaction whose pages stand in a file.
+    pub(crate) fn encode_large(checksum: u32, bytes: u64) -> [u8; 16] {
+        let mut record = [0; 16];
+        let fields = LARGE_MAGIC
+            .into_iter()
+            .chain(checksum.to_le_bytes())
+            .chain(bytes.to_le_bytes());
+        for (place, byte) in record.iter_mut().zip(fields) {
+            *place = byte;
+        }
+        record
+    }
+}
+
+/// The pages of a record, in order.
+#[derive(Debug)]
+pub(crate) struct Pages<'a> {
+    left: u32,
+    rest: &'a [u8],
+}
+
+/// What changed in one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PageChange<'a> {
+    /// Which page.
+    pub(crate) page: u64,
+    mask: u64,
+    granules: &'a [u8],
+}
+
+impl<'a> Pages<'a> {
+    /// The next page.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub(crate) fn next(&mut self) -> Result<Option<PageChange<'a>>> {
+        if self.left == 0 {
+            return match self.rest {
+                [] => Ok(None),
+                _ => Err(damaged("there is something behind its last page")),
+            };
+        }
+        self.left -= 1;
+        let (page, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
+        let (mask, rest) = rest.split_first_chunk().ok_or_else(cut_short)?;
+        let mask = u64::from_le_bytes(*mask);
+        let length = mask.count_ones() as usize * GRANULE_BYTES;
+        let (granules, rest) = rest.split_at_checked(length).ok_or_else(cut_short)?;
+        self.rest = rest;
+        Ok(Some(PageChange {
+            page: u64::from_le_bytes(*page),
+            mask,
+            granules,
+        }))
+    }
+}
+
+impl<'a> PageChange<'a> {
+    /// The changed granules: where each begins in the page, and its bytes.
+    pub(crate) fn granules(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let mask = self.mask;
+        (0..GRANULES)
+            .filter(move |granule| mask >> granule & 1 == 1)
+            .map(|granule| granule * GRANULE_BYTES)
+            .zip(self.granules.chunks_exact(GRANULE_BYTES))
+    }
+
+    /// Makes the change.
+    pub(crate) fn apply(&self, page: &mut PageBytes) {
+        for (offset, bytes) in self.granules() {
+            if let Some(place) = page.get_mut(offset..offset + GRANULE_BYTES) {
+                place.copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+fn cut_short() -> Error {
+    damaged("it is cut short")
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Damaged(format!("a log record cannot be read: {what}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pages_of(bytes: &[u8]) -> Result<Vec<(u64, PageChange<'_>)>> {
+        let Record::Pages(mut pages) = Record::decode(bytes)? else {
+            return Ok(Vec::new());
+        };
+        let mut found = Vec::new();
+        while let Some(change) = pages.next()? {
+            found.push((change.page, change));
+        }
+        Ok(found)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_built_is_read_back(
+            pages in prop::collection::vec((any::<u64>(), prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..9)), 0..5)
+        ) {
+            let mut builder = Builder::default();
+            builder.clear();
+            let before = [7; PAGE_BYTES];
+            let mut expected = Vec::new();
+            for (page, stores) in &pages {
+                let mut after = before;
+                stores.iter().for_each(|(at, byte)| after[*at] = *byte);
+                let pushed = builder.push(*page, &before, &after);
+                prop_assert_eq!(pushed, before != after);
+                if pushed {
+                    expected.push((*page, after));
+                }
+            }
+            let record = builder.finish();
+            let found = pages_of(record).unwrap();
+            prop_assert_eq!(found.len(), expected.len());
+            for ((number, change), (page, after)) in found.iter().zip(&expected) {
+                prop_assert_eq!(number, page);
+                let mut applied = before;
+                change.apply(&mut applied);
+                prop_assert!(applied == *after);
+            }
+            for cut in 0..record.len() {
+                prop_assert!(pages_of(&record[..cut]).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0..3) {
+            let mut bytes = bytes;
+            let magic = [PAGES_MAGIC, LARGE_MAGIC, [0; 4]][kind as usize];
+            bytes.splice(..bytes.len().min(4), magic);
+            let _ = pages_of(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_large_record_is_read_back() {
+        let record = Record::encode_large(17, 1 << 33);
+        assert!(matches!(
+            Record::decode(&record).unwrap(),
+            Record::Large { checksum: 17, bytes } if bytes == 1 << 33
+        ));
+    }
+}

@@ -1,0 +1,114 @@
+//! Recovery: the newest header, and what the log holds behind its position.
+//!
+//! A page in the file may come from any moment between the header's position and the end of the log, or from several, sector by
+//! sector. Replay goes over all of it: whatever a record says a granule holds, it holds when the last such record was
+//! applied, and what no record speaks of has not changed. So it may also be interrupted, and is begun anew then.
+
+use std::sync::atomic::Ordering;
+
+use sapwood_wal::storage::{File, Storage};
+use sapwood_wal::{LogId, Position, Wal};
+
+use crate::error::{Doing, Error, Result};
+use crate::guard::{Guard, Guards};
+use crate::header::Header;
+use crate::large;
+use crate::open::{newest, write_header};
+use crate::record::{Pages, Record};
+use crate::region::Region;
+use crate::space::offset_in_file;
+
+/// Brings the data file to the newest commit in the log, starts the log, and fills the region.
+pub(crate) fn recover(
+    storage: &dyn Storage,
+    data: &dyn File,
+    wal: &Wal,
+    headers: &[Option<Header>; 2],
+    region: &Region,
+    guards: Guards,
+) -> Result<()> {
+    let header = newest(headers)?;
+    if wal.id() != LogId(header.id) || headers.iter().flatten().any(|other| other.id != header.id) {
+        return Err(Error::Damaged("the log belongs to another space".into()));
+    }
+    let mut records = wal.records(header.replay_from)?;
+    while records.next()?.is_some() {}
+    let last = records.position();
+    if guards.has(Guard::SyncRecovered) {
+        // Once more: after a failed sync the system may take for clean what never reached the disk.
+        for (place, header) in (0..).zip(headers) {
+            if let Some(header) = header {
+                write_header(data, place, header).doing("cannot write the header")?;
+            }
+        }
+        data.sync_data().doing("cannot sync the data file")?;
+    }
+    // What is applied must be in the log for good, or a power cut now could leave a part of it.
+    wal.start(header.replay_from.lsn, &records)?;
+    drop(records);
+    let has_large = replay(storage, data, wal, header, last)?;
+    let mut header = *header;
+    let mut place = u64::from(headers[1].is_some_and(|other| other == header));
+    if has_large {
+        // Its file is needed no longer.
+        header.number += 1;
+        header.replay_from = last;
+        place = 1 - place;
+        data.sync_data()
+            .and_then(|()| write_header(data, place, &header))
+            .and_then(|()| data.sync_data())
+            .doing("cannot write the header")?;
+        wal.recycle_before(last.lsn);
+        large::remove(storage)?;
+    }
+    let upkeep = &region.upkeep;
+    let from = header.replay_from.lsn.0;
+    upkeep.checkpoint.store(from, Ordering::SeqCst);
+    upkeep.header.store(header.number, Ordering::SeqCst);
+    upkeep.header_place.store(place, Ordering::SeqCst);
+    region.start(header.pages, last);
+    Ok(())
+}
+
+/// Applies what the log holds; gives whether there was something too large for it.
+fn replay(
+    storage: &dyn Storage,
+    data: &dyn File,
+    wal: &Wal,
+    header: &Header,
+    last: Position,
+) -> Result<bool> {
+    let mut has_large = false;
+    let mut records = wal.records(header.replay_from)?;
+    while records.position().lsn < last.lsn
+        && let Some(record) = records.next()?
+    {
+        match Record::decode(record.payload)? {
+            Record::Pages(pages) => apply(data, pages, header.pages)?,
+            Record::Large { checksum, bytes } => {
+                let file = large::read(storage, checksum, bytes)?;
+                apply(data, large::pages(&file)?, header.pages)?;
+                has_large = true;
+            }
+        }
+    }
+    Ok(has_large)
+}
+
+/// Writes the pages of a record into the file.
+pub(crate) fn apply(data: &dyn File, mut pages: Pages<'_>, count: u64) -> Result<()> {
+    while let Some(change) = pages.next()? {
+        if change.page >= count {
+            return Err(Error::Damaged(format!(
+                "the log writes to page {} of {count}",
+                change.page
+            )));
+        }
+        let at = offset_in_file(change.page);
+        for (offset, bytes) in change.granules() {
+            data.write_all_at(bytes, at + offset as u64)
+                .doing("cannot write to the data file")?;
+        }
+    }
+    Ok(())
+}

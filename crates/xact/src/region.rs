@@ -1,0 +1,437 @@
+//! The lock region: what all threads and processes that have a space open share.
+//!
+//! It consists of atomics and page frames, is valid when all its bytes are zero, and is volatile: the first process to open
+//! the space makes it anew. Everything in it that changes often has a cache line to itself.
+//!
+//! ```text
+//!  magic, layout version, number of frames, pages of the space
+//!  commit lock         one commit at a time
+//!  maintenance lock    one at a time moves versions into the file
+//!  gate                the process that wants no other transaction to begin, see `large`
+//!  last                the newest commit: appended to the log, not necessarily durable
+//!  ring                where the frames in use begin and end
+//!  upkeep              how far the file has been brought, and where the log is read from after a crash
+//!  log                 the state of the log that its users share
+//!  processes           who has the space open
+//!  slots               the running transactions, see `slot`
+//!  buckets             where the search for a page's versions begins, see `versions`
+//!  frame headers, frames
+//! ```
+
+// The region is a raw mapping, looked at through structures of atomics and as pages.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::mm::{self, MapFlags, ProtFlags};
+use sapwood_wal::lock::Lock;
+use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
+use sapwood_wal::{Lsn, Position, Shared};
+
+use crate::error::{Doing, Error, Result};
+use crate::page::{PAGE_BYTES, PageBytes};
+use crate::slot::{SLOTS_MAX, Slot};
+use crate::versions::FrameHeader;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
+
+/// The version of everything in the region, that of the log's shared state included. Processes that disagree about it cannot
+/// share a space.
+const LAYOUT: u32 = 1;
+
+/// Something alone on its cache lines.
+#[repr(C, align(64))]
+pub(crate) struct Line<T>(T);
+
+impl<T> Deref for Line<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The part of the region whose size is fixed, as it lies in memory.
+#[repr(C)]
+pub(crate) struct Layout {
+    magic: AtomicU64,
+    layout: AtomicU32,
+    _reserved: AtomicU32,
+    frames: AtomicU64,
+    pages: AtomicU64,
+    pub(crate) committer: Line<Lock>,
+    pub(crate) maintainer: Line<Lock>,
+    /// 0, or 1 + the process entry of a transaction that is too large for the log.
+    pub(crate) gate: Line<AtomicU32>,
+    /// The version of the newest commit that went straight into the file.
+    pub(crate) large: Line<AtomicU64>,
+    /// Not 0 since a sync of the data file has failed.
+    pub(crate) poisoned: Line<AtomicU32>,
+    last: Line<Last>,
+    pub(crate) ring: Line<Ring>,
+    pub(crate) upkeep: Line<Upkeep>,
+    log: Line<Shared>,
+    pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
+    pub(crate) slots: Line<Slots>,
+}
+
+/// The newest commit. Its version is where its record ends in the log.
+#[repr(C)]
+struct Last {
+    version: AtomicU64,
+    /// The one whose version is not `version` is free for the next commit, so that whoever dies between two stores leaves the
+    /// other one whole.
+    positions: [LastPosition; 2],
+}
+
+#[repr(C)]
+struct LastPosition {
+    version: AtomicU64,
+    chain: AtomicU64,
+}
+
+/// The ring of frames. Frames are numbered from 0 on and for ever; number n is in place n modulo the number of frames.
+#[repr(C)]
+pub(crate) struct Ring {
+    /// The next frame to be used. For the holder of the commit lock to move.
+    pub(crate) head: AtomicU64,
+    /// Everything before it is in the file, or superseded. For the holder of the maintenance lock to move.
+    pub(crate) tail: AtomicU64,
+    /// Everything before it is looked at by nobody: its places may be used again.
+    pub(crate) free: AtomicU64,
+    /// Versions up to this one may be on their way into the file: nobody begins with an older one.
+    pub(crate) floor: AtomicU64,
+}
+
+/// For the holder of the maintenance lock.
+#[repr(C)]
+pub(crate) struct Upkeep {
+    /// The commit up to which the present pass brings the file, as LSN and chain; 0 without one.
+    pub(crate) target: [AtomicU64; 2],
+    /// The commit up to which the file has been brought.
+    pub(crate) applied: [AtomicU64; 2],
+    /// The LSN from which the newest header has the log replayed, that header's number, and in which of the two pages it is.
+    pub(crate) checkpoint: AtomicU64,
+    pub(crate) header: AtomicU64,
+    pub(crate) header_place: AtomicU64,
+    /// How often a header page was written, and how many pages were applied, since the region was made.
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) applied_pages: AtomicU64,
+}
+
+/// The transactions that run.
+#[repr(C)]
+pub(crate) struct Slots {
+    /// All slots from this one on have never been used.
+    pub(crate) end: AtomicU32,
+    /// How many transactions have lost before; too high when one of them was killed, which costs time only.
+    pub(crate) losers: AtomicU32,
+    pub(crate) table: [Slot; SLOTS_MAX],
+}
+
+/// A mapped region.
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    frames: u64,
+}
+
+// SAFETY: the mapping belongs to no thread.
+unsafe impl Send for Region {}
+// SAFETY: what can be reached through it are atomics, and frames, which `versions` says who may touch when.
+unsafe impl Sync for Region {}
+
+const fn in_pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+const BUCKETS_AT: usize = in_pages(size_of::<Layout>());
+
+fn headers_at(frames: u64) -> usize {
+    BUCKETS_AT + in_pages(frames as usize * size_of::<AtomicU64>())
+}
+
+fn frames_at(frames: u64) -> usize {
+    headers_at(frames) + in_pages(frames as usize * size_of::<FrameHeader>())
+}
+
+fn region_bytes(frames: u64) -> usize {
+    frames_at(frames) + frames as usize * PAGE_BYTES
+}
+
+impl Region {
+    /// A region for this process alone, zeroed. `frames` is a power of two.
+    pub(crate) fn private(frames: u64) -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let bytes = region_bytes(frames);
+        // SAFETY: new memory at an address of the system's choice.
+        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+        Self::mapped(base, bytes, frames)
+    }
+
+    /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
+    pub(crate) fn create(file: &File, frames: u64) -> Result<Self> {
+        let bytes = region_bytes(frames);
+        let sized = || -> std::io::Result<()> {
+            file.set_len(0)?;
+            file.set_len(bytes as u64)?;
+            // A store to a mapped hole on a full disk is a SIGBUS.
+            match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+                result => Ok(result?),
+            }
+        };
+        sized().doing("cannot make the lock region")?;
+        Self::map(file, bytes, frames)
+    }
+
+    /// The region in the lock file that another process has made.
+    pub(crate) fn join(file: &File) -> Result<Self> {
+        let damaged = |what: &str| Error::Damaged(format!("the lock region {what}"));
+        let found = file.metadata().doing("cannot look at the lock region")?;
+        let length = usize::try_from(found.len()).unwrap_or(0);
+        if length < BUCKETS_AT {
+            return Err(damaged("is cut short"));
+        }
+        // First what says how large all of it is.
+        let head = Self::map(file, BUCKETS_AT, 0)?;
+        if head.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(damaged("is not one"));
+        }
+        let layout = head.layout.load(Ordering::Relaxed);
+        if layout != LAYOUT {
+            return Err(Error::UnknownVersion {
+                what: "lock region",
+                found: layout,
+                known: LAYOUT,
+            });
+        }
+        let frames = head.frames_word().load(Ordering::Relaxed);
+        if !frames.is_power_of_two() || frames > FRAMES_MAX || region_bytes(frames) != length {
+            return Err(damaged("has the wrong size"));
+        }
+        Self::map(file, length, frames)
+    }
+
+    fn map(file: &File, bytes: usize, frames: u64) -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the system's choice. Other processes change the memory only by the rules that
+        // hold here too, and nobody cuts the file while it is locked.
+        let base = unsafe { mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
+        Self::mapped(base, bytes, frames)
+    }
+
+    fn mapped(
+        base: rustix::io::Result<*mut std::ffi::c_void>,
+        bytes: usize,
+        frames: u64,
+    ) -> Result<Self> {
+        let base = base
+            .map_err(std::io::Error::from)
+            .doing("cannot map the lock region")?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| Error::Io {
+            action: "cannot map the lock region",
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
+        Ok(Self {
+            base,
+            bytes,
+            frames,
+        })
+    }
+
+    /// Prepares a zeroed region for use; the log has been started and the file brought up to `last`.
+    pub(crate) fn start(&self, pages: u64, last: Position) {
+        self.pages.store(pages, Ordering::Relaxed);
+        self.frames_word().store(self.frames, Ordering::Relaxed);
+        store_position(&self.upkeep.applied, last);
+        self.ring.floor.store(last.lsn.0, Ordering::Relaxed);
+        self.set_last(last);
+        self.layout.store(LAYOUT, Ordering::Relaxed);
+        self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    fn frames_word(&self) -> &AtomicU64 {
+        &(**self).frames
+    }
+
+    /// How many pages the space has.
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    /// How many frames there are.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// The version of the newest commit.
+    pub(crate) fn last_version(&self) -> u64 {
+        self.last.version.load(Ordering::SeqCst)
+    }
+
+    /// The newest commit's place in the log.
+    pub(crate) fn last(&self) -> Position {
+        loop {
+            let version = self.last_version();
+            let found = self.last.positions.iter().find_map(|position| {
+                if position.version.load(Ordering::Acquire) != version {
+                    return None;
+                }
+                let chain = position.chain.load(Ordering::Acquire);
+                fence(Ordering::Acquire);
+                let unchanged = position.version.load(Ordering::Relaxed) == version;
+                unchanged.then_some(Position {
+                    lsn: Lsn(version),
+                    chain: chain as u32,
+                })
+            });
+            if let Some(position) = found {
+                return position;
+            }
+        }
+    }
+
+    /// Makes a commit the newest one; for the holder of the commit lock.
+    pub(crate) fn set_last(&self, to: Position) {
+        let now = self.last.version.load(Ordering::Relaxed);
+        let [first, second] = &self.last.positions;
+        let free = if first.version.load(Ordering::Relaxed) == now {
+            second
+        } else {
+            first
+        };
+        free.version.store(u64::MAX, Ordering::Release);
+        fence(Ordering::Release);
+        free.chain.store(u64::from(to.chain), Ordering::Release);
+        free.version.store(to.lsn.0, Ordering::Release);
+        self.last.version.store(to.lsn.0, Ordering::SeqCst);
+    }
+
+    /// Whether one of the locks or the gate still names this process entry.
+    pub(crate) fn is_owner(&self, process: u16) -> bool {
+        [&self.committer, &self.maintainer]
+            .into_iter()
+            .any(|lock| lock.owner() == Some(process))
+            || self.gate.load(Ordering::SeqCst) == u32::from(process) + 1
+    }
+
+    /// Where the search for the versions of some pages begins.
+    pub(crate) fn bucket(&self, number: u64) -> &AtomicU64 {
+        let at = BUCKETS_AT + (number % self.frames) as usize * size_of::<AtomicU64>();
+        // SAFETY: within the mapping, aligned, and an atomic for which every bit pattern is a value.
+        unsafe { self.base.add(at).cast().as_ref() }
+    }
+
+    /// What is in a frame.
+    pub(crate) fn header(&self, number: u64) -> &FrameHeader {
+        let place = (number % self.frames) as usize;
+        let at = headers_at(self.frames) + place * size_of::<FrameHeader>();
+        // SAFETY: within the mapping, aligned, and it consists of atomics.
+        unsafe { self.base.add(at).cast().as_ref() }
+    }
+
+    /// The page in a frame.
+    ///
+    /// # Safety
+    /// Nobody writes to the frame while the reference lives.
+    pub(crate) unsafe fn frame(&self, number: u64) -> &PageBytes {
+        // SAFETY: within the mapping; by the caller's promise it does not change.
+        unsafe { &*self.frame_place(number).cast::<PageBytes>() }
+    }
+
+    /// Fills a frame.
+    ///
+    /// # Safety
+    /// The caller holds the commit lock, and nobody looks at the frame.
+    pub(crate) unsafe fn fill_frame(&self, number: u64, page: &PageBytes) {
+        // SAFETY: within the mapping; by the caller's promise nobody else uses this memory.
+        unsafe {
+            ptr::copy_nonoverlapping(page.as_ptr(), self.frame_place(number), PAGE_BYTES);
+        }
+    }
+
+    fn frame_place(&self, number: u64) -> *mut u8 {
+        let at = frames_at(self.frames) + (number % self.frames) as usize * PAGE_BYTES;
+        // SAFETY: within the mapping, since the frames are its last part.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+}
+
+/// The most frames, which take up 16 GiB.
+pub(crate) const FRAMES_MAX: u64 = 1 << 22;
+
+/// Reads a position that only the holder of the maintenance lock changes.
+pub(crate) fn load_position([lsn, chain]: &[AtomicU64; 2]) -> Position {
+    Position {
+        lsn: Lsn(lsn.load(Ordering::Acquire)),
+        chain: chain.load(Ordering::Acquire) as u32,
+    }
+}
+
+/// Writes a position so that an heir who finds it half written finds none.
+pub(crate) fn store_position([lsn, chain]: &[AtomicU64; 2], to: Position) {
+    lsn.store(0, Ordering::Release);
+    chain.store(u64::from(to.chain), Ordering::Release);
+    lsn.store(to.lsn.0, Ordering::Release);
+}
+
+impl Deref for Region {
+    type Target = Layout;
+
+    fn deref(&self) -> &Layout {
+        // SAFETY: the mapping begins with the structure, page-aligned, and lives as long as `self`; all its fields are atomics,
+        // for which every bit pattern is a value and which others may change at any time.
+        unsafe { self.base.cast().as_ref() }
+    }
+}
+
+impl AsRef<Shared> for Region {
+    fn as_ref(&self) -> &Shared {
+        &self.log
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped with these values; everything that refers to it borrows `self`.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_in_a_file_is_shared_and_checked() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(Region::join(&file).is_err(), "joined an empty file");
+        let first = Region::create(&file, 8).unwrap();
+        assert!(Region::join(&file).is_err(), "joined before it was started");
+        let at = |lsn| Position {
+            lsn: Lsn(lsn),
+            chain: 9,
+        };
+        first.start(77, at(64));
+        let second = Region::join(&file).unwrap();
+        assert_eq!((second.pages(), second.last()), (77, at(64)));
+        first.set_last(at(128));
+        assert_eq!(second.last(), at(128));
+        // SAFETY: nobody looks at the frame.
+        unsafe { first.fill_frame(9, &[3; PAGE_BYTES]) };
+        // SAFETY: nobody writes any more.
+        assert_eq!(unsafe { second.frame(1) }, &[3; PAGE_BYTES]);
+        first.layout.store(LAYOUT + 1, Ordering::Relaxed);
+        assert!(matches!(
+            Region::join(&file),
+            Err(Error::UnknownVersion { found: 2, .. })
+        ));
+    }
+}

@@ -1,0 +1,467 @@
+//! Spaces: how they are opened and what can be asked of them.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sapwood_wal::process::Membership;
+use sapwood_wal::storage::{File, Map, Memory as MemoryFolder, Storage};
+use sapwood_wal::{Lsn, Wal};
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::guard::Guards;
+use crate::header::{HEADER_PAGES, PAGES_MAX};
+use crate::open;
+use crate::page::{PAGE_BYTES, PageBytes};
+use crate::region::{FRAMES_MAX, Region};
+use crate::slot::{Slot, Snapshot, wait_while};
+use crate::transaction::{Transaction, backoff};
+
+/// How the system learns what a transaction reads and writes, and with it what isolation means. Chosen when a space is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The program says what it reads and writes, with [`Memory::read`](crate::Memory::read) and
+    /// [`Memory::write`](crate::Memory::write). Costs least. Transactions are serialisable.
+    Explicit,
+}
+
+/// Whether a commit survives a power cut. Chosen when a space is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// A commit is on the disk when it returns.
+    Durable,
+    /// A commit survives the death of processes. After a power cut the last ones may be missing, but none is there without all
+    /// before it.
+    Eventual,
+}
+
+/// How a space is made and opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) create: bool,
+    pub(crate) durability: Durability,
+    pub(crate) pages: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) frames: u64,
+    pub(crate) patience: Duration,
+    pub(crate) backoff: bool,
+    pub(crate) guards: Guards,
+}
+
+/// The size of a new space unless another is chosen, in bytes. It takes up disk space only where something was written.
+pub const SPACE_BYTES_DEFAULT: u64 = 16 << 30;
+/// The size of a new log unless another is chosen, in bytes.
+pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
+/// The memory for versions that are not in the file yet unless another is chosen, in bytes.
+pub const VERSIONS_BYTES_DEFAULT: u64 = 16 << 20;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            create: true,
+            durability: Durability::Durable,
+            pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
+            log_bytes: LOG_BYTES_DEFAULT,
+            frames: VERSIONS_BYTES_DEFAULT / PAGE_BYTES as u64,
+            patience: Duration::from_secs(10),
+            backoff: true,
+            guards: Guards::default(),
+        }
+    }
+}
+
+impl Options {
+    /// A durable space in explicit mode, made if it is not there.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a space that is not there is made.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// The durability of a new space.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The size of a new space in bytes, up to 16 TiB. Disk space is taken up only where something was written; the address
+    /// range is reserved in each process.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.pages = bytes.div_ceil(PAGE_BYTES as u64);
+        self
+    }
+
+    /// The size of a new log in bytes. A larger one is recycled less often and takes longer to read back after a crash.
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// The memory for versions of pages that are not in the file yet, in bytes; rounded up to a power of two. It holds what is
+    /// committed while a transaction runs that must not see it. The first process to open the space decides.
+    pub fn versions_bytes(mut self, bytes: u64) -> Self {
+        self.frames = bytes.div_ceil(PAGE_BYTES as u64);
+        self
+    }
+
+    /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails with
+    /// [`Error::Pinned`]. 10 seconds by default.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Whether a transaction that has lost waits for a short random time before it tries again. It does by default.
+    pub fn backoff(mut self, backoff: bool) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.pages == 0 || self.pages > PAGES_MAX {
+            Err(Error::BadOptions("it has 1 byte to 16 TiB"))
+        } else if self.frames == 0 || self.frames > FRAMES_MAX {
+            Err(Error::BadOptions(
+                "versions take up 1 byte to 16 GiB of memory",
+            ))
+        } else if self.log_bytes > sapwood_wal::LOG_BYTES_MAX {
+            Err(Error::BadOptions("the log has at most 1 TiB"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A space: a file of pages that transactions read and write as memory. Clones are the same space.
+#[derive(Clone)]
+pub struct Space {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Space {
+    /// Opens the space in the folder `path`, or makes it. The first process to open it recovers it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::ProcessesFull`],
+    /// [`Error::BadOptions`].
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        open::open(path.as_ref(), options)
+    }
+
+    /// A space in the memory of this process.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::BadOptions`].
+    pub fn in_memory(options: &Options) -> Result<Self> {
+        Self::open_storage(Arc::new(MemoryFolder::new()), options)
+    }
+
+    /// A space on a storage that no other process can see, such as a simulated disk.
+    ///
+    /// # Errors
+    /// As [`Space::open`].
+    pub fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
+        open::open_storage(storage, options)
+    }
+
+    /// The size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.inner.pages * PAGE_BYTES as u64
+    }
+
+    /// The mode it was made with.
+    pub fn mode(&self) -> Mode {
+        self.inner.mode
+    }
+
+    /// The durability it was made with.
+    pub fn durability(&self) -> Durability {
+        self.inner.durability
+    }
+
+    /// Runs a transaction: what `body` does happens as a whole, or not at all if it fails. `body` runs again if another
+    /// transaction got in the way; whoever began first gets through.
+    ///
+    /// # Errors
+    /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`]. After an
+    /// error of the log or the disk it is undetermined whether the commit survives.
+    pub fn transaction<R, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut transaction = Transaction::begin(&self.inner, false)?;
+        let mut losses = 0;
+        loop {
+            let result = body(&mut transaction);
+            let value = match result {
+                Ok(value) => value,
+                Err(error) => {
+                    transaction.abort()?;
+                    return Err(error);
+                }
+            };
+            match transaction.try_commit() {
+                Ok(()) => return Ok(value),
+                Err(Error::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+            losses += 1;
+            if self.inner.options.backoff {
+                backoff(losses);
+            }
+            transaction.begin_again()?;
+        }
+    }
+
+    /// Runs a transaction that only reads. It sees what was durable when it began, is never in anybody's way, and never has to be
+    /// repeated.
+    ///
+    /// # Errors
+    /// Those of `body`; [`Error::SlotsFull`], [`Error::Nested`].
+    pub fn read<R, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let transaction = Transaction::begin(&self.inner, true)?;
+        body(&transaction)
+    }
+
+    /// Begins a transaction that the caller commits and, if that fails with [`Error::Conflict`], repeats.
+    ///
+    /// # Errors
+    /// [`Error::SlotsFull`], [`Error::Nested`], [`Error::Forked`].
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        Transaction::begin(&self.inner, false)
+    }
+
+    /// Begins a transaction that only reads.
+    ///
+    /// # Errors
+    /// As [`Space::begin`].
+    pub fn begin_read(&self) -> Result<Transaction<'_>> {
+        Transaction::begin(&self.inner, true)
+    }
+
+    /// Brings all commits that no running transaction must not see into the file and lets their part of the log be used again. Happens
+    /// by itself when the log or the memory for versions is half full.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Log`], [`Error::Poisoned`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.inner.check_usable()?;
+        self.inner.checkpoint()
+    }
+
+    /// What there is to know about it now.
+    pub fn stat(&self) -> Stat {
+        let inner = &*self.inner;
+        let region = &inner.region;
+        Stat {
+            last: region.last_version(),
+            durable: inner.wal.durable().0,
+            syncs: inner.wal.syncs(),
+            frames: region.frames(),
+            frames_used: region.frames() - region.room(),
+            pages_applied: region.upkeep.applied_pages.load(Ordering::Relaxed),
+            checkpoints: region.upkeep.checkpoints.load(Ordering::Relaxed),
+            transactions: inner
+                .slots()
+                .filter(|slot| slot.snapshot().is_some())
+                .count(),
+        }
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Space")
+            .field("mode", &self.mode())
+            .field("stat", &self.stat())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The state of a space at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// How many bytes of log were ever written.
+    pub last: u64,
+    /// How many of them are durable.
+    pub durable: u64,
+    /// How many syncs of the log there were since the space was opened by the first process.
+    pub syncs: u64,
+    /// For how many versions of pages there is memory.
+    pub frames: u64,
+    /// How much of it is in use.
+    pub frames_used: u64,
+    /// How many pages were brought into the file since the space was opened by the first process.
+    pub pages_applied: u64,
+    /// How often the log was made to begin later since then.
+    pub checkpoints: u64,
+    /// How many transactions run, in all processes.
+    pub transactions: usize,
+}
+
+/// What belongs to an open space.
+pub(crate) struct Inner {
+    pub(crate) region: Arc<Region>,
+    pub(crate) membership: Membership,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) data: Arc<dyn File>,
+    pub(crate) map: Map,
+    pub(crate) wal: Wal,
+    pub(crate) id: [u8; 16],
+    pub(crate) pages: u64,
+    pub(crate) mode: Mode,
+    pub(crate) durability: Durability,
+    pub(crate) options: Options,
+    /// Contexts that no transaction uses at the moment; each has a slot.
+    pub(crate) idle: Mutex<Vec<Context>>,
+}
+
+impl Inner {
+    /// Refuses a space that is no longer fit for use.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        if self.membership.is_forked() {
+            return Err(Error::Forked);
+        }
+        if self.region.poisoned.load(Ordering::SeqCst) != 0 {
+            return Err(Error::Poisoned);
+        }
+        Ok(())
+    }
+
+    /// Has everybody stop.
+    pub(crate) fn poison(&self) {
+        self.region.poisoned.store(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_alive(&self, process: u16) -> bool {
+        self.membership
+            .is_alive(process, &self.region.processes[..])
+    }
+
+    /// All slots that were ever used.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        let end = self.region.slots.end.load(Ordering::SeqCst) as usize;
+        self.region.slots.table.iter().take(end)
+    }
+
+    pub(crate) fn slot(&self, number: u32) -> &Slot {
+        &self.region.slots.table[number as usize]
+    }
+
+    /// Takes a free slot for a new context.
+    pub(crate) fn take_slot(&self) -> Result<u32> {
+        let me = self.membership.index();
+        let take = || {
+            let mut slots = (0..).zip(&self.region.slots.table);
+            slots.find(|(_, slot)| slot.take(me))
+        };
+        let found = take().or_else(|| {
+            self.reap_all();
+            take()
+        });
+        let (number, _) = found.ok_or(Error::SlotsFull)?;
+        self.region
+            .slots
+            .end
+            .fetch_max(number + 1, Ordering::SeqCst);
+        Ok(number)
+    }
+
+    /// Gives back the slots of a dead process.
+    pub(crate) fn reap(&self, process: u16) {
+        self.membership
+            .reap(process, || free_slots_of(&self.region, process));
+    }
+
+    fn reap_all(&self) {
+        let mut owners: Vec<u16> = self.slots().filter_map(Slot::owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        for owner in owners {
+            if !self.is_alive(owner) {
+                self.reap(owner);
+            }
+        }
+    }
+
+    /// Begins a transaction in a slot; waits while one that is too large for the log has the space for itself.
+    pub(crate) fn begin_in(&self, slot: u32, read_only: bool) -> Result<Snapshot> {
+        self.check_usable()?;
+        let region = &*self.region;
+        let sees_durable = read_only && self.durability == Durability::Durable;
+        loop {
+            let snapshot = self.slot(slot).begin(region, || {
+                let last = region.last_version();
+                if sees_durable {
+                    last.min(self.wal.durable().0)
+                } else {
+                    last
+                }
+            });
+            let gate = region.gate.load(Ordering::SeqCst);
+            let Some(owner) = gate.checked_sub(1) else {
+                return Ok(snapshot);
+            };
+            self.slot(slot).end();
+            wait_while(&region.gate, gate);
+            let owner = u16::try_from(owner).unwrap_or(u16::MAX);
+            if region.gate.load(Ordering::SeqCst) == gate && !self.is_alive(owner) {
+                self.open_gate_of_dead(owner)?;
+            }
+            self.check_usable()?;
+        }
+    }
+
+    /// Waits until what a transaction has seen is durable.
+    pub(crate) fn wait_durable(&self, version: u64) -> Result<()> {
+        if self.durability == Durability::Durable && self.wal.durable().0 < version {
+            self.wal.sync_to(Lsn(version))?;
+        }
+        Ok(())
+    }
+
+    /// Where a page is in the file that is mapped.
+    pub(crate) fn page_in_file(&self, page: u64) -> *const PageBytes {
+        debug_assert!(page < self.pages);
+        let offset = (page + HEADER_PAGES) as usize * PAGE_BYTES;
+        self.map.as_ptr().wrapping_add(offset).cast()
+    }
+
+    pub(crate) fn idle(&self) -> MutexGuard<'_, Vec<Context>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a page is in the data file.
+pub(crate) fn offset_in_file(page: u64) -> u64 {
+    (page + HEADER_PAGES) * PAGE_BYTES as u64
+}
+
+/// Frees all slots that a process had.
+pub(crate) fn free_slots_of(region: &Region, process: u16) {
+    for slot in &region.slots.table {
+        if slot.owner() == Some(process) {
+            slot.free(&region.slots);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.membership.is_forked() {
+            free_slots_of(&self.region, self.membership.index());
+        }
+    }
+}

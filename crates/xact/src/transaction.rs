@@ -1,0 +1,261 @@
+//! Transactions as the program sees them.
+
+// Pages are lent out as slices; the borrows of the transaction say how long.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::slice;
+use std::time::Duration;
+
+use crate::allocator;
+use crate::context::{Access, Context};
+use crate::error::{Error, Result};
+use crate::memory::{Fault, Memory};
+use crate::page::PAGE_BYTES;
+use crate::space::Inner;
+
+thread_local! {
+    /// The spaces on which this thread runs a transaction that may write.
+    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A running transaction. It sees the space as one commit left it, whatever others do meanwhile, and its own writes.
+///
+/// Given up unless it is committed. Belongs to the thread that began it.
+pub struct Transaction<'s> {
+    inner: &'s Inner,
+    /// `None` only while it is dropped.
+    context: RefCell<Option<Context>>,
+    read_only: bool,
+    /// Whether one inside it was given up.
+    given_up: bool,
+    thread: PhantomData<*const ()>,
+}
+
+impl<'s> Transaction<'s> {
+    pub(crate) fn begin(inner: &'s Inner, read_only: bool) -> Result<Self> {
+        inner.check_usable()?;
+        if !read_only {
+            enter(inner)?;
+        }
+        let idle = inner.idle().pop();
+        let begun = || {
+            let mut context = match idle {
+                Some(context) => context,
+                None => Context::new(inner)?,
+            };
+            match context.begin(inner, read_only, true) {
+                Ok(()) => Ok(context),
+                Err(error) => {
+                    inner.idle().push(context);
+                    Err(error)
+                }
+            }
+        };
+        let context = begun().inspect_err(|_| {
+            if !read_only {
+                leave(inner);
+            }
+        })?;
+        Ok(Self {
+            inner,
+            context: RefCell::new(Some(context)),
+            read_only,
+            given_up: false,
+            thread: PhantomData,
+        })
+    }
+
+    /// Runs `body` as a part of this transaction: what it does happens when this transaction is committed. If `body` fails this
+    /// transaction can no longer be committed.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub fn transaction<R, E: From<Error>>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let result = body(self);
+        self.given_up |= result.is_err();
+        result
+    }
+
+    /// Commits. With durable commits it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another transaction has got in the way: nothing has happened, and it may be begun again.
+    /// [`Error::GivenUp`], [`Error::Pinned`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn commit(mut self) -> Result<()> {
+        self.try_commit()
+    }
+
+    /// The size of the space in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.inner.pages * PAGE_BYTES as u64
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Commits; after a conflict it can be begun again.
+    pub(crate) fn try_commit(&mut self) -> Result<()> {
+        if self.given_up {
+            return Err(Error::GivenUp);
+        }
+        self.inner.check_usable()?;
+        let inner = self.inner;
+        match self.context.get_mut() {
+            Some(context) => context.commit(inner),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins another attempt.
+    pub(crate) fn begin_again(&mut self) -> Result<()> {
+        let inner = self.inner;
+        match self.context.get_mut() {
+            Some(context) => context.begin(inner, false, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it up; what it has shown to the program is durable then.
+    pub(crate) fn abort(&mut self) -> Result<()> {
+        let inner = self.inner;
+        match self.context.get_mut() {
+            Some(context) => {
+                context.end(inner);
+                inner.wait_durable(context.snapshot.version)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn slot(&mut self) -> u32 {
+        let context = self.context.get_mut();
+        context.as_ref().map_or(0, |context| context.slot)
+    }
+
+    fn check(&self, offset: u64, bytes: u64) -> Result<()> {
+        let end = offset.checked_add(bytes);
+        if end.is_none_or(|end| end > self.bytes()) {
+            return Err(Fault::OutOfBounds { offset, bytes }.into());
+        }
+        Ok(())
+    }
+}
+
+fn enter(inner: &Inner) -> Result<()> {
+    let address = std::ptr::from_ref(inner).addr();
+    RUNNING.with_borrow_mut(|running| {
+        if running.contains(&address) {
+            return Err(Error::Nested);
+        }
+        running.push(address);
+        Ok(())
+    })
+}
+
+fn leave(inner: &Inner) {
+    let address = std::ptr::from_ref(inner).addr();
+    RUNNING.with_borrow_mut(|running| running.retain(|other| *other != address));
+}
+
+impl fmt::Debug for Transaction<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Transaction")
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.read_only {
+            leave(self.inner);
+        }
+        if let Some(mut context) = self.context.get_mut().take() {
+            if self.inner.membership.is_forked() {
+                // The slot is the parent's.
+                return;
+            }
+            context.end(self.inner);
+            let slot = self.inner.slot(context.slot);
+            slot.forget_losses(&self.inner.region.slots);
+            self.inner.idle().push(context);
+        }
+    }
+}
+
+impl Memory for Transaction<'_> {
+    type Error = Error;
+
+    fn read(&self, offset: u64, bytes: usize) -> Result<&[u8]> {
+        self.check(offset, bytes as u64)?;
+        if bytes == 0 {
+            return Ok(&[]);
+        }
+        let mut context = self.context.borrow_mut();
+        let context = context.as_mut().ok_or(Error::GivenUp)?;
+        let snapshot = context.snapshot;
+        let Access::Explicit(explicit) = &mut context.access;
+        let start = explicit.read(self.inner, &snapshot, offset, bytes);
+        // SAFETY: so many bytes lie there until the transaction ends. Nothing writes to them while `self` is borrowed: others
+        // write only where this transaction's slot lets them, and this one only through `&mut self`.
+        Ok(unsafe { slice::from_raw_parts(start, bytes) })
+    }
+
+    fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.check(offset, bytes as u64)?;
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if bytes == 0 {
+            return Ok(&mut []);
+        }
+        let context = self.context.get_mut();
+        let context = context.as_mut().ok_or(Error::GivenUp)?;
+        let snapshot = context.snapshot;
+        let Access::Explicit(explicit) = &mut context.access;
+        let start = explicit.write(self.inner, &snapshot, offset, bytes);
+        // SAFETY: so many bytes of this transaction's own lie there, and are lent to nobody else while `self` is borrowed.
+        Ok(unsafe { slice::from_raw_parts_mut(start, bytes) })
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        let (slot, limit) = (self.slot(), self.bytes());
+        allocator::allocate(self, slot, limit, bytes)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let (slot, limit) = (self.slot(), self.bytes());
+        allocator::free(self, slot, limit, offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64> {
+        allocator::root(self)
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<()> {
+        allocator::set_root(self, root)
+    }
+}
+
+/// The shortest and the longest mean wait after a loss, in microseconds.
+const BACKOFF_US: (u64, u64) = (10, 2000);
+
+/// Waits for a random time that doubles with each loss.
+pub(crate) fn backoff(losses: u32) {
+    let mut random = [0; 8];
+    // Without chance it waits for the mean.
+    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    let (shortest, longest) = BACKOFF_US;
+    let mean = (shortest << losses.min(16)).min(longest);
+    let wait = u64::from_le_bytes(random) % (2 * mean);
+    std::thread::sleep(Duration::from_micros(wait));
+}

@@ -1,0 +1,348 @@
+//! What a space promises to one process.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use sapwood_xact::{Durability, Error, Fault, Memory, Mode, Offset, Options, PAGE_BYTES, Space};
+
+const COUNTER: Offset<u64> = Offset::new(16 * 1024 * 1024);
+
+fn small() -> Options {
+    Options::new()
+        .bytes(64 << 20)
+        .log_bytes(1 << 20)
+        .versions_bytes(1 << 20)
+}
+
+fn increment(space: &Space) -> u64 {
+    let incremented = space.transaction(|t| {
+        let count = t.load(COUNTER)? + 1;
+        t.store(COUNTER, &count)?;
+        Ok::<_, Error>(count)
+    });
+    incremented.unwrap()
+}
+
+#[test]
+fn what_is_committed_is_there_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for durability in [Durability::Durable, Durability::Eventual] {
+        let path = folder.path().join(format!("{durability:?}"));
+        for round in 0..5 {
+            let space = Space::open(&path, &small().durability(durability)).unwrap();
+            assert_eq!(space.durability(), durability);
+            for step in 0..40 {
+                assert_eq!(increment(&space), round * 40 + step + 1);
+            }
+        }
+        let space = Space::open(&path, &small().create(false)).unwrap();
+        assert_eq!(space.durability(), durability, "chosen when it was made");
+        assert_eq!(space.read(|t| t.load(COUNTER)).unwrap(), 200);
+    }
+    let missing = folder.path().join("missing");
+    std::fs::create_dir(&missing).unwrap();
+    assert!(Space::open(&missing, &small().create(false)).is_err());
+    assert_eq!(std::fs::read_dir(&missing).unwrap().count(), 0);
+}
+
+#[test]
+fn a_transaction_that_fails_has_not_happened() {
+    let space = Space::in_memory(&small()).unwrap();
+    increment(&space);
+    let failed: Result<(), Error> = space.transaction(|t| {
+        t.store(COUNTER, &99)?;
+        assert_eq!(t.load(COUNTER)?, 99);
+        Err(Error::ReadOnly)
+    });
+    assert!(matches!(failed, Err(Error::ReadOnly)));
+    let space_again = space.clone();
+    let panicked = std::thread::spawn(move || {
+        let _: Result<(), Error> = space_again.transaction(|t| {
+            t.store(COUNTER, &98)?;
+            panic!("in the middle");
+        });
+    });
+    assert!(panicked.join().is_err());
+    drop(space.begin().unwrap());
+    assert_eq!(increment(&space), 2);
+}
+
+#[test]
+fn readers_see_one_commit_and_nobody_waits_for_them() {
+    let space = Space::in_memory(&small()).unwrap();
+    let mut readers = Vec::new();
+    for count in 1..100 {
+        increment(&space);
+        let reader = space.begin_read().unwrap();
+        assert_eq!(reader.load(COUNTER).unwrap(), count);
+        readers.push((count, reader));
+        if count % 3 == 0 {
+            readers.remove(readers.len() / 2);
+        }
+        for (count, reader) in &readers {
+            assert_eq!(reader.load(COUNTER).unwrap(), *count);
+        }
+    }
+    assert_eq!(space.stat().transactions, readers.len());
+}
+
+#[test]
+fn a_reader_that_stays_for_ever_is_named() {
+    let options = small()
+        .versions_bytes(1 << 16)
+        .patience(Duration::from_millis(10));
+    let space = Space::in_memory(&options).unwrap();
+    let reader = space.begin_read().unwrap();
+    let pinned = (0..100).find_map(|_| {
+        let result: Result<(), Error> = space.transaction(|t| {
+            t.store(COUNTER, &1).and_then(|()| {
+                let seen = t.load(Offset::<u64>::new(8192))? + 1;
+                t.store(Offset::new(8192), &seen)
+            })
+        });
+        result.err()
+    });
+    assert!(matches!(pinned, Some(Error::Pinned { pid }) if pid == std::process::id()));
+    assert_eq!(reader.load(COUNTER).unwrap(), 0);
+    drop(reader);
+    increment(&space);
+}
+
+#[test]
+fn of_two_that_touch_the_same_page_one_must_repeat() {
+    let space = Space::in_memory(&small()).unwrap();
+    let mut first = space.begin().unwrap();
+    let again = space.begin();
+    assert!(matches!(again, Err(Error::Nested)));
+    first.store(COUNTER, &5).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(increment(&space), 1));
+    });
+    assert_eq!(first.load(COUNTER).unwrap(), 5);
+    assert!(matches!(first.commit(), Err(Error::Conflict)));
+    // Somebody who only reads what changes must repeat as well, if it writes anything.
+    let mut second = space.begin().unwrap();
+    assert_eq!(second.load(COUNTER).unwrap(), 1);
+    second.store(Offset::<u64>::new(1 << 20), &7).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(increment(&space), 2));
+    });
+    assert!(matches!(second.commit(), Err(Error::Conflict)));
+    let third = space.begin().unwrap();
+    assert_eq!(third.load(COUNTER).unwrap(), 2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(increment(&space), 3));
+    });
+    assert_eq!(third.load(COUNTER).unwrap(), 2);
+    third.commit().unwrap();
+}
+
+#[test]
+fn threads_count_together_and_the_oldest_gets_through() {
+    for backoff in [true, false] {
+        let space = Space::in_memory(&small().backoff(backoff)).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..300).for_each(|_| {
+                        increment(&space);
+                    })
+                });
+            }
+            // One that takes longer than all others, and would never get through first come, first served.
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let slow: Result<(), Error> = space.transaction(|t| {
+                        let count = t.load(COUNTER)?;
+                        std::thread::sleep(Duration::from_millis(3));
+                        t.store(COUNTER, &count)?;
+                        t.store(COUNTER, &(count + 1))
+                    });
+                    slow.unwrap();
+                }
+            });
+        });
+        assert_eq!(space.read(|t| t.load(COUNTER)).unwrap(), 1205);
+    }
+}
+
+#[test]
+fn a_transaction_in_a_transaction_is_a_part_of_it() {
+    let space = Space::in_memory(&small()).unwrap();
+    let outer: Result<(), Error> = space.transaction(|t| {
+        t.store(COUNTER, &1)?;
+        t.transaction(|t| t.store(COUNTER, &2))
+    });
+    outer.unwrap();
+    assert_eq!(increment(&space), 3);
+    let given_up: Result<(), Error> = space.transaction(|t| {
+        let inner: Result<(), Error> = t.transaction(|t| {
+            t.store(COUNTER, &9)?;
+            Err(Error::ReadOnly)
+        });
+        assert!(inner.is_err());
+        Ok(())
+    });
+    assert!(matches!(given_up, Err(Error::GivenUp)));
+    assert_eq!(increment(&space), 4);
+}
+
+#[test]
+fn transactions_larger_than_log_and_memory_for_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = small().log_bytes(1 << 16).versions_bytes(1 << 16);
+    let space = Space::open(folder.path(), &options).unwrap();
+    const LARGE: usize = 3 << 20;
+    for round in 1..4_u8 {
+        let filled: Result<(), Error> = space.transaction(|t| {
+            let count = t.load(COUNTER)?;
+            t.store(COUNTER, &(count + 1))?;
+            t.write(1 << 20, LARGE)?.fill(round);
+            Ok(())
+        });
+        filled.unwrap();
+        increment(&space);
+        space
+            .read(|t| {
+                assert!(t.read(1 << 20, LARGE)?.iter().all(|byte| *byte == round));
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+    }
+    assert!(!folder.path().join("large").exists());
+    drop(space);
+    let space = Space::open(folder.path(), &options).unwrap();
+    assert_eq!(increment(&space), 7);
+    assert_eq!(
+        space
+            .read(|t| Ok::<_, Error>(t.read(2 << 20, 1)?[0]))
+            .unwrap(),
+        3
+    );
+}
+
+#[test]
+fn bad_accesses_and_options_are_refused() {
+    let space = Space::in_memory(&small()).unwrap();
+    let bytes = space.bytes();
+    assert_eq!(bytes, 64 << 20);
+    let out_of_bounds =
+        |result: Result<(), Error>| matches!(result, Err(Error::Fault(Fault::OutOfBounds { .. })));
+    let mut t = space.begin().unwrap();
+    for (offset, length) in [(bytes, 1), (bytes - 1, 2), (u64::MAX, 2), (0, usize::MAX)] {
+        assert!(out_of_bounds(t.read(offset, length).map(drop)));
+        assert!(out_of_bounds(t.write(offset, length).map(drop)));
+    }
+    assert!(t.read(bytes, 0).unwrap().is_empty());
+    drop(t);
+    let mut reader = space.begin_read().unwrap();
+    assert!(matches!(reader.write(0, 1), Err(Error::ReadOnly)));
+    for options in [
+        small().bytes(0),
+        small().bytes(1 << 50),
+        small().versions_bytes(1 << 40),
+    ] {
+        assert!(matches!(
+            Space::in_memory(&options),
+            Err(Error::BadOptions(_))
+        ));
+    }
+    assert_eq!(space.mode(), Mode::Explicit);
+}
+
+#[test]
+fn ranges_over_pages_written_read_and_changed_by_others() {
+    let space = Space::in_memory(&small()).unwrap();
+    let mut model = vec![0_u8; 16 * PAGE_BYTES];
+    let mut dice = 7_u64;
+    let mut roll = move |sides: usize| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (dice >> 33) as usize % sides
+    };
+    for round in 0..300 {
+        let mut t = space.begin().unwrap();
+        let mut own = model.clone();
+        for _ in 0..roll(12) {
+            let offset = roll(own.len() - 1);
+            let length = 1 + roll((own.len() - offset).min(3 * PAGE_BYTES));
+            if roll(2) == 0 {
+                t.write(offset as u64, length).unwrap().fill(round as u8);
+                own[offset..offset + length].fill(round as u8);
+            }
+            let offset = roll(own.len() - 1);
+            let length = 1 + roll((own.len() - offset).min(9 * PAGE_BYTES));
+            assert_eq!(
+                t.read(offset as u64, length).unwrap(),
+                &own[offset..offset + length]
+            );
+        }
+        if roll(3) > 0 {
+            t.commit().unwrap();
+            model = own;
+        }
+    }
+}
+
+#[test]
+fn areas_do_not_overlap_and_are_given_back() {
+    let space = Space::in_memory(&small()).unwrap();
+    let mut areas: Vec<(u64, u64)> = Vec::new();
+    let mut dice = 3_u64;
+    let mut roll = move |sides: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (dice >> 33) % sides
+    };
+    for round in 0..60 {
+        let kept = areas.clone();
+        let changed: Result<(), Error> = space.transaction(|t| {
+            areas = kept.clone();
+            for _ in 0..20 {
+                if areas.len() > 100 || (!areas.is_empty() && roll(2) == 0) {
+                    let (offset, bytes) = areas.swap_remove(roll(areas.len() as u64) as usize);
+                    t.free(offset, bytes)?;
+                } else {
+                    let most = 1 << roll(18);
+                    let bytes = 1 + roll(most);
+                    let offset = t.allocate(bytes)?;
+                    let alignment = (1 << bytes.ilog2()).min(PAGE_BYTES as u64);
+                    assert_eq!(offset % alignment, 0);
+                    t.write(offset, bytes as usize)?.fill(7);
+                    areas.push((offset, bytes));
+                }
+            }
+            if round % 5 == 4 {
+                Err(Error::ReadOnly)
+            } else {
+                Ok(())
+            }
+        });
+        if changed.is_err() {
+            areas = kept;
+        }
+        let mut sorted = areas.clone();
+        sorted.sort_unstable();
+        assert!(
+            sorted
+                .windows(2)
+                .all(|pair| pair[0].0 + pair[0].1 <= pair[1].0)
+        );
+    }
+    let mut t = space.begin().unwrap();
+    assert_eq!(t.root().unwrap(), 0);
+    t.set_root(77).unwrap();
+    assert_eq!(t.root().unwrap(), 77);
+    assert!(matches!(
+        t.allocate(1 << 40),
+        Err(Error::Fault(Fault::Full { .. }))
+    ));
+    assert!(t.allocate(0).is_err());
+    assert!(matches!(
+        t.free(1, 16),
+        Err(Error::Fault(Fault::Damaged { .. }))
+    ));
+    assert!(matches!(
+        t.free(1 << 40, 16),
+        Err(Error::Fault(Fault::Damaged { .. }))
+    ));
+}
