@@ -12,7 +12,7 @@ use sapwood_wal::storage::Storage;
 use sapwood_wal::storage::recording::{Disk, Fault};
 
 use crate::guard::{Guard, Guards};
-use crate::{Error, Memory, Options, PAGE_BYTES, Space, Transaction};
+use crate::{Durability, Error, Memory, Options, PAGE_BYTES, Space, Transaction};
 
 /// What is wrong, or nothing.
 type Verdict = Result<(), String>;
@@ -35,13 +35,17 @@ fn every_crash_state_recovers() {
 fn the_suite_fails_without_any_single_guard() {
     let useless: Vec<Guard> = Guard::ALL
         .into_iter()
-        .filter(|guard| (0..60).all(|seed| lives(Guards::without(*guard), seed).is_ok()))
+        .filter(|guard| (0..30).all(|seed| lives(Guards::without(*guard), seed).is_ok()))
         .collect();
     assert!(useless.is_empty(), "the suite passes without {useless:?}");
 }
 
 fn lives(guards: Guards, seed: u64) -> Verdict {
-    let mut first = Life::begin(Disk::new(), guards, seed, 0, true)?;
+    let durability = match seed % 3 {
+        2 => Durability::Eventual,
+        _ => Durability::Durable,
+    };
+    let mut first = Life::begin(Disk::new(), guards, durability, seed, 0, true)?;
     first
         .work(26)
         .map_err(|error| format!("seed {seed}: {error}"))?;
@@ -52,6 +56,7 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
             let mut second = Life::begin(
                 disk,
                 guards,
+                durability,
                 seed * 1000 + number,
                 known.unwrap_or(0),
                 known.is_none(),
@@ -60,8 +65,15 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
             for crash in second.disk.crashes(seed + number, 8) {
                 let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
                 let known = crash.notes().iter().max().copied().or(known);
-                Life::begin(disk, guards, 0, known.unwrap_or(0), known.is_none())
-                    .map_err(|error| format!("{error}, second {crash}"))?;
+                Life::begin(
+                    disk,
+                    guards,
+                    durability,
+                    0,
+                    known.unwrap_or(0),
+                    known.is_none(),
+                )
+                .map_err(|error| format!("{error}, second {crash}"))?;
             }
             Ok(())
         };
@@ -76,6 +88,7 @@ struct Life {
     space: Option<Space>,
     dice: u64,
     number: u64,
+    durability: Durability,
 }
 
 impl Life {
@@ -83,14 +96,16 @@ impl Life {
     fn begin(
         disk: Disk,
         guards: Guards,
+        durability: Durability,
         seed: u64,
         acknowledged: u64,
         may_be_missing: bool,
     ) -> Result<Self, String> {
         let mut options = Options::new()
+            .durability(durability)
             .bytes(BYTES as u64)
             .log_bytes(0)
-            .versions_bytes(16 * PAGE_BYTES as u64)
+            .versions_bytes(32 * PAGE_BYTES as u64)
             .patience(std::time::Duration::ZERO)
             .create(may_be_missing);
         options.guards = guards;
@@ -100,11 +115,24 @@ impl Life {
             space: None,
             dice: seed,
             number: 0,
+            durability,
         };
         life.open(acknowledged)?;
         // Not before the space is there for good.
-        life.disk.note(life.number);
+        life.note();
         Ok(life)
+    }
+
+    /// Whatever is there now is there for good.
+    fn note(&self) {
+        self.disk.note(self.number);
+    }
+
+    /// So is a commit, if it is a durable one.
+    fn note_commit(&self) {
+        if self.durability == Durability::Durable {
+            self.note();
+        }
     }
 
     fn open(&mut self, acknowledged: u64) -> Verdict {
@@ -138,6 +166,7 @@ impl Life {
                     if let Err(error) = space.checkpoint() {
                         return Err(format!("checkpoint: {error}"));
                     }
+                    self.note();
                 }
                 14 | 15 => {
                     let space = self.space.clone().unwrap();
@@ -163,12 +192,12 @@ impl Life {
                     self.disk.heal();
                     let known = self.number + u64::from(committed.is_ok());
                     if committed.is_ok() {
-                        self.disk.note(known);
                         self.number = known;
+                        self.note_commit();
                     }
                     if committed.is_err() || checkpointed.is_err() {
                         self.open(known)?;
-                        self.disk.note(self.number);
+                        self.note();
                     }
                 }
             }
@@ -181,7 +210,7 @@ impl Life {
         match commit(&space, self.number + 1) {
             Ok(()) => {
                 self.number += 1;
-                self.disk.note(self.number);
+                self.note_commit();
                 Ok(())
             }
             // A reader is in the way.
@@ -192,7 +221,7 @@ impl Life {
 }
 
 /// What commit `number` stores where.
-fn stores(number: u64) -> impl Iterator<Item = (usize, u8)> {
+fn stores(number: u64) -> impl Iterator<Item = (usize, usize, u8)> {
     // Some are too large for the log.
     let stores = if number % 17 == 11 {
         400
@@ -207,17 +236,16 @@ fn stores(number: u64) -> impl Iterator<Item = (usize, u8)> {
             mixed >> 40
         };
         let page = if stores == 400 { store } else { page } as usize % (PAGES - 1) + 1;
-        (
-            page * PAGE_BYTES + (mixed >> 20) as usize % (PAGE_BYTES - 40),
-            number as u8,
-        )
+        let length = if number.is_multiple_of(2) { 40 } else { 1200 };
+        let within = (mixed >> 20) as usize % (PAGE_BYTES - length);
+        (page * PAGE_BYTES + within, length, number as u8)
     })
 }
 
 fn commit(space: &Space, number: u64) -> Result<(), Error> {
     space.transaction(|transaction| {
-        for (offset, byte) in stores(number) {
-            transaction.write(offset as u64, 40)?.fill(byte);
+        for (offset, length, byte) in stores(number) {
+            transaction.write(offset as u64, length)?.fill(byte);
         }
         let place = transaction.write(NUMBER, 8)?;
         place.copy_from_slice(&number.to_le_bytes());
@@ -233,8 +261,8 @@ fn check(transaction: &Transaction<'_>) -> Result<u64, Error> {
         return damaged(format!("number {number}"));
     }
     let mut model = vec![0; BYTES];
-    for (offset, byte) in (1..=number).flat_map(stores) {
-        model[offset..offset + 40].fill(byte);
+    for (offset, length, byte) in (1..=number).flat_map(stores) {
+        model[offset..offset + length].fill(byte);
     }
     model[NUMBER as usize..NUMBER as usize + 8].copy_from_slice(&number.to_le_bytes());
     let found = transaction.read(0, BYTES)?;

@@ -78,12 +78,12 @@ impl Header {
     ///
     /// # Errors
     /// [`Error::UnknownVersion`]; [`Error::Damaged`] if it is whole and cannot be.
-    pub(crate) fn decode(page: &PageBytes, check: bool) -> Result<Option<Self>> {
+    pub(crate) fn decode(page: &PageBytes) -> Result<Option<Self>> {
         if bytes_at(page, 0) != MAGIC {
             return Ok(None);
         }
         let checksum = crc32fast::hash(page.get(CHECKED).unwrap_or_default());
-        if check && checksum != u32::from_le_bytes(bytes_at(page, 12)) {
+        if checksum != u32::from_le_bytes(bytes_at(page, 12)) {
             return Ok(None);
         }
         let version = u32::from_le_bytes(bytes_at(page, 8));
@@ -153,18 +153,16 @@ mod tests {
             number: 5,
         };
         let page = header.encode();
-        assert_eq!(Header::decode(&page, true).unwrap(), Some(header));
+        assert_eq!(Header::decode(&page).unwrap(), Some(header));
         for offset in CHECKED {
             let mut damaged = page;
             damaged[offset] ^= 4;
-            assert_eq!(Header::decode(&damaged, true).unwrap(), None);
-            // Without its checksum it is something or other, but no panic.
-            let _ = Header::decode(&damaged, false);
+            assert_eq!(Header::decode(&damaged).unwrap(), None);
         }
         let mut other = page;
         other[8] = 9;
         assert!(matches!(
-            Header::decode(&other, true),
+            Header::decode(&other),
             Err(Error::UnknownVersion { found: 9, .. })
         ));
     }

@@ -258,12 +258,7 @@ impl Maintenance<'_> {
         }
         let guards = inner.options.guards;
         let number = upkeep.header.load(Ordering::SeqCst) + 1;
-        let place = upkeep.header_place.load(Ordering::SeqCst);
-        let place = if guards.has(Guard::HeaderInTurn) {
-            1 - place
-        } else {
-            place
-        };
+        let place = 1 - upkeep.header_place.load(Ordering::SeqCst);
         let header = Header {
             id: inner.id,
             pages: inner.pages,

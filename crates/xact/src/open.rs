@@ -20,7 +20,7 @@ use sapwood_wal::storage::{File, Folder, Map, OpenMode, Storage};
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
-use crate::guard::{Guard, Guards};
+use crate::guard::Guard;
 use crate::header::{HEADER_PAGES, Header};
 use crate::page::PAGE_BYTES;
 use crate::recovery;
@@ -136,11 +136,11 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
         }
         result => result.doing(opening)?,
     };
-    let headers = read_headers(&*data, options.guards)?;
+    let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
-    recovery::recover(&**storage, &*data, &wal, &headers, &region, options.guards)?;
+    recovery::recover(&**storage, &*data, &wal, &headers, &region)?;
     Ok(Opened {
         region,
         data,
@@ -156,7 +156,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>) -> Result<Opened> {
         .open(DATA_NAME, OpenMode::Write)
         .doing("cannot open the data file")?;
     // One of them may be under the pen of a checkpoint, but both say what does not change.
-    let headers = read_headers(&*data, Guards::default())?;
+    let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
     if header.pages != region.pages() {
         return Err(Error::Damaged(
@@ -242,7 +242,7 @@ pub(crate) fn write_header(file: &dyn File, place: u64, header: &Header) -> std:
     file.write_all_at(&header.encode(), place * PAGE_BYTES as u64)
 }
 
-fn read_headers(file: &dyn File, guards: Guards) -> Result<[Option<Header>; 2]> {
+fn read_headers(file: &dyn File) -> Result<[Option<Header>; 2]> {
     let mut headers = [None; 2];
     for (place, header) in (0..).zip(&mut headers) {
         let mut page = [0; PAGE_BYTES];
@@ -250,7 +250,7 @@ fn read_headers(file: &dyn File, guards: Guards) -> Result<[Option<Header>; 2]> 
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
             result => result.doing("cannot read the data file")?,
         }
-        *header = Header::decode(&page, guards.has(Guard::HeaderChecksum))?;
+        *header = Header::decode(&page)?;
     }
     Ok(headers)
 }

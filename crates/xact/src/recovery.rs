@@ -10,7 +10,6 @@ use sapwood_wal::storage::{File, Storage};
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
-use crate::guard::{Guard, Guards};
 use crate::header::Header;
 use crate::large;
 use crate::open::{newest, write_header};
@@ -25,7 +24,6 @@ pub(crate) fn recover(
     wal: &Wal,
     headers: &[Option<Header>; 2],
     region: &Region,
-    guards: Guards,
 ) -> Result<()> {
     let header = newest(headers)?;
     if wal.id() != LogId(header.id) || headers.iter().flatten().any(|other| other.id != header.id) {
@@ -34,15 +32,13 @@ pub(crate) fn recover(
     let mut records = wal.records(header.replay_from)?;
     while records.next()?.is_some() {}
     let last = records.position();
-    if guards.has(Guard::SyncRecovered) {
-        // Once more: after a failed sync the system may take for clean what never reached the disk.
-        for (place, header) in (0..).zip(headers) {
-            if let Some(header) = header {
-                write_header(data, place, header).doing("cannot write the header")?;
-            }
+    // Once more: after a failed sync the system may take for clean what never reached the disk.
+    for (place, header) in (0..).zip(headers) {
+        if let Some(header) = header {
+            write_header(data, place, header).doing("cannot write the header")?;
         }
-        data.sync_data().doing("cannot sync the data file")?;
     }
+    data.sync_data().doing("cannot sync the data file")?;
     // What is applied must be in the log for good, or a power cut now could leave a part of it.
     wal.start(header.replay_from.lsn, &records)?;
     drop(records);
