@@ -10,7 +10,6 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{self, Command};
 use std::sync::Arc;
@@ -211,7 +210,7 @@ impl File for NeverSynced {
         self.0.identity()
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.descriptor()
+    fn handle(&self) -> &std::fs::File {
+        self.0.handle()
     }
 }

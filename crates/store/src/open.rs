@@ -15,11 +15,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use sapwood_wal::process::{LockFile, Membership};
-use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage};
+use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
 use sapwood_wal::{LogId, Wal};
 
 use crate::background::Background;
@@ -85,9 +84,8 @@ fn create_folder(path: &Path) -> Result<()> {
 }
 
 fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
-    let mut how = fs::File::options();
+    let mut how = creating_with(options.permissions);
     how.read(true).write(true).create(true).truncate(false);
-    how.mode(options.permissions);
     if !options.create {
         // No trace in a folder that is not an environment.
         storage.open(&options.names.data, OpenMode::Read)?;

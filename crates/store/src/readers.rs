@@ -16,6 +16,8 @@
 use std::cell::Cell;
 use std::ptr;
 
+use sapwood_wal::process::thread_number;
+
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::page::CommitNo;
@@ -60,8 +62,7 @@ impl Slot {
             .compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if claimed {
-            let thread = rustix::thread::gettid().as_raw_nonzero().get();
-            self.thread.store(thread.cast_unsigned(), Ordering::Relaxed);
+            self.thread.store(thread_number(), Ordering::Relaxed);
         }
         claimed
     }

@@ -23,11 +23,10 @@
 
 use std::fs::File;
 use std::ops::Deref;
-use std::ptr::NonNull;
 
-use rustix::mm::{self, MapFlags, ProtFlags};
 use sapwood_wal::lock::Lock;
 use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
+use sapwood_wal::storage::Window;
 use sapwood_wal::{Lsn, Shared};
 
 use crate::commit::Durability;
@@ -262,39 +261,19 @@ impl Layout {
 }
 
 /// A mapped region.
-pub(crate) struct Region {
-    layout: NonNull<Layout>,
-}
-
-// SAFETY: the mapping belongs to no thread.
-unsafe impl Send for Region {}
-// SAFETY: all that can be reached through it are atomics.
-unsafe impl Sync for Region {}
+pub(crate) struct Region(Window);
 
 const BYTES: usize = size_of::<Layout>();
 
 impl Region {
     /// A region for this process alone, zeroed.
     pub(crate) fn private() -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory at an address of the system's choice.
-        let base =
-            unsafe { mm::mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
-        Self::mapped(base)
+        Ok(Self(Window::private(BYTES)?))
     }
 
     /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
     pub(crate) fn create(file: &File) -> Result<Self> {
-        file.set_len(0)?;
-        // Allocated, since a store to a mapped hole on a full disk is a SIGBUS.
-        file.set_len(BYTES as u64)?;
-        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, BYTES as u64)
-            .or_else(|error| match error {
-                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS => Ok(()),
-                error => Err(error),
-            })
-            .map_err(std::io::Error::from)?;
-        Self::map(file)
+        Ok(Self(Window::fresh(file, BYTES)?))
     }
 
     /// The region in the lock file that another process has set up.
@@ -304,33 +283,9 @@ impl Region {
                 "the lock region has another size than this program's".into(),
             ));
         }
-        let region = Self::map(file)?;
+        let region = Self(Window::over(file, BYTES)?);
         region.check()?;
         Ok(region)
-    }
-
-    fn map(file: &File) -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice. Other processes change the memory only through the same
-        // atomics, and nobody cuts the file while it is locked.
-        let base = unsafe {
-            mm::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                access,
-                MapFlags::SHARED,
-                file,
-                0,
-            )
-        };
-        Self::mapped(base)
-    }
-
-    fn mapped(base: rustix::io::Result<*mut std::ffi::c_void>) -> Result<Self> {
-        let base = base.map_err(std::io::Error::from)?;
-        let layout = NonNull::new(base.cast::<Layout>())
-            .ok_or(Error::Io(std::io::ErrorKind::OutOfMemory.into()))?;
-        Ok(Self { layout })
     }
 }
 
@@ -339,21 +294,15 @@ impl Deref for Region {
 
     fn deref(&self) -> &Layout {
         // SAFETY: a mapping of the structure's size, page-aligned, mapped as long as `self` lives; all its fields are
-        // atomics, for which every bit pattern is a value and which others may change at any time.
-        unsafe { self.layout.as_ref() }
+        // atomics, for which every bit pattern is a value and which others, also other processes, may change at any time.
+        // Nobody cuts the lock file while it is locked.
+        unsafe { &*self.0.as_mut_ptr().cast::<Layout>() }
     }
 }
 
 impl AsRef<Shared> for Region {
     fn as_ref(&self) -> &Shared {
         &self.log
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this size; what borrows from it borrows `self`. An error is impossible for a mapped range.
-        let _ = unsafe { mm::munmap(self.layout.as_ptr().cast(), BYTES) };
     }
 }
 

@@ -11,15 +11,13 @@
 //! alive beyond death, so a fork handler closes them in the child; and for children that came about without the handler
 //! the entry also holds pid, start time and pid namespace: whoever is in the same namespace believes these.
 
-// Byte-range locks of open file descriptions and fork handlers exist only in libc; the calls take no memory but what is
-// passed by reference.
-#![allow(unsafe_code)]
-
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::sys::{self, ByteLocks};
+pub use crate::sys::{fork_count, thread_number};
 
 /// How many processes may share one lock file at a time.
 pub const PROCESSES_MAX: usize = 128;
@@ -74,35 +72,21 @@ impl Identity {
         let pid = std::process::id();
         Self {
             pid,
-            start: start_time(pid).unwrap_or(0),
-            namespace: own_namespace(),
+            start: sys::start_time(pid).unwrap_or(0),
+            namespace: sys::own_namespace(),
         }
     }
 
     /// Whether the process can be seen to have ended. Without a common namespace nothing can be seen.
     fn has_ended(self) -> bool {
-        if self.namespace == 0 || self.namespace != own_namespace() || self.start == 0 {
+        if self.namespace == 0 || self.namespace != sys::own_namespace() || self.start == 0 {
             return false;
         }
-        match start_time(self.pid) {
+        match sys::start_time(self.pid) {
             Ok(start) => start != self.start,
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
     }
-}
-
-fn own_namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
-}
-
-/// Field 22 of `/proc/PID/stat`; the fields are counted from behind the command's closing parenthesis, which is field 2.
-fn start_time(pid: u32) -> io::Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    stat.rsplit_once(')')
-        .and_then(|(_, fields)| fields.split_ascii_whitespace().nth(19))
-        .and_then(|field| field.parse().ok())
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// This process's place among those that share a lock file.
@@ -138,9 +122,9 @@ impl Membership {
         clear: impl Fn(u16) -> bool,
     ) -> io::Result<Option<Self>> {
         for (index, entry) in (0..).zip(table) {
-            if locks.try_lock(process_byte(index))? {
+            if locks.0.try_lock(process_byte(index))? {
                 if !clear(index) {
-                    locks.unlock(process_byte(index));
+                    locks.0.unlock(process_byte(index));
                     continue;
                 }
                 entry.set(Identity::own());
@@ -158,7 +142,7 @@ impl Membership {
     /// Lets others open what is shared, now that this process has.
     pub fn unlock_opening(&self) {
         if let Some(locks) = &self.locks {
-            locks.unlock_opening();
+            locks.0.unlock(OPENING_BYTE);
         }
     }
 
@@ -181,7 +165,7 @@ impl Membership {
             return false;
         };
         // If the system does not answer, nobody is declared dead.
-        let locked = locks.is_locked(process_byte(index), 1).unwrap_or(true);
+        let locked = locks.0.is_locked(process_byte(index), 1).unwrap_or(true);
         locked
             && !table
                 .get(usize::from(index))
@@ -194,9 +178,9 @@ impl Membership {
             return;
         };
         let _one_thread = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
-        if locks.try_lock(process_byte(index)).unwrap_or(false) {
+        if locks.0.try_lock(process_byte(index)).unwrap_or(false) {
             clear();
-            locks.unlock(process_byte(index));
+            locks.0.unlock(process_byte(index));
         }
     }
 }
@@ -207,134 +191,22 @@ fn process_byte(index: u16) -> i64 {
 
 /// A lock file, opened for this process alone.
 #[derive(Debug)]
-pub struct LockFile {
-    fd: RawFd,
-    /// Where the fork handler finds the descriptor.
-    registered: Option<usize>,
-}
+pub struct LockFile(ByteLocks);
 
 impl LockFile {
     /// Takes charge of the open lock file.
     pub fn new(file: File) -> Self {
-        install_fork_handler();
-        let fd = file.into_raw_fd();
-        let registered = CLOSED_IN_CHILDREN.iter().position(|place| {
-            place
-                .compare_exchange(NO_FD, fd, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        });
-        Self { fd, registered }
+        Self(ByteLocks::new(file))
     }
 
     /// Waits until no other process is opening what is shared.
     pub fn lock_opening(&self) -> io::Result<()> {
-        loop {
-            match self.control(libc::F_OFD_SETLKW, libc::F_WRLCK, OPENING_BYTE, 1) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn unlock_opening(&self) {
-        self.unlock(OPENING_BYTE);
+        self.0.lock(OPENING_BYTE)
     }
 
     /// Whether any process has it open already.
     pub fn is_in_use(&self) -> io::Result<bool> {
-        self.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
-    }
-
-    fn try_lock(&self, byte: i64) -> io::Result<bool> {
-        match self.control(libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn unlock(&self, byte: i64) {
-        // Unlocking a byte one holds cannot fail; the descriptor is open.
-        let _: io::Result<_> = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
-    }
-
-    /// Whether anybody else holds a lock on one of these bytes.
-    fn is_locked(&self, from: i64, length: i64) -> io::Result<bool> {
-        let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, from, length)?;
-        Ok(i32::from(found.l_type) != libc::F_UNLCK)
-    }
-
-    fn control(&self, command: i32, kind: i32, from: i64, length: i64) -> io::Result<libc::flock> {
-        // SAFETY: `flock` consists of integers, for which zero is a value; open-file-description locks require a pid of 0.
-        let mut range: libc::flock = unsafe { std::mem::zeroed() };
-        range.l_type = kind as i16;
-        range.l_whence = libc::SEEK_SET as i16;
-        range.l_start = from;
-        range.l_len = length;
-        // SAFETY: the descriptor is ours, and the command takes a pointer to a `flock` that lives across the call.
-        if unsafe { libc::fcntl(self.fd, command, &mut range) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(range)
-    }
-}
-
-impl AsRawFd for LockFile {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd
-    }
-}
-
-impl Drop for LockFile {
-    fn drop(&mut self) {
-        let ours = match self.registered {
-            Some(place) => CLOSED_IN_CHILDREN[place]
-                .compare_exchange(self.fd, NO_FD, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok(),
-            None => true,
-        };
-        if ours {
-            // SAFETY: the descriptor is this value's own and is not used again. (If the fork handler has closed it in this
-            // process, the place no longer holds it.)
-            unsafe { libc::close(self.fd) };
-        }
-    }
-}
-
-/// How many lock files of one process can be kept from being inherited. Beyond that, pid and start time must do.
-const CLOSED_IN_CHILDREN_MAX: usize = 256;
-const NO_FD: i32 = -1;
-
-static CLOSED_IN_CHILDREN: [AtomicI32; CLOSED_IN_CHILDREN_MAX] =
-    [const { AtomicI32::new(NO_FD) }; CLOSED_IN_CHILDREN_MAX];
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-/// How many forks lie between the program's start and this process.
-pub fn fork_count() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
-
-fn install_fork_handler() {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        // SAFETY: the handler does what a fork handler may do: it stores to atomics and calls close(2).
-        unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
-    });
-}
-
-extern "C" fn in_the_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-    for place in &CLOSED_IN_CHILDREN {
-        let fd = place.swap(NO_FD, Ordering::Relaxed);
-        if fd != NO_FD {
-            // SAFETY: the descriptor belongs to the `LockFile` that registered it, which by the empty place knows that it is
-            // closed in this process.
-            unsafe { libc::close(fd) };
-        }
+        self.0.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
     }
 }
 

@@ -5,7 +5,6 @@ mod common;
 
 use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -127,8 +126,8 @@ impl File for GatedFile {
     fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
         self.file.window(offset, length)
     }
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.descriptor()
+    fn handle(&self) -> &std::fs::File {
+        self.file.handle()
     }
     fn identity(&self) -> io::Result<Identity> {
         self.file.identity()

@@ -1,10 +1,11 @@
 //! Sorted runs in temporary files: `key length: u32, value length: u32, key, value`, again and again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use sapwood_wal::storage::{PRIVATE_PERMISSIONS, creating_with};
 
 use super::head_of;
 
@@ -32,11 +33,10 @@ impl TemporaryFile {
             FILES.fetch_add(1, Ordering::Relaxed)
         );
         let path = folder.join(name);
-        let file = OpenOptions::new()
+        let file = creating_with(PRIVATE_PERMISSIONS)
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o600)
             .open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(Self(BufWriter::with_capacity(WRITE_BYTES, file)))

@@ -1,7 +1,7 @@
 //! The real thing: a folder of the file system.
 
+use std::fs;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::sys;
 /// A folder of the file system. It stays the same folder when it is renamed while open.
 #[derive(Debug)]
 pub struct Folder {
-    fd: OwnedFd,
+    handle: fs::File,
     path: PathBuf,
     permissions: u32,
 }
@@ -25,9 +25,9 @@ impl Folder {
     /// # Errors
     /// `NotFound`, `NotADirectory`, `PermissionDenied`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let fd = sys::open_folder(path)?;
+        let handle = sys::open_folder(path)?;
         Ok(Self {
-            fd,
+            handle,
             path: std::path::absolute(path)?,
             permissions: PRIVATE_PERMISSIONS,
         })
@@ -43,8 +43,8 @@ impl Folder {
 impl Storage for Folder {
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         check_name(name)?;
-        Ok(Arc::new(Descriptor(sys::open(
-            &self.fd,
+        Ok(Arc::new(SystemFile(sys::open(
+            &self.handle,
             name,
             mode,
             self.permissions,
@@ -53,7 +53,7 @@ impl Storage for Folder {
 
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path)? {
+        for entry in fs::read_dir(&self.path)? {
             // A name that is not UTF-8 is none of ours.
             names.extend(entry?.file_name().into_string());
         }
@@ -63,20 +63,20 @@ impl Storage for Folder {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from)?;
         check_name(to)?;
-        sys::rename(&self.fd, from, to)
+        sys::rename(&self.handle, from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name)?;
-        sys::remove(&self.fd, name)
+        sys::remove(&self.handle, name)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        sys::sync_all(&self.fd)
+        sys::sync_all(&self.handle)
     }
 
     fn identity(&self) -> io::Result<Identity> {
-        sys::identity(&self.fd)
+        sys::identity(&self.handle)
     }
 
     fn path(&self) -> Option<&Path> {
@@ -86,9 +86,9 @@ impl Storage for Folder {
 
 /// A file of the operating system, on a disk or in memory.
 #[derive(Debug)]
-pub(super) struct Descriptor(pub(super) OwnedFd);
+pub(super) struct SystemFile(pub(super) fs::File);
 
-impl File for Descriptor {
+impl File for SystemFile {
     fn size(&self) -> io::Result<u64> {
         sys::size(&self.0)
     }
@@ -114,15 +114,15 @@ impl File for Descriptor {
     }
 
     fn map(&self, reserve: usize) -> io::Result<Map> {
-        Map::new(self.0.as_fd(), reserve)
+        Map::new(&self.0, reserve)
     }
 
     fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
-        Window::new(self.0.as_fd(), offset, length, None)
+        Window::new(&self.0, offset, length, None)
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    fn handle(&self) -> &fs::File {
+        &self.0
     }
 
     fn identity(&self) -> io::Result<Identity> {

@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use super::MAP_GRANULE_BYTES;
@@ -26,8 +26,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    pub(super) fn new(fd: impl AsFd, reserve: usize) -> io::Result<Self> {
-        let base = sys::map_shared(fd, reserve)?;
+    pub(super) fn new(file: &File, reserve: usize) -> io::Result<Self> {
+        let base = sys::map_shared(file, reserve)?;
         Ok(Self {
             base,
             reserved: reserve,
@@ -101,7 +101,7 @@ unsafe impl Sync for Window {}
 
 impl Window {
     pub(super) fn new(
-        fd: impl AsFd,
+        file: &File,
         offset: u64,
         length: usize,
         watcher: Option<Box<dyn Watch>>,
@@ -110,17 +110,42 @@ impl Window {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let end = offset.checked_add(length as u64);
-        if end.is_none_or(|end| sys::size(fd.as_fd()).is_ok_and(|size| end > size)) {
+        if end.is_none_or(|end| sys::size(file).is_ok_and(|size| end > size)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "a window must lie within the file",
             ));
         }
-        let base = sys::map_writable(fd, offset, length)?;
+        let base = sys::map_writable(file, offset, length)?;
         Ok(Self {
             base,
             length,
             watcher,
+        })
+    }
+
+    /// Empties a file that no [`super::Storage`] knows of, such as a lock file, gives it `length` bytes with disk space behind them
+    /// (a store into a hole of a file on a full disk would be a SIGBUS), and maps them.
+    pub fn fresh(file: &File, length: usize) -> io::Result<Self> {
+        file.set_len(0)?;
+        sys::allocate(file, 0, length as u64)?;
+        Self::new(file, 0, length, None)
+    }
+
+    /// Maps a file that no [`super::Storage`] knows of from its first byte.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it has fewer than `length` bytes.
+    pub fn over(file: &File, length: usize) -> io::Result<Self> {
+        Self::new(file, 0, length, None)
+    }
+
+    /// Memory of this process alone, zeroed.
+    pub fn private(length: usize) -> io::Result<Self> {
+        Ok(Self {
+            base: sys::map_private(length)?,
+            length,
+            watcher: None,
         })
     }
 

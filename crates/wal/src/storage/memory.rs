@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::folder::Descriptor;
+use super::folder::SystemFile;
 use super::{File, Identity, OpenMode, Storage, check_name};
 use crate::sys;
 
@@ -15,7 +15,7 @@ use crate::sys;
 #[derive(Debug)]
 pub struct Memory {
     number: u64,
-    files: Mutex<BTreeMap<String, Arc<Descriptor>>>,
+    files: Mutex<BTreeMap<String, Arc<SystemFile>>>,
 }
 
 impl Memory {
@@ -48,7 +48,7 @@ impl Storage for Memory {
             (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
             (Some(file), _) => Ok(file.clone()),
             (None, OpenMode::CreateNew) => {
-                let file = Arc::new(Descriptor(sys::open_in_memory(c"sapwood")?));
+                let file = Arc::new(SystemFile(sys::open_in_memory(c"sapwood")?));
                 files.insert(name.to_owned(), file.clone());
                 Ok(file)
             }

@@ -17,7 +17,6 @@ pub mod recording;
 
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,8 +24,15 @@ pub use folder::{Folder, PRIVATE_PERMISSIONS};
 pub use map::{Map, Window};
 pub use memory::Memory;
 
+use crate::sys;
+
 /// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
 pub const MAP_GRANULE_BYTES: usize = 4096;
+
+/// How a file is created outside of any [`Storage`] that only those with these permission bits (less the umask) may use.
+pub fn creating_with(permissions: u32) -> std::fs::OpenOptions {
+    sys::creating_with(permissions)
+}
 
 /// How [`Storage::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +124,7 @@ pub trait File: Send + Sync + Debug {
     fn identity(&self) -> io::Result<Identity>;
 
     /// The open file, for whoever maps it in a way of its own. A simulated disk does not see what is stored through it.
-    fn descriptor(&self) -> BorrowedFd<'_>;
+    fn handle(&self) -> &std::fs::File;
 }
 
 impl dyn File + '_ {

@@ -22,11 +22,8 @@ mod crash;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use rustix::io::Errno;
 
 #[cfg(all(test, not(feature = "shuttle")))]
 pub(crate) use crash::Dice;
@@ -34,7 +31,7 @@ pub use crash::{Crash, Crashes, Image};
 
 use self::content::SECTOR_BYTES;
 use self::crash::Replay;
-use super::folder::Descriptor;
+use super::folder::SystemFile;
 use super::map::Watch;
 use super::memory::next_folder_number;
 use super::{File, Identity, Map, OpenMode, Storage, Window, check_name};
@@ -80,7 +77,7 @@ struct State {
 
 #[derive(Debug)]
 struct Recorded {
-    backing: Arc<Descriptor>,
+    backing: Arc<SystemFile>,
     windows: BTreeMap<u64, Watched>,
 }
 
@@ -277,13 +274,15 @@ impl State {
                     write_bytes_max = write_bytes_max.min(bytes_max.max(1));
                 }
                 Fault::NoSpace if matches!(call, Call::Write | Call::Grow | Call::Change) => {
-                    return Err(Errno::NOSPC.into());
+                    return Err(io::ErrorKind::StorageFull.into());
                 }
-                Fault::NoGrowth if call == Call::Grow => return Err(Errno::NOSPC.into()),
-                Fault::Io => return Err(Errno::IO.into()),
+                Fault::NoGrowth if call == Call::Grow => {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                Fault::Io => return Err(io::Error::other("input/output error")),
                 // Interrupted for ever would mean to try for ever.
                 Fault::Interrupted if matches!(call, Call::Read | Call::Write) && is_first => {
-                    return Err(Errno::INTR.into());
+                    return Err(io::ErrorKind::Interrupted.into());
                 }
                 Fault::NoSpace | Fault::NoGrowth | Fault::Interrupted => {}
             }
@@ -311,7 +310,7 @@ impl State {
 impl Recorded {
     fn new() -> io::Result<Self> {
         Ok(Self {
-            backing: Arc::new(Descriptor(sys::open_in_memory(c"sapwood-disk")?)),
+            backing: Arc::new(SystemFile(sys::open_in_memory(c"sapwood-disk")?)),
             windows: BTreeMap::new(),
         })
     }
@@ -319,7 +318,7 @@ impl Recorded {
 
 impl Watched {
     /// Compares what the file holds with what was seen last, and tells each sector that was stored to.
-    fn see(&mut self, backing: &Descriptor, mut stored: impl FnMut(u64, Arc<[u8]>)) {
+    fn see(&mut self, backing: &SystemFile, mut stored: impl FnMut(u64, Arc<[u8]>)) {
         let Self {
             offset,
             seen,
@@ -425,7 +424,7 @@ impl Storage for Disk {
 struct Handle {
     disk: Disk,
     number: usize,
-    backing: Arc<Descriptor>,
+    backing: Arc<SystemFile>,
 }
 
 impl Handle {
@@ -473,7 +472,9 @@ impl File for Handle {
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         let (mut state, _) = self.disk.call(Call::Grow)?;
         let old_size = self.backing.size()?;
-        let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
+        let end = offset
+            .checked_add(length)
+            .ok_or(io::ErrorKind::FileTooLarge)?;
         // Memory need not be reserved: what is not stored to takes none.
         self.backing.set_size(end.max(old_size))?;
         self.record_growth(&mut state, old_size)
@@ -513,7 +514,7 @@ impl File for Handle {
             file: self.number,
             id,
         });
-        let window = Window::new(self.backing.0.as_fd(), offset, length, Some(watch))?;
+        let window = Window::new(&self.backing.0, offset, length, Some(watch))?;
         let mut seen = vec![0; length];
         let backing: &dyn File = &*self.backing;
         backing.read_exact_at(&mut seen, offset)?;
@@ -535,8 +536,8 @@ impl File for Handle {
         })
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.backing.0.as_fd()
+    fn handle(&self) -> &std::fs::File {
+        &self.backing.0
     }
 }
 

@@ -1,11 +1,14 @@
-//! Every call to the operating system, retried when interrupted where that is harmless.
+//! Linux: files, mappings, sleeping threads. Calls are repeated when interrupted where that is harmless.
 
 // Mapping memory is what cannot be said in safe Rust; each function states what keeps the mapping sound.
 #![allow(unsafe_code)]
 
+mod processes;
+
 use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 #[cfg(not(feature = "shuttle"))]
@@ -17,22 +20,25 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 #[cfg(not(feature = "shuttle"))]
 use rustix::thread::futex::{self, Timespec};
 
+pub use processes::fork_count;
+pub(crate) use processes::{ByteLocks, own_namespace, start_time};
+
 use crate::storage::{Identity, OpenMode};
 
 /// How many zeros are written at once where the file system cannot allocate.
 const ZEROS_BYTES: usize = 64 * 1024;
 
-pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn open_folder(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(retry_on_intr(|| fs::open(path, flags, Mode::empty()))?)
+    Ok(retry_on_intr(|| fs::open(path, flags, Mode::empty()))?.into())
 }
 
 pub(crate) fn open(
-    folder: &OwnedFd,
+    folder: &File,
     name: &str,
     mode: OpenMode,
     permissions: u32,
-) -> io::Result<OwnedFd> {
+) -> io::Result<File> {
     let flags = match mode {
         OpenMode::Read => OFlags::RDONLY,
         OpenMode::Write => OFlags::RDWR,
@@ -40,72 +46,77 @@ pub(crate) fn open(
     };
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
     let permissions = Mode::from_raw_mode(permissions);
-    Ok(retry_on_intr(|| {
-        fs::openat(folder, name, flags, permissions)
-    })?)
+    let file = retry_on_intr(|| fs::openat(folder, name, flags, permissions))?;
+    Ok(file.into())
 }
 
-pub(crate) fn open_in_memory(name: &CStr) -> io::Result<OwnedFd> {
-    Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?)
+/// How a file is created that only those with these permission bits may use.
+pub(crate) fn creating_with(permissions: u32) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(permissions);
+    options
 }
 
-pub(crate) fn rename(folder: &OwnedFd, from: &str, to: &str) -> io::Result<()> {
+pub(crate) fn open_in_memory(name: &CStr) -> io::Result<File> {
+    Ok(fs::memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+pub(crate) fn rename(folder: &File, from: &str, to: &str) -> io::Result<()> {
     Ok(fs::renameat(folder, from, folder, to)?)
 }
 
-pub(crate) fn remove(folder: &OwnedFd, name: &str) -> io::Result<()> {
+pub(crate) fn remove(folder: &File, name: &str) -> io::Result<()> {
     Ok(fs::unlinkat(folder, name, fs::AtFlags::empty())?)
 }
 
 /// A sync is never repeated here: whoever asked must see its first answer.
-pub(crate) fn sync_all(fd: impl AsFd) -> io::Result<()> {
-    Ok(fs::fsync(fd)?)
+pub(crate) fn sync_all(file: &File) -> io::Result<()> {
+    Ok(fs::fsync(file)?)
 }
 
-pub(crate) fn sync_data(fd: impl AsFd) -> io::Result<()> {
-    Ok(fs::fdatasync(fd)?)
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    Ok(fs::fdatasync(file)?)
 }
 
-pub(crate) fn identity(fd: impl AsFd) -> io::Result<Identity> {
-    let stat = fs::fstat(fd)?;
+pub(crate) fn identity(file: &File) -> io::Result<Identity> {
+    let stat = fs::fstat(file)?;
     Ok(Identity {
         device: stat.st_dev,
         inode: stat.st_ino,
     })
 }
 
-pub(crate) fn size(fd: impl AsFd) -> io::Result<u64> {
-    u64::try_from(fs::fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+pub(crate) fn size(file: &File) -> io::Result<u64> {
+    u64::try_from(fs::fstat(file)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-pub(crate) fn set_size(fd: impl AsFd, size: u64) -> io::Result<()> {
-    Ok(retry_on_intr(|| fs::ftruncate(fd.as_fd(), size))?)
+pub(crate) fn set_size(file: &File, size: u64) -> io::Result<()> {
+    Ok(retry_on_intr(|| fs::ftruncate(file, size))?)
 }
 
-pub(crate) fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pread(fd, buffer, offset)?)
+pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pread(file, buffer, offset)?)
 }
 
-pub(crate) fn write_at(fd: impl AsFd, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pwritev(fd, parts, offset)?)
+pub(crate) fn write_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::pwritev(file, parts, offset)?)
 }
 
 /// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on.
-pub(crate) fn allocate(fd: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
-    let fd = fd.as_fd();
-    match retry_on_intr(|| fs::fallocate(fd, FallocateFlags::empty(), offset, length)) {
+pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    match retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), offset, length)) {
         Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_to(fd, offset.saturating_add(length)),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_to(file, offset.saturating_add(length)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn write_zeros_to(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
+fn write_zeros_to(file: &File, end: u64) -> io::Result<()> {
     let zeros = [0; ZEROS_BYTES];
-    let mut at = size(fd)?;
+    let mut at = size(file)?;
     while at < end {
         let length = usize::try_from(end - at).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
-        let written = retry_on_intr(|| rustix::io::pwrite(fd, &zeros[..length], at))?;
+        let written = retry_on_intr(|| rustix::io::pwrite(file, &zeros[..length], at))?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -115,14 +126,14 @@ fn write_zeros_to(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
 }
 
 /// Maps the file from its start, read-only, in a range that may reach beyond its end.
-pub(crate) fn map_shared(fd: impl AsFd, length: usize) -> io::Result<NonNull<u8>> {
+pub(crate) fn map_shared(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for the bytes.
-    let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, fd, 0)? };
+    let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-pub(crate) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Result<NonNull<u8>> {
+pub(crate) fn map_writable(file: &File, offset: u64, length: usize) -> io::Result<NonNull<u8>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: as in `map_shared`.
     let base = unsafe {
@@ -131,10 +142,18 @@ pub(crate) fn map_writable(fd: impl AsFd, offset: u64, length: usize) -> io::Res
             length,
             access,
             MapFlags::SHARED,
-            fd,
+            file,
             offset,
         )?
     };
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Memory of this process alone, zeroed.
+pub(crate) fn map_private(length: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: as in `map_shared`.
+    let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
@@ -152,6 +171,12 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, length: usize) {
 pub(crate) unsafe fn will_need(base: NonNull<u8>, length: usize) {
     // SAFETY: the caller's promise; this advice changes no memory.
     let _ = unsafe { mm::madvise(base.as_ptr().cast(), length, Advice::WillNeed) };
+}
+
+/// The number by which the system knows the calling thread.
+pub fn thread_number() -> u32 {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    thread.cast_unsigned()
 }
 
 /// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up early.
@@ -188,9 +213,9 @@ mod tests {
         let file = open_in_memory(c"zeros").unwrap();
         write_at(&file, &[IoSlice::new(b"kept")], 0).unwrap();
         let end = 2 * ZEROS_BYTES as u64 + 5;
-        write_zeros_to(file.as_fd(), end).unwrap();
+        write_zeros_to(&file, end).unwrap();
         assert_eq!(size(&file).unwrap(), end);
-        write_zeros_to(file.as_fd(), 3).unwrap();
+        write_zeros_to(&file, 3).unwrap();
         assert_eq!(size(&file).unwrap(), end, "never shorter");
         let mut bytes = [1; 8];
         read_at(&file, &mut bytes, 0).unwrap();
