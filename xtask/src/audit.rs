@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::bench::Bench;
 use crate::run::{cargo, root, run, succeeds};
 
 /// Checks that need extra tools or time. Without a choice all of them run, and what cannot run here is named.
@@ -26,6 +27,9 @@ pub(crate) struct Audit {
     /// Whether the store compiles for the systems it does not run on yet (rustup fetches their standard libraries).
     #[arg(long)]
     portable: bool,
+    /// Whether an operation takes more instructions than it used to (valgrind, a release build).
+    #[arg(long)]
+    instructions: bool,
     /// Seconds for each fuzz target.
     #[arg(long, default_value_t = 60)]
     fuzz_seconds: u32,
@@ -36,7 +40,15 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) fn run(self) -> Result<()> {
-        let all = !(self.deny || self.portable || self.fuzz || self.crash || self.sanitize);
+        let chosen = [
+            self.deny,
+            self.portable,
+            self.fuzz,
+            self.crash,
+            self.sanitize,
+            self.instructions,
+        ];
+        let all = !chosen.contains(&true);
         let mut failed = Vec::new();
         let mut attempt = |name: &str, outcome: Result<()>| {
             if let Err(error) = outcome {
@@ -56,6 +68,9 @@ impl Audit {
         }
         if all || self.sanitize {
             attempt("sanitize", sanitize());
+        }
+        if all || self.instructions {
+            attempt("instructions", Bench::instructions().run());
         }
         if all || self.fuzz {
             attempt("fuzz", fuzz(self.fuzz_seconds));

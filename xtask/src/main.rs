@@ -28,7 +28,7 @@ enum Command {
     },
     /// Check what the compiler cannot: crate layering, file sizes, where `unsafe` lives.
     Tidy,
-    /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs.
+    /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs, instruction counts.
     Audit(audit::Audit),
     JudgeLmdb(judge_lmdb::JudgeLmdb),
     /// Measure against peers, in one run, as ratios.

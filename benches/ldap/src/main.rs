@@ -2,6 +2,7 @@
 //! outcome is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and
 //! runs it.
 
+mod buffer;
 mod instructions;
 mod load;
 mod process;
@@ -62,9 +63,9 @@ struct Options {
     /// Rounds; the servers take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    row: Option<String>,
+    /// Only rows whose name contains this; may be given several times
+    #[arg(long = "row", value_name = "TEXT")]
+    rows: Vec<String>,
     /// Only this server
     #[arg(long)]
     only: Option<Product>,
@@ -98,7 +99,7 @@ fn run(options: &Options) -> Result<()> {
     for (shape, entries) in flat.chain([(Shape::Org, options.org)]) {
         let has_rows = ROWS.iter().any(|row| is_wanted(row, shape, options));
         // With rows chosen by name, a shape without any of them is not loaded.
-        if entries == 0 || (options.row.is_some() && !has_rows) {
+        if entries == 0 || (!options.rows.is_empty() && !has_rows) {
             continue;
         }
         let load = Load {
@@ -110,9 +111,11 @@ fn run(options: &Options) -> Result<()> {
         };
         let report = measure_shape(&load, &folder, options)?;
         print!("{}", report.markdown());
-        reports.push(report.json());
+        reports.push(report);
     }
+    print!("{}", report::growth(&reports));
     if let Some(file) = &options.json {
+        let reports: Vec<String> = reports.iter().map(Report::json).collect();
         let json = format!("[{}]\n", reports.join(",\n"));
         fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
     }
@@ -120,11 +123,9 @@ fn run(options: &Options) -> Result<()> {
 }
 
 fn is_wanted(row: &Row, shape: Shape, options: &Options) -> bool {
+    let names = &options.rows;
     row.shape == shape
-        && options
-            .row
-            .as_ref()
-            .is_none_or(|text| row.name.contains(text.as_str()))
+        && (names.is_empty() || names.iter().any(|text| row.name.contains(text.as_str())))
 }
 
 /// Loads both servers with one kind of entries and measures the rows on them.
@@ -175,6 +176,13 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Repo
         );
     }
     fs::remove_file(&ldif)?;
+    let own = servers
+        .iter()
+        .find(|server| server.product == Product::Sapwood);
+    let scan = ROWS.iter().find(|row| row.name == rows::SCAN);
+    if let (Some(own), Some(_)) = (own, scan.filter(|row| is_wanted(row, load.shape, options))) {
+        report.buffer(runtime.block_on(buffer::entry_cpu_us(own))?);
+    }
     for row in ROWS
         .iter()
         .filter(|row| is_wanted(row, load.shape, options))

@@ -1,16 +1,19 @@
 //! One table of ratios, for people and as JSON.
 
+mod figures;
+
 use std::fmt::Write;
 use std::fs;
 
 use crate::load::Sample;
-use crate::rows::{Required, Row, Unit};
+use crate::rows::{Row, Unit};
 use crate::server::{ImportCost, Product, Shape};
+use figures::Figure;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The server's own memory must stay below this.
-const MEMORY_BYTES_MAX: u64 = 64 << 20;
+/// The name of the line of imports.
+const IMPORT: &str = "import";
 
 /// Everything that was measured.
 pub(crate) struct Report {
@@ -19,6 +22,8 @@ pub(crate) struct Report {
     imports: PerProduct<Vec<ImportCost>>,
     rows: Vec<(&'static Row, PerProduct<Vec<Sample>>)>,
     memory_bytes_peak: PerProduct<u64>,
+    /// Microseconds of CPU for each entry that is sent from a buffer.
+    buffer_us: Option<f64>,
 }
 
 /// Something of each of the two.
@@ -56,9 +61,6 @@ impl PerProduct<f64> {
     }
 }
 
-/// How many times as much CPU as Sapwood's slapd's import has to take.
-const IMPORT_CPU_RATIO: f64 = 4.0;
-
 /// A row as it is printed.
 struct Line {
     name: &'static str,
@@ -66,9 +68,6 @@ struct Line {
     rate: PerProduct<f64>,
     cpu_us: PerProduct<f64>,
     client_cpu_us: PerProduct<f64>,
-    /// What is required, and whether it is reached; `None` where that cannot be said.
-    required: String,
-    is_met: Option<bool>,
 }
 
 impl Line {
@@ -90,6 +89,7 @@ impl Report {
             imports: PerProduct::NONE,
             rows: Vec::new(),
             memory_bytes_peak: PerProduct::NONE,
+            buffer_us: None,
         }
     }
 
@@ -120,6 +120,10 @@ impl Report {
         *self.memory_bytes_peak.slot(product) = Some(bytes);
     }
 
+    pub(crate) fn buffer(&mut self, us: f64) {
+        self.buffer_us = Some(us);
+    }
+
     fn import_median(&self, of: impl Fn(&ImportCost) -> f64) -> PerProduct<f64> {
         self.imports.map(|costs| median(costs.iter().map(&of)))
     }
@@ -132,19 +136,16 @@ impl Report {
 
     fn lines(&self) -> Vec<Line> {
         let entries = self.entries as f64;
-        let cpu_us = self.import_median(|cost| cost.cpu_seconds * 1e6 / entries);
         let import = Line {
-            name: "import",
+            name: IMPORT,
             unit: "entries",
             rate: self.import_median(|cost| entries / cost.seconds),
-            required: format!("CPU ≥ {IMPORT_CPU_RATIO} ×"),
-            is_met: cpu_us.ratio().map(|ratio| 1.0 / ratio >= IMPORT_CPU_RATIO),
-            cpu_us,
+            cpu_us: self.import_median(|cost| cost.cpu_seconds * 1e6 / entries),
             client_cpu_us: PerProduct::NONE,
         };
         let rows = self.rows.iter().map(|(row, samples)| {
             let of = |of: fn(&Sample) -> f64| samples.map(|all| median(all.iter().map(of)));
-            let mut line = Line {
+            Line {
                 name: row.name,
                 unit: match row.unit {
                     Unit::Entries => "entries",
@@ -153,74 +154,9 @@ impl Report {
                 rate: of(Sample::rate),
                 cpu_us: of(Sample::cpu_us),
                 client_cpu_us: of(|sample| sample.client_cpu_us),
-                required: String::new(),
-                is_met: None,
-            };
-            (line.required, line.is_met) = self.verdict(row, &line);
-            line
+            }
         });
         std::iter::once(import).chain(rows).collect()
-    }
-
-    /// What a row requires, with figures where the table has none, and whether that is reached.
-    fn verdict(&self, row: &Row, line: &Line) -> (String, Option<bool>) {
-        match row.required {
-            Required::Nothing => (String::new(), None),
-            Required::Rate(least) => (
-                format!("rate ≥ {least} ×"),
-                line.rate_ratio().map(|ratio| ratio >= least),
-            ),
-            Required::Cpu(least) => (
-                format!("CPU ≥ {least} ×"),
-                line.cpu_ratio().map(|ratio| ratio >= least),
-            ),
-            Required::CpuMost { us, ratio } => {
-                let is_low = line.cpu_us.sapwood.map(|cpu| cpu <= us);
-                let Some(least) = ratio else {
-                    return (format!("CPU ≤ {us} µs"), is_low);
-                };
-                let is_far = line.cpu_ratio().map(|ratio| ratio >= least);
-                let is_met = is_low.zip(is_far).map(|(low, far)| low && far);
-                (format!("CPU ≤ {us} µs, ≥ {least} ×"), is_met)
-            }
-            Required::CpuOfRow { row, times } => {
-                let one = self.row_median(row, Sample::cpu_us);
-                let one = one.and_then(|one| one.sapwood);
-                let found = line.cpu_us.sapwood.zip(one).map(|(own, one)| own / one);
-                (
-                    format!("CPU ≤ {times} × \"{row}\": {}", number(found, 2)),
-                    found.map(|found| found <= times),
-                )
-            }
-            Required::Beside {
-                alone,
-                writes,
-                cpu,
-                p99,
-            } => {
-                let sapwood = |name, of: &dyn Fn(&Sample) -> f64| {
-                    self.row_median(name, of).and_then(|median| median.sapwood)
-                };
-                let long = |sample: &Sample| sample.read_p99_ns as f64;
-                let write_us = sapwood(writes, &Sample::cpu_us);
-                let read_us = write_us
-                    .and_then(|write_us| sapwood(row.name, &|sample| sample.read_cpu_us(write_us)));
-                let costs = read_us.zip(sapwood(alone, &Sample::cpu_us));
-                let costs = costs.map(|(beside, alone)| beside / alone);
-                let lasts = sapwood(row.name, &long).zip(sapwood(alone, &long));
-                let lasts = lasts.map(|(beside, alone)| beside / alone);
-                (
-                    format!(
-                        "per read: CPU ≤ {cpu} × alone: {}, p99 ≤ {p99} ×: {}",
-                        number(costs, 2),
-                        number(lasts, 2)
-                    ),
-                    costs
-                        .zip(lasts)
-                        .map(|(costs, lasts)| costs <= cpu && lasts <= p99),
-                )
-            }
-        }
     }
 
     /// The table for people.
@@ -238,13 +174,13 @@ impl Report {
         ));
         line(String::new());
         line(
-            "| | sapwood /s | slapd /s | rate × | sapwood µs CPU | slapd µs CPU | CPU × | client µs CPU | required | |"
+            "| | sapwood /s | slapd /s | rate × | sapwood µs CPU | slapd µs CPU | CPU × | client µs CPU |"
                 .to_owned(),
         );
-        line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |".to_owned());
+        line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned());
         for row in self.lines() {
             line(format!(
-                "| {} ({}) | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} ({}) | {} | {} | {} | {} | {} | {} | {} |",
                 row.name,
                 row.unit,
                 number(row.rate.sapwood, 0),
@@ -254,9 +190,6 @@ impl Report {
                 number(row.cpu_us.slapd, 2),
                 number(row.cpu_ratio(), 2),
                 number(row.client_cpu_us.sapwood.or(row.client_cpu_us.slapd), 2),
-                row.required,
-                row.is_met
-                    .map_or("", |met| if met { "met" } else { "**missed**" }),
             ));
         }
         line(String::new());
@@ -283,18 +216,17 @@ impl Report {
             "on disk after the import",
             mib(self.import_median(|cost| cost.disk_bytes as f64)),
         );
-        if let Some(bytes) = self.memory_bytes_peak.sapwood {
-            let verdict = if bytes < MEMORY_BYTES_MAX {
-                "met"
-            } else {
-                "**missed**"
-            };
-            line(String::new());
-            line(format!(
-                "Required: sapwood's own memory below {} MiB: {verdict}.",
-                MEMORY_BYTES_MAX >> 20
-            ));
-        }
+        line(String::new());
+        self.figures()
+            .iter()
+            .map(Figure::row)
+            .zip(0..)
+            .for_each(|(row, place)| {
+                if place == 0 {
+                    line(Figure::HEAD.to_owned());
+                }
+                line(row);
+            });
         out
     }
 
@@ -351,7 +283,7 @@ impl Report {
             let comma = if place + 1 < lines.len() { "," } else { "" };
             put(format_args!(
                 "    {{\"name\": \"{}\", \"unit\": \"{}\", \"per_second\": {}, \"cpu_us\": {}, \"rate_ratio\": {}, \
-                 \"cpu_ratio\": {}, \"client_cpu_us\": {}, \"is_met\": {}}}{comma}\n",
+                 \"cpu_ratio\": {}, \"client_cpu_us\": {}}}{comma}\n",
                 row.name,
                 row.unit,
                 pair(&row.rate),
@@ -359,21 +291,61 @@ impl Report {
                 json_number(row.rate_ratio()),
                 json_number(row.cpu_ratio()),
                 pair(&row.client_cpu_us),
-                row.is_met
-                    .map_or_else(|| "null".to_owned(), |met| met.to_string()),
             ));
         }
         let memory = self.memory_bytes_peak.map(|bytes| *bytes as f64);
         let import_memory = self.import_median(|cost| cost.memory_bytes_peak as f64);
         let disk = self.import_median(|cost| cost.disk_bytes as f64);
+        put(format_args!("  ],\n  \"figures\": {{"));
+        for (place, figure) in self.figures().iter().enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            put(format_args!(
+                "{comma}\"{}\": \"{}\"",
+                figure.name,
+                figure.verdict.name()
+            ));
+        }
         put(format_args!(
-            "  ],\n  \"memory_bytes_peak\": {},\n  \"import_memory_bytes_peak\": {},\n  \"disk_bytes\": {}\n}}",
+            "}},\n  \"memory_bytes_peak\": {},\n  \"import_memory_bytes_peak\": {},\n  \"disk_bytes\": {}\n}}",
             pair(&memory),
             pair(&import_memory),
             pair(&disk)
         ));
         out
     }
+}
+
+/// What an operation costs Sapwood at each number of entries, if there are several.
+pub(crate) fn growth(reports: &[Report]) -> String {
+    let flat: Vec<&Report> = reports
+        .iter()
+        .filter(|report| report.shape == Shape::Flat)
+        .collect();
+    let [first, .., last] = flat.as_slice() else {
+        return String::new();
+    };
+    let mut out = "\n| sapwood µs CPU, at entries |".to_owned();
+    for report in &flat {
+        out += &format!(" {} |", report.entries);
+    }
+    out += " last / first |\n| --- |";
+    out += &" ---: |".repeat(flat.len() + 1);
+    out += "\n";
+    let cost = |report: &Report, name: &str| {
+        let lines = report.lines();
+        let line = lines.iter().find(|line| line.name == name);
+        line.and_then(|line| line.cpu_us.sapwood)
+    };
+    for line in first.lines() {
+        out += &format!("| {} |", line.name);
+        for report in &flat {
+            out += &format!(" {} |", number(cost(report, line.name), 2));
+        }
+        let ratio = cost(last, line.name).zip(line.cpu_us.sapwood);
+        let ratio = ratio.map(|(last, first)| last / first);
+        out += &format!(" {} |\n", number(ratio, 2));
+    }
+    out
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -418,6 +390,21 @@ fn machine() -> String {
 mod tests {
     use super::*;
 
+    /// Twice slapd's rate and a third of its CPU.
+    pub(super) fn line() -> Line {
+        let pair = |sapwood, slapd| PerProduct {
+            sapwood: Some(sapwood),
+            slapd: Some(slapd),
+        };
+        Line {
+            name: "",
+            unit: "operations",
+            rate: pair(200.0, 100.0),
+            cpu_us: pair(1.0, 3.0),
+            client_cpu_us: PerProduct::NONE,
+        }
+    }
+
     #[test]
     fn the_median_is_in_the_middle() {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
@@ -426,33 +413,7 @@ mod tests {
 
     #[test]
     fn ratios_above_one_are_in_sapwoods_favour() {
-        let pair = |sapwood, slapd| PerProduct {
-            sapwood: Some(sapwood),
-            slapd: Some(slapd),
-        };
-        let line = Line {
-            name: "",
-            unit: "operations",
-            rate: pair(200.0, 100.0),
-            cpu_us: pair(1.0, 3.0),
-            client_cpu_us: PerProduct::NONE,
-            required: String::new(),
-            is_met: None,
-        };
-        assert_eq!(line.rate_ratio(), Some(2.0));
-        assert_eq!(line.cpu_ratio(), Some(3.0));
-        let report = Report::new(Shape::Flat, 1);
-        let met = |required| {
-            let row = crate::rows::ROWS.first().unwrap();
-            report.verdict(&Row { required, ..*row }, &line).1
-        };
-        assert_eq!(met(Required::Rate(2.0)), Some(true));
-        assert_eq!(met(Required::Rate(2.1)), Some(false));
-        assert_eq!(met(Required::Cpu(3.0)), Some(true));
-        assert_eq!(met(Required::Cpu(3.1)), Some(false));
-        let most = |us, ratio| met(Required::CpuMost { us, ratio });
-        assert_eq!(most(1.0, None), Some(true));
-        assert_eq!(most(0.9, None), Some(false));
-        assert_eq!(most(1.0, Some(4.0)), Some(false));
+        assert_eq!(line().rate_ratio(), Some(2.0));
+        assert_eq!(line().cpu_ratio(), Some(3.0));
     }
 }

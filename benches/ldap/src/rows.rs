@@ -19,6 +19,7 @@ pub(crate) struct Row {
     /// Whether only a server with transactions (RFC 5805) can do it.
     pub(crate) needs_transactions: bool,
     pub(crate) required: Required,
+    pub(crate) aim: Aim,
 }
 
 /// What is counted.
@@ -51,7 +52,18 @@ pub(crate) enum Required {
     Nothing,
 }
 
-const SCAN: &str = "whole tree, (objectClass=*)";
+/// What is hoped for beyond that, in the measure of what is required.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Aim {
+    Nothing,
+    /// This number in place of the first one that is required.
+    Number(f64),
+    /// At most so many times the CPU of a server that sends the same bytes from a buffer.
+    TimesBuffer(f64),
+}
+
+/// The row whose bytes are also sent from a buffer.
+pub(crate) const SCAN: &str = "whole tree, (objectClass=*)";
 const READS: &str = "equality search, queue 1, 8 connections, alone";
 const WRITES: &str = "modify, 5,000/s, alone";
 
@@ -91,7 +103,8 @@ pub(crate) const ROWS: &[Row] = &[
             ratio: Some(6.0),
         },
     )
-    .counts_entries(),
+    .counts_entries()
+    .aims_at_buffer(1.3),
     row(
         "whole tree, 16 at once",
         Shape::Flat,
@@ -107,31 +120,36 @@ pub(crate) const ROWS: &[Row] = &[
         Shape::Flat,
         concat!(random!(), "session: s\nconnections: 8\n\n", base!()),
         Required::Cpu(2.5),
-    ),
+    )
+    .aims(3.0),
     row(
         "base search, queue 1000, 4 connections",
         Shape::Flat,
         concat!(random!(), "session: s\nconnections: 4\nqueue: 1000\n\n", base!()),
         Required::Cpu(8.0),
-    ),
+    )
+    .aims(15.0),
     row(
         "equality search, queue 1, 8 connections",
         Shape::Flat,
         concat!(random!(), "session: s\nconnections: 8\n\n", equality!()),
         Required::Cpu(2.5),
-    ),
+    )
+    .aims(3.0),
     row(
         "equality search, queue 1000, 4 connections",
         Shape::Flat,
         concat!(random!(), "session: s\nconnections: 4\nqueue: 1000\n\n", equality!()),
         Required::Cpu(8.0),
-    ),
+    )
+    .aims(15.0),
     row(
         "simple bind with {SSHA}, random users, 8 connections",
         Shape::Flat,
         "let: n = random 1..1000\n\nsession: s\nconnections: 8\n\nbind: uid=u${n:8},${suffix}\npassword: secret\n",
         Required::Cpu(2.0),
     )
+    .aims(3.0)
     .prepared(
         "let: n = sequence 1..1000\n\nsession: s\nqueue: 100\ncount: 1000\n\ndn: uid=u${n:8},${suffix}\n\
          changetype: modify\nreplace: userPassword\nuserPassword: {SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==\n",
@@ -142,6 +160,7 @@ pub(crate) const ROWS: &[Row] = &[
         concat!(random!(), "session: s\nconnections: 32\n\n", modify!()),
         Required::Rate(8.0),
     )
+    .aims(20.0)
     .writes(),
     row(
         "modify, queue 1000",
@@ -149,6 +168,7 @@ pub(crate) const ROWS: &[Row] = &[
         concat!(random!(), "session: s\nqueue: 1000\n\n", modify!()),
         Required::Rate(30.0),
     )
+    .aims(60.0)
     .writes(),
     row(
         "mixed 50/50, queue 1000",
@@ -156,6 +176,7 @@ pub(crate) const ROWS: &[Row] = &[
         concat!(random!(), "session: s\nqueue: 1000\norder: random\n\n", base!(), modify!()),
         Required::Rate(20.0),
     )
+    .aims(50.0)
     .writes(),
     row(
         "modify in transactions of 1000",
@@ -166,6 +187,7 @@ pub(crate) const ROWS: &[Row] = &[
             ratio: None,
         },
     )
+    .aims(5.0)
     .writes()
     .in_transactions(),
     row(
@@ -211,13 +233,15 @@ pub(crate) const ROWS: &[Row] = &[
         Shape::Org,
         "let: n = sequence 1..100000000\nlet: given = random list Adam Alice Carlos Emma Jin Karim Louise Nadia Omar Petra\n\
          let: sn = characters 7 abcdefghijklmnoprstuvwz\nlet: phone = random 1000000..9999999\n\n\
-         session: s\nconnections: 8\n\nname: write\ndn: uid=new${n},ou=Groups,${suffix}\nobjectClass: inetOrgPerson\n\
+         session: s\nconnections: 8\n\nname: write\ndn: uid=new${n},ou=Groups,${suffix}\nobjectClass: top\nobjectClass: person\n\
+         objectClass: organizationalPerson\nobjectClass: inetOrgPerson\n\
          uid: new${n}\ncn: ${given} ${sn}\nsn: ${sn}\ngivenName: ${given}\ndisplayName: ${sn}, ${given}\n\
          mail: ${given}.${sn}.${n}@example.com\ntelephoneNumber: +49 30 ${phone}\nemployeeNumber: ${n}\ntitle: Engineer\n\
          departmentNumber: 1042\nl: Hamburg\nstreet: Main Street 5\npostalCode: 20095\n\
          description: New since this spring\n",
         Required::Rate(50.0),
     )
+    .aims(200.0)
     .writes(),
 ];
 
@@ -231,6 +255,7 @@ const fn row(name: &'static str, shape: Shape, plan: &'static str, required: Req
         is_write: false,
         needs_transactions: false,
         required,
+        aim: Aim::Nothing,
     }
 }
 
@@ -252,6 +277,20 @@ impl Row {
     const fn writes(self) -> Self {
         Row {
             is_write: true,
+            ..self
+        }
+    }
+
+    const fn aims(self, number: f64) -> Self {
+        Row {
+            aim: Aim::Number(number),
+            ..self
+        }
+    }
+
+    const fn aims_at_buffer(self, times: f64) -> Self {
+        Row {
+            aim: Aim::TimesBuffer(times),
             ..self
         }
     }

@@ -65,10 +65,11 @@ fn sorted<'v>(values: impl Iterator<Item = (&'v [u8], Vec<u8>)>) -> Values {
     all
 }
 
-async fn read(connection: &mut Connection, dn: &str) -> Result<Values> {
+/// A search for everything at or below an entry, encoded.
+pub(crate) fn search(base: &str, scope: Scope) -> Vec<u8> {
     let op = Request::Search(SearchRequest {
-        base: dn,
-        scope: Scope::Base,
+        base,
+        scope,
         deref_aliases: DerefAliases::Never,
         size_limit: 0,
         time_limit: 0,
@@ -83,6 +84,11 @@ async fn read(connection: &mut Connection, dn: &str) -> Result<Values> {
         controls: Controls::EMPTY,
     }
     .encode(&mut request);
+    request
+}
+
+async fn read(connection: &mut Connection, dn: &str) -> Result<Values> {
+    let request = search(dn, Scope::Base);
     connection.send(&request).await?;
     let reply = ResponseMessage::decode(connection.receive().await?)?;
     let Response::SearchEntry(entry) = reply.op else {
