@@ -14,6 +14,12 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Put the same work on the store and on other embedded key-value stores; print tables of ratios.
+    Store {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Count the server's instructions for each operation, under valgrind's callgrind; fail above the ceilings.
     Instructions {
         /// Arguments for the benchmark; `-- --help` lists them.
@@ -32,10 +38,20 @@ impl Bench {
         let (name, needed, args) = match &self {
             Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
+            Bench::Store { args } => return store(args),
         };
         packages::ensure(needed, true)?;
         cargo(["build", "--release", "--package", "sapwood"])?;
         let fixed = ["run", "--release", "--package", "sapwood-bench", "--", name];
         cargo(fixed.into_iter().chain(args.iter().map(String::as_str)))
     }
+}
+
+/// The peers that are libraries of the system are linked only here, so that nothing else needs them.
+fn store(args: &[String]) -> Result<()> {
+    packages::ensure(packages::BENCH_STORE, true)?;
+    let fixed = ["run", "--release", "--package", "sapwood-store-bench"];
+    let more = ["--features", "system-peers", "--"];
+    let all = fixed.into_iter().chain(more);
+    cargo(all.chain(args.iter().map(String::as_str)))
 }

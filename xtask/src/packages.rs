@@ -90,6 +90,25 @@ pub(crate) const BENCH_LDAP: &[Package] = &[Package {
     present: || in_path("slapd"),
 }];
 
+/// What the store is compared with.
+pub(crate) const BENCH_STORE: &[Package] = &[
+    Package {
+        name: "librocksdb-dev",
+        purpose: "RocksDB, measured beside the store",
+        present: || Path::new("/usr/include/rocksdb/c.h").exists(),
+    },
+    Package {
+        name: "libdb5.3-dev",
+        purpose: "Berkeley DB, measured beside the store",
+        present: || Path::new("/usr/include/db.h").exists(),
+    },
+    Package {
+        name: "valgrind",
+        purpose: "callgrind, which counts instructions",
+        present: || in_path("valgrind"),
+    },
+];
+
 /// What counts instructions.
 pub(crate) const BENCH_INSTRUCTIONS: &[Package] = &[Package {
     name: "valgrind",

@@ -1,0 +1,89 @@
+//! What is asked of every engine.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::data::{Input, Sum};
+use crate::engines;
+
+/// An open, durable, ordered map on the disk. The same folder is never open twice.
+pub(crate) trait Engine: Send + Sync {
+    /// Loads records into the empty map by the fastest way the engine has for such input; durable on return.
+    fn bulk(&self, input: &Input<'_>) -> Result<()> {
+        self.write(true, &mut |writer| {
+            input.each(|key, value| writer.put(key, value))
+        })
+    }
+
+    /// One transaction that writes. On return it is visible to new readers, and survives a power cut if it is `durable`; otherwise
+    /// it must still be wholly there or wholly absent afterwards. `work` may be repeated if the engine has to begin again.
+    fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()>;
+
+    /// One transaction that reads a single state.
+    fn read(&self, work: &mut ReadWork<'_>) -> Result<()>;
+
+    /// Finishes what the engine has put off, so that it does not disturb others while they are measured.
+    fn settle(&self) -> Result<()>;
+
+    /// Makes the files as small as the engine can; `false` if it has nothing for it.
+    fn compact(&mut self) -> Result<bool>;
+
+    /// Whether a file belongs to a log, which has a length of its own and is not counted with the data.
+    fn is_log(&self, _file_name: &str) -> bool {
+        false
+    }
+}
+
+/// What is done within a transaction that writes.
+pub(crate) type WriteWork<'w> = dyn for<'t> FnMut(&'t mut (dyn Writer + 't)) -> Result<()> + 'w;
+
+/// The same for a transaction that only reads.
+pub(crate) type ReadWork<'w> = dyn for<'t> FnMut(&'t mut (dyn Reader + 't)) -> Result<()> + 'w;
+
+/// A transaction that writes.
+pub(crate) trait Writer {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes a record that is there.
+    fn remove(&mut self, key: &[u8]) -> Result<()>;
+}
+
+/// A transaction that reads.
+pub(crate) trait Reader {
+    /// Adds the value of `key` to the sum, if there is one.
+    fn get(&mut self, key: &[u8], sum: &mut Sum) -> Result<()>;
+
+    /// Adds up to `most` records from `from` on to the sum.
+    fn scan(&mut self, from: &[u8], most: u64, sum: &mut Sum) -> Result<()>;
+}
+
+/// The engines there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    Sapwood,
+    Lmdb,
+    Redb,
+}
+
+impl Kind {
+    /// Opens an engine in an empty folder that exists. A cache of the engine's own may take `cache_bytes`.
+    pub(crate) fn open(self, folder: &Path, cache_bytes: usize) -> Result<Box<dyn Engine>> {
+        Ok(match self {
+            Kind::Sapwood => Box::new(engines::sapwood::Sapwood::open(folder)?),
+            Kind::Lmdb => Box::new(engines::lmdb::Lmdb::open(folder)?),
+            Kind::Redb => Box::new(engines::redb::Redb::open(folder, cache_bytes)?),
+        })
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            self.to_possible_value()
+                .as_ref()
+                .map_or("", |value| value.get_name()),
+        )
+    }
+}

@@ -1,0 +1,148 @@
+//! Our store with its default options: a log of 64 MiB, checkpoints when a quarter of it is used.
+//!
+//! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more thread.
+//! Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sapwood_store::sort::Sorter;
+use sapwood_store::{Durability, Env, Options, Snapshot, Tree, TreeId, TreeKind, WriteTxn};
+
+use crate::data::{Input, Sum};
+use crate::engine::{Engine, ReadWork, Reader, WriteWork, Writer};
+
+const TREE: &str = "records";
+const SORT_MEMORY_BYTES: usize = 256 << 20;
+
+pub(crate) struct Sapwood {
+    env: Env,
+    folder: PathBuf,
+}
+
+impl Sapwood {
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
+        Ok(Self {
+            env: Env::open(folder, &Options::new())?,
+            folder: folder.to_owned(),
+        })
+    }
+}
+
+impl Engine for Sapwood {
+    fn bulk(&self, input: &Input<'_>) -> Result<()> {
+        let mut load = self.env.bulk()?;
+        let mut tree = load.tree(TREE, TreeKind::COMPACT)?;
+        if input.in_order.is_some() {
+            input.each(|key, value| tree.push(key, value))?;
+        } else {
+            let mut sorter = Sorter::new(&self.folder, SORT_MEMORY_BYTES, 1);
+            input.each(|key, value| sorter.push(key, value))?;
+            let mut sorted = sorter.finish()?;
+            while let Some((key, value)) = sorted.next()? {
+                tree.push(key, value)?;
+            }
+        }
+        tree.finish()?;
+        load.commit()?;
+        Ok(())
+    }
+
+    fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()> {
+        let mut txn = self.env.write()?;
+        let tree = match txn.tree(TREE)? {
+            Some(tree) => tree,
+            None => txn.create_tree(TREE, TreeKind::COMPACT)?,
+        };
+        work(&mut Write {
+            txn: &mut txn,
+            tree,
+        })?;
+        if durable {
+            txn.commit_with(Durability::Durable)?.wait()?;
+        } else {
+            txn.commit_with(Durability::Relaxed)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, work: &mut ReadWork<'_>) -> Result<()> {
+        let snapshot = self.env.read()?;
+        work(&mut Read {
+            snapshot: &snapshot,
+            tree: None,
+        })
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.env.checkpoint()?;
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn is_log(&self, file_name: &str) -> bool {
+        file_name.starts_with("log")
+    }
+}
+
+struct Write<'t> {
+    txn: &'t mut WriteTxn,
+    tree: TreeId,
+}
+
+impl Writer for Write<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.put(self.tree, key, value)?;
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
+        ensure!(self.txn.delete(self.tree, key)?, "a record is missing");
+        Ok(())
+    }
+}
+
+struct Read<'s> {
+    snapshot: &'s Snapshot,
+    /// Opened by the first operation.
+    tree: Option<Tree<'s>>,
+}
+
+impl<'s> Read<'s> {
+    #[inline]
+    fn tree(&mut self) -> Result<&Tree<'s>> {
+        match self.tree {
+            Some(ref tree) => Ok(tree),
+            None => {
+                let tree = self.snapshot.tree(TREE)?.context("nothing is loaded")?;
+                Ok(self.tree.insert(tree))
+            }
+        }
+    }
+}
+
+impl Reader for Read<'_> {
+    fn get(&mut self, key: &[u8], sum: &mut Sum) -> Result<()> {
+        if let Some(value) = self.tree()?.get(key)? {
+            sum.add_value(value);
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, from: &[u8], most: u64, sum: &mut Sum) -> Result<()> {
+        let mut cursor = self.tree()?.cursor();
+        let mut left = most;
+        let mut is_on = cursor.seek(from)?;
+        while is_on && left > 0 {
+            if let Some((key, value)) = cursor.record()? {
+                sum.add(key, value);
+            }
+            left -= 1;
+            is_on = left > 0 && cursor.next()?;
+        }
+        Ok(())
+    }
+}
