@@ -420,6 +420,7 @@ fn found<E: Engine>(directory: &Directory<E>, filter: &str) -> BTreeSet<String> 
             .unwrap()
         {
             Step::More => {}
+            Step::Room(bytes) => panic!("no room for {bytes} bytes"),
             Step::Done(outcome) => {
                 assert_eq!(outcome.code, ResultCode::Success);
                 break;

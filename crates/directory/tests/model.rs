@@ -241,17 +241,21 @@ fn entries(directory: &Directory) -> BTreeMap<String, Entry> {
     };
     let mut search = Search::new(directory.snapshot().unwrap(), &admin(), &request, options);
     let mut out = Vec::new();
-    while search
-        .step(
-            &mut out,
-            Budget {
-                entries: 10,
-                out_bytes: 1000,
-            },
-        )
-        .unwrap()
-        == Step::More
-    {}
+    let mut room = 1000;
+    loop {
+        let out_bytes = out.len() + room;
+        let budget = Budget {
+            entries: 10,
+            out_bytes,
+        };
+        let step = search.step(&mut out, budget).unwrap();
+        assert!(out.len() <= out_bytes);
+        room = match step {
+            Step::More => 1000,
+            Step::Room(bytes) => bytes,
+            Step::Done(_) => break,
+        };
+    }
     let mut found = BTreeMap::new();
     let mut messages = out.as_slice();
     while let Frame::Complete(length) = frame(messages, usize::MAX).unwrap() {

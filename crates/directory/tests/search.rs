@@ -170,6 +170,7 @@ fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
     let outcome = loop {
         match search.step(&mut out, budget).unwrap() {
             Step::More => {}
+            Step::Room(bytes) => panic!("no room for {bytes} bytes"),
             Step::Done(outcome) => break outcome,
         }
     };

@@ -100,8 +100,13 @@ pub struct Limits {
     pub operations_max: usize,
     /// Seconds without a request and without an answer under way, after which a connection is closed; 0 means never.
     pub idle_seconds_max: u64,
+    /// Seconds in which a peer must take or send a sixteenth of the shared memory that it holds, when others wait for it;
+    /// 0 means that nobody is closed for this.
+    pub stalled_seconds_max: u64,
     /// Bytes of answers that are kept for one connection before they are written.
     pub output_bytes_max: usize,
+    /// Bytes of answers that wait to be written, over all connections.
+    pub answers_bytes_max: usize,
     /// Bytes of long requests being received, over all connections.
     pub input_bytes_max: usize,
     /// Bytes of updates waiting to be applied, over all connections.
@@ -206,14 +211,16 @@ impl Default for Limits {
             message_bytes_max_anonymous: 256 << 10,
             operations_max: 2048,
             idle_seconds_max: 3600,
+            stalled_seconds_max: 20,
             output_bytes_max: 64 << 10,
-            input_bytes_max: 8 << 20,
-            update_queue_bytes_max: 8 << 20,
+            answers_bytes_max: 6 << 20,
+            input_bytes_max: 5 << 20,
+            update_queue_bytes_max: 5 << 20,
             transactions_max: 4,
             transaction_operations_max: 10_000,
             eager_operations_max: 256,
             transaction_bytes_max: 4 << 20,
-            open_transactions_bytes_max: 16 << 20,
+            open_transactions_bytes_max: 6 << 20,
             transaction_idle_seconds_max: 60,
             search_entries_max: 0,
             search_seconds_max: 0,
@@ -322,14 +329,23 @@ impl Config {
             usize::try_from(limits.transaction_idle_seconds_max).unwrap_or(usize::MAX),
             1,
         )?;
-        if limits.update_queue_bytes_max > u32::MAX as usize
-            || limits.input_bytes_max > u32::MAX as usize
-            || limits.open_transactions_bytes_max > u32::MAX as usize
-        {
-            return Err((
-                "input_bytes_max",
-                "queues of 4 GiB and more are not supported".into(),
-            ));
+        at_least(
+            "answers_bytes_max",
+            limits.answers_bytes_max,
+            limits.output_bytes_max,
+        )?;
+        for (key, value) in [
+            ("input_bytes_max", limits.input_bytes_max),
+            ("update_queue_bytes_max", limits.update_queue_bytes_max),
+            (
+                "open_transactions_bytes_max",
+                limits.open_transactions_bytes_max,
+            ),
+            ("answers_bytes_max", limits.answers_bytes_max),
+        ] {
+            if value > u32::MAX as usize {
+                return Err((key, "4 GiB and more are not supported".into()));
+            }
         }
         Ok(())
     }

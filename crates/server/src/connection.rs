@@ -12,23 +12,28 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Admission, Service};
-use crate::session::{Completion, INPUT_BYTES, Peer, Session, Then};
+use crate::session::{Completion, Peer, Session, Then};
 use crate::stream::Stream;
 
 /// Seconds that a TLS handshake may take.
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
-/// Buffers that a thread keeps for its connections; idle connections have none but what is below.
+/// Bytes that TLS may keep of a handshake that is not complete.
+const HANDSHAKE_BYTES: usize = 64 << 10;
+/// Buffers that a thread keeps for its connections.
 const POOLED_BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that a thread keeps.
 const POOLED_BYTES_MAX: usize = 128 << 10;
-/// Bytes of a connection's output buffer that it keeps when idle: enough for most single answers.
-const KEPT_OUTPUT_BYTES_MAX: usize = 4 << 10;
+/// The part of the shared memory it holds that a peer must send or take in `stalled_seconds_max`.
+const STALLED_PART: usize = 16;
+/// Parts of this time; in each of them the peer must have been too slow. The next part begins when the end of the last one
+/// is noticed, so that a peer is not blamed for this thread's being busy.
+const STALL_PARTS: u32 = 2;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -95,10 +100,12 @@ pub(crate) async fn serve(
         idle: Box::pin(sleep_until(Instant::now())),
         last_active: Instant::now(),
         transaction_idle: None,
-        memory: None,
-        memory_wait: None,
-        queue_wait: None,
-        flushed: true,
+        moved_bytes: 0,
+        stall: None,
+        input_share: Share::default(),
+        input_wait: None,
+        request_wait: None,
+        room_wait: None,
     };
     let end = async {
         if tls_first {
@@ -119,7 +126,8 @@ pub(crate) async fn serve(
     }
 }
 
-type Acquire = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>>>>;
+/// A wait for a share of a pool.
+type Wait = Pin<Box<dyn Future<Output = Share>>>;
 
 struct Connection {
     session: Session,
@@ -131,22 +139,34 @@ struct Connection {
     last_active: Instant,
     /// While a transaction is open: fires when one was left alone for too long at the earliest.
     transaction_idle: Option<Pin<Box<Sleep>>>,
-    /// The share of `input_bytes` that a long request holds while it is received.
-    memory: Option<OwnedSemaphorePermit>,
-    memory_wait: Option<Acquire>,
-    queue_wait: Option<Acquire>,
-    /// Whether all that was written has left TLS's own buffer.
-    flushed: bool,
+    /// Bytes read and written.
+    moved_bytes: u64,
+    stall: Option<Stall>,
+    /// What the session's input holds of the shared memory.
+    input_share: Share,
+    input_wait: Option<Wait>,
+    /// The next request waits for memory.
+    request_wait: Option<Wait>,
+    /// A search waits for room for a large entry.
+    room_wait: Option<Wait>,
+}
+
+/// A peer that keeps shared memory waiting.
+struct Stall {
+    part: Pin<Box<Sleep>>,
+    /// Parts that have passed.
+    parts: u32,
+    /// `moved_bytes` when the part began.
+    moved_before: u64,
 }
 
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         loop {
             self.session.process();
-            self.give_back_memory();
             match self.session.then() {
-                Then::Close if self.is_written() => break,
-                Then::StartTls if self.is_written() => self.start_tls().await?,
+                Then::Close if self.session.is_written() => break,
+                Then::StartTls if self.session.is_written() => self.start_tls().await?,
                 // What is sent to a peer that is shown out must not keep the connection open.
                 Then::Close => match timeout(
                     Duration::from_secs(CLOSING_SECONDS_MAX),
@@ -181,21 +201,20 @@ impl Connection {
             .as_ref()
             .ok_or(io::ErrorKind::Unsupported)?
             .acceptor();
+        let pool = self.service.memory.requests(true).long.clone();
+        let share = pool.take(HANDSHAKE_BYTES).await;
         timeout(
             Duration::from_secs(HANDSHAKE_SECONDS_MAX),
             self.stream.start_tls(acceptor),
         )
         .await??;
+        drop(share);
         self.session.secured();
         Ok(())
     }
 
-    fn is_written(&self) -> bool {
-        self.session.output().is_empty() && self.flushed
-    }
-
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.is_written() {
+        while !self.session.is_written() {
             ready!(self.poll_write(cx))?;
         }
         Poll::Ready(Ok(()))
@@ -212,20 +231,24 @@ impl Connection {
         if self.session.awaits_queue() && self.poll_read(cx)? {
             return Poll::Ready(Ok(true));
         }
-        while !self.is_written() {
+        while !self.session.is_written() {
             match self.poll_write(cx)? {
                 Poll::Ready(()) => moved = true,
                 Poll::Pending => break,
             }
         }
-        moved |= self.poll_queue(cx);
+        moved |= self.poll_shares(cx);
         moved |= self.poll_read(cx)?;
         if moved {
             return Poll::Ready(Ok(true));
         }
-        self.give_back_output();
+        self.rest();
         if self.poll_transactions(cx) {
             return Poll::Ready(Ok(true));
+        }
+        if self.poll_stalled(cx).is_ready() {
+            // Who does not read cannot be told.
+            return Poll::Ready(Ok(self.session.show_out()));
         }
         self.poll_idle(cx).map(|()| Ok(false))
     }
@@ -233,100 +256,172 @@ impl Connection {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.session.output().is_empty() {
             ready!(self.stream.poll_flush(cx))?;
-            self.flushed = true;
+            self.session.wrote(0, true);
             return Poll::Ready(Ok(()));
         }
         let count = ready!(self.stream.poll_write(cx, self.session.output()))?;
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        self.session.wrote(count);
-        self.flushed = !matches!(self.stream, Stream::Tls(_));
+        let flushed = !matches!(self.stream, Stream::Tls(_));
+        self.session.wrote(count, flushed);
+        self.moved_bytes += count as u64;
         self.last_active = Instant::now();
         Poll::Ready(Ok(()))
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !self.session.wants_input() || !self.poll_memory(cx) {
+        if !self.session.wants_input() || !self.poll_input_share(cx) {
             return Ok(false);
         }
+        let room = self.input_share.bytes().max(INPUT_FREE_BYTES);
         let input = self.session.input();
-        if input.capacity() == 0 {
-            *input = BUFFERS
-                .with_borrow_mut(Vec::pop)
-                .unwrap_or_else(|| Vec::with_capacity(INPUT_BYTES));
+        if input.capacity() < room {
+            if room == INPUT_BYTES {
+                let mut buffer = BUFFERS
+                    .with_borrow_mut(Vec::pop)
+                    .unwrap_or_else(|| Vec::with_capacity(INPUT_BYTES));
+                buffer.extend_from_slice(input);
+                *input = buffer;
+            } else {
+                input.reserve_exact(room - input.len());
+            }
         }
         match self.stream.poll_read(cx, input)? {
             Poll::Ready(0) => {
                 self.session.peer_closed();
                 Ok(true)
             }
-            Poll::Ready(_) => {
+            Poll::Ready(count) => {
+                self.moved_bytes += count as u64;
                 self.last_active = Instant::now();
                 Ok(true)
             }
-            Poll::Pending => {
-                if input.is_empty() {
-                    give_back(input);
-                }
-                Ok(false)
-            }
+            Poll::Pending => Ok(false),
         }
     }
 
-    /// Whether there is memory for the request being received; a long one takes a share of what all connections have.
-    fn poll_memory(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether there is memory to read into; see [`memory`](crate::memory).
+    fn poll_input_share(&mut self, cx: &mut Context<'_>) -> bool {
         let needed = self.session.input_needed();
-        if needed <= INPUT_BYTES || self.memory.is_some() {
+        let pools = self.service.memory.requests(self.session.is_anonymous());
+        let (pool, wanted) = if needed > INPUT_BYTES {
+            (&pools.long, needed)
+        } else {
+            if self.input_share.bytes() > INPUT_BYTES {
+                self.session.input().shrink_to(INPUT_BYTES);
+                self.input_share.shrink_to(INPUT_BYTES);
+            }
+            (&pools.buffers, INPUT_BYTES)
+        };
+        let held = self.input_share.bytes();
+        if held >= wanted {
             return true;
         }
-        let wait = self.memory_wait.get_or_insert_with(|| {
-            let bytes = u32::try_from(needed).unwrap_or(u32::MAX);
-            Box::pin(Arc::clone(&self.service.input_bytes).acquire_many_owned(bytes))
-        });
-        let Poll::Ready(permit) = wait.as_mut().poll(cx) else {
+        if self.input_wait.is_none() {
+            if let Some(share) = pool.try_take(wanted) {
+                self.input_share = share;
+                return true;
+            }
+            if needed <= INPUT_FREE_BYTES && self.session.input().len() < INPUT_FREE_BYTES {
+                return true;
+            }
+            if pool.owns(&self.input_share) {
+                // Nobody waits for a pool while holding some of it.
+                self.input_share = Share::default();
+            }
+        }
+        let Some(share) = poll_wait(&mut self.input_wait, pool, wanted, cx) else {
             return false;
         };
-        self.memory_wait = None;
-        self.memory = permit.ok();
-        let input = self.session.input();
-        input.reserve_exact(needed - input.len());
+        // What was held of the other pool goes back: the longer share covers it.
+        self.input_share = share;
         true
     }
 
-    fn give_back_memory(&mut self) {
-        if self.memory.is_some() && self.session.input_needed() <= INPUT_BYTES {
-            self.session.input().shrink_to(INPUT_BYTES);
-            self.memory = None;
+    /// Whether the next request, or a large entry, has got the memory it waits for.
+    fn poll_shares(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        match self.session.wants_share() {
+            Some((pool, bytes)) => {
+                if let Some(share) = poll_wait(&mut self.request_wait, pool, bytes, cx) {
+                    self.session.granted(share);
+                    moved = true;
+                }
+            }
+            None => self.request_wait = None,
         }
+        match self.session.wants_room() {
+            Some(bytes) => {
+                let pool = &self.service.memory.answers;
+                if let Some(share) = poll_wait(&mut self.room_wait, pool, bytes, cx) {
+                    self.session.granted_room(share);
+                    moved = true;
+                }
+            }
+            None => self.room_wait = None,
+        }
+        moved
     }
 
-    fn give_back_output(&mut self) {
-        let output = self.session.output_buffer();
-        if output.is_empty() && output.capacity() > KEPT_OUTPUT_BYTES_MAX {
+    /// Gives back the memory that a connection which waits need not hold.
+    fn rest(&mut self) {
+        if let Some(output) = self.session.take_output_buffer() {
             give_back(output);
         }
-    }
-
-    /// Whether the update queue has got room for what the session keeps.
-    fn poll_queue(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(bytes) = self.session.wants_queue_bytes() else {
-            return false;
-        };
-        let wait = self.queue_wait.get_or_insert_with(|| {
-            Box::pin(Arc::clone(&self.service.update_bytes).acquire_many_owned(bytes))
-        });
-        let Poll::Ready(permit) = wait.as_mut().poll(cx) else {
-            return false;
-        };
-        self.queue_wait = None;
-        if let Ok(permit) = permit {
-            self.session.granted(permit);
+        let input = self.session.input();
+        if input.len() > INPUT_FREE_BYTES {
+            return;
         }
-        true
+        if input.capacity() > INPUT_FREE_BYTES {
+            let kept = input.as_slice().to_vec();
+            give_back(std::mem::replace(input, kept));
+        }
+        if self.session.input_needed() <= INPUT_BYTES {
+            self.input_share = Share::default();
+        }
     }
 
-    /// Ready when neither side has moved for too long, while it was the peer's turn.
+    /// Ready when the peer has kept others waiting for shared memory for too long.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let seconds = self.service.settings().config.limits.stalled_seconds_max;
+        let memory = &self.service.memory;
+        let (held, is_short) = if !self.session.is_written() {
+            let is_short = memory.answers.is_short() || memory.searches.is_short();
+            (self.session.shared_for_answers(), is_short)
+        } else if self.session.wants_input() && self.input_wait.is_none() {
+            let pools = memory.requests(self.session.is_anonymous());
+            (self.input_share.bytes(), pools.are_short())
+        } else {
+            (0, false)
+        };
+        if held == 0 || seconds == 0 {
+            self.stall = None;
+            return Poll::Pending;
+        }
+        let (part, moved) = (Duration::from_secs(seconds) / STALL_PARTS, self.moved_bytes);
+        let stall = self.stall.get_or_insert_with(|| Stall {
+            part: Box::pin(sleep_until(Instant::now() + part)),
+            parts: 0,
+            moved_before: moved,
+        });
+        while stall.part.as_mut().poll(cx).is_ready() {
+            let moved_now = usize::try_from(moved - stall.moved_before).unwrap_or(usize::MAX);
+            let is_slow = moved_now < held / STALLED_PART / STALL_PARTS as usize;
+            stall.parts = if is_slow && is_short {
+                stall.parts + 1
+            } else {
+                0
+            };
+            if stall.parts == STALL_PARTS {
+                return Poll::Ready(());
+            }
+            stall.moved_before = moved;
+            stall.part.as_mut().reset(Instant::now() + part);
+        }
+        Poll::Pending
+    }
+
     /// Whether a transaction was left alone for too long, and has been aborted.
     fn poll_transactions(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(deadline) = self.session.deadline().map(Instant::from_std) else {
@@ -347,6 +442,7 @@ impl Connection {
         false
     }
 
+    /// Ready when neither side has moved for too long, while it was the peer's turn.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let idle_seconds_max = self.service.settings().config.limits.idle_seconds_max;
         if idle_seconds_max == 0 || (!self.session.is_idle() && self.session.output().is_empty()) {
@@ -363,9 +459,26 @@ impl Connection {
     }
 }
 
+/// Waits for a share of a pool; the wait keeps its place until it is over.
+fn poll_wait(
+    wait: &mut Option<Wait>,
+    pool: &Pool,
+    bytes: usize,
+    cx: &mut Context<'_>,
+) -> Option<Share> {
+    let waiting = wait.get_or_insert_with(|| Box::pin(pool.clone().take(bytes)));
+    match waiting.as_mut().poll(cx) {
+        Poll::Ready(share) => {
+            *wait = None;
+            Some(share)
+        }
+        Poll::Pending => None,
+    }
+}
+
 /// Puts a buffer back into the thread's pool, unless it is too small to read into or unusually large.
-fn give_back(buffer: &mut Vec<u8>) {
-    let buffer = std::mem::take(buffer);
+fn give_back(mut buffer: Vec<u8>) {
+    buffer.clear();
     if (INPUT_BYTES..=POOLED_BYTES_MAX).contains(&buffer.capacity()) {
         BUFFERS.with_borrow_mut(|buffers| {
             if buffers.len() < POOLED_BUFFERS_MAX {

@@ -1,12 +1,13 @@
 //! Listeners, sessions, TLS and authentication for the directory.
 //!
 //! A request's way: [`server`] accepts a connection on one of its threads, [`connection`] reads bytes, [`session`] decodes
-//! and answers; updates go through [`writer`].
+//! and answers; updates go through [`writer`]. What connections hold in memory together is bounded by [`memory`].
 
 pub mod admin;
 pub mod config;
 mod connection;
 pub mod listen;
+mod memory;
 pub mod password;
 pub mod server;
 mod service;

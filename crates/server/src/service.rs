@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
-use tokio::sync::Semaphore;
 
 use crate::config::{self, Config, Extensions, Flags};
+use crate::memory::Memory;
 use crate::password::HasherPool;
 use crate::tls::{self, Tls};
 use crate::writer::Writer;
@@ -21,12 +21,7 @@ pub(crate) struct Service {
     pub(crate) hashers: HasherPool,
     /// `None` when there is neither certificate nor key.
     pub(crate) tls: Option<Tls>,
-    /// Bytes of long requests being received.
-    pub(crate) input_bytes: Arc<Semaphore>,
-    /// Bytes of updates that wait to be applied.
-    pub(crate) update_bytes: Arc<Semaphore>,
-    /// Bytes of updates in open transactions.
-    pub(crate) transaction_bytes: Arc<Semaphore>,
+    pub(crate) memory: Memory,
     /// As they were at the start: the root DSE says so.
     pub(crate) extensions: Extensions,
     connections: AtomicUsize,
@@ -129,10 +124,8 @@ impl Service {
             writer: parts.writer,
             hashers: parts.hashers,
             tls: parts.tls,
-            input_bytes: Arc::new(Semaphore::new(limits.input_bytes_max)),
-            update_bytes: Arc::new(Semaphore::new(limits.update_queue_bytes_max)),
-            transaction_bytes: Arc::new(Semaphore::new(limits.open_transactions_bytes_max)),
             extensions: parts.settings.config.extensions,
+            memory: Memory::new(limits),
             connections: AtomicUsize::new(0),
             connection_number: AtomicU64::new(0),
             settings: RwLock::new(Arc::new(parts.settings)),

@@ -12,9 +12,9 @@ use sapwood_directory::engine::{self, Ticket as _};
 use sapwood_directory::{Directory, Outcome, Update, UpdateRequest};
 use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::memory::Share;
 use crate::password::Password;
 use crate::session::Completion;
 
@@ -31,17 +31,9 @@ pub(crate) struct Unit {
     pub(crate) updates: Vec<Update>,
     /// One for each update: whom to answer and how.
     pub(crate) replies: Vec<Reply>,
-    /// The unit's share of the queue's bytes, and what its transactions held before, given back when it has been applied.
-    pub(crate) permits: Vec<OwnedSemaphorePermit>,
-}
-
-impl Unit {
-    /// Appends what `other` has.
-    pub(crate) fn append(&mut self, mut other: Self) {
-        self.updates.append(&mut other.updates);
-        self.replies.append(&mut other.replies);
-        self.permits.append(&mut other.permits);
-    }
+    /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions hold.
+    pub(crate) share: Share,
+    pub(crate) transactions: Vec<Share>,
 }
 
 /// How one update is answered.
@@ -146,14 +138,15 @@ fn apply(directory: &Directory, waiting: &Receiver<Waiting>, applied: &SyncSende
         };
         let mut updates = Vec::new();
         let mut units = Vec::new();
-        let mut permits = Vec::new();
         let mut gathered = 0;
+        let mut shares = Vec::new();
         let mut next = Some(first);
         while let Some((mut unit, session)) = next {
             let requests = unit.updates.iter().map(|update| &update.request);
             gathered += requests.map(UpdateRequest::updates).sum::<usize>();
             updates.append(&mut unit.updates);
-            permits.append(&mut unit.permits);
+            shares.push(unit.share);
+            shares.append(&mut unit.transactions);
             units.push((unit.replies, session));
             next = if gathered < BATCH_UPDATES_MAX {
                 waiting.try_recv().ok()
@@ -171,7 +164,7 @@ fn apply(directory: &Directory, waiting: &Receiver<Waiting>, applied: &SyncSende
                 (vec![refusal(&error); updates.len()], None)
             }
         };
-        drop(permits);
+        drop((updates, shares));
         if applied
             .send(Batch {
                 units,

@@ -515,3 +515,46 @@ fn assertions_guard_searches_and_comparisons() {
     ));
     assert_eq!(client.finish(id)[0].code, ResultCode::ProtocolError);
 }
+
+#[test]
+fn a_stalled_request_is_shown_out_when_another_needs_its_memory() {
+    let server = TestServer::with(
+        "[limits]\nmessage_bytes_max = 100000\nmessage_bytes_max_anonymous = 100000\ninput_bytes_max = 100000\nstalled_seconds_max = 1\n",
+    );
+    let (mut stalled, mut waiting) = (server.connect(), server.connect());
+    // A search whose filter is 90,000 bytes long.
+    let value = "x".repeat(90_000);
+    let long = search_request(
+        1,
+        "",
+        Scope::Base,
+        &format!("(|(objectClass=*)(cn={value}))"),
+        &[],
+    );
+    stalled.send(&long[..50_000]);
+    // Until it holds the memory.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    waiting.send(&long);
+    assert_eq!(waiting.finish(1).len(), 2);
+    let notice = stalled.receive().unwrap();
+    assert_eq!((notice.id, notice.code), (0, ResultCode::Unavailable));
+    assert!(stalled.receive().is_none());
+}
+
+#[test]
+fn a_stalled_request_is_left_alone_while_nobody_needs_its_memory() {
+    let server = TestServer::with("[limits]\nstalled_seconds_max = 1\n");
+    let mut stalled = server.connect();
+    let value = "x".repeat(90_000);
+    let long = search_request(
+        1,
+        "",
+        Scope::Base,
+        &format!("(|(objectClass=*)(cn={value}))"),
+        &[],
+    );
+    stalled.send(&long[..50_000]);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    stalled.send(&long[50_000..]);
+    assert_eq!(stalled.finish(1).len(), 2);
+}

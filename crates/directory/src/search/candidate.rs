@@ -80,6 +80,16 @@ impl<'c, R: Read> Candidate<'c, R> {
         }
     }
 
+    /// Bytes of its DN as written.
+    #[inline]
+    pub(crate) fn dn_bytes(&self) -> usize {
+        let above = match self.place {
+            Place::Tree(Some(superior)) => 1 + superior.dn.len(),
+            _ => 0,
+        };
+        self.entry.rdn().len() + above
+    }
+
     /// Its operational record.
     pub(crate) fn operational(&mut self) -> Result<Option<Entry<'_>>> {
         if let Operational::Unread = self.operational {

@@ -76,7 +76,7 @@ pub struct SearchOptions {
 pub struct Budget {
     /// Stop after so many entries were looked at.
     pub entries: u32,
-    /// Stop when the buffer has at least so many bytes.
+    /// Stop when the buffer has so many bytes. An entry that would take it beyond is not appended.
     pub out_bytes: usize,
 }
 
@@ -85,6 +85,8 @@ pub struct Budget {
 pub enum Step {
     /// The budget ended first: call again.
     More,
+    /// The next entry's message takes up to so many bytes, more than there is room for: call again with that much room.
+    Room(usize),
     /// It ended so; the SearchResultDone is the caller's to write. The outcome's controls hold the next page's cookie.
     Done(Outcome),
 }
@@ -152,6 +154,8 @@ enum Flow {
     Next,
     /// Enough for this step; the candidate was dealt with.
     Pause,
+    /// The candidate's message takes up to so many bytes, for which there is no room: it was not sent.
+    Room(usize),
     /// The size limit is reached: the candidate was not sent.
     SizeLimit,
     /// The page is full: the candidate was not sent.
@@ -201,7 +205,7 @@ impl<E: Engine> Search<E> {
             Stage::Ended(outcome) => Ok(Step::Done(outcome)),
             Stage::Running(mut running) => {
                 let step = running.step(&self.snapshot, out, budget)?;
-                if step == Step::More {
+                if !matches!(step, Step::Done(_)) {
                     self.stage = Stage::Running(running);
                 }
                 Ok(step)
@@ -498,8 +502,8 @@ impl Running {
             )));
         }
         match self.source {
-            Source::RootDse => self.step_beside(snapshot, snapshot.root_dse(), out),
-            Source::Subschema => self.step_beside(snapshot, snapshot.subschema(), out),
+            Source::RootDse => self.step_beside(snapshot, snapshot.root_dse(), out, budget),
+            Source::Subschema => self.step_beside(snapshot, snapshot.subschema(), out, budget),
             _ => self.step_tree(snapshot, out, budget),
         }
     }
@@ -509,18 +513,23 @@ impl Running {
         snapshot: &Snapshot<E>,
         beside: &Beside,
         out: &mut Vec<u8>,
+        budget: Budget,
     ) -> Result<Step> {
         let (entry, operational) = beside.records()?;
         let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
         let mut evaluator = Evaluator::new(snapshot.schema(), SUBSCHEMA_DN);
         if evaluator.evaluate(&self.filter, &mut candidate)? == Truth::True {
-            Sender::new(
+            let mut sender = Sender::new(
                 &self.selection,
                 snapshot.schema(),
                 beside.attributes(),
                 SUBSCHEMA_DN,
-            )
-            .send(self.message_id, &mut candidate, out)?;
+            );
+            let room = budget.out_bytes.saturating_sub(out.len());
+            if let Some(bytes) = sender.bytes_beyond(room, &mut candidate)? {
+                return Ok(Step::Room(bytes));
+            }
+            sender.send(self.message_id, &mut candidate, out)?;
         }
         Ok(Step::Done(Outcome::SUCCESS))
     }
@@ -555,6 +564,7 @@ impl Running {
         Ok(match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
             Some(Flow::Next | Flow::Pause) => Step::More,
+            Some(Flow::Room(bytes)) => Step::Room(bytes),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);
                 let cookie = self

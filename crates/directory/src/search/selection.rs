@@ -103,11 +103,20 @@ impl Selection {
             && (self.sees_protected || !attribute.is_protected())
     }
 
+    fn sends_operational(&self) -> bool {
+        self.all_operational || self.names_operational
+    }
+
     /// Whether the user attributes can be sent as they are stored.
     fn copies_user(&self) -> bool {
         self.all_user && !self.types_only
     }
 }
+
+/// Bytes that a SearchResultEntry has around its DN and attributes at most.
+const ENVELOPE_BYTES_MAX: usize = 64;
+/// Bytes of a computed attribute at most, besides a DN.
+const COMPUTED_BYTES_MAX: usize = 128;
 
 /// Sends entries, keeping its buffers.
 pub(crate) struct Sender<'s> {
@@ -179,11 +188,57 @@ impl<'s> Sender<'s> {
             self.put_wanted(candidate.entry(), selection.all_user, &mut writer)
         };
         user.map_err(|damaged| candidate.damaged(damaged))?;
-        if selection.all_operational || selection.names_operational {
+        if selection.sends_operational() {
             self.put_operational(candidate, &mut writer)?;
         }
         writer.finish(Controls::EMPTY);
         Ok(())
+    }
+
+    /// Bytes that the message of [`Sender::send`] takes at most, when there may be no room for it.
+    #[inline]
+    pub(crate) fn bytes_beyond<R: Read>(
+        &mut self,
+        room: usize,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<usize>> {
+        let bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + candidate.entry().ber().len();
+        if bytes <= room && !self.selection.sends_operational() {
+            return Ok(None);
+        }
+        let bytes = self.message_bytes_max(candidate)?;
+        Ok((bytes > room).then_some(bytes))
+    }
+
+    /// Bytes that the message takes at most.
+    fn message_bytes_max<R: Read>(&mut self, candidate: &mut Candidate<'_, R>) -> Result<usize> {
+        let selection = self.selection;
+        let user = if selection.copies_user() {
+            Ok(candidate.entry().ber().len())
+        } else {
+            self.wanted_bytes(candidate.entry(), selection.all_user)
+        };
+        let user = user.map_err(|damaged| candidate.damaged(damaged))?;
+        let mut bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + user;
+        if selection.sends_operational() {
+            if let Some(operational) = candidate.operational()? {
+                bytes += operational.ber().len();
+            }
+            // entryDN is the longest of them.
+            bytes += selection.computed.len() * (COMPUTED_BYTES_MAX + candidate.dn_bytes());
+        }
+        Ok(bytes)
+    }
+
+    fn wanted_bytes(&self, record: &Entry<'_>, all: bool) -> std::result::Result<usize, Damaged> {
+        let mut bytes = 0;
+        for attribute in record.attributes() {
+            let attribute = attribute?;
+            if self.selection.wants(all, &attribute) {
+                bytes += attribute.ber().len();
+            }
+        }
+        Ok(bytes)
     }
 
     fn put_wanted(

@@ -105,7 +105,7 @@ fn names<R: Read>(visitor: &mut Visitor<'_, R>, levels: &mut Vec<Level>) -> Resu
     {
         if visitor.covered.scope() == Scope::Subtree {
             let flow = visitor.visit_id(base.parent)?;
-            if let Flow::PageFull | Flow::SizeLimit = flow {
+            if let Flow::PageFull | Flow::SizeLimit | Flow::Room(_) = flow {
                 return Ok(Some(flow));
             }
         }
@@ -214,6 +214,10 @@ impl<R: Read> Visitor<'_, R> {
         }
         if self.limits.page_max > 0 && self.sent >= self.limits.page_max {
             return Ok(Flow::PageFull);
+        }
+        let room = self.budget.out_bytes.saturating_sub(self.out.len());
+        if let Some(bytes) = self.sender.bytes_beyond(room, &mut candidate)? {
+            return Ok(Flow::Room(bytes));
         }
         self.sender
             .send(self.message_id, &mut candidate, self.out)?;

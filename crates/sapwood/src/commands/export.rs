@@ -126,18 +126,21 @@ impl Exporter {
         };
         let mut search = Search::new(self.snapshot.clone(), &self.identity, &request, options);
         let mut found = Vec::new();
+        let mut out_bytes = PIECE_BYTES;
         loop {
             let step = search.step(
                 &mut found,
                 Budget {
                     entries: STEP_ENTRIES,
-                    out_bytes: PIECE_BYTES,
+                    out_bytes,
                 },
             )?;
             self.write(&found)?;
             found.clear();
-            if let Step::Done(outcome) = step {
-                return Ok((outcome.code, outcome.diagnostic));
+            match step {
+                Step::More => {}
+                Step::Room(bytes) => out_bytes = bytes,
+                Step::Done(outcome) => return Ok((outcome.code, outcome.diagnostic)),
             }
         }
     }

@@ -3,7 +3,8 @@
 //! The [connection](crate::connection) reads into [`Session::input`], calls [`Session::process`] and writes what is in
 //! [`Session::output`]. One call decodes every complete request: the *burst*. Its reads run on one snapshot, its updates
 //! go to the writer as one unit, and its answers gather in the output buffer for one write. Searches that are not done
-//! at once stay in [`searches`](search) and go on, one step each in turn, whenever there is room for output.
+//! at once stay in [`searches`](search) and go on in turn, whenever there is room for output. A call ends when one of them
+//! has used up its step.
 //!
 //! Bind, StartTLS and what needs a password hashed are *exclusive*: they wait until what came before has been answered,
 //! and what comes after waits for them.
@@ -34,14 +35,16 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::transaction::Transactions;
+/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
+const HELD_BYTES_MAX: usize = 16 << 10;
+use crate::memory::{INPUT_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
 use crate::writer::{Reply, Unit};
 
-/// Bytes that are read at once, and so the burst that is decoded at once: some two hundred requests. Each connection can
-/// hold so much of a request that never ends without asking; larger reads cost no less processor time.
-pub(crate) const INPUT_BYTES: usize = 16 << 10;
-/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
-const HELD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of output that are kept for the answer of each update under way. Few answers are longer.
+const UPDATE_ANSWER_BYTES: usize = 256;
+/// Room for output is taken in multiples of this.
+const ROOM_BYTES: usize = 16 << 10;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +83,8 @@ pub(crate) struct Hashed {
     reply: Reply,
     /// The identifier of the transaction that it belongs to.
     transaction: Option<Vec<u8>>,
+    /// The update's share of the queue.
+    share: Share,
 }
 
 /// What the connection is to do once the output has been written.
@@ -91,6 +96,13 @@ pub(crate) enum Then {
     StartTls,
     /// Close the connection.
     Close,
+}
+
+/// A share of the memory for requests that are worked on.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Update(usize),
+    Search(usize),
 }
 
 /// Why no more requests are taken.
@@ -120,13 +132,22 @@ pub(crate) struct Session {
     updating: HashSet<u32>,
     /// The message id of the request that nothing may overlap.
     exclusive: Option<u32>,
-    /// A unit for which the queue has no room yet.
-    waiting_unit: Option<Unit>,
     transactions: Transactions,
     /// When the burst came.
     now: Instant,
     /// Responses that the client waits for, as it said.
     queue_length: u32,
+    /// The share that the first request of `input` needs to go on, and what was granted for it.
+    wanted: Option<Wanted>,
+    granted: Share,
+    /// Memory for output besides [`OUTPUT_FREE_BYTES`].
+    room: Share,
+    /// Updates that the writer or a hasher has.
+    answers_due: usize,
+    /// A search has used up its step, and other connections are next.
+    turn_used: bool,
+    /// Whether what was written has left the stream's own buffer.
+    flushed: bool,
     /// No more requests are taken; the session ends when it is idle.
     draining: Option<Draining>,
     then: Then,
@@ -156,10 +177,15 @@ impl Session {
             searches: search::Running::default(),
             updating: HashSet::new(),
             exclusive: None,
-            waiting_unit: None,
             transactions: Transactions::default(),
             now: Instant::now(),
             queue_length: 0,
+            wanted: None,
+            granted: Share::default(),
+            room: Share::default(),
+            answers_due: 0,
+            turn_used: false,
+            flushed: true,
             draining: None,
             then: Then::Continue,
             completions,
@@ -176,16 +202,23 @@ impl Session {
         self.input_needed
     }
 
+    /// Whether nobody is bound.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.identity == Identity::Anonymous
+    }
+
     /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
     pub(crate) fn wants_input(&self) -> bool {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
     }
 
-    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come.
+    /// What is to be written. Answers of a queue whose length the client told are held back while more of them come; not
+    /// while the session waits for memory, for then others may wait for what they take.
     pub(crate) fn output(&self) -> &[u8] {
         let output = &self.output[self.written..];
         let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
-        if held && self.has_room() { &[] } else { output }
+        let waits = self.wanted.is_some() || self.waits_for_room() || !self.has_room();
+        if held && !waits { &[] } else { output }
     }
 
     /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is written.
@@ -193,24 +226,57 @@ impl Session {
         self.queue_length > 0 && self.then == Then::Continue && self.draining.is_none()
     }
 
-    /// Notes that the first `count` bytes of [`Session::output`] have been written.
-    pub(crate) fn wrote(&mut self, count: usize) {
+    /// Notes that the first `count` bytes of [`Session::output`] have been written; with `flushed` the stream keeps none of
+    /// them.
+    pub(crate) fn wrote(&mut self, count: usize, flushed: bool) {
         self.written += count;
+        self.flushed = flushed;
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
         if self.written == self.output.len() {
             self.output.clear();
             self.written = 0;
             // One answer may be much larger than the rest; its memory is not kept.
             self.output.shrink_to(2 * output_bytes_max);
+            if flushed {
+                self.room
+                    .shrink_to(output_bytes_max + self.answers_due * UPDATE_ANSWER_BYTES);
+            }
         } else if self.written >= output_bytes_max {
             self.output.drain(..self.written);
             self.written = 0;
         }
     }
 
-    /// The output buffer, to be given back to a pool; it must have been written.
-    pub(crate) fn output_buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.output
+    /// Whether all output has been written and has left the stream's own buffer.
+    pub(crate) fn is_written(&self) -> bool {
+        self.output().is_empty() && self.flushed
+    }
+
+    /// Takes the output buffer away when it has been written, for a session that waits holds none; its room is given back.
+    pub(crate) fn take_output_buffer(&mut self) -> Option<Vec<u8>> {
+        if !self.output.is_empty() {
+            return None;
+        }
+        if self.flushed {
+            self.room.shrink_to(
+                (self.answers_due * UPDATE_ANSWER_BYTES).saturating_sub(OUTPUT_FREE_BYTES),
+            );
+        }
+        Some(std::mem::take(&mut self.output))
+    }
+
+    /// Bytes of shared memory that this session holds until its answers have been written.
+    pub(crate) fn shared_for_answers(&self) -> usize {
+        self.room.bytes() + self.searches.shared_bytes()
+    }
+
+    /// Ends the session of a peer that is too slow for the memory it holds; whether it can be told.
+    pub(crate) fn show_out(&mut self) -> bool {
+        if self.is_written() {
+            let diagnostic = "memory is short, and the request came too slowly";
+            self.disconnect(ResultCode::Unavailable, diagnostic);
+        }
+        self.then == Then::Close
     }
 
     /// What to do when the output has been written.
@@ -220,7 +286,7 @@ impl Session {
 
     /// Whether there is work to do without more input: searches under way and room for their entries.
     pub(crate) fn has_work(&self) -> bool {
-        !self.searches.is_empty() && self.has_room() && self.then != Then::Close
+        self.has_room() && self.then != Then::Close && self.can_step()
     }
 
     /// Whether no request is being worked on.
@@ -228,22 +294,52 @@ impl Session {
         self.searches.is_empty()
             && self.updating.is_empty()
             && self.exclusive.is_none()
-            && self.waiting_unit.is_none()
+            && self.wanted.is_none()
     }
 
-    /// The number of bytes the update queue must have room for before the session goes on; see [`Session::granted`].
-    pub(crate) fn wants_queue_bytes(&self) -> Option<u32> {
-        self.waiting_unit
-            .as_ref()
-            .map(|unit| self.share_of_queue(unit))
+    /// The pool and the bytes that the next request waits for; see [`Session::granted`].
+    pub(crate) fn wants_share(&self) -> Option<(&Pool, usize)> {
+        self.wanted.map(|wanted| self.pool_of(wanted))
     }
 
-    /// The update queue has room now.
-    pub(crate) fn granted(&mut self, permit: tokio::sync::OwnedSemaphorePermit) {
-        if let Some(mut unit) = self.waiting_unit.take() {
-            unit.permits.push(permit);
-            self.service.writer.submit(unit, self.completions.clone());
+    fn pool_of(&self, wanted: Wanted) -> (&Pool, usize) {
+        let memory = &self.service.memory;
+        match wanted {
+            Wanted::Update(bytes) => (&memory.updates, bytes),
+            Wanted::Search(bytes) => (&memory.searches, bytes),
         }
+    }
+
+    /// What [`Session::wants_share`] asked for is there.
+    pub(crate) fn granted(&mut self, share: Share) {
+        self.granted = share;
+        self.wanted = None;
+    }
+
+    /// A share that the next request needs: what was granted, or what is there at once. Without it the request waits.
+    fn share(&mut self, wanted: Wanted) -> Option<Share> {
+        let granted = std::mem::take(&mut self.granted);
+        let (pool, bytes) = self.pool_of(wanted);
+        if pool.owns(&granted) && pool.suffices(granted.bytes(), bytes) {
+            return Some(granted);
+        }
+        let share = pool.try_take(bytes);
+        if share.is_none() {
+            self.wanted = Some(wanted);
+        }
+        share
+    }
+
+    /// The bytes of room for output that a search waits for; see [`Session::granted_room`].
+    pub(crate) fn wants_room(&self) -> Option<usize> {
+        let needed = self.searches.needed_max()?;
+        // Nobody waits for room while holding what is not written.
+        (self.is_written() && !self.would_fit(needed) && self.then != Then::Close).then_some(needed)
+    }
+
+    /// The room that [`Session::wants_room`] asked for is there.
+    pub(crate) fn granted_room(&mut self, share: Share) {
+        self.room.add(share);
     }
 
     /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by others.
@@ -259,12 +355,15 @@ impl Session {
         self.draining = Some(Draining::PeerClosed);
         self.input.clear();
         self.input_needed = 0;
+        self.wanted = None;
     }
 
     /// Decodes and does every complete request that there is room for, then goes on with the searches under way. Requests
     /// come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
         self.settings = self.service.settings();
+        self.reserve_room();
+        self.turn_used = false;
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
         }
@@ -286,7 +385,13 @@ impl Session {
         self.now = Instant::now();
         let mut taken = 0;
         self.input_needed = 0;
-        while self.takes_requests() && taken < input.len() {
+        while taken < input.len() {
+            if !self.has_room() {
+                self.reserve_room();
+            }
+            if self.turn_used || !self.takes_requests() {
+                break;
+            }
             match frame(&input[taken..], self.message_bytes_max()) {
                 Ok(Frame::Complete(length)) => {
                     if !self.request(&input[taken..taken + length], &mut burst) {
@@ -315,34 +420,71 @@ impl Session {
     pub(crate) fn complete(&mut self, completion: Completion) {
         match completion {
             Completion::Updated(answers) => {
+                self.answers_due -= answers.len();
                 for (reply, outcome) in answers {
                     self.updating.remove(&reply.id);
                     self.answer_update(reply, outcome);
                 }
             }
             Completion::Verified { id, identity } => self.bound(id, identity),
-            Completion::Stop => self.draining = self.draining.or(Some(Draining::ServerStops)),
+            Completion::Stop => {
+                self.draining = self.draining.or(Some(Draining::ServerStops));
+                self.wanted = None;
+            }
             Completion::Hashed(hashed) => self.hashed(*hashed),
         }
     }
 
+    fn unsent_bytes(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Bytes of output that the session may hold.
+    fn room(&self) -> usize {
+        OUTPUT_FREE_BYTES + self.room.bytes()
+    }
+
+    /// The part of the room that is not kept for the answers of updates.
+    fn open_room(&self) -> usize {
+        self.room()
+            .saturating_sub(self.answers_due * UPDATE_ANSWER_BYTES)
+    }
+
+    /// Tries to have room for a full output and the answers of the updates under way.
+    fn reserve_room(&mut self) {
+        let output_bytes_max = self.settings.config.limits.output_bytes_max;
+        let wanted = output_bytes_max + self.answers_due * UPDATE_ANSWER_BYTES;
+        if self.room() >= wanted {
+            return;
+        }
+        let more = (wanted - self.room()).next_multiple_of(ROOM_BYTES);
+        if let Some(share) = self.service.memory.answers.try_take_extra(more) {
+            self.room.add(share);
+        }
+    }
+
+    /// Whether there is room for the answer of one more request.
     fn has_room(&self) -> bool {
-        self.output.len() - self.written < self.settings.config.limits.output_bytes_max
+        let unsent = self.unsent_bytes();
+        self.flushed
+            && unsent < self.settings.config.limits.output_bytes_max
+            && unsent + UPDATE_ANSWER_BYTES <= self.open_room()
     }
 
     fn takes_requests(&self) -> bool {
         self.then == Then::Continue
             && self.draining.is_none()
             && self.exclusive.is_none()
-            && self.waiting_unit.is_none()
+            && self.wanted.is_none()
             && self.has_room()
             && !self.searches.is_full()
+            && !self.waits_for_room()
             && self.updating.len() < self.settings.config.limits.operations_max
     }
 
     fn message_bytes_max(&self) -> usize {
         let limits = &self.settings.config.limits;
-        if self.identity == Identity::Anonymous {
+        if self.is_anonymous() {
             limits.message_bytes_max_anonymous
         } else {
             limits.message_bytes_max
@@ -404,14 +546,16 @@ impl Session {
         match message.op {
             Request::Bind(request) => self.bind(id, &request),
             Request::Unbind => self.then = Then::Close,
-            Request::Search(request) => self.search(id, &request, message.controls, burst),
+            Request::Search(request) => {
+                return self.search(&message, &request, bytes.len(), burst);
+            }
             Request::Compare(request) => self.compare(id, &request, message.controls, burst),
             Request::Abandon(abandoned) => self.searches.remove(abandoned),
             Request::Extended(request) => {
                 self.extended(id, &request, message.controls, burst);
             }
             Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
-                self.update(bytes, &message, burst);
+                return self.update(bytes, &message, burst);
             }
         }
         true
@@ -499,6 +643,7 @@ impl Session {
         }
         .encode(&mut self.output);
         self.searches.clear();
+        self.wanted = None;
         self.then = Then::Close;
     }
 

@@ -7,6 +7,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::transaction::refuse_proxied_authorization;
 use super::{Completion, Hashed, Session};
+use crate::memory::Share;
 use crate::password::{self, PASSWORD_BYTES_MAX, Password};
 use crate::writer::{Form, Reply};
 
@@ -154,13 +155,14 @@ impl Session {
                 request,
                 reply,
                 transaction,
+                share: Share::default(),
             })));
         };
         self.service
             .hashers
             .submit(job)
             .map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
-        self.exclusive = Some(id);
+        self.hashing(id);
         Ok(())
     }
 }

@@ -7,10 +7,11 @@ use sapwood_directory::{
 };
 use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
 use sapwood_ldap::filter::Filter;
-use sapwood_ldap::message::{CompareRequest, Operation, SearchRequest};
+use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use super::{Burst, Session};
+use super::{Burst, Session, Wanted};
+use crate::memory::{INPUT_FREE_BYTES, Share};
 use crate::writer::refusal;
 
 /// Searches of one connection that are under way at once; requests behind them wait.
@@ -18,10 +19,24 @@ const SEARCHES_MAX: usize = 32;
 /// Entries that a search looks at before another one, or another connection, has its turn: about a millisecond.
 const STEP_ENTRIES: u32 = 500;
 
+/// Bytes that a search under way takes besides what its request asks for, about.
+const SEARCH_BYTES: usize = 2 << 10;
+/// Bytes that the filter and the plan of a search take for each byte of its request, about.
+const BYTES_PER_REQUEST_BYTE: usize = 8;
+
 /// Searches that were not done with their first step. Each has a step in turn.
 #[derive(Default)]
 pub(super) struct Running {
-    queue: VecDeque<(u32, Search)>,
+    queue: VecDeque<UnderWay>,
+}
+
+struct UnderWay {
+    id: u32,
+    search: Search,
+    /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
+    needed: usize,
+    /// The memory that the search takes.
+    share: Share,
 }
 
 impl Running {
@@ -35,31 +50,64 @@ impl Running {
 
     /// Gives up the search with this message id, if there is one.
     pub(super) fn remove(&mut self, id: u32) {
-        self.queue.retain(|(running, _)| *running != id);
+        self.queue.retain(|running| running.id != id);
     }
 
     pub(super) fn contains(&self, id: u32) -> bool {
-        self.queue.iter().any(|(running, _)| *running == id)
+        self.queue.iter().any(|running| running.id == id)
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
     }
+
+    /// Bytes of shared memory that they hold.
+    pub(super) fn shared_bytes(&self) -> usize {
+        self.queue.iter().map(|running| running.share.bytes()).sum()
+    }
+
+    /// Bytes of the longest message that did not fit.
+    pub(super) fn needed_max(&self) -> Option<usize> {
+        self.queue
+            .iter()
+            .map(|running| running.needed)
+            .max()
+            .filter(|needed| *needed > 0)
+    }
 }
 
 impl Session {
+    /// `false` when there is no memory for the search yet.
     pub(super) fn search(
         &mut self,
-        id: u32,
+        message: &RequestMessage<'_>,
         request: &SearchRequest<'_>,
-        controls: Controls<'_>,
+        request_bytes: usize,
         burst: &mut Burst,
-    ) {
+    ) -> bool {
+        // Each connection has one small search for free.
+        let share = if self.searches.is_empty() && request_bytes <= INPUT_FREE_BYTES {
+            self.granted = Share::default();
+            Share::default()
+        } else {
+            let wanted = Wanted::Search(SEARCH_BYTES + BYTES_PER_REQUEST_BYTE * request_bytes);
+            match self.share(wanted) {
+                Some(share) => share,
+                None => return false,
+            }
+        };
+        let id = message.id;
         self.log_search(id, request);
-        match self.begin_search(id, request, controls, burst) {
-            Ok(search) => self.step(id, search),
+        match self.begin_search(id, request, message.controls, burst) {
+            Ok(search) => self.step(UnderWay {
+                id,
+                search,
+                needed: 0,
+                share,
+            }),
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
+        true
     }
 
     fn begin_search(
@@ -105,28 +153,82 @@ impl Session {
         ))
     }
 
-    /// Steps each search under way once, as long as there is room.
+    /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
+    /// connections have their turn.
     pub(super) fn step_searches(&mut self) {
         for _ in 0..self.searches.queue.len() {
-            if !self.has_room() {
+            if self.turn_used || !self.has_room() {
                 break;
             }
-            if let Some((id, search)) = self.searches.queue.pop_front() {
-                self.step(id, search);
+            let Some(running) = self.searches.queue.pop_front() else {
+                break;
+            };
+            if self.fits(running.needed) {
+                self.step(running);
+            } else if self.would_fit(running.needed) {
+                // What is there is written first.
+                self.searches.queue.push_front(running);
+                break;
+            } else {
+                self.searches.queue.push_back(running);
             }
         }
     }
 
-    fn step(&mut self, id: u32, mut search: Search) {
-        let out_bytes = self.written + self.settings.config.limits.output_bytes_max;
-        match search.step(
-            &mut self.output,
-            Budget {
-                entries: STEP_ENTRIES,
-                out_bytes,
-            },
-        ) {
-            Ok(Step::More) => self.searches.queue.push_back((id, search)),
+    /// Whether a search under way can go on.
+    pub(super) fn can_step(&self) -> bool {
+        let mut queue = self.searches.queue.iter();
+        queue.any(|running| self.fits(running.needed))
+    }
+
+    /// Whether a search waits until there is room.
+    pub(super) fn waits_for_room(&self) -> bool {
+        let mut queue = self.searches.queue.iter();
+        queue.any(|running| !self.fits(running.needed))
+    }
+
+    /// Whether there is room for a message of so many bytes.
+    fn fits(&self, needed: usize) -> bool {
+        let room = self
+            .open_room()
+            .min(self.settings.config.limits.output_bytes_max);
+        needed == 0
+            || self.unsent_bytes() + needed <= room
+            || self.unsent_bytes() == 0 && self.would_fit(needed)
+    }
+
+    /// Whether there is room for a message of so many bytes once all output has been written.
+    pub(super) fn would_fit(&self, needed: usize) -> bool {
+        let answers = &self.service.memory.answers;
+        needed <= self.open_room() || answers.suffices(self.room.bytes(), needed)
+    }
+
+    fn step(&mut self, mut running: UnderWay) {
+        let output_bytes_max = self.settings.config.limits.output_bytes_max;
+        let room = self
+            .open_room()
+            .min(output_bytes_max)
+            .max(self.unsent_bytes() + running.needed);
+        let out_bytes = self.written + room;
+        if running.needed > 0 {
+            self.output
+                .reserve_exact(out_bytes.saturating_sub(self.output.len()));
+        }
+        let id = running.id;
+        let budget = Budget {
+            entries: STEP_ENTRIES,
+            out_bytes,
+        };
+        match running.search.step(&mut self.output, budget) {
+            Ok(Step::More) => {
+                self.turn_used = true;
+                running.needed = 0;
+                self.searches.queue.push_back(running);
+            }
+            Ok(Step::Room(needed)) => {
+                running.needed = needed;
+                self.searches.queue.push_back(running);
+            }
             Ok(Step::Done(outcome)) => self.answer(id, Operation::Search, &outcome),
             Err(error) => {
                 tracing::error!(conn = self.number, id, "a search failed: {error}");

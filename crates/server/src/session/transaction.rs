@@ -4,20 +4,18 @@
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
-    Identity, Outcome, Settlement, Transaction, TransactionUpdate, Update, UpdateRequest,
-    check_controls,
+    Identity, Outcome, Settlement, Transaction, TransactionUpdate, UpdateRequest, check_controls,
 };
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
 use sapwood_ldap::message::{ExtendedResponse, Message, RequestMessage, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Burst, Session};
+use crate::memory::{Pool, Share};
 use crate::writer::{Form, Reply, Trial, Unit};
 
 /// Bytes that an update in a transaction counts for besides its own.
@@ -44,7 +42,7 @@ struct OpenTransaction {
     is_eager: bool,
     last_used: Instant,
     /// Its share of the memory of all transactions.
-    permit: Option<OwnedSemaphorePermit>,
+    share: Share,
 }
 
 impl Transactions {
@@ -75,23 +73,14 @@ impl OpenTransaction {
     }
 
     /// Takes memory for so many more bytes; whether there was enough.
-    fn reserve(&mut self, memory: &Arc<tokio::sync::Semaphore>, bytes: usize) -> bool {
-        let granted = self
-            .permit
-            .as_ref()
-            .map_or(0, OwnedSemaphorePermit::num_permits);
-        let missing = (self.bytes + bytes).saturating_sub(granted);
+    fn reserve(&mut self, memory: &Pool, bytes: usize) -> bool {
+        let missing = (self.bytes + bytes).saturating_sub(self.share.bytes());
         if missing == 0 {
             return true;
         }
-        let share = u32::try_from(missing.max(GRANT_BYTES)).unwrap_or(u32::MAX);
-        match (
-            Arc::clone(memory).try_acquire_many_owned(share),
-            &mut self.permit,
-        ) {
-            (Ok(more), Some(permit)) => permit.merge(more),
-            (Ok(first), None) => self.permit = Some(first),
-            (Err(_), _) => return false,
+        match memory.try_take(missing.max(GRANT_BYTES)) {
+            Some(more) if more.bytes() >= missing => self.share.add(more),
+            _ => return false,
         }
         true
     }
@@ -143,7 +132,7 @@ impl Session {
             is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
                 && self.service.extensions.eager_transactions,
             last_used: Instant::now(),
-            permit: None,
+            share: Share::default(),
         });
         Ok(self.transactions.open.len() - 1)
     }
@@ -190,6 +179,14 @@ impl Session {
         }
     }
 
+    /// Bytes of the updates that are tried again with each update of an open transaction.
+    pub(super) fn tried_bytes(&self, at: usize) -> usize {
+        match &self.transactions.open[at] {
+            open if open.is_eager => open.bytes,
+            _ => 0,
+        }
+    }
+
     /// The identifier of an open transaction, for what comes back later.
     pub(super) fn transaction_identifier(&self, at: usize) -> Vec<u8> {
         self.transactions
@@ -204,10 +201,11 @@ impl Session {
         identifier: &[u8],
         request: UpdateRequest,
         reply: Reply,
+        share: Share,
         unit: &mut Unit,
     ) {
         match self.transactions.position(identifier) {
-            Some(at) => self.join(at, request, reply, unit),
+            Some(at) => self.join(at, request, reply, share, unit),
             None => self.answer_update(reply, unknown_transaction()),
         }
     }
@@ -219,6 +217,7 @@ impl Session {
         at: usize,
         request: UpdateRequest,
         reply: Reply,
+        share: Share,
         unit: &mut Unit,
     ) {
         let limits = &self.settings.config.limits;
@@ -246,7 +245,7 @@ impl Session {
                 limits.transaction_bytes_max
             );
             Some(Outcome::new(ResultCode::AdminLimitExceeded, reason))
-        } else if !open.reserve(&self.service.transaction_bytes, bytes) {
+        } else if !open.reserve(&self.service.memory.transactions, bytes) {
             let reason = "the transactions of all connections take too much memory (open_transactions_bytes_max)";
             Some(Outcome::new(ResultCode::Busy, reason))
         } else {
@@ -271,21 +270,19 @@ impl Session {
         let identifier = open.identifier.clone();
         // What comes next may depend on what becomes of it.
         self.exclusive = Some(reply.id);
-        unit.updates.push(Update {
-            identity: self.identity.clone(),
-            request: UpdateRequest::Transaction(Transaction {
-                updates,
-                is_trial: true,
-            }),
+        let trial = UpdateRequest::Transaction(Transaction {
+            updates,
+            is_trial: true,
         });
-        unit.replies.push(Reply {
+        let reply = Reply {
             id: reply.id,
             form: Form::Trial(Box::new(Trial {
                 identifier,
                 request,
                 form: reply.form,
             })),
-        });
+        };
+        self.push(trial, reply, share, unit);
     }
 
     /// An update of an eager transaction has been tried.
@@ -327,18 +324,15 @@ impl Session {
     ) {
         match self.ended(value, controls) {
             Ok(Some(open)) => {
-                burst.unit.updates.push(Update {
-                    identity: self.identity.clone(),
-                    request: UpdateRequest::Transaction(Transaction {
-                        updates: open.updates,
-                        is_trial: false,
-                    }),
+                let transaction = UpdateRequest::Transaction(Transaction {
+                    updates: open.updates,
+                    is_trial: false,
                 });
-                burst.unit.replies.push(Reply {
-                    id,
-                    form: Form::EndTransaction,
-                });
-                burst.unit.permits.extend(open.permit);
+                let form = Form::EndTransaction;
+                let reply = Reply { id, form };
+                // It keeps the memory that it has.
+                self.push(transaction, reply, Share::default(), &mut burst.unit);
+                burst.unit.transactions.push(open.share);
             }
             Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),
             Err(outcome) => self.answer_extended(id, &outcome, None, None),

@@ -6,7 +6,8 @@ use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::transaction::check_member;
-use super::{Burst, Completion, Hashed, Session};
+use super::{Burst, Completion, Hashed, Session, Wanted};
+use crate::memory::Share;
 use crate::password::{self, Hasher};
 use crate::writer::{Form, Reply, Unit};
 
@@ -14,17 +15,33 @@ use crate::writer::{Form, Reply, Unit};
 const UPDATE_BYTES: usize = 256;
 
 impl Session {
-    pub(super) fn update(&mut self, bytes: &[u8], message: &RequestMessage<'_>, burst: &mut Burst) {
+    /// `false` when the queue has no room for the update yet.
+    pub(super) fn update(
+        &mut self,
+        bytes: &[u8],
+        message: &RequestMessage<'_>,
+        burst: &mut Burst,
+    ) -> bool {
         let (id, operation) = (message.id, message.op.operation());
-        self.log_update(message);
         let transaction = match self.transaction_of(message.controls) {
             Ok(Some(at)) => check_member(message).map(|()| Some(at)),
             other => other,
         };
         let transaction = match transaction {
             Ok(transaction) => transaction,
-            Err(outcome) => return self.answer(id, operation, &outcome),
+            Err(outcome) => {
+                self.log_update(message);
+                self.answer(id, operation, &outcome);
+                return true;
+            }
         };
+        // What is tried together with it is copied.
+        let tried_bytes = transaction.map_or(0, |at| self.tried_bytes(at));
+        let wanted = Wanted::Update(bytes.len() + UPDATE_BYTES + tried_bytes);
+        let Some(share) = self.share(wanted) else {
+            return false;
+        };
+        self.log_update(message);
         let request = UpdateRequest::Message(bytes.to_vec());
         let reply = Reply {
             id,
@@ -34,68 +51,59 @@ impl Session {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
             let transaction = transaction.map(|at| self.transaction_identifier(at));
-            self.hash(request, operation, reply, transaction);
+            self.hash(request, operation, reply, transaction, share);
         } else if let Some(at) = transaction {
-            self.join(at, request, reply, &mut burst.unit);
+            self.join(at, request, reply, share, &mut burst.unit);
         } else {
-            let identity = self.identity.clone();
-            burst.unit.updates.push(Update { identity, request });
-            burst.unit.replies.push(reply);
+            self.push(request, reply, share, &mut burst.unit);
         }
+        true
     }
 
-    /// Puts updates into the writer's queue, or keeps them until it has room.
-    pub(super) fn submit(&mut self, mut unit: Unit) {
+    /// Makes an update part of a unit.
+    pub(super) fn push(
+        &mut self,
+        request: UpdateRequest,
+        reply: Reply,
+        share: Share,
+        unit: &mut Unit,
+    ) {
+        let identity = self.identity.clone();
+        unit.updates.push(Update { identity, request });
+        unit.replies.push(reply);
+        unit.share.add(share);
+        self.answers_due += 1;
+    }
+
+    /// Puts updates into the writer's queue.
+    pub(super) fn submit(&mut self, unit: Unit) {
         if unit.updates.is_empty() {
             return;
         }
         self.updating
             .extend(unit.replies.iter().map(|reply| reply.id));
-        let share = self.share_of_queue(&unit);
-        match std::sync::Arc::clone(&self.service.update_bytes).try_acquire_many_owned(share) {
-            Ok(permit) => {
-                unit.permits.push(permit);
-                self.service.writer.submit(unit, self.completions.clone());
-            }
-            Err(_) => match &mut self.waiting_unit {
-                None => self.waiting_unit = Some(unit),
-                Some(waiting) => waiting.append(unit),
-            },
-        }
+        self.service.writer.submit(unit, self.completions.clone());
     }
 
     /// Passwords have been checked and hashed: their update goes on its way.
     pub(super) fn hashed(&mut self, hashed: Hashed) {
         self.exclusive = None;
+        self.answers_due -= 1;
         let Hashed {
             request,
             reply,
             transaction,
+            share,
         } = hashed;
         let mut unit = Unit::default();
         match (request, transaction) {
             (Err(outcome), _) => self.answer_update(reply, outcome),
             (Ok(request), Some(identifier)) => {
-                self.join_identified(&identifier, request, reply, &mut unit);
+                self.join_identified(&identifier, request, reply, share, &mut unit);
             }
-            (Ok(request), None) => {
-                let identity = self.identity.clone();
-                unit.updates.push(Update { identity, request });
-                unit.replies.push(reply);
-            }
+            (Ok(request), None) => self.push(request, reply, share, &mut unit),
         }
         self.submit(unit);
-    }
-
-    /// Bytes that a unit takes of the queue; one that is larger than the queue takes all of it.
-    pub(super) fn share_of_queue(&self, unit: &Unit) -> u32 {
-        let bytes: usize = unit
-            .updates
-            .iter()
-            .map(|update| update.request.bytes() + update.request.updates() * UPDATE_BYTES)
-            .sum();
-        u32::try_from(bytes.min(self.settings.config.limits.update_queue_bytes_max))
-            .unwrap_or(u32::MAX)
     }
 
     pub(super) fn answer_update(&mut self, reply: Reply, outcome: Outcome) {
@@ -116,6 +124,7 @@ impl Session {
         operation: Operation,
         reply: Reply,
         transaction: Option<Vec<u8>>,
+        share: Share,
     ) {
         let id = reply.id;
         let (session, directory) = (self.completions.clone(), self.service.directory.clone());
@@ -125,16 +134,23 @@ impl Session {
                 request: hashed.map(|()| request),
                 reply,
                 transaction,
+                share,
             })));
         };
         match self.service.hashers.submit(job) {
-            Ok(()) => self.exclusive = Some(id),
+            Ok(()) => self.hashing(id),
             Err(full) => self.answer(
                 id,
                 operation,
                 &Outcome::new(ResultCode::Busy, full.to_string()),
             ),
         }
+    }
+
+    /// A hasher works for the request with this message id.
+    pub(super) fn hashing(&mut self, id: u32) {
+        self.exclusive = Some(id);
+        self.answers_due += 1;
     }
 
     fn log_update(&self, message: &RequestMessage<'_>) {

@@ -175,8 +175,8 @@ impl TestServer {
     }
 }
 
-pub trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+pub trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
 
 /// TLS over a TCP connection that trusts any certificate: what is tested is the server.
 pub fn tls_client(stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
