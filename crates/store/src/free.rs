@@ -19,15 +19,16 @@
 //! after it began. What has passed it once is free for good, since later readers and checkpoints pin later commits; zones
 //! and ready extents have passed.
 //!
-//! *Pending* records hold what a commit has freed, together. The *blocker* is the newest commit that forbade reuse when the record was
-//! written, so that as long as it is still there a search passes over all that it blocks with a single step. What
-//! nothing blocked stands last ([`UNBLOCKED`]) and needs only to become visible.
+//! *Pending* records hold what a commit has freed, together. A commit files it under [`UNBLOCKED`], the last of all, without looking.
+//! A later commit that wants pages looks at the records of several commits at once. What the rule forbids is filed anew by that one,
+//! as if it had freed it itself, under its *blocker*: the newest commit that forbids reuse. As long as that one is there,
+//! a search passes over all that it blocks with a single step.
 //!
 //! *Ready* extents are what the next transaction begins with. When there are too many, they go to the *zones*, where
 //! neighbours merge whatever commit freed them.
 //!
-//! So a small commit changes the last leaf of this tree, and seldom another one: there are the ready extents, what the commit
-//! has freed, and what a commit shortly before has freed.
+//! So a small commit changes the last leaf of this tree, and seldom another one: there are the ready extents and what the commits
+//! before have freed.
 
 pub(crate) mod stock;
 pub(crate) mod zone;
@@ -54,7 +55,7 @@ const READY: u8 = 2;
 /// The key of the ready extents.
 pub(crate) const READY_KEY: [u8; 1] = [READY];
 
-/// What a pending record is filed under that nothing but a commit's being invisible blocks.
+/// What a pending record is filed under that nobody has looked at yet, or that nothing but a commit's being invisible blocks.
 pub(crate) const UNBLOCKED: CommitNo = CommitNo(u64::MAX);
 
 /// No pending record is longer, in bytes of its value.
@@ -129,7 +130,7 @@ pub(crate) fn list(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
 pub(crate) struct PendingKey {
     pub(crate) blocker: CommitNo,
     pub(crate) freed: CommitNo,
-    /// Tells the records of one commit apart; kept when the blocker changes.
+    /// Tells the records of one commit apart.
     pub(crate) serial: u32,
 }
 

@@ -12,7 +12,7 @@ use crate::checkpoint;
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::free::stock::{Resume, Stock, Taken};
-use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run};
+use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
 use crate::head::Head;
 use crate::mapped::{MappedPages, Windows};
 use crate::page::{AppendPages, CommitNo, Page, PageNo, ReadPages, WritePages};
@@ -249,19 +249,26 @@ impl OwnPages {
             .put_aside(self.inner.free_list(&self.view, self.free))?;
         self.saving = true;
         self.may_use_reserve = true;
-        self.save_changed_records(&mut free)?;
         let mut serial = 0;
+        self.save_changed_records(&mut free, &mut serial)?;
+        let (mut freed, mut next) = (Vec::new(), serial);
         loop {
             // First: its page is the one that most others go to, and what that frees is among what is saved next.
             let ready = self.stock.changed_ready();
             if let Some(ready) = &ready {
                 tree::put(self, &mut free, &READY_KEY, ready)?;
             }
-            let freed = std::mem::take(&mut self.freed);
-            if ready.is_none() && freed.is_empty() {
+            if ready.is_none() && self.freed.is_empty() {
                 return Ok(free);
             }
-            self.save_freed(&mut free, freed, &mut serial)?;
+            // A single record is written once more, with what has been freed since. Joined neighbours may make several fewer: these stay.
+            if next - serial > 1 {
+                freed.clear();
+                serial = next;
+            }
+            freed.append(&mut self.freed);
+            // What blocks it is looked at when it is wanted, many commits' together.
+            next = self.save_pending(&mut free, UNBLOCKED, &mut freed, serial)?;
             self.keep_recycled();
         }
     }
@@ -276,20 +283,14 @@ impl OwnPages {
         }
     }
 
-    fn save_changed_records(&mut self, free: &mut TreeRecord) -> Result<()> {
-        for (key, blocked) in self.stock.take_records() {
+    fn save_changed_records(&mut self, free: &mut TreeRecord, serial: &mut u32) -> Result<()> {
+        let (taken, blocked) = self.stock.take_records();
+        for key in taken {
             if !tree::delete(self, free, &key.encode())? {
                 return Err(Error::Damaged("the free list has lost a record".into()));
             }
-            let protected = self.stock.protected(&self.inner);
-            let blockers = blocked.iter().map(|extent| protected.blocker(extent));
-            if let Some(blocker) = blockers.max() {
-                let key = PendingKey { blocker, ..key };
-                for value in free::encode_pending(&blocked) {
-                    tree::put(self, free, &key.encode(), &value)?;
-                }
-            }
         }
+        self.save_blocked(free, blocked, serial)?;
         for (number, zone) in self.stock.changed_zones() {
             let key = free::zone_key(number);
             match zone {
@@ -300,32 +301,47 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Writes what earlier commits' pages were freed, in one record or a few for all that the same commit keeps from being used.
-    fn save_freed(
+    /// Writes what cannot be used again yet, in one record or a few for all that the same commit keeps. They say that it was freed by
+    /// this commit: one number for all, and later than it was, which is on the safe side.
+    fn save_blocked(
         &mut self,
         free: &mut TreeRecord,
-        freed: Vec<FreeExtent>,
+        blocked: Vec<FreeExtent>,
         serial: &mut u32,
     ) -> Result<()> {
+        let freed = self.commit;
         let protected = self.stock.protected(&self.inner);
         let mut by_blocker: BTreeMap<CommitNo, Vec<FreeExtent>> = BTreeMap::new();
-        for extent in freed {
+        for extent in blocked {
+            let extent = FreeExtent { freed, ..extent };
             let blocker = protected.blocker(&extent);
             by_blocker.entry(blocker).or_default().push(extent);
         }
         for (blocker, mut extents) in by_blocker {
-            free::join_neighbours(&mut extents);
-            for value in free::encode_pending(&extents) {
-                let key = PendingKey {
-                    blocker,
-                    freed: self.commit,
-                    serial: *serial,
-                };
-                tree::put(self, free, &key.encode(), &value)?;
-                *serial += 1;
-            }
+            *serial = self.save_pending(free, blocker, &mut extents, *serial)?;
         }
         Ok(())
+    }
+
+    /// Writes extents that this commit has freed, in one record or a few with serial numbers from `serial` on; the next number.
+    fn save_pending(
+        &mut self,
+        free: &mut TreeRecord,
+        blocker: CommitNo,
+        extents: &mut Vec<FreeExtent>,
+        mut serial: u32,
+    ) -> Result<u32> {
+        free::join_neighbours(extents);
+        for value in free::encode_pending(extents) {
+            let key = PendingKey {
+                blocker,
+                freed: self.commit,
+                serial,
+            };
+            tree::put(self, free, &key.encode(), &value)?;
+            serial += 1;
+        }
+        Ok(serial)
     }
 
     /// While the free list is written nothing can be looked up in it.

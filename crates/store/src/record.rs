@@ -259,12 +259,10 @@ fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Ve
             written = to;
         }
     };
-    for block in (0..WORDS).step_by(BLOCK_WORDS) {
-        let words = block..block + BLOCK_WORDS;
-        let (Some(before), Some(after)) = (base.get(words.clone()), page.get(words)) else {
-            break;
-        };
-        if before == after {
+    let blocks = base.as_chunks::<BLOCK_WORDS>().0;
+    let blocks = blocks.iter().zip(page.as_chunks::<BLOCK_WORDS>().0);
+    for (block, (before, after)) in (0..).step_by(BLOCK_WORDS).zip(blocks) {
+        if is_same(before, after) {
             continue;
         }
         for (at, (before, after)) in (block..).zip(before.iter().zip(after)) {
@@ -281,6 +279,17 @@ fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Ve
     }
     put(from, to, out);
     out.extend_from_slice(&[0, 0]);
+}
+
+/// As `==`, without a call and without a branch for each word.
+fn is_same(
+    before: &[[u8; WORD_BYTES]; BLOCK_WORDS],
+    after: &[[u8; WORD_BYTES]; BLOCK_WORDS],
+) -> bool {
+    let words = before.iter().zip(after);
+    let difference =
+        words.map(|(before, after)| u64::from_le_bytes(*before) ^ u64::from_le_bytes(*after));
+    difference.fold(0, |all, word| all | word) == 0
 }
 
 /// Calls `each` with every run of changed words, which lies within a page, and leaves the input behind them.

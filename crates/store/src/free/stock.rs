@@ -23,15 +23,16 @@ use crate::tree::{TreeRecord, View};
 /// How many records of the free list one look examines.
 const EXAMINED_MAX: usize = 64;
 
-/// With so many pages at hand a look for single pages ends.
-const PAGES_ENOUGH: u64 = 16;
+/// With so many pages found a look for single pages ends: enough for several small commits, so that not each of them changes records of
+/// earlier ones.
+const PAGES_ENOUGH: u64 = 64;
 
 /// How many zones are searched for a run of pages, apart from those that a long run covers.
 const ZONES_EXAMINED_MAX: u64 = 64;
 
 /// More ready extents than this are not kept; then so many of them stay.
-const READY_MAX: usize = 32;
-const READY_KEPT: usize = 16;
+const READY_MAX: usize = 128;
+const READY_KEPT: usize = 64;
 
 /// Where one transaction's search ended and the next one's begins.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +85,9 @@ pub(crate) struct Stock {
     /// How often the end of the zones was met in looking for single pages, and for runs.
     laps: u32,
     run_laps: u32,
-    /// Pending records that were taken, with what of each is still blocked.
-    taken: Vec<(PendingKey, Vec<FreeExtent>)>,
+    /// Pending records that were taken, and what of them is still blocked.
+    taken: Vec<PendingKey>,
+    blocked: Vec<FreeExtent>,
     /// Zones that differ from those in the tree, and whether they are there.
     zones: BTreeMap<u64, ChangedZone>,
     /// Records of the free list that were looked at.
@@ -151,6 +153,7 @@ impl Stock {
             laps: 0,
             run_laps: 0,
             taken: Vec::new(),
+            blocked: Vec::new(),
             zones: BTreeMap::new(),
             examined: 0,
         }
@@ -220,6 +223,9 @@ impl Stock {
 
     /// Looks for more single pages, in bounded time. Gives whether it has found any; if not, there are hardly any.
     pub(crate) fn refill(&mut self, list: FreeList<'_>) -> Result<bool> {
+        if self.take_ready(list)? > 0 {
+            return Ok(true);
+        }
         let mut found = self.look(list, PAGES_ENOUGH)?;
         if found < PAGES_ENOUGH {
             found += self.take_zone(list)?;
@@ -340,18 +346,18 @@ impl Stock {
             }
             at = key.next();
             on_record = cursor.next()?;
-            if self.looks_again && self.taken.iter().any(|(taken, _)| *taken == key) {
+            if self.looks_again && self.taken.contains(&key) {
                 continue;
             }
-            let (allowed, blocked): (Vec<_>, Vec<_>) = extents
-                .into_iter()
-                .partition(|extent| protected.allows(extent));
-            self.entries.extend(allowed.iter().map(FreeExtent::run));
-            look.found += allowed
-                .iter()
-                .map(|extent| u64::from(extent.pages))
-                .sum::<u64>();
-            self.taken.push((key, blocked));
+            for extent in extents {
+                if protected.allows(&extent) {
+                    self.entries.push(extent.run());
+                    look.found += u64::from(extent.pages);
+                } else {
+                    self.blocked.push(extent);
+                }
+            }
+            self.taken.push(key);
         }
         Ok(at)
     }
@@ -459,6 +465,8 @@ impl Stock {
         self.entries.retain(|run| run.pages > 0);
         self.first_left = 0;
         if self.entries.len() > READY_MAX {
+            // The lowest stay, for they lie together: scattered ones would keep others from merging.
+            self.entries.sort_unstable_by_key(|run| run.first);
             for run in self.entries.split_off(READY_KEPT) {
                 self.change_zone(list, run, true)?;
             }
@@ -466,9 +474,10 @@ impl Stock {
         Ok(())
     }
 
-    /// The pending records that were taken, with what is left of each.
-    pub(crate) fn take_records(&mut self) -> Vec<(PendingKey, Vec<FreeExtent>)> {
-        std::mem::take(&mut self.taken)
+    /// The pending records that were taken, and what is left of them.
+    pub(crate) fn take_records(&mut self) -> (Vec<PendingKey>, Vec<FreeExtent>) {
+        let taken = std::mem::take(&mut self.taken);
+        (taken, std::mem::take(&mut self.blocked))
     }
 
     /// What the tree is to say of zones that have changed: nothing, if a zone has no free page any more.
