@@ -28,6 +28,7 @@ use crate::page::{PAGE_BYTES, PageBytes};
 use crate::record::{Pages, Record};
 use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Durability, Inner};
+use crate::step::step;
 
 /// What a transaction asks for when it wants to be committed.
 pub(crate) struct Attempt<'a> {
@@ -60,6 +61,7 @@ impl<'a> CommitLock<'a> {
             .region
             .committer
             .lock(me, |other| inner.is_alive(other));
+        step();
         let lock = Self(inner);
         inner.check_usable()?;
         if taken == Taken::Inherited {
@@ -103,10 +105,13 @@ impl Inner {
             if self.region.room() >= frames {
                 match self.wal.append(&[IoSlice::new(attempt.record)]) {
                     Ok(end) => {
+                        step();
                         let pages = attempt.changes.iter().copied();
                         self.region.publish(end.lsn.0, pages);
                         self.region.set_last(end);
+                        step();
                         drop(lock);
+                        step();
                         return Ok(Committed { version: end.lsn.0 });
                     }
                     Err(sapwood_wal::Error::Full { .. }) => {}
@@ -125,6 +130,7 @@ impl Inner {
         if self.durability == Durability::Durable && self.options.guards.has(Guard::SyncCommit) {
             self.wal.sync_to(Lsn(commit.version))?;
         }
+        step();
         self.maintain_after(frames)
     }
 

@@ -19,6 +19,7 @@ use crate::maintenance::Alone;
 use crate::record::{Pages, Record};
 use crate::recovery;
 use crate::space::Inner;
+use crate::step::step;
 
 const NAME: &str = "large";
 const WRITING: &str = "cannot write the file of a large transaction";
@@ -27,6 +28,7 @@ const READING: &str = "cannot read the file of a large transaction";
 /// Commits a transaction that is too large for the log.
 pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> {
     let gate = Gate::close(inner)?;
+    step();
     gate.wait_until_alone(attempt.slot)?;
     let lock = CommitLock::take(inner)?;
     if !inner.is_current(attempt, attempt.snapshot.version) {
@@ -36,11 +38,14 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
     inner.empty_ring()?;
     inner.make_room(0, 0, Alone::Yes)?;
     end_last(inner)?;
+    step();
     write(inner, attempt.record)?;
+    step();
     let checksum = crc32fast::hash(attempt.record);
     let record = Record::encode_large(checksum, attempt.record.len() as u64);
     let end = inner.wal.append(&[IoSlice::new(&record)])?;
     // From here on it has happened, or will have.
+    step();
     let Record::Pages(pages) = Record::decode(attempt.record)? else {
         return Err(Error::Damaged("a large record names another one".into()));
     };
@@ -61,9 +66,13 @@ pub(crate) fn complete(inner: &Inner, checksum: u32, bytes: u64, end: Position) 
 /// Brings the pages into the file, and makes an end to what the log needs.
 fn finish(inner: &Inner, pages: Pages<'_>, end: Position) -> Result<()> {
     inner.wal.sync_to(end.lsn)?;
+    step();
     recovery::apply(&*inner.data, pages, inner.pages)?;
+    step();
     inner.region.large.store(end.lsn.0, Ordering::SeqCst);
+    step();
     inner.region.set_last(end);
+    step();
     end_last(inner)
 }
 
@@ -74,6 +83,7 @@ fn end_last(inner: &Inner) -> Result<()> {
     if region.upkeep.checkpoint.load(Ordering::SeqCst) < last {
         if inner.options.guards.has(Guard::KeepLarge) {
             inner.checkpoint_at_last()?;
+            step();
         }
         remove(&*inner.storage)?;
     }
@@ -84,6 +94,7 @@ fn write(inner: &Inner, record: &[u8]) -> Result<()> {
     remove(&*inner.storage)?;
     let written = || -> std::io::Result<()> {
         let file = inner.storage.open(NAME, OpenMode::CreateNew)?;
+        step();
         file.write_all_at(record, 0)?;
         if inner.options.guards.has(Guard::SyncLarge) {
             file.sync_data()?;

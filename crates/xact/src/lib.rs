@@ -15,6 +15,8 @@ mod file;
 mod guard;
 mod header;
 mod heap;
+#[cfg(test)]
+mod kill_tests;
 mod large;
 mod maintenance;
 mod memory;
@@ -27,6 +29,7 @@ mod recovery;
 mod region;
 mod slot;
 mod space;
+mod step;
 mod table;
 mod transaction;
 mod value;

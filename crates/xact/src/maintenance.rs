@@ -23,6 +23,7 @@ use crate::open::write_header;
 use crate::region::{load_position, store_position};
 use crate::slot::Slot;
 use crate::space::{Inner, offset_in_file};
+use crate::step::step;
 use crate::versions::Found;
 
 /// How many frames a commit looks at for each one it has used, when they are half used.
@@ -177,7 +178,9 @@ impl Maintenance<'_> {
             inner.wal.sync_to(target.lsn)?;
         }
         let floor = target.lsn.0;
+        step();
         region.ring.floor.fetch_max(floor, Ordering::SeqCst);
+        step();
         fence(Ordering::SeqCst);
         let head = region.ring.head.load(Ordering::SeqCst);
         let tail = region.ring.tail.load(Ordering::SeqCst);
@@ -212,12 +215,15 @@ impl Maintenance<'_> {
                     .data
                     .write_all_at(bytes, offset_in_file(content.page))
                     .doing("cannot write to the data file")?;
+                step();
                 region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);
             }
             frame += 1;
             budget -= 1;
         }
+        step();
         region.ring.tail.store(frame, Ordering::SeqCst);
+        step();
         if reached {
             store_position(&region.upkeep.applied, target);
             store_position(&region.upkeep.target, Default::default());
@@ -233,6 +239,7 @@ impl Maintenance<'_> {
         let snapshots = self.0.slots().filter_map(Slot::snapshot);
         let free = snapshots.map(|snapshot| snapshot.tail).min();
         let free = free.map_or(tail, |oldest| oldest.min(tail));
+        step();
         region.ring.free.fetch_max(free, Ordering::SeqCst);
     }
 
@@ -271,7 +278,9 @@ impl Maintenance<'_> {
             if guards.has(Guard::SyncBeforeHeader) {
                 inner.data.sync_data()?;
             }
+            step();
             write_header(&*inner.data, place, &header)?;
+            step();
             if guards.has(Guard::SyncHeader) {
                 inner.data.sync_data()?;
             }
@@ -281,10 +290,15 @@ impl Maintenance<'_> {
         written()
             .inspect_err(|_: &std::io::Error| inner.poison())
             .doing("cannot sync the data file")?;
+        step();
         upkeep.header_place.store(place, Ordering::SeqCst);
+        step();
         upkeep.header.store(number, Ordering::SeqCst);
+        step();
         upkeep.checkpoint.store(applied.lsn.0, Ordering::SeqCst);
+        step();
         upkeep.checkpoints.fetch_add(1, Ordering::Relaxed);
+        step();
         inner.wal.recycle_before(applied.lsn);
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::open::{newest, write_header};
 use crate::record::{Pages, Record};
 use crate::region::Region;
 use crate::space::offset_in_file;
+use crate::step::step;
 
 /// Brings the data file to the newest commit in the log, starts the log, and fills the region.
 pub(crate) fn recover(
@@ -105,6 +106,7 @@ pub(crate) fn apply(data: &dyn File, mut pages: Pages<'_>, count: u64) -> Result
             data.write_all_at(bytes, at + offset as u64)
                 .doing("cannot write to the data file")?;
         }
+        step();
     }
     Ok(())
 }

@@ -36,6 +36,7 @@ use sapwood_wal::{Lsn, Position, Shared};
 use crate::error::{Doing, Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::slot::{SLOTS_MAX, Slot};
+use crate::step::step;
 use crate::versions::FrameHeader;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
@@ -307,9 +308,12 @@ impl Region {
             first
         };
         free.version.store(u64::MAX, Ordering::Release);
+        step();
         fence(Ordering::Release);
         free.chain.store(u64::from(to.chain), Ordering::Release);
+        step();
         free.version.store(to.lsn.0, Ordering::Release);
+        step();
         self.last.version.store(to.lsn.0, Ordering::SeqCst);
     }
 
@@ -377,7 +381,9 @@ pub(crate) fn load_position([lsn, chain]: &[AtomicU64; 2]) -> Position {
 /// Writes a position so that an heir who finds it half written finds none.
 pub(crate) fn store_position([lsn, chain]: &[AtomicU64; 2], to: Position) {
     lsn.store(0, Ordering::Release);
+    step();
     chain.store(u64::from(to.chain), Ordering::Release);
+    step();
     lsn.store(to.lsn.0, Ordering::Release);
 }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use crate::region::Region;
+use crate::step::step;
 
 /// How many transactions may run at the same time, in all processes together.
 pub const SLOTS_MAX: usize = 2048;
@@ -85,8 +86,10 @@ impl Slot {
             let tail = region.ring.tail.load(Ordering::SeqCst);
             let version = newest();
             self.tail.store(tail, Ordering::Relaxed);
+            step();
             self.version.store(version + 1, Ordering::Release);
             fence(Ordering::SeqCst);
+            step();
             let floor = region.ring.floor.load(Ordering::SeqCst);
             if floor <= version && region.ring.tail.load(Ordering::SeqCst) == tail {
                 return Snapshot { version, tail };
@@ -132,6 +135,7 @@ impl Slot {
                 word.store(bits, Ordering::Relaxed);
             }
             slots.losers.fetch_add(1, Ordering::SeqCst);
+            step();
             self.began.store(first_version + 1, Ordering::SeqCst);
         } else {
             for word in &self.signature {
@@ -143,7 +147,9 @@ impl Slot {
     /// The transaction has ended after it had lost: those who made way go on.
     pub(crate) fn forget_losses(&self, slots: &crate::region::Slots) {
         if self.began.swap(0, Ordering::SeqCst) != 0 {
+            step();
             slots.losers.fetch_sub(1, Ordering::SeqCst);
+            step();
             self.turn.fetch_add(1, Ordering::SeqCst);
             let _ = futex::wake(&self.turn, futex::Flags::empty(), i32::MAX as u32);
         }

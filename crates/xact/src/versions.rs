@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::page::PageBytes;
 use crate::region::Region;
 use crate::slot::Snapshot;
+use crate::step::step;
 
 /// What is in a frame.
 #[repr(C)]
@@ -107,22 +108,29 @@ impl Region {
             let before = self.newest_published(page);
             // SAFETY: the commit lock is held, and the room says that nobody looks at this frame.
             unsafe { self.fill_frame(frame, bytes) };
+            step();
             let bucket = self.bucket(bucket_of(page));
             if !self.is_linked(bucket, frame) {
                 let header = self.header(frame);
                 header.version.store(version, Ordering::Relaxed);
                 header.newer.store(0, Ordering::Relaxed);
+                step();
                 let next = bucket.load(Ordering::Relaxed);
                 header.next.store(next, Ordering::Relaxed);
+                step();
                 header.page.store(page + 1, Ordering::Relaxed);
+                step();
                 bucket.store(frame + 1, Ordering::Release);
+                step();
             }
             if let Some(before) = before {
                 let newer = &self.header(before.frame).newer;
                 newer.store(frame + 1, Ordering::Release);
             }
+            step();
         }
         self.ring.head.store(end, Ordering::SeqCst);
+        step();
     }
 
     /// Whether a frame at or behind the head has been put before a bucket.

@@ -1,0 +1,29 @@
+//! Steps: the places between two stores at which the kill tests have a process die. Outside of tests they are nothing.
+
+/// Dies here if it is the turn of this step.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn step() {}
+
+#[cfg(test)]
+pub(crate) use counted::{die_at, step};
+
+#[cfg(test)]
+mod counted {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// How many steps are left before the process dies.
+    static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+    pub(crate) fn step() {
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 0 {
+            // No destructor runs, as if it was killed.
+            std::process::abort();
+        }
+    }
+
+    /// Has this process die at its step `number` from here.
+    pub(crate) fn die_at(number: u64) {
+        LEFT.store(number, Ordering::Relaxed);
+    }
+}
