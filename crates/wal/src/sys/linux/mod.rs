@@ -146,6 +146,11 @@ pub(crate) fn map_writable(file: &File, offset: u64, length: usize) -> io::Resul
             offset,
         )?
     };
+    // Whoever stores to a page wants that page. Without the advice the system reads its neighbours as well, filling them
+    // with zeroes where nothing was written yet, and keeps them in one large piece, every part of which it looks at
+    // again with each first store to one of its pages. A hint, so errors mean nothing.
+    // SAFETY: the mapping was just made; this advice changes no memory.
+    let _ = unsafe { mm::madvise(base, length, Advice::Random) };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
