@@ -64,8 +64,8 @@ fn main() {
         let mut tree = load.tree("records", TreeKind::default()).unwrap();
         sorted
             .iter()
-            .for_each(|key| tree.push(key, &[5; VALUE_BYTES]).unwrap());
-        tree.finish().unwrap();
+            .for_each(|key| tree.push(&mut load, key, &[5; VALUE_BYTES]).unwrap());
+        tree.finish(&mut load).unwrap();
         load.commit().unwrap()
     });
     time("snapshot begun and dropped", 1_000_000, || {

@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
-use crate::page::CommitNo;
+use crate::own::OwnPages;
+use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
 
@@ -12,82 +13,193 @@ use crate::write::{TreeId, WriteTxn};
 #[derive(Debug)]
 pub struct BulkLoad {
     txn: WriteTxn,
+    /// Trees that were begun and are not finished.
+    unfinished: usize,
     failed: bool,
 }
 
 impl BulkLoad {
     pub(crate) fn new(txn: WriteTxn) -> Self {
-        Self { txn, failed: false }
+        Self {
+            txn,
+            unfinished: 0,
+            failed: false,
+        }
     }
 
-    /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. One tree is
-    /// built at a time.
-    pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree<'_>> {
+    /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. Trees may be built one after the
+    /// other, or several at once.
+    pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree> {
         let name = name.as_ref();
         if self.txn.tree(name)?.is_some() {
             return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
         }
+        self.unfinished += 1;
         Ok(BulkTree {
             name: name.into(),
             kind,
             builder: Some(TreeBuilder::new(kind)),
-            load: self,
+            run: Run::default(),
         })
     }
 
-    /// Syncs what was built and commits it. Durable and visible on return.
+    /// Syncs what was built and commits it. Durable and visible on return. [`Error::TxnFailed`](crate::Error::TxnFailed) after
+    /// any error, and if a tree was begun and not finished.
     pub fn commit(self) -> Result<CommitNo> {
-        if self.failed {
+        // Nothing would refer to the pages of a tree that was not finished.
+        if self.failed || self.unfinished > 0 {
             return Err(Error::TxnFailed);
         }
         self.txn.commit()?.wait()
     }
 }
 
-/// A tree being built. If it is dropped without [`BulkTree::finish`], the load cannot be committed.
-pub struct BulkTree<'b> {
+/// A tree being built by a [`BulkLoad`], always the same one. If it is dropped without [`BulkTree::finish`], the load cannot be committed.
+pub struct BulkTree {
     name: Vec<u8>,
     kind: TreeKind,
     /// `None` after a failure.
     builder: Option<TreeBuilder>,
-    load: &'b mut BulkLoad,
+    run: Run,
 }
 
-impl BulkTree<'_> {
+impl BulkTree {
     /// Adds a record, whose key must be greater than that of the record before it
     /// ([`Error::NotSorted`](crate::Error::NotSorted)).
     ///
     /// After any error the load cannot be committed.
-    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn push(&mut self, load: &mut BulkLoad, key: &[u8], value: &[u8]) -> Result<()> {
         let builder = self.builder.as_mut().ok_or(Error::TxnFailed)?;
-        let pushed = builder.push(self.load.txn.own_mut(), key, value);
-        self.load.failed |= pushed.is_err();
+        let mut pages = RunPages {
+            own: load.txn.own_mut(),
+            run: &mut self.run,
+        };
+        let pushed = builder.push(&mut pages, key, value);
+        load.failed |= pushed.is_err();
         pushed
     }
 
     /// Completes the tree; the number of its records.
-    pub fn finish(mut self) -> Result<u64> {
+    pub fn finish(mut self, load: &mut BulkLoad) -> Result<u64> {
         let builder = self.builder.take().ok_or(Error::TxnFailed)?;
-        let finished = builder.finish(self.load.txn.own_mut());
-        self.load.failed |= finished.is_err();
+        let mut pages = RunPages {
+            own: load.txn.own_mut(),
+            run: &mut self.run,
+        };
+        let finished = builder
+            .finish(&mut pages)
+            .and_then(|record| pages.finish().map(|()| record));
+        load.failed |= finished.is_err();
         let record = finished?;
-        let id: TreeId = self.load.txn.create_tree(&self.name, self.kind)?;
-        self.load.txn.set_record(id, record);
+        let id: TreeId = load.txn.create_tree(&self.name, self.kind)?;
+        load.txn.set_record(id, record);
+        load.unfinished -= 1;
         Ok(record.records)
     }
 }
 
-impl Drop for BulkTree<'_> {
-    fn drop(&mut self) {
-        // Nothing would refer to the pages of a tree that was not finished.
-        self.load.failed |= self.builder.is_some();
-    }
-}
-
-impl fmt::Debug for BulkTree<'_> {
+impl fmt::Debug for BulkTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BulkTree")
             .field("name", &String::from_utf8_lossy(&self.name))
             .finish_non_exhaustive()
+    }
+}
+
+/// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they are
+/// collected and written with one call.
+struct Run {
+    first: PageNo,
+    pages: usize,
+    used: usize,
+    /// The last of the used pages, not written yet.
+    bytes: Vec<u8>,
+}
+
+/// How many pages a tree takes at first; each time, twice as many.
+const RUN_PAGES_MIN: usize = 4;
+/// How many it takes at most.
+const RUN_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
+/// How many pages are written with one call. What is written with one call some file systems keep in one piece in memory, and look
+/// at as a whole with the first store to one of its pages, when they are used again.
+const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            first: PageNo(0),
+            pages: 0,
+            used: 0,
+            bytes: Vec::new(),
+        }
+    }
+}
+
+/// The pages of one tree of the transaction.
+struct RunPages<'r> {
+    own: &'r mut OwnPages,
+    run: &'r mut Run,
+}
+
+impl RunPages<'_> {
+    /// Writes what is collected and gives back what was not used.
+    fn finish(&mut self) -> Result<()> {
+        self.write()?;
+        let Run {
+            first, pages, used, ..
+        } = *self.run;
+        self.own
+            .give_back_run(PageNo(first.0 + used as u64), (pages - used) as u32);
+        *self.run = Run::default();
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let written = self.run.used - self.run.bytes.len() / PAGE_BYTES;
+        let first = PageNo(self.run.first.0 + written as u64);
+        self.own.write_run(first, &self.run.bytes)?;
+        self.run.bytes.clear();
+        Ok(())
+    }
+}
+
+impl AppendPages for RunPages<'_> {
+    fn commit(&self) -> CommitNo {
+        self.own.commit()
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        if self.run.bytes.len() >= WRITTEN_PAGES * PAGE_BYTES {
+            self.write()?;
+        }
+        if self.run.used == self.run.pages {
+            self.write()?;
+            let pages = (2 * self.run.pages).clamp(RUN_PAGES_MIN, RUN_PAGES_MAX);
+            self.run.first = self.own.take_run(pages as u32)?;
+            (self.run.pages, self.run.used) = (pages, 0);
+        }
+        let number = PageNo(self.run.first.0 + self.run.used as u64);
+        self.run.used += 1;
+        page.set_number(number);
+        page.set_commit(self.own.commit());
+        page.seal();
+        self.run.bytes.extend_from_slice(page.bytes());
+        Ok(number)
+    }
+
+    fn append_extent(
+        &mut self,
+        pages: u32,
+        fill: &mut dyn FnMut(PageNo, &mut [u8]),
+    ) -> Result<PageNo> {
+        let first = self.own.take_run(pages)?;
+        if pages as usize <= RUN_PAGES_MAX {
+            let mut bytes = vec![0; pages as usize * PAGE_BYTES];
+            fill(first, &mut bytes);
+            self.own.write_run(first, &bytes)?;
+        } else {
+            fill(first, self.own.fill_run(first, pages)?);
+        }
+        Ok(first)
     }
 }

@@ -403,10 +403,11 @@ impl Life {
         let records = model.entry(name.clone()).or_default();
         for n in 0..self.dice.below(300) as u32 {
             let value = vec![n as u8; self.dice.below(200)];
-            tree.push(&n.to_be_bytes(), &value).map_err(told)?;
+            tree.push(&mut load, &n.to_be_bytes(), &value)
+                .map_err(told)?;
             records.insert(n.to_be_bytes().to_vec(), value);
         }
-        tree.finish().map_err(told)?;
+        tree.finish(&mut load).map_err(told)?;
         let commit = self.applied + 1;
         self.history.states.insert(commit, Arc::new(model));
         self.disk.note(Note::Attempt(commit).encode());

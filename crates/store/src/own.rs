@@ -15,7 +15,7 @@ use crate::free::stock::{Resume, Stock, Taken};
 use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
 use crate::head::Head;
 use crate::mapped::{MappedPages, Windows};
-use crate::page::{AppendPages, CommitNo, Page, PageNo, ReadPages, WritePages};
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
 use crate::tree::{self, TreeRecord};
 
@@ -689,34 +689,40 @@ impl WritePages for OwnPages {
     }
 }
 
-impl AppendPages for OwnPages {
-    fn commit(&self) -> CommitNo {
-        self.commit
+/// Pages for a bulk build, from behind the last page, and written without the log.
+impl OwnPages {
+    /// Takes `pages` pages, which nobody may look at before [`OwnPages::write_run`].
+    pub(crate) fn take_run(&mut self, pages: u32) -> Result<PageNo> {
+        self.appended = true;
+        self.grow(pages)
     }
 
-    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
-        self.appended = true;
-        let number = self.grow(1)?;
-        page.set_number(number);
-        page.set_commit(self.commit);
-        page.seal();
-        // SAFETY: a new page that nobody looks at yet.
-        let place = unsafe { self.shop.windows.page(number)? };
-        place.bytes_mut().copy_from_slice(page.bytes());
-        Ok(number)
+    /// Writes pages that were taken. Storing to them through a window would cost a page fault for each, and have the system
+    /// fill it with zeroes first.
+    pub(crate) fn write_run(&mut self, first: PageNo, bytes: &[u8]) -> Result<()> {
+        let offset = first.0 * PAGE_BYTES as u64;
+        Ok(self.inner.data.file.write_all_at(bytes, offset)?)
     }
 
-    fn append_extent(
-        &mut self,
-        pages: u32,
-        fill: &mut dyn FnMut(PageNo, &mut [u8]),
-    ) -> Result<PageNo> {
-        self.appended = true;
-        let first = self.grow(pages)?;
+    /// Has pages that were taken filled where they are.
+    pub(crate) fn fill_run(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         // SAFETY: new pages that nobody looks at yet.
-        let extent = unsafe { self.shop.windows.extent(first, pages)? };
-        fill(first, extent);
-        Ok(first)
+        unsafe { self.shop.windows.extent(first, pages) }
+    }
+
+    /// Gives pages back that were taken and not written.
+    pub(crate) fn give_back_run(&mut self, first: PageNo, pages: u32) {
+        if first.0 + u64::from(pages) == self.view.limit() {
+            // SAFETY: less than what was within the file before.
+            unsafe { self.view.set_limit(first.0) };
+        } else if pages > 0 {
+            self.held.push(FreeExtent {
+                freed: self.commit,
+                born: self.commit,
+                first,
+                pages,
+            });
+        }
     }
 }
 

@@ -474,12 +474,25 @@ fn a_bulk_load() {
     for (name, kind) in [("one", PLAIN), ("two", COUNTED)] {
         let mut tree = load.tree(name, kind).unwrap();
         for n in 0_u32..20_000 {
-            tree.push(&n.to_be_bytes(), &vec![n as u8; n as usize % 300])
-                .unwrap();
+            let value = vec![n as u8; n as usize % 300];
+            tree.push(&mut load, &n.to_be_bytes(), &value).unwrap();
         }
-        tree.push(&u32::MAX.to_be_bytes(), &vec![255; 50_000])
-            .unwrap();
-        assert_eq!(tree.finish().unwrap(), 20_001);
+        for (key, bytes) in [(u32::MAX - 1, 50_000), (u32::MAX, 1_000_000)] {
+            let value = vec![255; bytes];
+            tree.push(&mut load, &key.to_be_bytes(), &value).unwrap();
+        }
+        assert_eq!(tree.finish(&mut load).unwrap(), 20_002);
+    }
+    // Several at once.
+    let mut trees = ["three", "four", "five"].map(|name| load.tree(name, PLAIN).unwrap());
+    for n in 0_u32..3_000 {
+        for (tree, bytes) in trees.iter_mut().zip([500, 20, 3_000]) {
+            let value = vec![n as u8; bytes];
+            tree.push(&mut load, &n.to_be_bytes(), &value).unwrap();
+        }
+    }
+    for tree in trees {
+        assert_eq!(tree.finish(&mut load).unwrap(), 3_000);
     }
     assert!(matches!(
         load.tree("numbers", PLAIN),
@@ -493,7 +506,7 @@ fn a_bulk_load() {
     let snapshot = env.read().unwrap();
     assert_eq!(
         snapshot.tree("one").unwrap().unwrap().record().records,
-        20_101
+        20_102
     );
     assert_eq!(
         snapshot
@@ -505,18 +518,24 @@ fn a_bulk_load() {
         500
     );
     assert_clean(&env);
+    for (name, bytes) in [("three", 500), ("four", 20), ("five", 3_000)] {
+        let tree = snapshot.tree(name).unwrap().unwrap();
+        let value = tree.get(&2_999_u32.to_be_bytes()).unwrap();
+        assert_eq!(value, Some(&vec![2_999_u32 as u8; bytes][..]));
+    }
     // One that is given up, and one that is not in order.
     drop(snapshot);
     let mut load = env.bulk().unwrap();
-    load.tree("three", PLAIN).unwrap().push(b"b", b"").unwrap();
+    let mut tree = load.tree("six", PLAIN).unwrap();
+    tree.push(&mut load, b"b", b"").unwrap();
     assert!(matches!(load.commit(), Err(Error::TxnFailed)));
     let mut load = env.bulk().unwrap();
-    let mut tree = load.tree("three", PLAIN).unwrap();
-    tree.push(b"b", b"").unwrap();
-    assert!(matches!(tree.push(b"a", b""), Err(Error::NotSorted(_))));
-    drop(tree);
-    drop(load);
-    assert_eq!(env.read().unwrap().tree_names().unwrap().len(), 3);
+    let mut tree = load.tree("six", PLAIN).unwrap();
+    tree.push(&mut load, b"b", b"").unwrap();
+    let unsorted = tree.push(&mut load, b"a", b"");
+    assert!(matches!(unsorted, Err(Error::NotSorted(_))));
+    assert!(matches!(load.commit(), Err(Error::TxnFailed)));
+    assert_eq!(env.read().unwrap().tree_names().unwrap().len(), 6);
     assert_clean(&env);
 }
 
