@@ -174,6 +174,56 @@ description: second
 description: first
 ";
 
+fn person(name: &str) -> String {
+    format!("dn: cn={name},dc=example,dc=com\nobjectClass: person\ncn: {name}\nsn: {name}\n")
+}
+
+#[test]
+fn a_directory_in_memory_is_saved_when_its_server_stops() {
+    let folder = Folder::init(&["--in-memory"]);
+    let file = |name: &str, text: &str| {
+        let path = folder.name_beside(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let suffix = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+    let first = file("first.ldif", &format!("{suffix}{}", person("first")));
+    folder.sapwood_ok("import", &[&first]);
+    assert!(!folder.path().join("data").exists());
+    let password = folder.name_beside("password");
+    let serve_and_add = |name: &str| {
+        let server = folder.serve();
+        let refused = folder.sapwood("export", &[]);
+        assert!(text(&refused.stderr).contains("memory"), "{refused:?}");
+        let more = file("more.ldif", &person(name));
+        let admin = format!("cn=admin,{SUFFIX}");
+        let online = ["import", "--online", server.ldap(), &more];
+        let bind = ["--bind-dn", &admin, "--password-file", &password];
+        sapwood_ok(online.into_iter().chain(bind));
+        server.stop();
+    };
+    serve_and_add("second");
+    let exported = folder.sapwood_ok("export", &[]);
+    assert!(exported.contains("cn=first") && exported.contains("cn=second"));
+    assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
+    // Unless it is not to be saved.
+    let path = folder.path().join("sapwood.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("save = true", "save = false")).unwrap();
+    serve_and_add("third");
+    assert!(!folder.sapwood_ok("export", &[]).contains("cn=third"));
+    folder.sapwood_ok("index", &["add", "sn eq"]);
+    assert!(folder.sapwood_ok("index", &["list"]).contains("sn eq"));
+    // Damage is told, not loaded.
+    let memory = folder.path().join("memory");
+    let mut bytes = std::fs::read(&memory).unwrap();
+    bytes[3 * 4096 + 100] ^= 1;
+    bytes[4 * 4096 + 100] ^= 1;
+    std::fs::write(&memory, bytes).unwrap();
+    let damaged = folder.sapwood("check", &[]);
+    assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
+}
+
 /// The records of an export, each sorted by line: the order of attributes does not matter.
 fn records(ldif: &str) -> Vec<Vec<&str>> {
     let records = ldif

@@ -72,6 +72,10 @@ pub(crate) struct Init {
     /// Attributes and kinds of index (eq, pres, sub, ord), such as "cn,mail eq,sub"; replaces the usual set
     #[arg(long = "index", value_name = "SPEC")]
     pub(crate) indexes: Vec<IndexSpec>,
+    /// Keep the entries in memory only: a server begins with the file "memory", and writes it when it stops unless the
+    /// configuration says otherwise; a crash loses what is newer
+    #[arg(long)]
+    pub(crate) in_memory: bool,
 }
 
 #[derive(Debug, clap::Args)]

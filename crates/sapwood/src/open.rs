@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{AccessPolicy, Directory, Options};
-use sapwood_server::{Config, root_dse};
+use sapwood_server::{Config, admin, root_dse};
 
 /// The folder of the store inside a directory's folder.
 const DATA_FOLDER: &str = "data";
@@ -56,8 +57,49 @@ fn schema(folder: &Path) -> Result<Schema> {
     Ok(builder.build()?)
 }
 
+/// What a directory in memory begins with, in the form of a backup.
+const MEMORY_FILE: &str = "memory";
+
+/// Whether the directory of a folder is kept in memory: nothing but what it begins with is on disk.
+pub(crate) fn is_in_memory(folder: &Path) -> bool {
+    folder.join(MEMORY_FILE).exists()
+}
+
+/// Makes what is in a directory in memory what it begins with the next time, in one step. A directory on disk is as it is.
+pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
+    if is_in_memory(folder) {
+        write_memory(folder, directory)?;
+    }
+    Ok(())
+}
+
+/// Makes a directory in memory of what is in `directory`.
+pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
+    let (new, file) = (folder.join("memory.new"), folder.join(MEMORY_FILE));
+    // Left by one that was interrupted; a backup never overwrites anything.
+    let _ = fs::remove_file(&new);
+    let env = directory.engine().env();
+    env.backup(&new)
+        .map_err(anyhow::Error::from)
+        .and_then(|_| Ok(fs::rename(&new, &file)?))
+        .and_then(|()| Ok(fs::File::open(folder)?.sync_all()?))
+        .with_context(|| file.display().to_string())
+}
+
 /// Opens the directory of a folder made by `init`.
 pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Result<Directory> {
+    if is_in_memory(folder) {
+        let file = folder.join(MEMORY_FILE);
+        if admin::is_running(folder) {
+            bail!(
+                "{} is in the memory of the server that runs: ask it over LDAP, or stop it",
+                folder.display()
+            );
+        }
+        let engine = Embedded::in_memory_from(&file).with_context(|| file.display().to_string())?;
+        return Directory::open_on(engine, options(folder, config)?)
+            .with_context(|| file.display().to_string());
+    }
     let data = data_folder(folder);
     Directory::open(&data, options(folder, config)?, read_only)
         .with_context(|| format!("{}", data.display()))

@@ -36,6 +36,9 @@ pub struct Config {
     /// The limits that keep the server within its means.
     #[serde(default)]
     pub limits: Limits,
+    /// What becomes of a directory in memory.
+    #[serde(default)]
+    pub memory: Memory,
     /// What is logged.
     #[serde(default)]
     pub log: Log,
@@ -129,6 +132,14 @@ pub struct Limits {
     pub search_seconds_max: u32,
     /// Passwords that are hashed at once, 19 MiB each.
     pub hashers_max: usize,
+}
+
+/// A directory in memory (`sapwood init --in-memory`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// Whether it is written to its file when the server stops.
+    pub save: bool,
 }
 
 /// What is logged to standard error.
@@ -226,6 +237,12 @@ impl Default for Limits {
             search_seconds_max: 0,
             hashers_max: 1,
         }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { save: true }
     }
 }
 

@@ -102,6 +102,19 @@ pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo
 
 fn copy_and_check(from: &mut fs::File, folder: &Folder) -> Result<CommitNo> {
     let file = folder.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
+    let (data, mut meta) = checked_copy(from, file)?;
+    meta.head.log = Position::START;
+    for slot in 0..2 {
+        write_meta(&*data.file, slot, &meta)?;
+    }
+    data.file.sync_data()?;
+    folder.rename(NEW_DATA_NAME, DATA_NAME)?;
+    folder.sync_names()?;
+    Ok(meta.head.commit)
+}
+
+/// Copies a backup to an empty file and checks the copy in full. What it begins is on a timeline of its own.
+pub(crate) fn checked_copy(from: &mut fs::File, file: Arc<dyn File>) -> Result<(DataFile, Meta)> {
     copy(from, &*file)?;
     let metas = read_metas(&*file, Guards::default())?;
     let mut meta = *newest(&metas)?;
@@ -121,14 +134,7 @@ fn copy_and_check(from: &mut fs::File, folder: &Folder) -> Result<CommitNo> {
         .timeline
         .checked_add(1)
         .ok_or_else(|| Error::Damaged("the backup's timeline is impossible".into()))?;
-    meta.head.log = Position::START;
-    for slot in 0..2 {
-        write_meta(&*data.file, slot, &meta)?;
-    }
-    data.file.sync_data()?;
-    folder.rename(NEW_DATA_NAME, DATA_NAME)?;
-    folder.sync_names()?;
-    Ok(meta.head.commit)
+    Ok((data, meta))
 }
 
 #[allow(unsafe_code)] // One promise to keep, about a file that was made here.

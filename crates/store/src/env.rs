@@ -191,6 +191,12 @@ impl Env {
         open::in_memory(options)
     }
 
+    /// An environment in memory that begins with the contents of a backup ([`Env::backup`]), which is copied, checked in full, and
+    /// stays as it is.
+    pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        open::in_memory_from(backup.as_ref(), options)
+    }
+
     /// An environment on any storage, such as the simulated disk of crash tests. Other processes cannot open it, and opening
     /// the same storage twice at a time is the caller's mistake.
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {

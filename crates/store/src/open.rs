@@ -22,6 +22,7 @@ use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, cr
 use sapwood_wal::{LogId, Wal};
 
 use crate::background::Background;
+use crate::backup::checked_copy;
 use crate::checkpoint;
 use crate::comparators::Registry;
 use crate::env::{Env, Inner, Options, Owner};
@@ -123,18 +124,35 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Resu
 }
 
 pub(crate) fn in_memory(options: &Options) -> Result<Env> {
-    let storage: Arc<dyn Storage> = Arc::new(Memory::new());
-    let region = Arc::new(Region::private()?);
+    let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+    file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
     let identity = StoreIdentity {
         log: NO_LOG,
         ..StoreIdentity::new()
     };
-    let file = storage.open(DATA_NAME, OpenMode::CreateNew)?;
-    file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
-    region.growth.pages.store(WINDOW_PAGES, Ordering::SeqCst);
-    region.start(&first_head());
+    begin_in_memory(DataFile::new(file)?, identity, &first_head(), options)
+}
+
+/// An environment in memory that begins with what is in a backup.
+pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
+    let mut from = std::fs::File::open(backup)?;
+    let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+    let (data, meta) = checked_copy(&mut from, file)?;
+    begin_in_memory(data, meta.identity, &meta.head, options)
+}
+
+fn begin_in_memory(
+    data: DataFile,
+    identity: StoreIdentity,
+    head: &Head,
+    options: &Options,
+) -> Result<Env> {
+    let region = Arc::new(Region::private()?);
+    let pages = data.file.size()? / PAGE_BYTES as u64;
+    region.growth.pages.store(pages, Ordering::SeqCst);
+    region.start(head);
     let opened = Opened {
-        data: DataFile::new(file)?,
+        data,
         wal: None,
         identity,
         must_checkpoint: false,

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use sapwood_store as store;
 use sapwood_store::tree::TreeRecord;
-use sapwood_store::{BulkTree, Env, TreeKind};
+use sapwood_store::{Env, TreeKind};
 
 pub use cursor::{EmbeddedCursor, EmbeddedPostings};
 pub use txn::EmbeddedTxn;
@@ -16,7 +16,7 @@ pub use txn::EmbeddedTxn;
 use super::postings::{self, BlockBuilder};
 use super::{
     Bundle, Caps, CommitNo, Direction, Engine, EntryId, Error, Index, Load, Loader, PushPosting,
-    PushRecord, Range, Read, Result, Table, Verdict,
+    PushRecord, PushRecordOf, Range, Read, Result, Table, Verdict,
 };
 
 /// The tree of the change feed: commit number (u64, big-endian) -> record. Under commit 0 stands the last commit whose
@@ -70,6 +70,13 @@ impl Embedded {
         })
     }
 
+    /// The same, beginning with the contents of a backup.
+    pub fn in_memory_from(backup: &Path) -> Result<Embedded> {
+        Ok(Embedded {
+            env: Env::in_memory_from(backup, &store::Options::new())?,
+        })
+    }
+
     /// The engine over an environment that is open already, such as one on a simulated disk.
     pub fn over(env: Env) -> Embedded {
         Embedded { env }
@@ -119,6 +126,7 @@ impl Engine for Embedded {
         Ok(EmbeddedSnapshot {
             snapshot: self.env.read()?,
             fixed: Default::default(),
+            indexes: Default::default(),
         })
     }
 
@@ -245,7 +253,12 @@ pub struct EmbeddedSnapshot {
     snapshot: store::Snapshot,
     /// The fixed tables' trees, looked up when they are first needed.
     fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
+    /// The indexes' trees, in the order in which they were needed.
+    indexes: [OnceLock<(Index, Option<TreeRecord>)>; INDEXES_KNOWN_MAX],
 }
+
+/// How many indexes' trees a snapshot remembers; more are looked up each time.
+const INDEXES_KNOWN_MAX: usize = 12;
 
 impl EmbeddedSnapshot {
     #[inline]
@@ -255,7 +268,7 @@ impl EmbeddedSnapshot {
             Some(Some(record)) => Ok(Some(self.snapshot.tree_of(*record)?)),
             Some(None) => Ok(None),
             None => {
-                let tree = self.snapshot.tree(table.name().as_str())?;
+                let tree = self.snapshot.tree(table.name())?;
                 if let Some(known) = known {
                     // Another thread may have been faster, with the same answer.
                     let _ = known.set(tree.map(|tree| *tree.record()));
@@ -266,7 +279,22 @@ impl EmbeddedSnapshot {
     }
 
     fn blocks(&self, index: Index) -> Result<Option<store::Tree<'_>>> {
-        Ok(self.snapshot.tree(index.name().as_str())?)
+        for known in &self.indexes {
+            match known.get() {
+                Some((of, None)) if *of == index => return Ok(None),
+                Some((of, Some(record))) if *of == index => {
+                    return Ok(Some(self.snapshot.tree_of(*record)?));
+                }
+                Some(_) => {}
+                None => {
+                    let tree = self.snapshot.tree(index.name())?;
+                    // Another thread may have been faster; then it is looked up once more.
+                    let _ = known.set((index, tree.map(|tree| *tree.record())));
+                    return Ok(tree);
+                }
+            }
+        }
+        Ok(self.snapshot.tree(index.name())?)
     }
 }
 
@@ -310,9 +338,8 @@ impl Read for EmbeddedSnapshot {
             .map_or(Ok(()), |tree| postings::scan(index, tree, range, each))
     }
 
-    fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64> {
-        self.blocks(index)?
-            .map_or(Ok(0), |tree| postings::cardinality(index, tree, key))
+    fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
+        postings::cardinality(index, self.blocks(index)?, key, few)
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {
@@ -345,9 +372,28 @@ impl Loader for EmbeddedLoader {
         table: Table,
         fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut tree = self.bulk.tree(table.name().as_str(), kind(table))?;
-        fill(&mut |key, value| Ok(tree.push(key, value)?))?;
-        tree.finish()?;
+        let bulk = &mut self.bulk;
+        let mut tree = bulk.tree(table.name(), kind(table))?;
+        fill(&mut |key, value| Ok(tree.push(bulk, key, value)?))?;
+        tree.finish(bulk)?;
+        Ok(())
+    }
+
+    fn tables(
+        &mut self,
+        tables: [Table; 2],
+        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let bulk = &mut self.bulk;
+        let [first, second] = tables.map(|table| bulk.tree(table.name(), kind(table)));
+        let mut trees = [first?, second?];
+        fill(&mut |which, key, value| match trees.get_mut(which) {
+            Some(tree) => Ok(tree.push(bulk, key, value)?),
+            None => Err(Error::Corrupt("two tables are being built".into())),
+        })?;
+        for tree in trees {
+            tree.finish(bulk)?;
+        }
         Ok(())
     }
 
@@ -356,14 +402,13 @@ impl Loader for EmbeddedLoader {
         index: Index,
         fill: impl FnOnce(&mut PushPosting<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut tree = self.bulk.tree(index.name().as_str(), INDEX_KIND)?;
+        let bulk = &mut self.bulk;
+        let mut tree = bulk.tree(index.name(), INDEX_KIND)?;
         let mut blocks = BlockBuilder::default();
-        let push = |tree: &mut BulkTree<'_>, key: &[u8], value: &[u8]| -> Result<()> {
-            Ok(tree.push(key, value)?)
-        };
-        fill(&mut |key, id| blocks.post(key, id, &mut |key, value| push(&mut tree, key, value)))?;
-        blocks.flush(&mut |key, value| push(&mut tree, key, value))?;
-        tree.finish()?;
+        let mut push = |key: &[u8], value: &[u8]| Ok(tree.push(bulk, key, value)?);
+        fill(&mut |key, id| blocks.post(key, id, &mut push))?;
+        blocks.flush(&mut push)?;
+        tree.finish(bulk)?;
         Ok(())
     }
 }

@@ -44,6 +44,12 @@ pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
         bail!("a server runs on {}: stop it first", args.folder.display());
     }
     let data = open::data_folder(&args.folder);
+    if open::is_in_memory(&args.folder) {
+        bail!(
+            "{} is a directory in memory; restore into another folder, or put the backup in the place of its file 'memory'",
+            args.folder.display()
+        );
+    }
     if data.exists() {
         bail!(
             "{} exists: move it away first, for example to {}.old",

@@ -63,6 +63,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         .into_iter()
         .collect::<Result<_, _>>()
         .map_err(anyhow::Error::msg)?,
+        in_memory: false,
     };
     let made = init::make(&make, &password)?;
     let config = Config::load(&folder)?;

@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
         }),
     };
     let report = directory.import(sources, &options, &observer)?;
+    open::save_memory(folder, &directory)?;
     let state = observer.state.into_inner();
     let State {
         progress, rejects, ..

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Index) -> Result<ExitCode> {
         progress.set(entries)
     })
     .map_err(|error| anyhow!(error))?;
+    open::save_memory(&args.folder, &directory)?;
     progress.finish();
     writeln!(out, "{done}")?;
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sapwood_directory::Directory;
+use sapwood_directory::engine::Embedded;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::password;
 use sapwood_server::{Config, tls};
@@ -109,11 +110,13 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
         naming_contexts: args.suffixes.clone(),
         indexes: index_spec::definitions(&args.indexes),
     };
-    Directory::create(
-        &open::data_folder(folder),
-        &contents,
-        open::options(folder, &config)?,
-    )?;
+    let options = open::options(folder, &config)?;
+    if args.in_memory {
+        let directory = Directory::create_on(Embedded::in_memory()?, &contents, options)?;
+        open::write_memory(folder, &directory)?;
+    } else {
+        Directory::create(&open::data_folder(folder), &contents, options)?;
+    }
     Ok(Made {
         admin_dn,
         fingerprint,

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     raise_open_files();
     let signals = Signals::catch()?;
     let directory = open::directory(&args.folder, &config, false)?;
+    let saves_memory = config.memory.save;
     let flags = Flags {
         listen: args.listen.clone(),
         tls_cert: args.tls_cert.clone(),
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         config,
         flags,
     )?);
-    let control = control_socket(&args.folder, &server, directory)?;
+    let control = control_socket(&args.folder, &server, directory.clone())?;
     for url in server.urls() {
         tracing::info!("listening on {url}");
     }
@@ -45,8 +46,12 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let name = signals.until_stopped(&server);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-    drop(control);
     drop(server);
+    if saves_memory {
+        open::save_memory(&args.folder, &directory)?;
+    }
+    // Until now whoever else wants to have the directory has to wait.
+    drop(control);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
