@@ -20,6 +20,8 @@ pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// Letters and digits of a generated password: 20 of 57 characters are 116 bits.
 pub const GENERATED_CHARACTERS: usize = 20;
 
+/// How many values are checked where the session runs.
+const QUICK_VALUES_MAX: usize = 8;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 
@@ -95,6 +97,13 @@ pub fn verify<'a>(password: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -
     stored.any(|value| scheme::matches(password, value))
 }
 
+/// Whether checking a password against these values takes some microseconds at most: they are a few bare digests, as of `{SSHA}`,
+/// or in clear. To hand that to another thread would cost more.
+#[must_use]
+pub fn is_quick<'a>(stored: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+    (1..=QUICK_VALUES_MAX).contains(&stored.len()) && stored.into_iter().all(scheme::is_quick)
+}
+
 /// A new password of [`GENERATED_CHARACTERS`] letters and digits, without those that look alike (0 O o, 1 I l).
 #[must_use]
 pub fn generate() -> Password {
@@ -141,6 +150,17 @@ mod tests {
             hash(b"correct horse"),
             "each hash has a salt of its own"
         );
+    }
+
+    #[test]
+    fn digests_are_quick_and_what_is_made_to_be_slow_is_not() {
+        let quick = |values: &[&[u8]]| is_quick(values.iter().copied());
+        assert!(quick(&[b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA=="]));
+        assert!(quick(&[b"{ssha512}x", b"{MD5}y"]));
+        assert!(!quick(&[]));
+        assert!(!quick(&[&hash(b"x")]));
+        assert!(!quick(&[b"{SSHA}x", b"{PBKDF2}1000$a$b"]));
+        assert!(!quick(&[b"{SHA}x".as_slice(); 9]));
     }
 
     #[test]

@@ -102,6 +102,12 @@ pub(super) fn matches(password: &[u8], stored: &[u8]) -> bool {
     .unwrap_or(false)
 }
 
+/// Whether checking a password against a stored value takes a digest of a few hundred bytes at most.
+pub(super) fn is_quick(stored: &[u8]) -> bool {
+    stored.len() > STORED_BYTES_MAX
+        || matches!(split(stored), None | Some((Scheme::Digest { .. }, _)))
+}
+
 /// `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`, the PHC string format.
 fn argon2_matches(password: &[u8], stored: &str) -> Option<bool> {
     let mut fields = stored.strip_prefix('$')?.split('$');

@@ -8,6 +8,11 @@ use super::{Completion, Peer, Session};
 use crate::password::{self, PASSWORD_BYTES_MAX};
 use crate::writer::refusal;
 
+/// One answer for a wrong name and a wrong password: names are not to be found out by trying.
+fn wrong() -> Outcome {
+    Outcome::new(ResultCode::InvalidCredentials, "")
+}
+
 /// Bytes of the name in a bind.
 const NAME_BYTES_MAX: usize = 8 << 10;
 
@@ -46,8 +51,7 @@ impl Session {
                 self.identity = identity;
                 Outcome::SUCCESS
             }
-            // One answer for a wrong name and a wrong password: names are not to be found out by trying.
-            None => Outcome::new(ResultCode::InvalidCredentials, ""),
+            None => wrong(),
         };
         self.answer(id, Operation::Bind, &outcome);
     }
@@ -91,6 +95,13 @@ impl Session {
                 None => (None, Vec::new()),
             }
         };
+        if identity.is_some() && password::is_quick(stored.iter().map(Vec::as_slice)) {
+            return if password::verify(password, stored.iter().map(Vec::as_slice)) {
+                Ok(identity)
+            } else {
+                Err(wrong())
+            };
+        }
         let (password, session) = (
             password::Password::new(password.to_vec()),
             self.completions.clone(),
