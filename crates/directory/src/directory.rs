@@ -1,7 +1,7 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::access::AccessPolicy;
 use crate::beside::Beside;
@@ -12,9 +12,10 @@ use crate::engine::{
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::import::Prepared;
-use crate::names;
+use crate::names::{self, DnCache};
 use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
+use crate::search::Term;
 use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
 use crate::state::State;
 use crate::subschema;
@@ -186,9 +187,13 @@ impl<E: Engine> Directory<E> {
         let view = self.shared.engine.snapshot()?;
         let state = self.state_of(&view)?;
         Ok(Snapshot {
-            directory: self.clone(),
-            view: Arc::new(view),
-            state,
+            seen: Arc::new(Seen {
+                directory: self.clone(),
+                view,
+                state,
+                names: Mutex::default(),
+                referrals: OnceLock::new(),
+            }),
         })
     }
 
@@ -298,17 +303,23 @@ impl Bundle for Create<'_> {
 
 /// The directory as of one commit. Clones share the same view.
 pub struct Snapshot<E: Engine = Embedded> {
+    seen: Arc<Seen<E>>,
+}
+
+/// What clones share: one count of references, which other threads have nothing to do with, for each search of a burst.
+struct Seen<E: Engine> {
     directory: Directory<E>,
-    view: Arc<E::Snapshot>,
+    view: E::Snapshot,
     state: Arc<State>,
+    /// What searches have found out that those after them want to know, too.
+    names: Mutex<DnCache>,
+    referrals: OnceLock<Term>,
 }
 
 impl<E: Engine> Clone for Snapshot<E> {
     fn clone(&self) -> Self {
         Snapshot {
-            directory: self.directory.clone(),
-            view: self.view.clone(),
-            state: self.state.clone(),
+            seen: self.seen.clone(),
         }
     }
 }
@@ -327,48 +338,78 @@ pub struct Credentials {
 impl<E: Engine> Snapshot<E> {
     /// The directory this is a state of.
     pub fn directory(&self) -> &Directory<E> {
-        &self.directory
+        &self.seen.directory
     }
 
     /// The commit it shows.
     pub fn commit(&self) -> CommitNo {
-        self.view.commit()
+        self.seen.view.commit()
     }
 
     /// The schema.
     pub fn schema(&self) -> &Schema {
-        self.directory.schema()
+        self.seen.directory.schema()
     }
 
     pub(crate) fn view(&self) -> &E::Snapshot {
-        &self.view
+        &self.seen.view
+    }
+
+    /// The names that searches have built, taken by one for as long as it works. Another one at the same time begins without any.
+    pub(crate) fn take_names(&self) -> DnCache {
+        let mut names = self
+            .seen
+            .names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *names)
+    }
+
+    /// Gives them back, with those that were built meanwhile.
+    pub(crate) fn put_back_names(&self, built: DnCache) {
+        let mut names = self
+            .seen
+            .names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *names = built;
+    }
+
+    /// The referral objects, as `find` finds them.
+    pub(crate) fn referrals(&self, find: impl FnOnce() -> Result<Term>) -> Result<&Term> {
+        if let Some(known) = self.seen.referrals.get() {
+            return Ok(known);
+        }
+        let found = find()?;
+        Ok(self.seen.referrals.get_or_init(|| found))
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {
-        &self.state
+        &self.seen.state
     }
 
     pub(crate) fn access(&self) -> AccessPolicy {
-        self.directory.shared.options.access
+        self.seen.directory.shared.options.access
     }
 
     pub(crate) fn now_micros(&self) -> u64 {
-        self.directory.shared.options.clock.now_micros()
+        self.seen.directory.shared.options.clock.now_micros()
     }
 
     /// The root DSE.
     pub(crate) fn root_dse(&self) -> &Beside {
-        &self.directory.shared.root_dse
+        &self.seen.directory.shared.root_dse
     }
 
     /// The subschema subentry.
     pub(crate) fn subschema(&self) -> &Beside {
-        &self.directory.shared.subschema
+        &self.seen.directory.shared.subschema
     }
 
     /// The naming contexts' DNs as configured.
     pub fn naming_contexts(&self) -> impl Iterator<Item = &str> {
-        self.state
+        self.seen
+            .state
             .contexts
             .iter()
             .map(|context| context.dn.as_str())
@@ -380,18 +421,19 @@ impl<E: Engine> Snapshot<E> {
         if normal.parse(self.schema(), dn.as_bytes()).is_err() {
             return Ok(None);
         }
-        let walk = names::walk(self.view(), &self.state.contexts, &normal)?;
+        let walk = names::walk(self.view(), &self.seen.state.contexts, &normal)?;
         let Some(child) = walk.and_then(|walk| walk.found()) else {
             return Ok(None);
         };
         let entry = child.id;
-        let record = self.view.get(Table::Entry, &entry.to_key())?;
+        let record = self.view().get(Table::Entry, &entry.to_key())?;
         let record = record
             .ok_or_else(|| Error::corrupt(format!("entry {entry} has a name but no record")))?;
         let damaged = |error| Error::corrupt(format!("entry {entry}: {error}"));
         let read = Entry::new(&record).map_err(damaged)?;
         let mut stored = Vec::new();
         for known in self
+            .seen
             .state
             .attributes
             .of_type(self.schema().well_known().user_password)

@@ -275,6 +275,9 @@ struct Row {
 }
 
 impl RecordBuilder {
+    /// What each attribute takes in front of the values.
+    pub(crate) const ROW_BYTES: usize = ROW_BYTES;
+
     /// An empty builder.
     pub(crate) fn new() -> RecordBuilder {
         RecordBuilder::default()

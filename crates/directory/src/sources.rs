@@ -1,6 +1,9 @@
 //! Where time, unique ids and password hashes come from: passed in, so that tests decide them.
 
+use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::rand::GetRandomFlags;
 
 /// A clock.
 pub trait Clock: Send + Sync {
@@ -43,8 +46,36 @@ impl Clock for SystemClock {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomUuids;
 
+/// Random bytes that a thread has fetched ahead: the system gives so many at once for what a few cost.
+#[derive(Default)]
+struct Pool {
+    bytes: [[u8; 16]; Pool::UUIDS],
+    left: usize,
+}
+
+impl Pool {
+    /// So many bytes the system gives without interruption.
+    const UUIDS: usize = 256 / 16;
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = RefCell::default();
+}
+
 impl UuidSource for RandomUuids {
     fn uuid(&self) -> [u8; 16] {
-        uuid::Uuid::new_v4().into_bytes()
+        POOL.with_borrow_mut(|pool| {
+            if pool.left == 0 {
+                let bytes = pool.bytes.as_flattened_mut();
+                match rustix::rand::getrandom(&mut *bytes, GetRandomFlags::empty()) {
+                    Ok(given) if given == bytes.len() => pool.left = Pool::UUIDS,
+                    _ => return uuid::Uuid::new_v4().into_bytes(),
+                }
+            }
+            pool.left -= 1;
+            uuid::Builder::from_random_bytes(pool.bytes[pool.left])
+                .into_uuid()
+                .into_bytes()
+        })
     }
 }

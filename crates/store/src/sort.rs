@@ -241,8 +241,12 @@ const HEAD_BYTES: usize = 8;
 
 /// The first eight bytes of a key as a number that sorts as they do: most comparisons need no more.
 fn head_of(key: &[u8]) -> u64 {
-    let mut head = [0; HEAD_BYTES];
-    let len = key.len().min(HEAD_BYTES);
-    head[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(head)
+    match key.first_chunk::<HEAD_BYTES>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut head = [0; HEAD_BYTES];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(head)
+        }
+    }
 }

@@ -232,8 +232,9 @@ pub trait Read {
         each: impl FnMut(&[u8], EntryId) -> bool,
     ) -> Result<()>;
 
-    /// About how many ids are filed under `key`; exact while they fit a few blocks.
-    fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64>;
+    /// About how many ids are filed under `key`; exact while they fit a few blocks. If there are no more than
+    /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that whoever asks need not read the list; otherwise by none.
+    fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64>;
 
     /// Whether the index was created (it may still be incomplete: that is the directory's to know).
     fn has_index(&self, index: Index) -> Result<bool>;
@@ -312,6 +313,9 @@ pub trait Load {
 /// Takes the records of a table being built: keys ascend.
 pub type PushRecord<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
 
+/// Takes the records of two tables being built: which of them, key and value. The keys of each ascend.
+pub type PushRecordOf<'f> = dyn FnMut(usize, &[u8], &[u8]) -> Result<()> + 'f;
+
 /// Takes the postings of an index being built: (key, id) ascends, equal pairs are taken once.
 pub type PushPosting<'f> = dyn FnMut(&[u8], EntryId) -> Result<()> + 'f;
 
@@ -322,6 +326,12 @@ pub trait Loader {
         &mut self,
         table: Table,
         fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
+    ) -> Result<()>;
+    /// Builds two tables at the same time.
+    fn tables(
+        &mut self,
+        tables: [Table; 2],
+        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
     ) -> Result<()>;
     /// Builds an index of the postings that `fill` pushes.
     fn index(
@@ -336,6 +346,9 @@ pub trait Cursor {
     /// The next record.
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
+
+/// A list of no more ids is handed out where it is counted.
+pub const POSTINGS_FEW_MAX: usize = 16;
 
 /// A posting list being read: ids ascend.
 pub trait Postings {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::{
     AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, Index, Load,
-    Loader, Postings, PushPosting, PushRecord, Range, Read, Result, Table, Ticket, Verdict, Write,
+    Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, PushRecordOf, Range, Read, Result,
+    Table, Ticket, Verdict, Write,
 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -200,11 +201,8 @@ impl State {
         }
     }
 
-    fn cardinality(&self, index: Index, key: &[u8]) -> u64 {
-        self.indexes
-            .get(&index)
-            .and_then(|lists| lists.get(key))
-            .map_or(0, |ids| ids.len() as u64)
+    fn list(&self, index: Index, key: &[u8]) -> Option<&BTreeSet<EntryId>> {
+        self.indexes.get(&index).and_then(|lists| lists.get(key))
     }
 }
 
@@ -267,8 +265,15 @@ macro_rules! read_from_state {
                 Ok(())
             }
 
-            fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64> {
-                Ok(self.state.cardinality(index, key))
+            fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
+                few.clear();
+                let Some(list) = self.state.list(index, key) else {
+                    return Ok(0);
+                };
+                if list.len() <= POSTINGS_FEW_MAX {
+                    few.extend(list);
+                }
+                Ok(list.len() as u64)
             }
 
             fn has_index(&self, index: Index) -> Result<bool> {
@@ -440,16 +445,26 @@ impl Loader for ModelLoader {
     ) -> Result<()> {
         let mut records = Records::new();
         fill(&mut |key, value| {
-            assert!(
-                records
-                    .last_key_value()
-                    .is_none_or(|(last, _)| last.as_slice() < key),
-                "keys ascend"
-            );
-            records.insert(key.to_vec(), value.to_vec());
+            push_record(&mut records, key, value);
             Ok(())
         })?;
         self.state.tables.insert(table, Arc::new(records));
+        Ok(())
+    }
+
+    fn tables(
+        &mut self,
+        tables: [Table; 2],
+        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut both = [Records::new(), Records::new()];
+        fill(&mut |which, key, value| {
+            push_record(&mut both[which], key, value);
+            Ok(())
+        })?;
+        for (table, records) in tables.into_iter().zip(both) {
+            self.state.tables.insert(table, Arc::new(records));
+        }
         Ok(())
     }
 
@@ -472,4 +487,13 @@ impl Loader for ModelLoader {
         self.state.indexes.insert(index, Arc::new(lists));
         Ok(())
     }
+}
+
+fn push_record(records: &mut Records, key: &[u8], value: &[u8]) {
+    let last = records.last_key_value();
+    assert!(
+        last.is_none_or(|(last, _)| last.as_slice() < key),
+        "keys ascend"
+    );
+    records.insert(key.to_vec(), value.to_vec());
 }

@@ -16,7 +16,7 @@
 
 use std::ops::Bound;
 
-use super::{EntryId, Error, Index, Postings, Range, Result};
+use super::{EntryId, Error, Index, POSTINGS_FEW_MAX, Postings, Range, Result};
 
 /// A block that would grow beyond this many bytes is split.
 pub(super) const BLOCK_BYTES_MAX: usize = 1000;
@@ -127,13 +127,18 @@ impl<'t> Block<'t> {
     }
 
     fn ids(self, out: &mut Vec<u64>) -> Option<()> {
-        out.push(self.first);
-        let (mut id, mut deltas) = (self.first, self.deltas);
+        self.each_id(|id| out.push(id))
+    }
+
+    fn each_id(self, mut each: impl FnMut(u64)) -> Option<()> {
+        each(self.first);
+        let (mut id, mut deltas, mut count) = (self.first, self.deltas, 1);
         while !deltas.is_empty() {
             id = id.checked_add(take_varint(&mut deltas)?)?;
-            out.push(id);
+            each(id);
+            count += 1;
         }
-        (id == self.last && out.len() == usize::from(self.count)).then_some(())
+        (id == self.last && count == usize::from(self.count)).then_some(())
     }
 }
 
@@ -510,8 +515,15 @@ impl<'t, T: BlockTree<'t>> Postings for List<'t, T> {
     }
 }
 
-/// About how many ids a list has; exact when it has few blocks.
-pub(super) fn cardinality<'t, T: BlockTree<'t>>(index: Index, tree: T, key: &[u8]) -> Result<u64> {
+/// About how many ids a list has; exact when it has few blocks. `few` is replaced by the ids if they are few.
+pub(super) fn cardinality<'t, T: BlockTree<'t>>(
+    index: Index,
+    tree: Option<T>,
+    key: &[u8],
+    few: &mut Vec<EntryId>,
+) -> Result<u64> {
+    few.clear();
+    let Some(tree) = tree else { return Ok(0) };
     let mut from = Vec::with_capacity(key.len() + 2 + ID_BYTES);
     append_escaped(&mut from, key);
     let prefix = from.len();
@@ -528,6 +540,13 @@ pub(super) fn cardinality<'t, T: BlockTree<'t>>(index: Index, tree: T, key: &[u8
         let block = Block::read(&key[prefix..], value).ok_or_else(|| corrupt(index))?;
         ids += u64::from(block.count);
         blocks += 1;
+        if ids <= POSTINGS_FEW_MAX as u64 {
+            block
+                .each_id(|id| few.push(EntryId(id)))
+                .ok_or_else(|| corrupt(index))?;
+        } else {
+            few.clear();
+        }
         if blocks == EXACT_BLOCKS_MAX {
             let mut to = from.clone();
             to.extend_from_slice(&[0xFF; ID_BYTES]);
@@ -775,7 +794,7 @@ mod tests {
                         }
                     }
                 }
-                let _ = cardinality(INDEX, MapView(&map.0), b"key");
+                let _ = cardinality(INDEX, Some(MapView(&map.0)), b"key", &mut Vec::new());
                 let _ = scan(INDEX, MapView(&map.0), Range::ALL, |_, _| true);
                 let _ = add(INDEX, &mut map, &mut scratch, b"key", EntryId(id));
                 let _ = remove(INDEX, &mut map, &mut scratch, b"key", EntryId(id ^ 1));

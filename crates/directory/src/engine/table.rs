@@ -157,9 +157,20 @@ impl TableName {
         name
     }
 
+    /// The name as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for TableName {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The second half of an import into an empty directory: every table built bottom-up from sorted input.
 //!
 //! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
-//! way, and a stack of the entries above tells each its parent's id. The entry table is written at once; operational
-//! records, names and index keys are sorted once more, by the table they belong to and their key in it. What goes through
+//! way, and a stack of the entries above tells each its parent's id. Both tables of records are written at once; names
+//! and index keys are sorted once more, by the table they belong to and their key in it. What goes through
 //! that sort for an index is not each posting but, for each key of a batch of entries, the ids of the batch that have it.
 
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use sapwood_ldap::list::Attributes;
 use sapwood_store::sort::{Sorted, Sorter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::births::Births;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::definition;
 use crate::engine::{
@@ -39,6 +40,7 @@ const BATCHES_WAITING: usize = 1;
 /// Sorted entries become the tables of an empty directory.
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
     let entries = shared.entries_read.load(Relaxed);
+    let births = Births::new(shared)?;
     let first = reserve_ids(shared, entries)?;
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
@@ -47,6 +49,7 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result
         state: &state,
         sorted,
         next: first,
+        births,
         failure: None,
     };
     let loaded = shared.directory.engine().load(&mut build);
@@ -94,6 +97,7 @@ struct Build<'b, E: Engine> {
     state: &'b State,
     sorted: Sorted,
     next: EntryId,
+    births: Births<'b, E>,
     /// What failed here, when it is not the engine.
     failure: Option<Error>,
 }
@@ -101,14 +105,13 @@ struct Build<'b, E: Engine> {
 /// The tables that come out of the second sort, in the order of their tags.
 #[derive(Clone, Copy)]
 enum Later<'s> {
-    Operational,
     Name,
     Index(&'s AttributeIndexes, IndexKind),
     Order(&'s AttributeIndexes),
 }
 
 fn later_tables(state: &State) -> Vec<Later<'_>> {
-    let mut tables = vec![Later::Operational, Later::Name];
+    let mut tables = vec![Later::Name];
     for indexes in state.indexes.iter() {
         for kind in KINDS {
             if indexes.completeness(kind) != Completeness::Absent {
@@ -122,9 +125,8 @@ fn later_tables(state: &State) -> Vec<Later<'_>> {
     tables
 }
 
-/// Their positions among the tables of the second sort.
-const OPERATIONAL: usize = 0;
-const NAME: usize = 1;
+/// The position of the name table among those of the second sort.
+const NAME: usize = 0;
 
 /// What the keys of a table begin with in the second sort.
 fn tag(table: usize) -> [u8; 2] {
@@ -185,7 +187,7 @@ impl<E: Engine> Build<'_, E> {
             // Only the workers hold it, so that sending fails when they are gone.
             drop(receive);
             let mut failure = None;
-            let written = loader.table(Table::Entry, |push| {
+            let written = loader.tables([Table::Entry, Table::Operational], |push| {
                 let mut send_batch = |batch: Batch| send.send(batch).is_ok();
                 let done = self.entries(push, &sorter, &mut send_batch);
                 done.map_err(|error| match error {
@@ -218,13 +220,14 @@ impl<E: Engine> Build<'_, E> {
     /// Gives ids and parents; entries without a parent, and second ones of a DN, are rejected.
     fn entries(
         &mut self,
-        push: &mut engine::PushRecord<'_>,
+        push: &mut engine::PushRecordOf<'_>,
         sorter: &Mutex<Sorter>,
         send: &mut impl FnMut(Batch) -> bool,
     ) -> Result<()> {
         // The entries above, each with its normal DN.
         let mut above: Vec<(Vec<u8>, EntryId)> = Vec::new();
-        let (mut normal, mut record, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut normal, mut key) = (Vec::new(), Vec::new());
+        let (mut record, mut operational) = (Vec::new(), Vec::new());
         let mut batch = Batch::default();
         while let Some((sort_key, value)) = self.sorted.next().map_err(sort_failed)? {
             normal.clear();
@@ -259,13 +262,11 @@ impl<E: Engine> Build<'_, E> {
             record.clear();
             record.extend_from_slice(prepared.records[0]);
             set_parent(&mut record, parent);
-            push(&id.to_key(), &record)?;
+            self.births.record(&prepared, &mut operational)?;
+            push(0, &id.to_key(), &record)?;
+            push(1, &id.to_key(), &operational)?;
             {
                 let mut sorter = sorter.lock().unwrap_or_else(PoisonError::into_inner);
-                tagged(&mut key, OPERATIONAL, &id.to_key());
-                sorter
-                    .push(&key, prepared.records[1])
-                    .map_err(sort_failed)?;
                 name_key(parent, &normal[prepared.rdn_start..], &mut key);
                 key.splice(0..0, tag(NAME));
                 let child = Child {
@@ -276,7 +277,7 @@ impl<E: Engine> Build<'_, E> {
             }
             batch.bytes.extend_from_slice(&record);
             let end = batch.bytes.len();
-            batch.bytes.extend_from_slice(prepared.records[1]);
+            batch.bytes.extend_from_slice(&operational);
             batch.entries.push((id, end, batch.bytes.len()));
             above.push((normal.clone(), id));
             self.shared.entries_written.fetch_add(1, Relaxed);
@@ -300,7 +301,6 @@ fn later<L: Loader>(loader: &mut L, tables: &[Later<'_>], mut sorted: Sorted) ->
     for (at, table) in tables.iter().enumerate() {
         let tag = tag(at);
         let plain = match table {
-            Later::Operational => Table::Operational,
             Later::Name => Table::Name,
             Later::Order(indexes) => indexes.order_table(),
             Later::Index(indexes, kind) => {
@@ -415,7 +415,7 @@ impl IndexWorker<'_> {
         let attributes = &self.state.attributes;
         for (at, table) in self.tables.iter().enumerate() {
             match table {
-                Later::Operational | Later::Name => {}
+                Later::Name => {}
                 Later::Index(indexes, kind) => {
                     each_index_key(
                         self.schema,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::sort::Sorted;
 
+use super::births::Births;
 use super::build::reject;
 use super::{ImportPhase, Prepared, Shared, sort_failed};
 use crate::engine::{Engine, Ticket};
@@ -18,6 +19,7 @@ const ADDITION_BYTES: usize = 4 << 20;
 /// Adds sorted entries, parents before children.
 pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Result<()> {
     let mut payloads: Vec<Vec<u8>> = Vec::new();
+    let mut births = Births::new(shared)?;
     loop {
         let mut bytes = 0;
         payloads.clear();
@@ -36,7 +38,19 @@ pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Re
             .map(|payload| Prepared::read(payload, &mut Vec::new()))
             .collect::<Option<Vec<_>>>();
         let prepared = prepared.ok_or_else(|| Error::corrupt("a sorted entry cannot be read"))?;
-        let applied = shared.directory.graft(&prepared)?;
+        let mut born = vec![Vec::new(); prepared.len()];
+        for (prepared, operational) in prepared.iter().zip(&mut born) {
+            births.record(prepared, operational)?;
+        }
+        let complete: Vec<_> = prepared
+            .iter()
+            .zip(&born)
+            .map(|(prepared, operational)| Prepared {
+                records: [prepared.records[0], operational],
+                ..*prepared
+            })
+            .collect();
+        let applied = shared.directory.graft(&complete)?;
         if let Some(ticket) = applied.ticket {
             ticket.wait()?;
         }

@@ -9,6 +9,7 @@
 //!
 //! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest entry.
 
+mod births;
 mod build;
 mod graft;
 mod prepare;

@@ -23,11 +23,12 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
+use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::target;
 use crate::update::draft::{Draft, Frame, Records};
 use crate::update::stamp::{Stamps, uuid_text};
-use crate::update::{described, flags_of};
+use crate::update::{described, flags_of, no_class};
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
 const SOURCES_AT_ONCE_MAX: usize = 16;
@@ -53,11 +54,13 @@ pub(crate) struct Prepared<'p> {
     pub(crate) line: u64,
     /// Its flags.
     pub(crate) flags: EntryFlags,
+    /// Its structural class: the position in the schema.
+    pub(crate) class: usize,
     /// Where its own RDN begins in the normal DN: 0 for a naming context.
     pub(crate) rdn_start: usize,
     /// Its DN as written.
     pub(crate) dn: &'p str,
-    /// Its two records; the parent's id is still missing.
+    /// Its two records. The parent's id is still missing; the second is empty if the source says nothing of operational attributes.
     pub(crate) records: [&'p [u8]; 2],
 }
 
@@ -71,6 +74,7 @@ impl<'p> Prepared<'p> {
         value.extend_from_slice(&(self.source as u32).to_be_bytes());
         value.extend_from_slice(&self.line.to_be_bytes());
         value.push(self.flags.to_byte());
+        value.extend_from_slice(&(self.class as u32).to_le_bytes());
         value.extend_from_slice(&(self.rdn_start as u32).to_le_bytes());
         for part in [self.dn.as_bytes(), user] {
             value.extend_from_slice(&(part.len() as u32).to_le_bytes());
@@ -85,6 +89,7 @@ impl<'p> Prepared<'p> {
         let (source, rest) = rest.split_first_chunk::<4>()?;
         let (line, rest) = rest.split_first_chunk::<8>()?;
         let ([flags], rest) = rest.split_first_chunk::<1>()?;
+        let (class, rest) = rest.split_first_chunk::<4>()?;
         let (rdn_start, rest) = rest.split_first_chunk::<4>()?;
         let (dn, rest) = rest.split_first_chunk::<4>()?;
         let (dn, rest) = rest.split_at_checked(u32::from_le_bytes(*dn) as usize)?;
@@ -94,6 +99,7 @@ impl<'p> Prepared<'p> {
             source: u32::from_be_bytes(*source) as usize,
             line: u64::from_be_bytes(*line),
             flags: EntryFlags::from_byte(*flags),
+            class: u32::from_le_bytes(*class) as usize,
             rdn_start: u32::from_le_bytes(*rdn_start) as usize,
             dn: std::str::from_utf8(dn).ok()?,
             records: [user, operational],
@@ -193,6 +199,64 @@ struct Worker<'w, E: Engine> {
     value: Vec<u8>,
     records: Records,
     normal: NormalDn,
+    descriptions: Descriptions<'w>,
+}
+
+/// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in the same
+/// order, so that the one wanted is that behind the last.
+#[derive(Default)]
+struct Descriptions<'s> {
+    known: Vec<Described<'s>>,
+    next: usize,
+}
+
+struct Described<'s> {
+    text: String,
+    known: &'s AttributeType,
+    options: String,
+    /// Whether the attribute is worked out anew, whatever the source says.
+    is_computed: bool,
+}
+
+impl<'s> Descriptions<'s> {
+    const KNOWN_MAX: usize = 64;
+
+    fn find(
+        &mut self,
+        schema: &'s Schema,
+        text: &str,
+    ) -> std::result::Result<&Described<'s>, Stop> {
+        let is = |known: &Described<'_>| known.text == text;
+        let at = match self.known.get(self.next) {
+            Some(known) if is(known) => self.next,
+            _ => match self.known.iter().position(is) {
+                Some(at) => at,
+                None => self.learn(schema, text)?,
+            },
+        };
+        self.next = at + 1;
+        Ok(&self.known[at])
+    }
+
+    fn learn(&mut self, schema: &'s Schema, text: &str) -> std::result::Result<usize, Stop> {
+        let name = text.split(';').next().unwrap_or_default();
+        let (known, options) = described(schema, text.as_bytes())?;
+        let learned = Described {
+            text: text.to_owned(),
+            known,
+            options,
+            is_computed: COMPUTED
+                .iter()
+                .any(|computed| computed.eq_ignore_ascii_case(name)),
+        };
+        if self.known.len() < Self::KNOWN_MAX {
+            self.known.push(learned);
+            return Ok(self.known.len() - 1);
+        }
+        let at = self.next % Self::KNOWN_MAX;
+        self.known[at] = learned;
+        Ok(at)
+    }
 }
 
 impl<'w, E: Engine> Worker<'w, E> {
@@ -211,6 +275,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             value: Vec::new(),
             records: Records::default(),
             normal: NormalDn::new(),
+            descriptions: Descriptions::default(),
         }
     }
 
@@ -286,6 +351,7 @@ impl<'w, E: Engine> Worker<'w, E> {
         };
 
         let (stamp, uuid);
+        let creator = self.shared.options.creator.as_str();
         let mut draft = Draft::default();
         self.fill(&mut draft, values)?;
         let parsed = Dn::parse(&record.dn).map_err(|error| invalid(error.to_string()))?;
@@ -293,36 +359,38 @@ impl<'w, E: Engine> Worker<'w, E> {
             draft.add_rdn_values(schema, rdn)?;
         }
         draft.add_implied_classes(schema)?;
-        let class = draft.structural_class(schema)?;
-        stamp = self
-            .stamps
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .next(self.shared.directory.options().clock.now_micros());
-        uuid = uuid_text(self.shared.directory.options().uuids.uuid());
-        let known = schema.well_known();
-        let creator = self.shared.options.creator.as_str();
-        for (attribute, value) in [
-            (known.structural_object_class, schema.class_of(class).name()),
-            (known.entry_uuid, uuid.as_str()),
-            (known.creators_name, creator),
-            (known.create_timestamp, stamp.time.as_str()),
-            (known.modifiers_name, creator),
-            (known.modify_timestamp, stamp.time.as_str()),
-            (known.entry_csn, stamp.csn.as_str()),
-        ] {
-            if !draft.has(attribute, "") {
-                draft.replace(
-                    schema,
-                    schema.type_of(attribute),
-                    "",
-                    vec![Cow::Borrowed(value.as_bytes())],
-                );
-            }
-        }
-        draft.check(schema)?;
+        let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = parsed.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+        }
+        // If the source brings none at all, they are made when the entry has its place.
+        let brings_operational = draft.has_operational(schema);
+        if brings_operational {
+            stamp = self
+                .stamps
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .next(self.shared.directory.options().clock.now_micros());
+            uuid = uuid_text(self.shared.directory.options().uuids.uuid());
+            let known = schema.well_known();
+            for (attribute, value) in [
+                (known.structural_object_class, schema.class_of(class).name()),
+                (known.entry_uuid, uuid.as_str()),
+                (known.creators_name, creator),
+                (known.create_timestamp, stamp.time.as_str()),
+                (known.modifiers_name, creator),
+                (known.modify_timestamp, stamp.time.as_str()),
+                (known.entry_csn, stamp.csn.as_str()),
+            ] {
+                if !draft.has(attribute, "") {
+                    draft.replace(
+                        schema,
+                        schema.type_of(attribute),
+                        "",
+                        vec![Cow::Borrowed(value.as_bytes())],
+                    );
+                }
+            }
         }
         let flags = flags_of(schema, class);
         let rdn = target::rdn_as_written(&record.dn, is_context);
@@ -345,7 +413,8 @@ impl<'w, E: Engine> Worker<'w, E> {
             flags,
             rdn_start,
             dn: &record.dn,
-            records: [user, operational],
+            class: class.index(),
+            records: [user, if brings_operational { operational } else { &[] }],
         };
         let normal = self.normal.bytes();
         prepared.write(normal, &mut self.value);
@@ -356,7 +425,7 @@ impl<'w, E: Engine> Worker<'w, E> {
 
     /// Adds the record's attributes to the draft.
     fn fill<'r>(
-        &self,
+        &mut self,
         draft: &mut Draft<'r>,
         values: &'r [AttributeValue<'r>],
     ) -> std::result::Result<(), Stop> {
@@ -369,43 +438,46 @@ impl<'w, E: Engine> Worker<'w, E> {
                 .count();
             let (together, after) = rest.split_at(run);
             rest = after;
-            let name = first.description.split(';').next().unwrap_or_default();
-            if COMPUTED
-                .iter()
-                .any(|computed| computed.eq_ignore_ascii_case(name))
-            {
+            let Described {
+                known,
+                options,
+                is_computed,
+                ..
+            } = self.descriptions.find(self.schema, &first.description)?;
+            if *is_computed {
                 continue;
             }
-            let (known, options) = described(self.schema, first.description.as_bytes())?;
+            let hasher = self
+                .shared
+                .options
+                .hasher
+                .filter(|_| is_protected(self.schema, known.id()));
             let list = together
                 .iter()
-                .map(|value| self.stored(known, &value.value))
+                .map(|value| stored(hasher, &value.value))
                 .collect::<std::result::Result<_, _>>()?;
-            draft.add(self.schema, known, &options, list)?;
+            draft.add(self.schema, known, options, list)?;
         }
         Ok(())
     }
+}
 
-    /// The value as it is stored: a cleartext password hashed.
-    fn stored<'r>(
-        &self,
-        known: &AttributeType,
-        value: &'r Cow<'r, [u8]>,
-    ) -> std::result::Result<Cow<'r, [u8]>, Stop> {
-        match self.shared.options.hasher {
-            Some(hasher) if is_protected(self.schema, known.id()) && !hasher.is_hashed(value) => {
-                hasher
-                    .hash(value)
-                    .map(Cow::Owned)
-                    .map_err(|why| Stop::refuse(ResultCode::UnknownError, why))
-            }
-            _ => Ok(Cow::Borrowed(value)),
-        }
+/// A value as it is stored: with a hasher it is a password, and hashed unless it is so already.
+fn stored<'r>(
+    hasher: Option<&dyn PasswordHasher>,
+    value: &'r Cow<'r, [u8]>,
+) -> std::result::Result<Cow<'r, [u8]>, Stop> {
+    match hasher {
+        Some(hasher) if !hasher.is_hashed(value) => hasher
+            .hash(value)
+            .map(Cow::Owned)
+            .map_err(|why| Stop::refuse(ResultCode::UnknownError, why)),
+        _ => Ok(Cow::Borrowed(value)),
     }
 }
 
 /// The number of a type with options; a new one is given in a transaction of its own.
-fn number<E: Engine>(
+pub(super) fn number<E: Engine>(
     shared: &Shared<'_, E>,
     attributes: &mut AttributeTable,
     attribute_type: AttributeTypeId,

@@ -50,12 +50,20 @@ impl NameTable {
     }
 }
 
-/// FNV-1a over bytes with the bit that tells capitals from small letters set.
+/// Of the bytes with the bit that tells capitals from small letters set, eight at a time.
 fn hash(name: &[u8]) -> usize {
-    let hash = name.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte | 0x20)).wrapping_mul(0x0100_0000_01b3)
+    const SMALL: u64 = 0x2020_2020_2020_2020;
+    let (words, rest) = name.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain(std::iter::once(&last));
+    let hash = words.fold(name.len() as u64, |hash, word| {
+        // The golden ratio's fraction.
+        let mixed =
+            (hash ^ (u64::from_le_bytes(*word) | SMALL)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^ (mixed >> 32)
     });
-    (hash ^ hash >> 32) as usize
+    hash as usize
 }
 
 #[cfg(test)]

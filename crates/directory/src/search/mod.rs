@@ -36,7 +36,7 @@ use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::names::{self, DnCache};
+use crate::names;
 use crate::outcome::Outcome;
 use crate::schema::{NormalDn, Schema};
 use crate::target::{SUBSCHEMA_DN, is_subschema};
@@ -47,7 +47,9 @@ use filter::{Compiler, Node, Truth};
 use locate::{Locator, Manner};
 use look::{Look, assertion_failed};
 use page::{Level, Position};
-use plan::{Planner, Term};
+pub(crate) use plan::Term;
+
+use plan::Planner;
 use scope::Covered;
 use selection::{Selection, Sender};
 
@@ -112,7 +114,6 @@ struct Running {
     covered: Covered,
     source: Source,
     position: Position,
-    names: DnCache,
     limits: Limits,
     /// With paged results: the hash of the request.
     paged: Option<u64>,
@@ -266,8 +267,7 @@ fn begin<E: Engine>(
         covered: Covered::new(EntryId::ROOT, request.scope),
         source: Source::Base,
         position: Position::Id(EntryId::ROOT),
-        names: DnCache::default(),
-        limits: limits(request, &options, snapshot.now_micros()),
+        limits: limits(request, &options, || snapshot.now_micros()),
         paged: None,
         sent: 0,
         sent_before: 0,
@@ -324,11 +324,13 @@ fn begin<E: Engine>(
         request.deref_aliases,
         DerefAliases::InSearching | DerefAliases::Always
     ) {
+        let mut names = snapshot.take_names();
         running
             .covered
-            .follow_aliases(&planner, &locator, &mut running.names)?;
+            .follow_aliases(&planner, &locator, &mut names)?;
+        snapshot.put_back_names(names);
     }
-    running.source = choose(&planner, &running)?;
+    running.source = choose(&planner, snapshot, &running)?;
     running.position = first_position(&running);
     if let Some((page_max, cookie)) = options.page {
         let hash = request_hash(request);
@@ -353,17 +355,24 @@ fn begin<E: Engine>(
 
 fn names_subschema(schema: &Schema, dn: &str) -> bool {
     let mut normal = NormalDn::new();
-    // Hardly any search is for it, and its DN is written in few ways.
-    dn.len() < 64 && normal.parse(schema, dn.as_bytes()).is_ok() && is_subschema(schema, &normal)
+    // Hardly any search is for it, its DN is written in few ways, and none of them has a comma.
+    dn.len() < 64
+        && !dn.contains(',')
+        && normal.parse(schema, dn.as_bytes()).is_ok()
+        && is_subschema(schema, &normal)
 }
 
-fn limits(request: &SearchRequest<'_>, options: &SearchOptions, now_micros: u64) -> Limits {
+fn limits(
+    request: &SearchRequest<'_>,
+    options: &SearchOptions,
+    now_micros: impl FnOnce() -> u64,
+) -> Limits {
     let entries_max = [request.size_limit, options.entries_max]
         .into_iter()
         .filter(|limit| *limit > 0)
         .min();
     let wanted =
-        (request.time_limit > 0).then(|| now_micros + u64::from(request.time_limit) * 1_000_000);
+        (request.time_limit > 0).then(|| now_micros() + u64::from(request.time_limit) * 1_000_000);
     Limits {
         entries_max: entries_max.unwrap_or(u32::MAX),
         page_max: 0,
@@ -387,7 +396,11 @@ fn request_hash(request: &SearchRequest<'_>) -> u64 {
 }
 
 /// The cheapest source of candidates.
-fn choose<R: Read>(planner: &Planner<'_, R>, running: &Running) -> Result<Source> {
+fn choose<E: Engine>(
+    planner: &Planner<'_, E::Snapshot>,
+    snapshot: &Snapshot<E>,
+    running: &Running,
+) -> Result<Source> {
     let covered = &running.covered;
     if covered.scope() == Scope::Base {
         return Ok(Source::Base);
@@ -407,7 +420,8 @@ fn choose<R: Read>(planner: &Planner<'_, R>, running: &Running) -> Result<Source
             // Referral objects that are covered are told of whether they match or not.
             false => with(
                 term,
-                scope::class_term(planner, referral_class(planner.schema))?,
+                snapshot
+                    .referrals(|| scope::class_term(planner, referral_class(planner.schema)))?,
             ),
         };
         let cardinality = term.cardinality();
@@ -433,14 +447,14 @@ fn referral_class(schema: &Schema) -> &str {
     schema.class_of(schema.well_known().referral).name()
 }
 
-fn with(term: Term, more: Term) -> Term {
+fn with(term: Term, more: &Term) -> Term {
     match (term, more.cardinality()) {
         (term, 0) => term,
         (Term::Union(mut terms), _) => {
-            terms.push(more);
+            terms.push(more.clone());
             Term::Union(terms)
         }
-        (term, _) => Term::Union(vec![term, more]),
+        (term, _) => Term::Union(vec![term, more.clone()]),
     }
 }
 
@@ -541,6 +555,7 @@ impl Running {
         budget: Budget,
     ) -> Result<Step> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
+        let mut names = snapshot.take_names();
         let mut visitor = walk::Visitor {
             schema,
             state,
@@ -549,7 +564,7 @@ impl Running {
             manage_dsa_it: self.manage_dsa_it,
             filter: &self.filter,
             covered: &mut self.covered,
-            names: &mut self.names,
+            names: &mut names,
             evaluator: Evaluator::new(schema, SUBSCHEMA_DN),
             sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),
             out,
@@ -561,6 +576,7 @@ impl Running {
         };
         let flow = walk::walk(&mut visitor, &self.source, &mut self.position)?;
         self.sent = visitor.sent;
+        snapshot.put_back_names(names);
         Ok(match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
             Some(Flow::Next | Flow::Pause) => Step::More,

@@ -29,6 +29,8 @@ pub(crate) enum Term {
         index: Index,
         key: Vec<u8>,
         cardinality: u64,
+        /// The ids themselves, if they are few.
+        few: Vec<EntryId>,
     },
     /// The ids of a range of an ordering index.
     Range {
@@ -73,6 +75,7 @@ impl fmt::Display for Term {
                 index,
                 key,
                 cardinality,
+                ..
             } => {
                 write!(
                     f,
@@ -214,11 +217,13 @@ impl<R: Read> Planner<'_, R> {
     }
 
     fn list(&self, index: Index, key: Vec<u8>) -> Result<Term> {
-        let cardinality = self.view.cardinality(index, &key)?;
+        let mut few = Vec::new();
+        let cardinality = self.view.cardinality(index, &key, &mut few)?;
         Ok(Term::List {
             index,
             key,
             cardinality,
+            few,
         })
     }
 
@@ -352,6 +357,7 @@ impl<'s, R: Read> Stream<'s, R> {
                 .collect::<Result<Vec<_>>>()
         };
         Ok(match term {
+            Term::List { few, .. } if !few.is_empty() => Stream::Ids(few),
             Term::List { index, key, .. } => Stream::List {
                 postings: view.postings(*index, key)?,
                 current: None,

@@ -163,7 +163,7 @@ pub(super) fn parsed(dn: &str) -> Result<Dn<'_>, Stop> {
     })
 }
 
-pub(super) fn no_class() -> Stop {
+pub(crate) fn no_class() -> Stop {
     Outcome::new(
         ResultCode::ObjectClassViolation,
         "the entry has no structural object class",

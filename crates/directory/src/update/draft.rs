@@ -43,11 +43,23 @@ pub(crate) struct DraftAttribute<'a> {
 
 impl<'a> DraftAttribute<'a> {
     fn current(&self) -> Vec<&[u8]> {
+        let mut current = Vec::new();
+        self.append_current(&mut current);
+        current
+    }
+
+    fn append_current<'v>(&'v self, out: &mut Vec<&'v [u8]>) {
         match (&self.values, &self.stored) {
-            (Some(values), _) => values.iter().map(|value| &**value).collect(),
-            (None, Some(stored)) => stored.values().iter().collect(),
-            (None, None) => Vec::new(),
+            (Some(values), _) => out.extend(values.iter().map(|value| &**value)),
+            (None, Some(stored)) => out.extend(stored.values()),
+            (None, None) => {}
         }
+    }
+
+    fn is(&self, attribute_type: AttributeTypeId, options: &str) -> bool {
+        self.attribute_type == attribute_type
+            && self.options.len() == options.len()
+            && (options.is_empty() || self.options == options)
     }
 
     fn is_gone(&self) -> bool {
@@ -81,14 +93,21 @@ impl<'a> Draft<'a> {
     }
 
     fn find(&self, attribute_type: AttributeTypeId, options: &str) -> Option<usize> {
-        self.attributes.iter().position(|known| {
-            known.attribute_type == attribute_type && known.options == options && !known.is_gone()
-        })
+        self.attributes
+            .iter()
+            .position(|known| known.is(attribute_type, options) && !known.is_gone())
     }
 
     /// Whether there is the attribute with just these options.
     pub(crate) fn has(&self, attribute_type: AttributeTypeId, options: &str) -> bool {
         self.find(attribute_type, options).is_some()
+    }
+
+    /// Whether there is an operational attribute.
+    pub(crate) fn has_operational(&self, schema: &Schema) -> bool {
+        self.attributes
+            .iter()
+            .any(|known| schema.type_of(known.attribute_type).is_operational())
     }
 
     /// The values of a type without options.
@@ -354,18 +373,30 @@ impl<'a> Draft<'a> {
         &self,
         schema: &Schema,
     ) -> std::result::Result<Option<ObjectClassId>, Stop> {
-        let lists: Vec<(&DraftAttribute<'_>, Vec<&[u8]>)> = self
-            .attributes
-            .iter()
-            .filter(|known| !known.is_gone() && (self.shape_changed || known.values.is_some()))
-            .map(|known| (known, known.current()))
-            .collect();
-        let attributes: Vec<_> = lists
-            .iter()
-            .map(|(known, values)| AttributeValues {
-                attribute_type: known.attribute_type,
-                options: known.options.as_bytes(),
-                values,
+        let checked = || {
+            self.attributes
+                .iter()
+                .filter(|known| !known.is_gone() && (self.shape_changed || known.values.is_some()))
+        };
+        // All values in one list, of which each attribute has a part.
+        let mut values = Vec::new();
+        let mut ends = Vec::with_capacity(self.attributes.len());
+        for known in checked() {
+            known.append_current(&mut values);
+            ends.push(values.len());
+        }
+        let mut rest = values.as_slice();
+        let mut taken = 0;
+        let attributes: Vec<_> = checked()
+            .zip(ends)
+            .map(|(known, end)| {
+                let (own, after) = rest.split_at(end - taken);
+                (rest, taken) = (after, end);
+                AttributeValues {
+                    attribute_type: known.attribute_type,
+                    options: known.options.as_bytes(),
+                    values: own,
+                }
             })
             .collect();
         if self.shape_changed {
@@ -473,9 +504,9 @@ fn current_is_empty(
     attribute_type: AttributeTypeId,
     options: &str,
 ) -> bool {
-    attributes.iter().any(|known| {
-        known.attribute_type == attribute_type && known.options == options && known.is_gone()
-    })
+    attributes
+        .iter()
+        .any(|known| known.is(attribute_type, options) && known.is_gone())
 }
 
 /// What frames an entry's attributes in its record.
@@ -541,6 +572,9 @@ impl<'v> Lookup<'v> {
     }
 
     fn find(&self, value: &[u8]) -> Option<usize> {
+        if self.values.is_empty() {
+            return None;
+        }
         if let Some(normal) = &self.normal {
             return normal.get(&self.normalise(value)).copied();
         }

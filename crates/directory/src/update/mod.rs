@@ -38,7 +38,7 @@ use crate::state::State;
 use crate::target::{self, Target};
 
 pub use add::hash_passwords;
-pub(crate) use add::{described, flags_of};
+pub(crate) use add::{described, flags_of, no_class};
 
 /// How many commits the change feed reaches back.
 pub const CHANGES_KEPT_MAX: u64 = 100_000;

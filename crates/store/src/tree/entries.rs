@@ -259,5 +259,9 @@ impl Entries {
 
 /// How many bytes two keys have in common at their beginning.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let (words, others) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let words_alike = words.iter().zip(others).take_while(|(a, b)| a == b).count();
+    let alike = 8 * words_alike;
+    let rest = a[alike..].iter().zip(&b[alike..]);
+    alike + rest.take_while(|(a, b)| a == b).count()
 }

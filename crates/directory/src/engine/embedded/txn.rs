@@ -153,9 +153,8 @@ impl Read for EmbeddedTxn {
             .map_or(Ok(()), |tree| postings::scan(index, tree, range, each))
     }
 
-    fn cardinality(&self, index: Index, key: &[u8]) -> Result<u64> {
-        self.blocks(index)?
-            .map_or(Ok(0), |tree| postings::cardinality(index, tree, key))
+    fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
+        postings::cardinality(index, self.blocks(index)?, key, few)
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {
