@@ -80,6 +80,12 @@ impl Verdict {
     }
 }
 
+/// What each step on a way has to say.
+type Steps = Vec<(&'static str, Result<String>)>;
+
+/// What a step says that has only to succeed.
+const DONE: &str = "done";
+
 fn sum_up(verdicts: &[Verdict]) -> Result<()> {
     let (mut passed, mut excepted, mut failed) = (0, 0, 0);
     for Verdict { test, outcome } in verdicts {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Bench, Library, Verdict, check_format, compare, output, text};
+use super::{Bench, DONE, Library, Steps, Verdict, check_format, compare, output, text};
 
 const SUFFIX: &str = "dc=example,dc=org";
 const PEOPLE: u32 = 1000;
@@ -25,9 +25,6 @@ const SEARCHES: [&str; 5] = [
     "(&(sn=name5)(!(uid=person5)))",
     "(|(uid=renamed7)(uid=person4)(description=new))",
 ];
-
-/// What each step of the way has to say.
-type Steps = Vec<(&'static str, Result<String>)>;
 
 pub(super) fn judge(bench: &Bench, verdicts: &mut Vec<Verdict>) -> Result<()> {
     let original = Directory::new(bench, Library::Original)?.walk();
@@ -84,6 +81,7 @@ impl Directory {
              rootpw secret\n\
              directory {folder}/data\n\
              maxsize 268435456\n\
+             sizelimit unlimited\n\
              index objectClass eq\n\
              index cn,sn,uid pres,eq,sub\n"
         )
@@ -113,7 +111,7 @@ impl Directory {
             self.choose(command);
         })?;
         check_format(&self.data(), self.library)?;
-        Ok("done".into())
+        Ok(DONE.into())
     }
 
     fn choose(&self, command: &mut Command) {
@@ -171,7 +169,7 @@ impl Directory {
         steps.push(("ldapsearch after changes", search(&url)));
         steps.push((
             "slapd ends by itself when told to",
-            server.stop().map(|()| "done".into()),
+            server.stop().map(|()| DONE.into()),
         ));
         Ok(steps)
     }
