@@ -2,10 +2,9 @@
 
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -18,7 +17,7 @@ use crate::database::{Handles, MAP_SIZE_KEY, SETTINGS_TREE, main_tree};
 use crate::error::{Code, Result};
 use crate::readers::{READERS_DEFAULT, Readers};
 use crate::values::env_flags::{CHANGEABLE, CHANGELESS, NOLOCK, NOSUBDIR, NOSYNC, RDONLY};
-use crate::values::{CP_COMPACT, EnvInfo, Stat};
+use crate::values::{EnvInfo, Stat};
 
 /// The bound of the data file's size unless the program sets one, in bytes.
 pub(crate) const MAP_BYTES_DEFAULT: u64 = 10_485_760;
@@ -26,7 +25,7 @@ pub(crate) const MAP_BYTES_DEFAULT: u64 = 10_485_760;
 /// The length of the log, in bytes. Every new environment writes as much, and there are programs with many small ones.
 const LOG_BYTES: u64 = 4 << 20;
 
-const DATA_NAME: &str = "data.mdb";
+pub(crate) const DATA_NAME: &str = "data.mdb";
 const LOCK_NAME: &str = "lock.mdb";
 const LOG_NAME: &str = "log.mdb";
 
@@ -317,66 +316,6 @@ impl Open {
         let snapshot = self.store.read()?;
         let main = snapshot.tree(main_tree())?;
         Ok(stat_of(main.as_ref().map(sapwood_store::Tree::record)))
-    }
-
-    /// `mdb_env_copy2`: to a folder or a file, by the form that the environment itself has.
-    pub(crate) fn copy(&self, path: &CStr, flags: u32) -> Result {
-        check_copy_flags(flags)?;
-        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-        if self.flags() & NOSUBDIR != 0 {
-            self.store.backup(path)?;
-        } else {
-            self.store.backup(path.join(DATA_NAME))?;
-        }
-        Ok(())
-    }
-
-    /// `mdb_env_copyfd2`: by way of a file without a name, since pages are not written in order.
-    pub(crate) fn copy_into(&self, to: &mut impl Write, flags: u32) -> Result {
-        check_copy_flags(flags)?;
-        let folder = TemporaryFolder::new()?;
-        let path = folder.0.join(DATA_NAME);
-        self.store.backup(&path)?;
-        let mut copy = File::open(&path)?;
-        drop(folder);
-        io::copy(&mut copy, to)?;
-        Ok(())
-    }
-}
-
-fn check_copy_flags(flags: u32) -> Result {
-    if flags & !CP_COMPACT == 0 {
-        Ok(())
-    } else {
-        Err(Code::EINVAL)
-    }
-}
-
-/// A folder of its own, gone when this is dropped.
-struct TemporaryFolder(PathBuf);
-
-impl TemporaryFolder {
-    fn new() -> Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let mut builder = fs::DirBuilder::new();
-        builder.mode(0o700);
-        loop {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("sapwood-copy-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            match builder.create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-impl Drop for TemporaryFolder {
-    fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans up there.
-        let _: io::Result<()> = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -4,6 +4,7 @@
 //! nothing else; what they mean by it is in the other modules, which are safe Rust. The file format is the store's own.
 
 pub mod abi;
+mod copy;
 mod cursor;
 mod database;
 mod env;

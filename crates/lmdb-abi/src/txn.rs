@@ -734,8 +734,17 @@ impl Txn {
         if flags & RESERVE != 0 && db_flags & DUPSORT != 0 {
             return Err(Code::INCOMPATIBLE);
         }
+        if value.len() == 0 && db_flags & DUPSORT != 0 && !self.may_be_empty(dbi, key)? {
+            return Err(Code::BAD_VALSIZE);
+        }
         self.refuse_database_record(dbi, key)?;
         Ok(db_flags)
+    }
+
+    /// A value of no length is never one of several.
+    fn may_be_empty(&mut self, dbi: u32, key: &[u8]) -> Result<bool> {
+        let other = self.get_if_there(dbi, key)?;
+        Ok(other.is_none_or(<[u8]>::is_empty))
     }
 
     fn reserve(&mut self, tree: TreeId, key: &[u8], len: usize, flags: u32) -> Result<Stored> {
@@ -898,7 +907,11 @@ fn check_sizes(flags: u32, key: &[u8], value: Value<'_>) -> Result {
             Value::Bytes(bytes) => database::is_integer(bytes),
             Value::Room(_) => false,
         };
-        is_allowed(value.len()) && (flags & INTEGERDUP == 0 || is_integer(value))
+        let is_short = value.len() <= KEY_BYTES_MAX;
+        let may_be_empty = flags & (DUPFIXED | INTEGERDUP) == 0;
+        is_short
+            && (may_be_empty || value.len() > 0)
+            && (flags & INTEGERDUP == 0 || is_integer(value))
     };
     if key_fits && value_fits {
         Ok(())
