@@ -22,6 +22,8 @@ pub struct Stat {
     pub pages_allocated: u64,
     /// Bytes of log that a recovery would read.
     pub log_bytes: u64,
+    /// Bytes that were ever appended to the log; 0 where there is none.
+    pub log_bytes_ever: u64,
     /// How often the log has been synced since the environment was opened, by all processes.
     pub log_syncs: u64,
     /// Those of the reader table's slots that hold a snapshot.
@@ -78,6 +80,7 @@ pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
         pages,
         pages_allocated: region.growth.pages.load(Ordering::Acquire),
         log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(newest(&metas.lsns))),
+        log_bytes_ever: wal.map_or(0, |wal| wal.end().0),
         log_syncs: wal.map_or(0, |wal| wal.syncs()),
         readers,
     })

@@ -47,6 +47,7 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
         (stat.pages_allocated * PAGE_BYTES as u64) >> 20
     )?;
     writeln!(out, "Log to recover:   {} KiB", stat.log_bytes >> 10)?;
+    writeln!(out, "Log ever written: {} bytes", stat.log_bytes_ever)?;
     writeln!(out, "Snapshots:        {}", stat.readers.len())?;
     for reader in &stat.readers {
         writeln!(
