@@ -256,6 +256,16 @@ fn a_bind_goes_alone_and_a_refused_one_ends_the_run() {
 
 #[test]
 fn updates_of_a_session_with_transactions_go_into_transactions() {
+    transactions(false);
+}
+
+/// OpenLDAP refuses a start that it reads before it has done the end of the transaction before.
+#[test]
+fn a_server_with_one_transaction_at_a_time_gets_the_next_after_the_end() {
+    transactions(true);
+}
+
+fn transactions(is_one_at_a_time: bool) {
     const START: &str = "1.3.6.1.1.21.1";
     const SPECIFICATION: &str = "1.3.6.1.1.21.2";
     const END: &str = "1.3.6.1.1.21.3";
@@ -279,6 +289,12 @@ fn updates_of_a_session_with_transactions_go_into_transactions() {
                 )
             });
             match request.op {
+                // What comes behind an end is in one burst with it.
+                Request::Extended(extended)
+                    if extended.name == START && is_one_at_a_time && !out.is_empty() =>
+                {
+                    end(out, request, ResultCode::Busy);
+                }
                 Request::Extended(extended) if extended.name == START => {
                     if seen.open.is_some() {
                         seen.wrong.push("two at once".to_owned());

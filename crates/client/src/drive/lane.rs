@@ -83,6 +83,10 @@ struct Desk {
     /// Operations of the plan under way.
     under_way: u32,
     transaction: Transaction,
+    /// Transactions whose end is under way.
+    ends: u32,
+    /// The next transaction is asked for right behind the end of the last, which not every server allows.
+    starts_early: bool,
     /// Nothing is sent before every answer has come.
     is_waiting: bool,
     /// An operation that waits for that.
@@ -147,6 +151,8 @@ impl Lane {
             free: Vec::new(),
             under_way: 0,
             transaction: Transaction::None,
+            ends: 0,
+            starts_early: true,
             is_waiting: false,
             held: None,
             is_done: false,
@@ -346,7 +352,7 @@ impl Desk {
 
     /// Whether updates can be sent as part of a transaction; starts one if not.
     fn is_in_transaction(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
-        if self.transaction == Transaction::None {
+        if self.transaction == Transaction::None && (self.starts_early || self.ends == 0) {
             let id = self.take_off(Flying::Start, now_ns);
             transaction::put_start(id, out);
             self.transaction = Transaction::Starting;
@@ -356,6 +362,7 @@ impl Desk {
 
     fn commit(&mut self, now_ns: u64, out: &mut Vec<u8>) {
         let id = self.take_off(Flying::End, now_ns);
+        self.ends += 1;
         transaction::put_commit(id, self.values.get(TRANSACTION), out);
         self.transaction = Transaction::None;
         // The next one is asked for at once, so that a transaction costs one round trip.
@@ -521,14 +528,24 @@ impl Desk {
         };
         let due_ns = self.flights[slot].due_ns;
         self.land(slot);
+        let Response::Extended(response) = ResponseMessage::decode(message)?.op else {
+            return Err(Error::UnexpectedResponse);
+        };
+        match what {
+            Flying::Start if response.result.code == ResultCode::Busy && self.starts_early => {
+                // The server, as OpenLDAP's, takes one at a time: the next waits for the end of the last.
+                self.starts_early = false;
+                self.transaction = Transaction::None;
+                return Ok(());
+            }
+            Flying::End => self.ends -= 1,
+            _ => {}
+        }
         let counts = &mut tally.operations[label];
         counts.answered += 1;
         counts
             .latency
             .saturating_record(now_ns.saturating_sub(due_ns));
-        let Response::Extended(response) = ResponseMessage::decode(message)?.op else {
-            return Err(Error::UnexpectedResponse);
-        };
         if response.result.code != ResultCode::Success {
             let error = OperationError::new(&response.result);
             tally.fail(label, error.to_string(), 1);
