@@ -14,6 +14,12 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Add entries one by one to Sapwood and to slapd; print seconds, bytes of log and bytes written.
+    Adds {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Put the same work on the store and on other embedded key-value stores; print tables of ratios.
     Store {
         /// Arguments for the benchmark; `-- --help` lists them.
@@ -37,6 +43,7 @@ impl Bench {
     pub(crate) fn run(self) -> Result<()> {
         let (name, needed, args) = match &self {
             Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
+            Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),
         };

@@ -2,6 +2,7 @@
 //! outcome is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and
 //! runs it.
 
+mod adds;
 mod buffer;
 mod instructions;
 mod load;
@@ -36,6 +37,8 @@ enum Command {
     Ldap(Options),
     /// Instructions of the server for each operation, counted by callgrind
     Instructions(instructions::Options),
+    /// Entries added one by one, beside slapd: seconds, bytes of log, bytes written
+    Adds(adds::Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,6 +87,7 @@ fn main() -> Result<()> {
     match Command::parse() {
         Command::Ldap(options) => run(&options),
         Command::Instructions(options) => instructions::run(&options),
+        Command::Adds(options) => adds::run(&options),
     }
 }
 

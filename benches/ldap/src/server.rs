@@ -27,13 +27,45 @@ pub(crate) enum Shape {
     Org,
 }
 
+/// Attributes, and the kinds of index that they get.
+type Index = (&'static str, &'static str);
+
 impl Shape {
-    /// The indexes, in both products: attributes, then kinds.
-    fn indexes(self) -> &'static [(&'static str, &'static str)] {
+    /// The indexes, in both products.
+    fn indexes(self) -> &'static [Index] {
         match self {
             Shape::Flat => &[("objectClass,uid", "eq")],
             Shape::Org => &[("objectClass,uid", "eq"), ("cn,mail", "eq,sub")],
         }
+    }
+}
+
+/// Indexes for entries that are added one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Indexes {
+    /// On objectClass alone, which Sapwood always has
+    None,
+    /// Those that `sapwood init` makes when it is told nothing, as far as the entries have the attributes
+    Usual,
+}
+
+impl Indexes {
+    pub(crate) const ALL: [Indexes; 2] = [Indexes::None, Indexes::Usual];
+
+    fn indexes(self) -> &'static [Index] {
+        match self {
+            Indexes::None => &[("objectClass", "eq")],
+            Indexes::Usual => &[("objectClass,entryUUID,uid,cn,sn,mail", "eq")],
+        }
+    }
+}
+
+impl std::fmt::Display for Indexes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Indexes::None => "no indexes on attributes",
+            Indexes::Usual => "the usual indexes",
+        })
     }
 }
 
@@ -82,11 +114,30 @@ pub(crate) struct Server {
 }
 
 impl Product {
-    /// Makes an empty directory in a folder of `parent`.
+    /// Makes an empty directory in a folder of `parent`, for entries of a shape.
     pub(crate) fn prepare(
         self,
         parent: &Path,
         shape: Shape,
+        sapwood: Option<&Path>,
+    ) -> Result<Prepared> {
+        self.prepare_indexes(parent, shape.indexes(), sapwood)
+    }
+
+    /// Makes an empty directory in a folder of `parent`, with indexes.
+    pub(crate) fn prepare_with(
+        self,
+        parent: &Path,
+        indexes: Indexes,
+        sapwood: Option<&Path>,
+    ) -> Result<Prepared> {
+        self.prepare_indexes(parent, indexes.indexes(), sapwood)
+    }
+
+    fn prepare_indexes(
+        self,
+        parent: &Path,
+        indexes: &[Index],
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
         let folder = parent.join(self.to_string());
@@ -106,7 +157,7 @@ impl Product {
                     .arg(&folder)
                     .args(["--suffix", SUFFIX, "--admin-dn", ADMIN_DN]);
                 init.arg("--admin-password-file").arg(&password);
-                for (attributes, kinds) in shape.indexes() {
+                for (attributes, kinds) in indexes {
                     init.args(["--index", &format!("{attributes} {kinds}")]);
                 }
                 let status = init.stdout(Stdio::null()).status()?;
@@ -114,7 +165,7 @@ impl Product {
             }
             Product::Slapd => {
                 fs::create_dir(&folder)?;
-                fs::write(&config, slapd_config(&folder, shape))?;
+                fs::write(&config, slapd_config(&folder, indexes))?;
             }
         }
         Ok(Prepared {
@@ -145,9 +196,9 @@ impl Product {
     }
 }
 
-fn slapd_config(folder: &Path, shape: Shape) -> String {
-    let index = |(attributes, kinds): &(&str, &str)| format!("index {attributes} {kinds}\n");
-    let indexes: String = shape.indexes().iter().map(index).collect();
+fn slapd_config(folder: &Path, indexes: &[Index]) -> String {
+    let index = |(attributes, kinds): &Index| format!("index {attributes} {kinds}\n");
+    let indexes: String = indexes.iter().map(index).collect();
     format!(
         "include /etc/ldap/schema/core.schema\n\
          include /etc/ldap/schema/cosine.schema\n\
@@ -210,6 +261,11 @@ impl Prepared {
             disk_bytes: disk_bytes(&self.folder).unwrap_or_default(),
         };
         Ok((self, cost))
+    }
+
+    /// Sapwood's program and folder, if it is Sapwood.
+    pub(crate) fn sapwood(&self) -> Option<(&Path, &Path)> {
+        (self.product == Product::Sapwood).then_some((&self.program, &self.folder))
     }
 
     /// Lets another program run the server.
