@@ -1,11 +1,16 @@
 //! Slots of readers, as LMDB counts them: one for each thread that has ever read, or one for each read transaction under
 //! `MDB_NOTLS`. The store has a reader table of its own, which is what protects pages; this one keeps LMDB's rules.
 
+// A thread that ends ends the transaction it reads in, which belongs to the C program.
+#![allow(unsafe_code)]
+
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Code, Result};
+use crate::txn::Txn;
 
 /// The number of readers unless the program asks for another.
 pub(crate) const READERS_DEFAULT: u32 = 126;
@@ -22,8 +27,10 @@ pub(crate) struct Readers {
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) thread: u64,
-    /// The transaction that is read, or [`IDLE`].
+    /// The number of the transaction that is read, or [`IDLE`].
     txn: AtomicU64,
+    /// Who reads; null if nobody does.
+    reader: AtomicPtr<Txn>,
 }
 
 const IDLE: u64 = u64::MAX;
@@ -56,21 +63,47 @@ impl Held {
         self.slot.txn.store(txn, Ordering::Release);
     }
 
+    /// Says where the reader is. It has to stay there until it leaves the slot.
+    pub(crate) fn set_reader(&self, reader: *mut Txn) {
+        self.slot.reader.store(reader, Ordering::Release);
+    }
+
     pub(crate) fn leave(&self) {
+        self.slot.reader.store(ptr::null_mut(), Ordering::Relaxed);
         self.slot.txn.store(IDLE, Ordering::Release);
     }
-}
 
-impl Drop for Held {
-    fn drop(&mut self) {
+    fn give_back(&self) {
         let mut slots = self.readers.lock();
         slots.retain(|slot| !Arc::ptr_eq(slot, &self.slot));
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// The slots of a thread, one for each environment it has read.
+struct Own(RefCell<Vec<Arc<Held>>>);
+
+impl Drop for Own {
+    /// The thread ends. A transaction that it still reads in is as good as forgotten: nobody else may use it.
+    fn drop(&mut self) {
+        for held in self.0.get_mut().drain(..) {
+            let reader = held.slot.reader.swap(ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: a reader that is noted has not left its slot, so it has not been freed.
+            if let Some(reader) = unsafe { reader.as_mut() } {
+                reader.reset();
+            }
+            held.give_back();
+        }
+    }
+}
+
 thread_local! {
-    /// The slots of this thread, one for each environment it has read.
-    static OWN: RefCell<Vec<Arc<Held>>> = const { RefCell::new(Vec::new()) };
+    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
 }
 
 impl Readers {
@@ -96,6 +129,7 @@ impl Readers {
         let slot = Arc::new(Slot {
             thread: this_thread(),
             txn: AtomicU64::new(IDLE),
+            reader: AtomicPtr::new(ptr::null_mut()),
         });
         let mut slots = self.lock();
         if slots.len() >= self.max as usize {
@@ -111,7 +145,7 @@ impl Readers {
     /// The slot of this thread, which is given back when the thread ends.
     pub(crate) fn of_thread(self: &Arc<Self>) -> Result<Arc<Held>> {
         let known = OWN.try_with(|own| {
-            let mut own = own.borrow_mut();
+            let mut own = own.0.borrow_mut();
             own.retain(|held| !held.readers.closed.load(Ordering::Relaxed));
             own.iter()
                 .find(|held| Arc::ptr_eq(&held.readers, self))
@@ -122,7 +156,8 @@ impl Readers {
         }
         let held = self.hold()?;
         // In a thread that is ending there is nowhere to keep it; the transaction does.
-        let _: std::result::Result<(), _> = OWN.try_with(|own| own.borrow_mut().push(held.clone()));
+        let _: std::result::Result<(), _> =
+            OWN.try_with(|own| own.0.borrow_mut().push(held.clone()));
         Ok(held)
     }
 

@@ -20,6 +20,8 @@ use crate::values::{KEY_BYTES_MAX, Stat, VALUE_BYTES_MAX, Val};
 /// `MDB_txn`
 pub struct Txn {
     pub(crate) open: Arc<Open>,
+    /// Where it stands itself, once it does.
+    own: *mut Txn,
     /// What `mdb_txn_env` gives.
     env: *mut Env,
     /// The transaction around this one, null if there is none. Only [`crate::abi`] follows pointers.
@@ -172,6 +174,7 @@ impl Txn {
         let turn = next_turn();
         Self {
             open: open.clone(),
+            own: std::ptr::null_mut(),
             env,
             parent: std::ptr::null_mut(),
             child: std::ptr::null_mut(),
@@ -184,6 +187,14 @@ impl Txn {
             opened: Vec::new(),
             turn,
             root: turn,
+        }
+    }
+
+    /// Tells it where it stands, from where it does not move any more.
+    pub(crate) fn stand_at(&mut self, own: *mut Txn) {
+        self.own = own;
+        if let State::Reading { slot, .. } = &self.state {
+            slot.set_reader(own);
         }
     }
 
@@ -260,6 +271,7 @@ impl Txn {
             }
         };
         slot.set(txn_id(begun.commit().0));
+        slot.set_reader(self.own);
         *snapshot = Some(Box::new(begun));
         self.turn = next_turn();
         self.databases.clear();

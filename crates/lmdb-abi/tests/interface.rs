@@ -580,15 +580,46 @@ fn readers_are_listed_and_limited() {
     }
 }
 
+/// More threads than there are slots, and half of them end in the middle of a transaction, which then keeps no pages.
 #[test]
 fn threads_give_their_slots_back_when_they_end() {
     let folder = tempfile::tempdir().unwrap();
     let env = open(folder.path());
+    let txn = write(env);
+    let dbi = database(txn, c"d", CREATE).unwrap();
+    commit(txn);
     let address = env as usize;
-    for _ in 0..300 {
-        std::thread::spawn(move || unsafe { mdb_txn_abort(read(address as *mut Env)) })
-            .join()
-            .unwrap();
+    let forgotten: Vec<usize> = (0..300)
+        .map(|n| {
+            let reading = std::thread::spawn(move || {
+                let txn = read(address as *mut Env);
+                if n % 2 == 0 {
+                    unsafe { mdb_txn_abort(txn) };
+                }
+                txn as usize
+            });
+            reading.join().unwrap()
+        })
+        .skip(1)
+        .step_by(2)
+        .collect();
+    let mut info: EnvInfo = unsafe { std::mem::zeroed() };
+    assert_eq!(unsafe { mdb_env_info(env, &mut info) }, OK);
+    assert_eq!(info.numreaders, 0);
+    for n in 0_u32..200 {
+        let txn = write(env);
+        assert_eq!(put(txn, dbi, &[n as u8], &[1; 3000], 0), OK);
+        commit(txn);
+        let txn = write(env);
+        assert_eq!(delete(txn, dbi, &[n as u8]), OK);
+        commit(txn);
+    }
+    assert_eq!(unsafe { mdb_env_info(env, &mut info) }, OK);
+    assert!(info.last_pgno < 400, "{}", info.last_pgno);
+    for txn in forgotten {
+        let txn = txn as *mut Txn;
+        assert_eq!(get(txn, dbi, b"k"), Err(Code::BAD_TXN.0));
+        unsafe { mdb_txn_abort(txn) };
     }
     unsafe { mdb_env_close(env) };
 }

@@ -13,6 +13,9 @@ use crate::run::run;
 
 const VERSION: &str = "2.3.0";
 
+/// Without this it would be built with LMDB in it; its tests ask for it too.
+const FORCE_SYSTEM: (&str, &str) = ("LMDB_FORCE_SYSTEM", "1");
+
 /// Tests that pass with the original and are not meant to pass with ours, each with its reason.
 const EXCEPTED: &[(&str, &str)] = &[];
 
@@ -68,8 +71,7 @@ impl Suite {
         let pip = || {
             let mut pip = Command::new(&suite.python);
             pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check"]);
-            // Without this it would be built with LMDB in it.
-            pip.env("LMDB_FORCE_SYSTEM", "1").current_dir(&folder);
+            pip.env(FORCE_SYSTEM.0, FORCE_SYSTEM.1).current_dir(&folder);
             pip
         };
         let requirement = format!("lmdb=={VERSION}");
@@ -138,6 +140,7 @@ impl Suite {
                 .args(["-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", file])
                 .current_dir(&self.tests)
                 .env("TMPDIR", &scratch)
+                .env(FORCE_SYSTEM.0, FORCE_SYSTEM.1)
                 .env("PYTHONDONTWRITEBYTECODE", "1");
             choose(command, bench, library);
         })?;

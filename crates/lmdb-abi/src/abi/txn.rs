@@ -30,7 +30,11 @@ pub unsafe extern "C" fn mdb_txn_begin(
                 around.set_child(child);
                 child
             }
-            None if flags & RDONLY != 0 => Box::into_raw(Box::new(Txn::begin_read(open, env)?)),
+            None if flags & RDONLY != 0 => {
+                let txn = Box::into_raw(Box::new(Txn::begin_read(open, env)?));
+                unsafe { get(txn) }?.stand_at(txn);
+                txn
+            }
             None => Box::into_raw(Box::new(Txn::begin_write(open, env, flags)?)),
         };
         Ok(())

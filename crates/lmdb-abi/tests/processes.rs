@@ -1,0 +1,198 @@
+//! Several processes with one environment: opened by many at once, read while another writes, and left by the dead.
+//!
+//! The other processes are this test program again, with [`act`] as the only test.
+
+// A C program, in Rust.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
+#![allow(clippy::unwrap_used)]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::ptr::null_mut;
+
+use lmdb::abi::*;
+use lmdb::values::env_flags::{NOSYNC, RDONLY};
+use lmdb::{Env, Txn, Val};
+
+const OK: c_int = 0;
+const MAIN: u32 = 1;
+const READY: &str = "ready";
+
+const FOLDER_VARIABLE: &str = "SAPWOOD_LMDB_TEST_FOLDER";
+const PART_VARIABLE: &str = "SAPWOOD_LMDB_TEST_PART";
+
+fn open(folder: &Path, flags: u32) -> *mut Env {
+    let path = CString::new(folder.to_str().unwrap()).unwrap();
+    let mut env = null_mut();
+    unsafe {
+        assert_eq!(mdb_env_create(&mut env), OK);
+        assert_eq!(mdb_env_open(env, path.as_ptr(), flags, 0o600), OK);
+    }
+    env
+}
+
+fn begin(env: *mut Env, flags: u32) -> *mut Txn {
+    let mut txn = null_mut();
+    assert_eq!(
+        unsafe { mdb_txn_begin(env, null_mut(), flags, &mut txn) },
+        OK
+    );
+    txn
+}
+
+fn val(bytes: &[u8]) -> Val {
+    Val {
+        size: bytes.len(),
+        data: bytes.as_ptr().cast_mut().cast(),
+    }
+}
+
+fn put(env: *mut Env, key: &[u8]) {
+    let txn = begin(env, 0);
+    unsafe {
+        assert_eq!(mdb_put(txn, MAIN, &mut val(key), &mut val(b"v"), 0), OK);
+        assert_eq!(mdb_txn_commit(txn), OK);
+    }
+}
+
+fn has(env: *mut Env, key: &[u8]) -> bool {
+    let txn = begin(env, RDONLY);
+    let found = unsafe { mdb_get(txn, MAIN, &mut val(key), &mut val(b"")) };
+    unsafe { mdb_txn_abort(txn) };
+    found == OK
+}
+
+/// Another process, which plays a part.
+fn start(folder: &Path, part: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "act", "--ignored", "--nocapture"])
+        .env(FOLDER_VARIABLE, folder)
+        .env(PART_VARIABLE, part)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_until_ready(child: &mut Child) {
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    assert!(
+        lines.any(|line| line.ends_with(READY)),
+        "it ended before it was ready"
+    );
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The parts of the other processes.
+#[test]
+#[ignore = "what the processes do that the other tests start"]
+fn act() {
+    let folder = std::env::var_os(FOLDER_VARIABLE).unwrap();
+    let part = std::env::var(PART_VARIABLE).unwrap();
+    let env = open(Path::new(&folder), NOSYNC);
+    match part.as_str() {
+        "read" => {
+            begin(env, RDONLY);
+        }
+        "write" => {
+            let txn = begin(env, 0);
+            let (mut key, mut value) = (val(b"half"), val(b"v"));
+            assert_eq!(unsafe { mdb_put(txn, MAIN, &mut key, &mut value, 0) }, OK);
+        }
+        key => {
+            put(env, key.as_bytes());
+            unsafe { mdb_env_close(env) };
+            return;
+        }
+    }
+    println!("{READY}");
+    stdout().flush().unwrap();
+    // Until it is killed, or whoever started it is gone.
+    stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn many_processes_open_a_new_environment_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys: Vec<String> = (0..32).map(|n| format!("process {n}")).collect();
+    let children: Vec<Child> = keys.iter().map(|key| start(folder.path(), key)).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let env = open(folder.path(), NOSYNC);
+    for key in &keys {
+        assert!(has(env, key.as_bytes()), "{key}");
+    }
+    unsafe { mdb_env_close(env) };
+}
+
+#[test]
+fn a_reader_reads_what_another_process_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = open(folder.path(), NOSYNC);
+    put(env, b"before");
+    let mut child = start(folder.path(), "between");
+    assert!(child.wait().unwrap().success());
+    assert!(has(env, b"before") && has(env, b"between"));
+    unsafe { mdb_env_close(env) };
+
+    let env = open(folder.path(), RDONLY);
+    let mut txn = null_mut();
+    assert_eq!(
+        unsafe { mdb_txn_begin(env, null_mut(), 0, &mut txn) },
+        libc::EACCES
+    );
+    let mut child = start(folder.path(), "after");
+    assert!(child.wait().unwrap().success());
+    assert!(has(env, b"after"));
+    unsafe { mdb_env_close(env) };
+}
+
+unsafe extern "C" fn count(_line: *const c_char, lines: *mut c_void) -> c_int {
+    unsafe { *lines.cast::<usize>() += 1 };
+    0
+}
+
+#[test]
+fn a_dead_reader_is_found_and_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = open(folder.path(), NOSYNC);
+    put(env, b"k");
+    let mut child = start(folder.path(), "read");
+    wait_until_ready(&mut child);
+    let lines = || {
+        let mut lines = 0_usize;
+        unsafe { mdb_reader_list(env, Some(count), (&raw mut lines).cast()) };
+        lines
+    };
+    let check = || {
+        let mut dead = -1;
+        assert_eq!(unsafe { mdb_reader_check(env, &mut dead) }, OK);
+        dead
+    };
+    assert_eq!((lines(), check()), (2, 0), "a heading and a reader");
+    kill(child);
+    assert_eq!(check(), 1);
+    assert_eq!((lines(), check()), (1, 0), "no readers");
+    unsafe { mdb_env_close(env) };
+}
+
+#[test]
+fn the_lock_of_a_dead_writer_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = open(folder.path(), NOSYNC);
+    put(env, b"k");
+    let mut child = start(folder.path(), "write");
+    wait_until_ready(&mut child);
+    kill(child);
+    put(env, b"after");
+    assert!(has(env, b"k") && has(env, b"after") && !has(env, b"half"));
+    unsafe { mdb_env_close(env) };
+}
