@@ -1,10 +1,14 @@
-//! Backups: a hot copy of the pages, and an environment made from one.
+//! Backups: a hot copy of the pages, what has changed since one, and an environment made from them.
 //!
-//! A backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
-//! pages that were free are holes.
+//! A *full* backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
+//! pages that were free are holes. In a *compacted* one there are no free pages, and pages have other numbers. An *increment* holds
+//! the pages that were written since a full backup or another increment.
+
+mod compact;
+mod increment;
 
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use sapwood_wal::Position;
@@ -25,15 +29,24 @@ use crate::sync::Arc;
 /// How much is copied at once.
 const COPIED_PAGES: u32 = 256;
 
-pub(crate) fn backup(inner: &Arc<Inner>, dest: &Path) -> Result<CommitNo> {
+/// What a backup holds.
+pub(crate) enum Content<'a> {
+    /// All pages, with the numbers they have.
+    Full,
+    /// All records, in as few pages as possible.
+    Compacted,
+    /// What has been written since this backup.
+    Since(&'a Path),
+}
+
+pub(crate) fn backup(inner: &Arc<Inner>, content: &Content<'_>, dest: &Path) -> Result<CommitNo> {
+    let base = match content {
+        Content::Since(path) => Some(read_base(path)?),
+        Content::Full | Content::Compacted => None,
+    };
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
     // What is copied must not be taken back by a power cut.
     inner.make_visible(head.commit, head.log.lsn)?;
-    let name = dest.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
-    let parent = dest.parent().filter(|parent| *parent != Path::new(""));
-    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
-    let file = folder.open(name, OpenMode::CreateNew)?;
     let meta = Meta {
         identity: StoreIdentity {
             log: NO_LOG,
@@ -44,7 +57,20 @@ pub(crate) fn backup(inner: &Arc<Inner>, dest: &Path) -> Result<CommitNo> {
             ..head
         },
     };
-    let written = write(snapshot.pages(), &*file, &meta).and_then(|()| Ok(folder.sync_names()?));
+    if let Some(base) = &base {
+        increment::check_follows(base, &meta)?;
+    }
+    let name = dest.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
+    let parent = dest.parent().filter(|parent| *parent != Path::new(""));
+    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
+    let file = folder.open(name, OpenMode::CreateNew)?;
+    let written = match (content, base) {
+        (_, Some(base)) => increment::write(snapshot.pages(), &*file, &base, &meta),
+        (Content::Compacted, None) => write_compacted(&snapshot, &*file, &meta),
+        (_, None) => write_full(snapshot.pages(), &*file, &meta),
+    };
+    let written = written.and_then(|()| Ok(folder.sync_names()?));
     if written.is_err() {
         // What was begun is no backup; the failure is what counts.
         let _: std::io::Result<()> = folder.remove(name);
@@ -52,8 +78,33 @@ pub(crate) fn backup(inner: &Arc<Inner>, dest: &Path) -> Result<CommitNo> {
     written.map(|()| head.commit)
 }
 
+/// The state that a backup holds.
+fn read_base(path: &Path) -> Result<Meta> {
+    let mut file = fs::File::open(path)?;
+    if let Some(header) = increment::Header::read(&mut file)? {
+        return Ok(header.meta);
+    }
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
+    let file = folder.open(name, OpenMode::Read)?;
+    let meta = *newest(&read_metas(&*file, Guards::default())?)?;
+    refuse_log(&meta)?;
+    Ok(meta)
+}
+
+fn refuse_log(meta: &Meta) -> Result<()> {
+    if meta.identity.log != NO_LOG {
+        return Err(Error::Damaged(
+            "the file is not a backup: it needs a log".into(),
+        ));
+    }
+    Ok(())
+}
+
 /// Writes all used pages, verified, then the meta pages: without those the file is nothing.
-fn write(pages: &MappedPages, file: &dyn File, meta: &Meta) -> Result<()> {
+fn write_full(pages: &MappedPages, file: &dyn File, meta: &Meta) -> Result<()> {
     let checked = check_pages(pages, &meta.head)?;
     refuse_damage(&checked.report)?;
     file.set_size(file_pages(pages.limit()) * PAGE_BYTES as u64)?;
@@ -61,6 +112,17 @@ fn write(pages: &MappedPages, file: &dyn File, meta: &Meta) -> Result<()> {
         let bytes = pages.extent(first, length)?;
         file.write_all_at(bytes, first.0 * PAGE_BYTES as u64)?;
     }
+    complete(file, meta)
+}
+
+fn write_compacted(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> Result<()> {
+    refuse_damage(&check_pages(snapshot.pages(), &meta.head)?.report)?;
+    let meta = compact::write_trees(snapshot, file, meta)?;
+    complete(file, &meta)
+}
+
+/// Makes a file with all its pages a store.
+fn complete(file: &dyn File, meta: &Meta) -> Result<()> {
     file.sync_data()?;
     for slot in 0..2 {
         write_meta(file, slot, meta)?;
@@ -85,6 +147,16 @@ fn file_pages(pages: u64) -> u64 {
 /// that is believed: it is copied first, and the copy is checked in full before it becomes an environment, which is on a
 /// timeline of its own.
 pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
+    restore_increments(src, &[], dest)
+}
+
+/// As [`restore`], with increments that follow the backup one after the other
+/// ([`Env::backup_since`](crate::Env::backup_since)).
+pub fn restore_increments(
+    src: impl AsRef<Path>,
+    increments: &[&Path],
+    dest: impl AsRef<Path>,
+) -> Result<CommitNo> {
     let (src, dest) = (src.as_ref(), dest.as_ref());
     let mut from = fs::File::open(src)?;
     fs::create_dir_all(dest)?;
@@ -92,7 +164,7 @@ pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo
     if !folder.names()?.is_empty() {
         return Err(std::io::Error::from(ErrorKind::DirectoryNotEmpty).into());
     }
-    let restored = copy_and_check(&mut from, &folder);
+    let restored = copy_and_check(&mut from, increments, &folder);
     if restored.is_err() {
         // Half a copy is of no use; the failure is what counts.
         let _: std::io::Result<()> = folder.remove(NEW_DATA_NAME);
@@ -100,35 +172,45 @@ pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo
     restored
 }
 
-fn copy_and_check(from: &mut fs::File, folder: &Folder) -> Result<CommitNo> {
+fn copy_and_check(from: &mut fs::File, increments: &[&Path], folder: &Folder) -> Result<CommitNo> {
     let file = folder.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
-    let (data, mut meta) = checked_copy(from, file)?;
+    let (data, mut meta) = checked_copy(from, increments, file)?;
     meta.head.log = Position::START;
-    for slot in 0..2 {
-        write_meta(&*data.file, slot, &meta)?;
-    }
-    data.file.sync_data()?;
+    complete(&*data.file, &meta)?;
     folder.rename(NEW_DATA_NAME, DATA_NAME)?;
     folder.sync_names()?;
     Ok(meta.head.commit)
 }
 
-/// Copies a backup to an empty file and checks the copy in full. What it begins is on a timeline of its own.
-pub(crate) fn checked_copy(from: &mut fs::File, file: Arc<dyn File>) -> Result<(DataFile, Meta)> {
+/// Copies a backup, with increments that follow it, to an empty file and checks the copy in full. What it begins is on a timeline of its
+/// own.
+pub(crate) fn checked_copy(
+    from: &mut fs::File,
+    increments: &[&Path],
+    file: Arc<dyn File>,
+) -> Result<(DataFile, Meta)> {
     copy(from, &*file)?;
-    let metas = read_metas(&*file, Guards::default())?;
-    let mut meta = *newest(&metas)?;
-    if meta.identity.log != NO_LOG {
-        return Err(Error::Damaged(
-            "the file is not a backup: it needs a log".into(),
-        ));
+    let mut meta = *newest(&read_metas(&*file, Guards::default())?)?;
+    refuse_log(&meta)?;
+    for path in increments {
+        let mut increment = BufReader::new(fs::File::open(path)?);
+        let header = increment::Header::read(&mut increment)?;
+        let header = header.ok_or(Error::NotTheBase("no increment"))?;
+        if header.base != meta {
+            return Err(Error::NotTheBase("not the one before"));
+        }
+        increment::check_follows(&header.base, &header.meta)?;
+        increment::apply(&header, &mut increment, &*file)?;
+        meta = header.meta;
     }
     let data = DataFile::new(file)?;
-    let room = data.file.size()? / PAGE_BYTES as u64;
-    if meta.head.roots.pages > room {
+    let size = data.file.size()?;
+    let room = size / PAGE_BYTES as u64;
+    if meta.head.roots.pages > room.min(data.pages_max()) {
         return Err(Error::Damaged("the backup is cut short".into()));
     }
     refuse_damage(&check_pages(&pages_of_copy(&data, &meta), &meta.head)?.report)?;
+    data.file.allocate(0, size)?;
     meta.identity.timeline = meta
         .identity
         .timeline

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::page::{AppendPages, Page, PageKind, PageNo};
 use crate::tree::entries::{Entries, common_prefix};
 use crate::tree::node::{Child, Mark, NODE_ROOM_BYTES, Run, cell_bytes, encode_pair, slots_bytes};
-use crate::tree::value::{extent_pages, fill_extent};
+use crate::tree::value;
 use crate::tree::{
     Comparators, HEIGHT_MAX, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
     is_inline,
@@ -116,12 +116,8 @@ impl TreeBuilder {
         if is_inline(self.tree.page_kind(0), key, value) {
             return self.append(pages, 0, key, value, Mark::Inline);
         }
-        let commit = pages.commit();
-        let count = extent_pages(value.len());
-        let first = pages.append_extent(count, &mut |first, extent| {
-            fill_extent(extent, first, commit, value)
-        })?;
-        self.tree.extent_pages += u64::from(count);
+        let first = value::append(pages, value)?;
+        self.tree.extent_pages += u64::from(value::extent_pages(value.len()));
         self.append(
             pages,
             0,

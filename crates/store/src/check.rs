@@ -207,7 +207,7 @@ pub(crate) struct Bitmap {
 
 impl Bitmap {
     /// `pages` is no more than the file has, so this is a small part of that.
-    fn new(pages: u64) -> Result<Self> {
+    pub(crate) fn new(pages: u64) -> Result<Self> {
         let words = usize::try_from(pages.div_ceil(64));
         let words = words.map_err(|_| Error::Damaged("the store is too large".into()))?;
         Ok(Self {
@@ -216,13 +216,13 @@ impl Bitmap {
         })
     }
 
-    fn has_room_for(&self, first: PageNo, pages: u32) -> bool {
+    pub(crate) fn has_room_for(&self, first: PageNo, pages: u32) -> bool {
         let end = first.0.checked_add(u64::from(pages));
         first.0 >= FIRST_PAGE && end.is_some_and(|end| end <= self.pages)
     }
 
     /// Sets the bits of these pages; gives the first that was set already. The pages lie within the store.
-    fn set(&mut self, first: PageNo, pages: u32) -> Option<u64> {
+    pub(crate) fn set(&mut self, first: PageNo, pages: u32) -> Option<u64> {
         let mut twice = None;
         for page in first.0..first.0 + u64::from(pages) {
             let (word, bit) = ((page / 64) as usize, 1 << (page % 64));

@@ -9,6 +9,7 @@ use sapwood_wal::process::Membership;
 use sapwood_wal::storage::{PRIVATE_PERMISSIONS, Storage};
 
 use crate::background::Background;
+use crate::backup::Content;
 use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
 use crate::checkpoint;
@@ -283,7 +284,20 @@ impl Env {
     /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
     /// Every page keeps its number. [`restore`](crate::restore) makes an environment of it.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        backup::backup(self.inner(), dest.as_ref())
+        backup::backup(self.inner(), &Content::Full, dest.as_ref())
+    }
+
+    /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    pub fn backup_compacted(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
+        backup::backup(self.inner(), &Content::Compacted, dest.as_ref())
+    }
+
+    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist.
+    /// [`restore_increments`](crate::restore_increments) puts them together. The work is in proportion to what has changed.
+    ///
+    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
+    pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
+        backup::backup(self.inner(), &Content::Since(base.as_ref()), dest.as_ref())
     }
 
     pub(crate) fn new(inner: Inner) -> Self {

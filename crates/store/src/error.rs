@@ -144,6 +144,10 @@ pub enum Error {
     )]
     Poisoned,
 
+    /// A backup cannot be continued by, or restored together with, another one: it is something else than that needs.
+    #[error("not the backup that is needed here: it is {0}")]
+    NotTheBase(&'static str),
+
     /// The environment as a whole contradicts itself or the format.
     #[error("damaged: {0}")]
     Damaged(String),

@@ -38,7 +38,7 @@ pub mod tree;
 mod varint;
 mod write;
 
-pub use backup::restore;
+pub use backup::{restore, restore_increments};
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};

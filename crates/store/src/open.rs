@@ -137,7 +137,7 @@ pub(crate) fn in_memory(options: &Options) -> Result<Env> {
 pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
     let mut from = std::fs::File::open(backup)?;
     let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-    let (data, meta) = checked_copy(&mut from, file)?;
+    let (data, meta) = checked_copy(&mut from, &[], file)?;
     begin_in_memory(data, meta.identity, &meta.head, options)
 }
 

@@ -4,6 +4,7 @@
 //! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
 mod check;
+mod copy;
 mod count;
 mod cursor;
 mod duplicates;
@@ -11,6 +12,7 @@ pub(crate) mod entries;
 pub(crate) mod node;
 pub(crate) mod order;
 mod prefetch;
+mod since;
 pub(crate) mod value;
 mod write;
 

@@ -11,7 +11,8 @@ use super::VALUE_BYTES_MAX;
 use super::node::{self, EXTENT_POINTER_BYTES};
 use crate::error::{Error, Result};
 use crate::page::{
-    self, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages, WritePages,
+    self, AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages,
+    WritePages,
 };
 
 const EXTENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;
@@ -107,6 +108,14 @@ pub(super) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Resu
     Ok(ExtentPointer {
         first,
         len: value.len() as u64,
+    })
+}
+
+/// Writes a value into an extent behind all pages; where that begins.
+pub(crate) fn append<P: AppendPages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<PageNo> {
+    let commit = pages.commit();
+    pages.append_extent(extent_pages(value.len()), &mut |first, extent| {
+        fill_extent(extent, first, commit, value)
     })
 }
 

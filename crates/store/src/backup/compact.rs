@@ -1,0 +1,111 @@
+//! A backup without free pages: its trees are copied one after the other. Its pages have other numbers than the store's, so it is
+//! of another *generation*, and no increment can follow it.
+
+use sapwood_wal::storage::File;
+
+use crate::error::Result;
+use crate::head::{FIRST_PAGE, Head, Roots};
+use crate::meta::{Meta, StoreIdentity};
+use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
+use crate::snapshot::{Snapshot, decode_record};
+use crate::tree::{TreeKind, TreeRecord, View};
+
+use super::{COPIED_PAGES, file_pages};
+
+/// Writes all trees of a snapshot whose pages have been checked; what the meta pages are to say.
+pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> Result<Meta> {
+    let mut to = Appended {
+        file,
+        commit: meta.head.commit,
+        written: FIRST_PAGE,
+        gathered: Vec::with_capacity(COPIED_PAGES as usize * PAGE_BYTES),
+    };
+    let mut copies = Vec::new();
+    let mut cursor = snapshot.catalog()?.cursor();
+    while cursor.next()? {
+        if let Some((name, record)) = cursor.record()? {
+            let tree = View::new(snapshot.pages(), decode_record(name, record)?);
+            copies.push((name.to_vec(), tree.copy_to(&mut to)?));
+        }
+    }
+    let mut catalog = crate::bulk::TreeBuilder::new(meta.head.roots.catalog.kind);
+    for (name, record) in copies {
+        catalog.push(&mut to, &name, &record.encode())?;
+    }
+    let catalog = catalog.finish(&mut to)?;
+    to.flush()?;
+    let pages = to.written;
+    file.set_size(file_pages(pages) * PAGE_BYTES as u64)?;
+    Ok(Meta {
+        identity: StoreIdentity {
+            generation: meta.identity.generation + 1,
+            ..meta.identity
+        },
+        head: Head {
+            roots: Roots {
+                pages,
+                catalog,
+                free: TreeRecord::empty(TreeKind::default()),
+            },
+            ..meta.head
+        },
+    })
+}
+
+/// A file that pages are appended to.
+struct Appended<'f> {
+    file: &'f dyn File,
+    commit: CommitNo,
+    /// Pages in the file.
+    written: u64,
+    /// Pages that follow them.
+    gathered: Vec<u8>,
+}
+
+impl Appended<'_> {
+    fn next(&self) -> PageNo {
+        PageNo(self.written + (self.gathered.len() / PAGE_BYTES) as u64)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let offset = self.written * PAGE_BYTES as u64;
+        self.file.write_all_at(&self.gathered, offset)?;
+        self.written = self.next().0;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+impl AppendPages for Appended<'_> {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        if self.gathered.len() == self.gathered.capacity() {
+            self.flush()?;
+        }
+        let number = self.next();
+        page.set_number(number);
+        page.set_commit(self.commit);
+        page.seal();
+        self.gathered.extend_from_slice(page.bytes());
+        Ok(number)
+    }
+
+    fn append_extent(
+        &mut self,
+        pages: u32,
+        fill: &mut dyn FnMut(PageNo, &mut [u8]),
+    ) -> Result<PageNo> {
+        self.flush()?;
+        let first = self.next();
+        // As long as a value that stands in the store already.
+        let mut extent = vec![0; pages as usize * PAGE_BYTES];
+        fill(first, &mut extent);
+        let offset = first.0 * PAGE_BYTES as u64;
+        self.file.write_all_at(&extent, offset)?;
+        self.written += u64::from(pages);
+        Ok(first)
+    }
+}
