@@ -1,10 +1,12 @@
 //! Benchmarks beside peers, in one run, as ratios.
 
+use std::process::Command;
+
 use anyhow::Result;
 use clap::Subcommand;
 
 use crate::packages;
-use crate::run::cargo;
+use crate::run::{cargo, root, run};
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
@@ -32,6 +34,16 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Insert into search trees, Berkeley DB and LMDB with the same keys; print tables of ratios.
+    Xact {
+        /// Arguments for the benchmark; `-- all --help` lists them.
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            default_value = "all"
+        )]
+        args: Vec<String>,
+    },
 }
 
 impl Bench {
@@ -46,6 +58,7 @@ impl Bench {
             Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),
+            Bench::Xact { args } => return xact(args),
         };
         packages::ensure(needed, true)?;
         cargo(["build", "--release", "--package", "sapwood"])?;
@@ -61,4 +74,16 @@ fn store(args: &[String]) -> Result<()> {
     let more = ["--features", "system-peers", "--"];
     let all = fixed.into_iter().chain(more);
     cargo(all.chain(args.iter().map(String::as_str)))
+}
+
+fn xact(args: &[String]) -> Result<()> {
+    packages::ensure(packages::BENCH_XACT, true)?;
+    let peers = root().join("target/xact-peers");
+    run(Command::new("cc")
+        .args(["-O2", "-o"])
+        .arg(&peers)
+        .arg(root().join("benches/xact/peers.c"))
+        .args(["-ldb", "-llmdb"]))?;
+    let fixed = ["run", "--release", "--package", "sapwood-xact-bench", "--"];
+    cargo(fixed.into_iter().chain(args.iter().map(String::as_str)))
 }

@@ -109,6 +109,25 @@ pub(crate) const BENCH_STORE: &[Package] = &[
     },
 ];
 
+/// What the benchmark of trees and transactions compares with.
+pub(crate) const BENCH_XACT: &[Package] = &[
+    Package {
+        name: "libdb5.3-dev",
+        purpose: "Berkeley DB, measured beside ours",
+        present: || Path::new("/usr/include/db.h").exists(),
+    },
+    Package {
+        name: "liblmdb-dev",
+        purpose: "LMDB, measured beside ours",
+        present: || Path::new("/usr/include/lmdb.h").exists(),
+    },
+    Package {
+        name: "gcc",
+        purpose: "compiles the peers' part of the benchmark",
+        present: || in_path("cc"),
+    },
+];
+
 /// What counts instructions.
 pub(crate) const BENCH_INSTRUCTIONS: &[Package] = &[Package {
     name: "valgrind",

@@ -21,6 +21,9 @@ const RESERVED_BYTES: usize = 1 << 40;
 /// Files grow by an eighth of their size, at least by this: 1 MiB.
 const GROWTH_BYTES_MIN: u64 = 1 << 20;
 
+/// Free areas from this size on are forgotten by the page cache: 256 KiB.
+const DISCARDED_BYTES_MIN: u64 = 256 << 10;
+
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -154,7 +157,16 @@ impl Memory for File {
     }
 
     fn free(&mut self, offset: u64, bytes: u64) -> Result<(), FileError> {
-        heap::free(self, offset, bytes)
+        heap::free(self, offset, bytes)?;
+        // The first page has the place of the next free area. What is in the others need not go to the disk any more; it
+        // stays reserved there. A file system that cannot do so writes them.
+        let start = (offset + 1).next_multiple_of(PAGE_BYTES as u64);
+        let end = (offset + bytes) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+        if bytes >= DISCARDED_BYTES_MIN {
+            let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.file, flags, start, end - start);
+        }
+        Ok(())
     }
 
     fn root(&self) -> Result<u64, FileError> {

@@ -17,6 +17,12 @@ pub(super) const CAPACITY: usize = SEGMENT_BYTES - HEADER_BYTES;
 /// How full segments are packed where no record is expected soon: a tenth is left for those that come all the same.
 pub(super) const DENSE_BYTES: usize = CAPACITY / 10 * 9;
 
+/// Fewer segments than this are not worth asking for ahead.
+const AHEAD_SEGMENTS_MIN: u64 = 8;
+
+/// As many segments are asked for at a time where all of them are not needed in memory at once: 1 MiB.
+const AHEAD_SEGMENTS_MAX: u64 = 256;
+
 /// Segments and their index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Array {
@@ -96,6 +102,15 @@ impl Array {
         }
     }
 
+    /// Says that these segments will be read or written in order.
+    pub(super) fn prefetch<M: Memory>(&self, memory: &M, segments: Range<u64>) {
+        let end = segments.end.min(self.count());
+        let count = end.saturating_sub(segments.start);
+        if count >= AHEAD_SEGMENTS_MIN {
+            memory.prefetch(self.at(segments.start), count * SEGMENT_BYTES as u64);
+        }
+    }
+
     /// Bytes that records take in these segments.
     pub(super) fn used<M: Memory>(
         &self,
@@ -103,7 +118,11 @@ impl Array {
         segments: Range<u64>,
     ) -> Result<u64, M::Error> {
         let mut used = 0;
-        for segment in segments {
+        for segment in segments.clone() {
+            if (segment - segments.start).is_multiple_of(AHEAD_SEGMENTS_MAX) {
+                let end = segments.end.min(segment + AHEAD_SEGMENTS_MAX);
+                self.prefetch(memory, segment..end);
+            }
             used += self.segment(memory, segment)?.used() as u64;
         }
         Ok(used)
@@ -183,6 +202,7 @@ impl Array {
         segments: Range<u64>,
         records: &mut Records,
     ) -> Result<(), M::Error> {
+        self.prefetch(memory, segments.clone());
         for segment in segments {
             let block = self.segment(memory, segment)?;
             records.take(&block, 0..block.count())?;
@@ -264,17 +284,19 @@ fn even(records: &Records, segments: usize) -> Vec<usize> {
     cuts
 }
 
-/// Where the records of each segment end when each takes as many as reach `goal` bytes, and at least one.
+/// Where the records of each segment end when they take about `goal` bytes each, never more than that or [`DENSE_BYTES`], and at
+/// least one record. What one takes too little the next may take more, so that the loss at their ends does not add up.
 fn filled(records: &Records, range: Range<usize>, goal: usize) -> Vec<usize> {
     let mut cuts = Vec::new();
-    let mut sum = 0;
+    let (mut total, mut sum) = (0, 0);
     for record in range.clone() {
         let bytes = records.bytes(record);
-        if sum > 0 && sum + bytes > goal {
+        let full = sum + bytes > goal.max(DENSE_BYTES);
+        if sum > 0 && (full || total + bytes / 2 > goal * (cuts.len() + 1)) {
             cuts.push(record);
             sum = 0;
         }
-        sum += bytes;
+        (total, sum) = (total + bytes, sum + bytes);
     }
     cuts.push(range.end);
     cuts

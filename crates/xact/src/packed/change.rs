@@ -19,8 +19,8 @@ const DEFERRED_LEVEL: u32 = 4;
 /// With deferred upkeep, how full a window at that level may become meanwhile.
 const CROWDED_MAX: f64 = 0.97;
 
-/// The largest window rebalanced in one go, in segments: 64 MiB. Beyond, the whole array moves.
-const WINDOW_SEGMENTS_MAX: u64 = 16 << 10;
+/// The largest window rebalanced in one go, in segments: 4 MiB, as its records are in memory meanwhile. Beyond, the whole array moves.
+const WINDOW_SEGMENTS_MAX: u64 = 1 << 10;
 
 /// The largest record in a segment: an eighth of it, so that windows at their densest can still be spread.
 const CELL_BYTES_MAX: usize = CELL_HEADER_BYTES + KEY_BYTES_MAX + OUTSIDE_BYTES;

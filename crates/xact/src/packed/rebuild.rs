@@ -26,6 +26,9 @@ use crate::memory::{Fixed, Memory, PAGE_BYTES};
 /// How full the next array is: in the middle of what the root may be, so that it stays for a while.
 const NEXT_DENSITY: f64 = 0.62;
 
+/// One of so many segments of the next array is left for the end.
+const SPARE_PART: u64 = 32;
+
 /// Segments that one step of deferred upkeep takes, leaves free or counts.
 const STEP_SEGMENTS: u64 = 8;
 const STEP_FREE_SEGMENTS: u64 = 32;
@@ -166,7 +169,8 @@ impl<M: Memory> PackedTree<M> {
             cleared: 0,
             from: 0,
             to: 0,
-            goal: used.div_ceil(segments).max(1),
+            // Some are kept for what is inserted meanwhile.
+            goal: used.div_ceil(segments - segments / SPARE_PART).max(1),
             gap: 0,
             split: 0,
         };
@@ -225,10 +229,13 @@ impl<M: Memory> PackedTree<M> {
                 self.move_in_one_go(description, used)?;
                 return Ok(false);
             };
-            for segment in progress.from..end {
-                current
-                    .segment_mut(&mut self.memory, segment)?
-                    .set_kind(Kind::Moved)?;
+            // Where the move is done in one go nobody looks for what has moved, and the pages given up are not written once more.
+            if factor < AT_ONCE {
+                for segment in progress.from..end {
+                    current
+                        .segment_mut(&mut self.memory, segment)?
+                        .set_kind(Kind::Moved)?;
+                }
             }
             (progress.from, progress.to) = (end, to);
         } else if progress.to < next.count() {
@@ -269,6 +276,10 @@ impl<M: Memory> PackedTree<M> {
             let goal = usize::try_from(progress.goal).map_or(CAPACITY, |goal| goal.min(CAPACITY));
             let window = start..next.count() - progress.gap.min(next.count() - used);
             let upper = self.upper(description, Side::Current, segments.end)?;
+            next.prefetch(
+                &self.memory,
+                used..used + (segments.end - segments.start) * 2,
+            );
             for spread in [Spread::Fill(goal), Spread::Fill(DENSE_BYTES)] {
                 let laid_out = next.lay_out(
                     &mut self.memory,

@@ -1,0 +1,101 @@
+//! The search trees and memory-mapped transactions beside Berkeley DB and LMDB: the same keys on the same disk, in turns.
+//! `cargo xtask bench xact` builds what is needed and runs it.
+
+mod crew;
+mod keys;
+mod outcome;
+mod plot;
+mod report;
+mod trees;
+mod usage;
+mod worker;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::crew::Crew;
+use crate::worker::Work;
+
+/// Measure trees and transactions beside their peers.
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+enum Command {
+    /// All tables
+    All(Options),
+    /// Random and in-order inserts, a walk and searches, without transactions, in little memory
+    Trees(Options),
+    /// A part of a workload, in a process of its own
+    #[command(hide = true)]
+    Worker(Work),
+}
+
+#[derive(Debug, clap::Args)]
+struct Options {
+    /// Records to insert
+    #[arg(long, default_value_t = 250_000)]
+    records: u64,
+    /// Rounds; the engines take turns, and the median counts
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Memory of a worker without transactions, its page cache included, in MiB
+    #[arg(long, default_value_t = 24)]
+    memory_mib: u64,
+    /// Let what is cached stay between phases
+    #[arg(long)]
+    warm: bool,
+    /// Only engines whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end
+    #[arg(long, value_name = "DIR", default_value = "target")]
+    folder: PathBuf,
+    /// Put the tables and plots into performance.md in this folder
+    #[arg(long, value_name = "DIR")]
+    docs: Option<PathBuf>,
+    /// The program that peers.c makes
+    #[arg(long, value_name = "FILE", default_value = "target/xact-peers")]
+    peers: PathBuf,
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// A folder for data that is removed in the end.
+    fn place(&self) -> Result<Place> {
+        let folder = self
+            .folder
+            .join(format!("xact-bench-{}", std::process::id()));
+        worker::clear(&folder)?;
+        Ok(Place { folder })
+    }
+
+    fn crew(&self) -> Crew {
+        Crew {
+            peers: self.peers.clone(),
+            limit: None,
+        }
+    }
+}
+
+struct Place {
+    folder: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Worker(work) => worker::run(&work),
+        Command::Trees(options) | Command::All(options) => trees::run(&options),
+    }
+}

@@ -1,0 +1,32 @@
+//! What a process has used.
+
+use anyhow::{Context, Result};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time and page faults of a process so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) cpu_us: u64,
+    /// Faults that read from the disk.
+    pub(crate) major_faults: u64,
+    pub(crate) minor_faults: u64,
+}
+
+/// What this process has used.
+pub(crate) fn own() -> Result<Usage> {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The name of the program, in brackets, comes before the third field.
+    let (_, fields) = stat
+        .rsplit_once(") ")
+        .context("an unknown /proc/self/stat")?;
+    let field = |number: usize| -> Result<u64> {
+        let field = fields.split(' ').nth(number - 3);
+        Ok(field.context("a short /proc/self/stat")?.parse()?)
+    };
+    Ok(Usage {
+        cpu_us: u64::try_from(time.tv_sec)? * 1_000_000 + u64::try_from(time.tv_nsec / 1000)?,
+        major_faults: field(12)?,
+        minor_faults: field(10)?,
+    })
+}

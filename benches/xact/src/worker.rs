@@ -1,0 +1,188 @@
+//! Our own trees under the workloads: each worker is a process of its own, as the peers are.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
+use sapwood_xact::{BPlusTree, File, Memory, PackedTree};
+
+use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
+use crate::outcome::{Outcome, Times};
+use crate::usage;
+
+/// What holds the records. The peers' names are those of `peers.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// A B+tree in a mapped file
+    FileBplus,
+    /// The cache-oblivious tree in a mapped file
+    FilePacked,
+    /// Berkeley DB without transactions
+    BerkeleyDb,
+}
+
+/// What is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Phase {
+    /// Make an empty tree
+    Create,
+    /// Insert keys in any order
+    InsertRandom,
+    /// Insert keys in their order
+    InsertInOrder,
+    /// Go through all records
+    Scan,
+    /// Look up keys in any order
+    Search,
+}
+
+/// A part of a workload.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Work {
+    pub(crate) engine: Engine,
+    pub(crate) phase: Phase,
+    /// Where the data are
+    pub(crate) folder: PathBuf,
+    /// The first key
+    pub(crate) first: u64,
+    /// How many
+    pub(crate) count: u64,
+    /// How many there are to search among
+    pub(crate) total: u64,
+    /// The pool of Berkeley DB in bytes
+    pub(crate) cache_bytes: u64,
+    /// The block size of a B+tree in bytes
+    #[arg(long, default_value_t = 4096)]
+    pub(crate) block_bytes: usize,
+}
+
+impl Engine {
+    /// Its name for people and on command lines.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    pub(crate) fn is_peer(self) -> bool {
+        self == Engine::BerkeleyDb
+    }
+}
+
+/// Runs in a worker: opens, says so, waits for the start, works, and prints what it measured.
+pub(crate) fn run(work: &Work) -> Result<()> {
+    match work.engine {
+        Engine::FileBplus | Engine::FilePacked => {
+            let mut file = File::open(&work.folder.join("tree"))?;
+            if work.phase == Phase::Create {
+                create(work, &mut file)?;
+            }
+            let root = file.root()?;
+            if work.engine == Engine::FileBplus {
+                let mut tree = BPlusTree::open(file, root)?;
+                drive(work, &mut tree, || 0)
+            } else {
+                let mut tree = PackedTree::open(file, root)?;
+                drive(work, &mut tree, || 0)
+            }
+        }
+        _ => Err(anyhow!("peers run in a program of their own")),
+    }
+}
+
+fn create<M: Memory>(work: &Work, memory: &mut M) -> Result<(), M::Error> {
+    let root = match work.engine {
+        Engine::FileBplus => BPlusTree::create(&mut *memory, work.block_bytes)?.offset(),
+        _ => PackedTree::create(&mut *memory)?.offset(),
+    };
+    memory.set_root(root)
+}
+
+/// What the workloads do with a tree.
+trait Subject {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+    fn contains(&self, key: &[u8]) -> Result<bool>;
+    fn count(&self) -> Result<u64>;
+}
+
+macro_rules! subject {
+    ($tree:ident) => {
+        impl Subject for $tree<File> {
+            fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+                $tree::insert(self, key, value)?;
+                Ok(())
+            }
+
+            fn contains(&self, key: &[u8]) -> Result<bool> {
+                Ok(self.get(key)?.is_some())
+            }
+
+            fn count(&self) -> Result<u64> {
+                let mut count = 0;
+                for record in self.range(..)? {
+                    record?;
+                    count += 1;
+                }
+                Ok(count)
+            }
+        }
+    };
+}
+
+subject!(BPlusTree);
+subject!(PackedTree);
+
+fn drive(work: &Work, tree: &mut impl Subject, log_bytes: impl Fn() -> u64) -> Result<()> {
+    println!("ready");
+    io::stdout().flush()?;
+    let mut line = String::new();
+    ensure!(io::stdin().read_line(&mut line)? > 0, "nobody has started");
+    let mut outcome = Outcome::default();
+    let (log, usage) = (log_bytes(), usage::own()?);
+    let start = Instant::now();
+    let mut last = start;
+    let mut timed = |times: &mut Times| {
+        let now = Instant::now();
+        times.add(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX));
+        last = now;
+    };
+    let numbers = work.first..work.first + work.count;
+    match work.phase {
+        Phase::Create => {}
+        Phase::Scan => outcome.done = tree.count()?,
+        Phase::Search => {
+            for number in numbers {
+                let key: [u8; KEY_BYTES] = keys::key(keys::sample(number, work.total), false);
+                outcome.done += u64::from(tree.contains(&key)?);
+                timed(&mut outcome.times);
+            }
+        }
+        Phase::InsertRandom | Phase::InsertInOrder => {
+            let in_order = work.phase == Phase::InsertInOrder;
+            for number in numbers {
+                let value: [u8; VALUE_BYTES] = number.to_le_bytes();
+                tree.insert(&keys::key(number, in_order), &value)?;
+                outcome.done += 1;
+                timed(&mut outcome.times);
+            }
+        }
+    }
+    outcome.nanoseconds = u64::try_from(start.elapsed().as_nanos())?;
+    let used = usage::own()?;
+    outcome.cpu_us = used.cpu_us - usage.cpu_us;
+    outcome.major_faults = used.major_faults - usage.major_faults;
+    outcome.minor_faults = used.minor_faults - usage.minor_faults;
+    outcome.log_bytes = log_bytes() - log;
+    println!("{outcome}");
+    Ok(())
+}
+
+/// Makes the folder of a tree new.
+pub(crate) fn clear(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())
+}
