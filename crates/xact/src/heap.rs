@@ -75,6 +75,13 @@ pub(crate) fn allocate<G: Growing>(memory: &mut G, bytes: u64) -> Result<u64, G:
         return Ok(free);
     }
     let end = u64::decode(&memory.bytes()[END..END + 8]);
+    if end > memory.bytes().len() as u64 {
+        return Err(Fault::Damaged {
+            offset: END as u64,
+            reason: "more was handed out than there is",
+        }
+        .into());
+    }
     let alignment = alignment(size);
     let full = || Fault::Full { bytes };
     let start = end.checked_next_multiple_of(alignment).ok_or_else(full)?;
