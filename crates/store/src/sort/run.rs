@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_wal::storage::{PRIVATE_PERMISSIONS, creating_with};
 
-use super::head_of;
-
 /// The least a run is read through.
 pub(super) const READ_BYTES_MIN: usize = 4 << 10;
 
@@ -22,7 +20,10 @@ const LENGTHS_BYTES: usize = 8;
 static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// A run being written.
-pub(super) struct TemporaryFile(BufWriter<File>);
+pub(super) struct TemporaryFile {
+    file: BufWriter<File>,
+    last_key: Vec<u8>,
+}
 
 impl TemporaryFile {
     /// Creates a file in a folder and takes its name away again.
@@ -39,24 +40,33 @@ impl TemporaryFile {
             .create_new(true)
             .open(&path)?;
         std::fs::remove_file(&path)?;
-        Ok(Self(BufWriter::with_capacity(WRITE_BYTES, file)))
+        Ok(Self {
+            file: BufWriter::with_capacity(WRITE_BYTES, file),
+            last_key: Vec::new(),
+        })
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.0.write_all(&(key.len() as u32).to_le_bytes())?;
-        self.0.write_all(&(value.len() as u32).to_le_bytes())?;
-        self.0.write_all(key)?;
-        self.0.write_all(value)
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.file.write_all(&(key.len() as u32).to_le_bytes())?;
+        self.file.write_all(&(value.len() as u32).to_le_bytes())?;
+        self.file.write_all(key)?;
+        self.file.write_all(value)
     }
 
     pub(super) fn finish(self) -> io::Result<Run> {
         let mut file = self
-            .0
+            .file
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         let bytes = file.seek(SeekFrom::End(0))?;
         file.seek(SeekFrom::Start(0))?;
-        Ok(Run { file, bytes })
+        Ok(Run {
+            file,
+            bytes,
+            last_key: self.last_key,
+        })
     }
 }
 
@@ -64,6 +74,7 @@ impl TemporaryFile {
 pub(super) struct Run {
     file: File,
     bytes: u64,
+    last_key: Vec<u8>,
 }
 
 impl Run {
@@ -73,12 +84,12 @@ impl Run {
         Ok(RunReader {
             file: self.file,
             unread: self.bytes,
+            last_key: self.last_key,
             buffer: vec![0; buffer_bytes],
             filled: 0,
             at: 0,
             key_len: 0,
             value_len: 0,
-            head: 0,
         })
     }
 }
@@ -94,12 +105,13 @@ pub(super) struct RunReader {
     at: usize,
     key_len: usize,
     value_len: usize,
-    head: u64,
+    last_key: Vec<u8>,
 }
 
 impl RunReader {
-    pub(super) fn head(&self) -> u64 {
-        self.head
+    /// The key of the run's last record.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
     }
 
     pub(super) fn record(&self) -> (&[u8], &[u8]) {
@@ -127,7 +139,6 @@ impl RunReader {
         self.at += LENGTHS_BYTES;
         self.have(key_len + value_len)?;
         (self.key_len, self.value_len) = (key_len, value_len);
-        self.head = head_of(self.record().0);
         Ok(true)
     }
 
