@@ -402,10 +402,13 @@ impl NameCheck {
         {
             report.problem(format!("entry {id}: {problem}"));
         }
-        if let Err(error) = self.normal.parse(snapshot.schema(), entry.rdn().as_bytes()) {
+        let Ok(rdn) = entry.rdn() else {
+            report.problem(format!("entry {id}: its RDN is not UTF-8"));
+            return Ok(());
+        };
+        if let Err(error) = self.normal.parse(snapshot.schema(), rdn.as_bytes()) {
             report.problem(format!(
-                "entry {id}: its RDN '{}' has no normal form: {error}",
-                entry.rdn()
+                "entry {id}: its RDN '{rdn}' has no normal form: {error}"
             ));
             return Ok(());
         }
@@ -413,8 +416,7 @@ impl NameCheck {
         if parent == EntryId::ROOT && !contexts.iter().any(|context| context.normal == self.normal)
         {
             report.problem(format!(
-                "entry {id}: '{}' is no naming context but has no parent",
-                entry.rdn()
+                "entry {id}: '{rdn}' is no naming context but has no parent"
             ));
         }
         name_key(parent, self.normal.bytes(), &mut self.key);
@@ -422,10 +424,7 @@ impl NameCheck {
             .get(Table::Name, &self.key)?
             .map(|value| Child::from_value(&value))
         {
-            None => report.problem(format!(
-                "entry {id} ('{}') is not found under its name",
-                entry.rdn()
-            )),
+            None => report.problem(format!("entry {id} ('{rdn}') is not found under its name")),
             Some(Ok(child))
                 if child
                     == (Child {
@@ -433,8 +432,7 @@ impl NameCheck {
                         flags: entry.flags(),
                     }) => {}
             Some(Ok(child)) => report.problem(format!(
-                "the name of entry {id} ('{}') leads to entry {} with flags {}",
-                entry.rdn(),
+                "the name of entry {id} ('{rdn}') leads to entry {} with flags {}",
                 child.id,
                 child.flags.to_byte()
             )),

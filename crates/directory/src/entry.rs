@@ -96,12 +96,12 @@ pub(crate) struct Entry<'r> {
     flags: EntryFlags,
     protected: usize,
     table: &'r [u8],
-    rdn: &'r str,
+    rdn: &'r [u8],
     ber: &'r [u8],
 }
 
 impl<'r> Entry<'r> {
-    /// Looks at a record: its header and RDN are checked now, its attributes when they are asked for.
+    /// Looks at a record: its header is checked now, RDN and attributes when they are asked for.
     #[inline]
     pub(crate) fn new(record: &'r [u8]) -> Result<Entry<'r>, Damaged> {
         let (header, rest) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Damaged)?;
@@ -123,7 +123,7 @@ impl<'r> Entry<'r> {
             flags: EntryFlags::from_byte(*flags),
             protected,
             table,
-            rdn: std::str::from_utf8(rdn).map_err(|_| Damaged)?,
+            rdn,
             ber,
         })
     }
@@ -141,8 +141,13 @@ impl<'r> Entry<'r> {
     }
 
     /// The RDN as written; of a naming context, its whole DN.
+    pub(crate) fn rdn(&self) -> Result<&'r str, Damaged> {
+        std::str::from_utf8(self.rdn).map_err(|_| Damaged)
+    }
+
+    /// The same, as the bytes that are sent: UTF-8, unless the record is damaged.
     #[inline]
-    pub(crate) fn rdn(&self) -> &'r str {
+    pub(crate) fn rdn_bytes(&self) -> &'r [u8] {
         self.rdn
     }
 
@@ -156,6 +161,11 @@ impl<'r> Entry<'r> {
     #[inline]
     pub(crate) fn public_ber(&self) -> &'r [u8] {
         self.ber.get(..self.protected).unwrap_or_default()
+    }
+
+    /// How many attributes there are.
+    pub(crate) fn attributes_count(&self) -> usize {
+        self.table.len() / ROW_BYTES
     }
 
     /// The attributes in the order of the BER.
@@ -421,7 +431,7 @@ mod tests {
             let record = build(parent, &rdn, &attributes);
             let entry = Entry::new(&record).unwrap();
             prop_assert_eq!(entry.parent(), EntryId(parent));
-            prop_assert_eq!(entry.rdn(), &rdn);
+            prop_assert_eq!(entry.rdn(), Ok(rdn.as_str()));
             prop_assert!(entry.flags().is_referral() && !entry.flags().is_alias());
             let in_order = |protected| attributes.iter().filter(move |sample| sample.3 == protected);
             let mut expected = in_order(false).chain(in_order(true));

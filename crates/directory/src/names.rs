@@ -257,7 +257,10 @@ impl DnCache {
             })?;
             let entry = Entry::new(&record)
                 .map_err(|damaged| Error::corrupt(format!("entry {at}: {damaged}")))?;
-            unknown.push((at, entry.rdn().to_owned()));
+            let rdn = entry
+                .rdn()
+                .map_err(|damaged| Error::corrupt(format!("entry {at}: {damaged}")))?;
+            unknown.push((at, rdn.to_owned()));
             at = entry.parent();
         };
         if self.known.len() + unknown.len() > Self::SUPERIORS_MAX {

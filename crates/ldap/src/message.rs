@@ -14,7 +14,7 @@ pub use request::{
 };
 pub use response::{
     BindResponse, EntryWriter, ExtendedResponse, IntermediateResponse, Response, SearchResultEntry,
-    put_search_entry,
+    put_search_entry, put_search_entry_below,
 };
 
 use crate::ber::{self, Header, Reader};

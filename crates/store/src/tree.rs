@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
 
 use duplicates::Values;
-use node::{Mark, Node};
+use node::{Cell, Mark, Node};
 
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
@@ -358,7 +358,12 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     fn value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
-        let cell = leaf.cell(slot)?;
+        self.value_in(leaf, slot, &leaf.cell(slot)?)
+    }
+
+    /// The value in a cell.
+    #[inline]
+    fn value_in(&self, leaf: &Node<'p>, slot: usize, cell: &Cell<'p>) -> Result<&'p [u8]> {
         match cell.mark {
             Mark::Inline => Ok(cell.payload),
             Mark::Extent => value::load(self.pages, leaf.number(), cell.payload),

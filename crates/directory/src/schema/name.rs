@@ -161,6 +161,8 @@ fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl F
     {
         return false;
     }
+    // Each comma makes room for most of what ends an RDN.
+    out.reserve(dn.len() + 8);
     for (count, rdn) in dn.rsplit(|byte| *byte == b',').enumerate() {
         let Some(equals) = rdn.iter().position(|byte| *byte == b'=') else {
             return false;

@@ -73,21 +73,29 @@ impl<'c, R: Read> Candidate<'c, R> {
     /// Appends its DN as written.
     #[inline]
     pub(crate) fn append_dn(&self, out: &mut String) {
-        out.push_str(self.entry.rdn());
+        // Of a damaged record, what is readable of it.
+        out.push_str(&String::from_utf8_lossy(self.entry.rdn_bytes()));
         if let Place::Tree(Some(superior)) = self.place {
             out.push(',');
             out.push_str(&superior.dn);
         }
     }
 
+    /// Its DN as written, in two parts: its own, and that of the entry above.
+    #[inline]
+    pub(crate) fn dn_parts(&self) -> (&[u8], Option<&[u8]>) {
+        let superior = match self.place {
+            Place::Tree(Some(superior)) => Some(superior.dn.as_bytes()),
+            _ => None,
+        };
+        (self.entry.rdn_bytes(), superior)
+    }
+
     /// Bytes of its DN as written.
     #[inline]
     pub(crate) fn dn_bytes(&self) -> usize {
-        let above = match self.place {
-            Place::Tree(Some(superior)) => 1 + superior.dn.len(),
-            _ => 0,
-        };
-        self.entry.rdn().len() + above
+        let (rdn, superior) = self.dn_parts();
+        rdn.len() + superior.map_or(0, |superior| 1 + superior.len())
     }
 
     /// Its operational record.

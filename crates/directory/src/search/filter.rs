@@ -239,6 +239,14 @@ impl Compiler<'_> {
         if stored.user.is_empty() && stored.operational.is_empty() && stored.in_dn.is_none() {
             return Node::Constant(Truth::False);
         }
+        // Every entry has objectClass (RFC 4512 §2.4), and nearly every search of a whole tree asks for it.
+        let object_class = self.schema.well_known().object_class;
+        if matches!(test, Test::Present)
+            && stored.indexed_type == Some(object_class)
+            && !stored.user.is_empty()
+        {
+            return Node::Constant(Truth::True);
+        }
         let target = Target::Stored(stored);
         Node::Item(Box::new(Item { target, test }))
     }

@@ -1,5 +1,7 @@
 //! Finding the entry that a DN names, with aliases and referrals on the way (RFC 4511 §4.1.10, §4.5.1.3; RFC 3296 §5).
 
+use std::borrow::Cow;
+
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 
@@ -46,7 +48,7 @@ impl<R: Read> Locator<'_, R> {
             let diagnostic = format!("{dn:?} is not a DN: {invalid}");
             return Ok(Err(Outcome::new(ResultCode::InvalidDnSyntax, diagnostic)));
         }
-        let mut written = dn.to_owned();
+        let mut written = Cow::Borrowed(dn);
         let mut last: Option<Followed> = None;
         for _ in 0..=ALIASES_MAX {
             let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
@@ -68,10 +70,10 @@ impl<R: Read> Locator<'_, R> {
                     }));
                 }
                 Stop::Alias { followed, target } => {
-                    written = match referral::leading_rdns(&written, followed.below) {
+                    written = Cow::Owned(match referral::leading_rdns(&written, followed.below) {
                         "" => target,
                         below => format!("{below},{target}"),
-                    };
+                    });
                     last = Some(followed);
                     if normal.parse(self.schema, written.as_bytes()).is_err() {
                         let diagnostic =

@@ -3,7 +3,7 @@
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::EntryWriter;
+use sapwood_ldap::message::{EntryWriter, put_search_entry_below};
 
 use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Read};
@@ -111,6 +111,15 @@ impl Selection {
     fn copies_user(&self) -> bool {
         self.all_user && !self.types_only
     }
+
+    /// All user attributes that may be seen, as they are stored.
+    fn user_ber<'r>(&self, entry: &Entry<'r>) -> &'r [u8] {
+        if self.sees_protected {
+            entry.ber()
+        } else {
+            entry.public_ber()
+        }
+    }
 }
 
 /// Bytes that a SearchResultEntry has around its DN and attributes at most.
@@ -154,6 +163,13 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let selection = self.selection;
+        if selection.copies_user() && !selection.sends_operational() {
+            let (rdn, superior) = candidate.dn_parts();
+            let attributes = selection.user_ber(candidate.entry());
+            put_search_entry_below(out, message_id, rdn, superior, attributes);
+            return Ok(());
+        }
         self.put(candidate, |dn| EntryWriter::begin(out, message_id, dn))
     }
 
@@ -177,12 +193,7 @@ impl<'s> Sender<'s> {
         let selection = self.selection;
         let mut writer = begin(self.dn.as_bytes());
         let user = if selection.copies_user() {
-            let entry = candidate.entry();
-            writer.put_ber(if selection.sees_protected {
-                entry.ber()
-            } else {
-                entry.public_ber()
-            });
+            writer.put_ber(selection.user_ber(candidate.entry()));
             Ok(())
         } else {
             self.put_wanted(candidate.entry(), selection.all_user, &mut writer)

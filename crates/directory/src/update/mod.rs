@@ -554,6 +554,12 @@ fn number<W: Write>(
     number.map_err(|too_many| Stop::refuse(ResultCode::AdminLimitExceeded, too_many.to_string()))
 }
 
+/// The RDN of an entry that is being changed.
+fn rdn_of<'r>(id: EntryId, entry: &Entry<'r>) -> Result<&'r str, Error> {
+    let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+    entry.rdn().map_err(damaged)
+}
+
 /// Looks at a stored record.
 pub(crate) fn read(id: EntryId, record: &[u8]) -> Result<Entry<'_>, Error> {
     Entry::new(record).map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))

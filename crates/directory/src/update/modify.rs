@@ -10,7 +10,7 @@ use sapwood_ldap::result::ResultCode;
 use super::add::{described, refuse_no_user_modification};
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
-use super::{ChangeKind, Run, read};
+use super::{ChangeKind, Run, rdn_of, read};
 use crate::access::is_protected;
 use crate::engine::{EntryId, Write};
 use crate::outcome::Stop;
@@ -133,7 +133,8 @@ impl<T: Write> Run<'_, T> {
                 ));
             }
         }
-        if let Ok(name) = Dn::parse(old[0].rdn()) {
+        let rdn = rdn_of(id, &old[0])?;
+        if let Ok(name) = Dn::parse(rdn) {
             for rdn in name
                 .rdn()
                 .into_iter()
@@ -143,7 +144,7 @@ impl<T: Write> Run<'_, T> {
             }
         }
         draft.check(schema)?;
-        let (parent, flags, rdn) = (old[0].parent(), old[0].flags(), old[0].rdn());
+        let (parent, flags) = (old[0].parent(), old[0].flags());
         let frame = Frame { parent, flags, rdn };
         self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Modified)
     }

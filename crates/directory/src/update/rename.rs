@@ -7,7 +7,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
-use super::{ChangeKind, Run, read};
+use super::{ChangeKind, Run, rdn_of, read};
 use crate::engine::{Table, Write};
 use crate::error::Error;
 use crate::names::{self, Child};
@@ -104,7 +104,7 @@ impl<T: Write> Run<'_, T> {
         let Child { id, flags } = target.entry;
         let stored = self.read_records(id)?;
         let old = [read(id, &stored[0])?, read(id, &stored[1])?];
-        let old_name = Dn::parse(old[0].rdn()).map_err(|error| {
+        let old_name = Dn::parse(rdn_of(id, &old[0])?).map_err(|error| {
             Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
         })?;
         let stamp = self.stamps.next(self.options.clock.now_micros());

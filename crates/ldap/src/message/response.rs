@@ -306,9 +306,27 @@ impl<'a> SearchResultEntry<'a> {
 /// Appends a SearchResultEntry message whose attributes are BER already: the content of a PartialAttributeList.
 #[inline]
 pub fn put_search_entry(out: &mut Vec<u8>, id: u32, dn: &[u8], attributes: &[u8]) {
-    let content_len = ber::element_len(dn.len()) + ber::element_len(attributes.len());
+    put_search_entry_below(out, id, dn, None, attributes);
+}
+
+/// The same with the DN in two parts, the second without the comma before it.
+#[inline]
+pub fn put_search_entry_below(
+    out: &mut Vec<u8>,
+    id: u32,
+    rdn: &[u8],
+    superior: Option<&[u8]>,
+    attributes: &[u8],
+) {
+    let dn_len = rdn.len() + superior.map_or(0, |superior| 1 + superior.len());
+    let content_len = ber::element_len(dn_len) + ber::element_len(attributes.len());
     put_envelope(out, id, SEARCH_ENTRY, content_len, Controls::EMPTY);
-    ber::put_octets(out, ber::OCTET_STRING, dn);
+    ber::put_header(out, ber::OCTET_STRING, dn_len);
+    out.extend_from_slice(rdn);
+    if let Some(superior) = superior {
+        out.push(b',');
+        out.extend_from_slice(superior);
+    }
     ber::put_octets(out, ber::SEQUENCE, attributes);
 }
 

@@ -332,8 +332,18 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Key and value of the record the cursor stands on.
     pub fn record(&mut self) -> Result<Option<(&[u8], &'p [u8])>> {
-        let value = self.value()?;
-        Ok(self.key()?.zip(value))
+        let Some(leaf) = self.leaf.filter(|leaf| self.slot < leaf.len()) else {
+            return Ok(None);
+        };
+        if leaf.kind().is_whole() || !matches!(self.among, Among::One) {
+            let value = self.value()?;
+            return Ok(self.key()?.zip(value));
+        }
+        let cell = leaf.cell(self.slot)?;
+        let value = self.view.value_in(&leaf, self.slot, &cell)?;
+        self.key.clear();
+        leaf.push_key_in(self.slot, &cell, &mut self.key);
+        Ok(Some((&self.key, value)))
     }
 
     /// Goes to where `key` is or would be, which may be behind the last record of a leaf. Answers whether it is there.

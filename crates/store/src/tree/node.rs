@@ -651,12 +651,23 @@ impl<'p> Node<'p> {
             out.extend_from_slice(self.whole_key(slot)?);
             return Ok(());
         }
-        let cell = self.cell(slot)?;
+        self.push_key_in(slot, &self.cell(slot)?, out);
+        Ok(())
+    }
+
+    /// The same in a page without whole keys, with the entry's cell at hand.
+    #[inline]
+    pub(super) fn push_key_in(&self, slot: usize, cell: &Cell<'_>, out: &mut Vec<u8>) {
         let head = self.head(slot).unwrap_or_default().to_be_bytes();
         out.extend_from_slice(self.prefix);
-        out.extend_from_slice(head.get(..cell.suffix_len).unwrap_or(&head));
-        out.extend_from_slice(cell.tail);
-        Ok(())
+        match cell.suffix_len {
+            // As ids have, of which a page holds few.
+            HEAD_BYTES => out.extend_from_slice(&head),
+            _ => {
+                out.extend_from_slice(head.get(..cell.suffix_len).unwrap_or(&head));
+                out.extend_from_slice(cell.tail);
+            }
+        }
     }
 
     /// The number of records below the entries before `slot`.
