@@ -25,7 +25,6 @@ use crate::outcome::Stop;
 use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
 use crate::sources::PasswordHasher;
 use crate::state::State;
-use crate::target;
 use crate::update::draft::{Draft, Frame, Records};
 use crate::update::stamp::{Stamps, uuid_text};
 use crate::update::{described, flags_of, no_class};
@@ -393,11 +392,14 @@ impl<'w, E: Engine> Worker<'w, E> {
             }
         }
         let flags = flags_of(schema, class);
-        let rdn = target::rdn_as_written(&record.dn, is_context);
+        let rdn = match parsed.rdn() {
+            Some(rdn) if !is_context => rdn.as_str(),
+            _ => parsed.as_str(),
+        };
         let frame = Frame {
             parent: EntryId::ROOT,
             flags,
-            rdn: &rdn,
+            rdn,
         };
         let (shared, attributes) = (self.shared, &mut self.attributes);
         draft.write(

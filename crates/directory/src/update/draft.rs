@@ -71,6 +71,9 @@ impl<'a> Draft<'a> {
     /// The draft of an entry as it is stored in its two records.
     pub(crate) fn of(state: &State, id: EntryId, records: [Entry<'a>; 2]) -> Result<Draft<'a>> {
         let mut draft = Draft::default();
+        // One more will perhaps be added.
+        let attributes = records.iter().map(Entry::attributes_count).sum::<usize>();
+        draft.attributes.reserve(attributes + 1);
         for record in records {
             for stored in record.attributes() {
                 let stored =

@@ -10,6 +10,8 @@ use uuid::Uuid;
 pub(crate) struct Stamps {
     micros: u64,
     count: u32,
+    /// The second that was written last, and how; thousands of updates share one.
+    second: (u64, String),
 }
 
 /// The moment of one update.
@@ -36,19 +38,32 @@ impl Stamps {
         } else {
             self.count += 1;
         }
-        let mut csn = String::with_capacity(40);
-        write_seconds(&mut csn, self.micros / 1_000_000);
-        // Writing to a string cannot fail.
-        let _ = write!(
-            csn,
-            ".{:06}Z#{:06x}#000#000000",
-            self.micros % 1_000_000,
-            self.count
-        );
-        Stamp {
-            time: generalized_time(self.micros),
-            csn,
+        let second = self.micros / 1_000_000;
+        if self.second.0 != second || self.second.1.is_empty() {
+            self.second.0 = second;
+            self.second.1.clear();
+            write_seconds(&mut self.second.1, second);
         }
+        let text = self.second.1.as_str();
+        let mut csn = String::with_capacity(text.len() + 26);
+        csn.push_str(text);
+        csn.push('.');
+        push_digits(&mut csn, self.micros % 1_000_000, 10, 6);
+        csn.push_str("Z#");
+        push_digits(&mut csn, u64::from(self.count), 16, 6);
+        csn.push_str("#000#000000");
+        let mut time = String::with_capacity(text.len() + 1);
+        time.push_str(text);
+        time.push('Z');
+        Stamp { time, csn }
+    }
+}
+
+/// Appends the last `width` digits of a number.
+fn push_digits(out: &mut String, number: u64, radix: u64, width: u32) {
+    for place in (0..width).rev() {
+        let digit = number / radix.pow(place) % radix;
+        out.extend(char::from_digit(digit as u32, radix as u32));
     }
 }
 
@@ -105,6 +120,13 @@ mod tests {
         assert_eq!(first.csn, "20000229123456.000123Z#000000#000#000000");
         let second = stamps.next(951_827_696_000_123);
         assert_eq!(second.csn, "20000229123456.000123Z#000001#000#000000");
+        let later = stamps.next(951_827_696_999_999);
+        assert_eq!(later.csn, "20000229123456.999999Z#000000#000#000000");
+        let counted = (0..0x1a2b).map(|_| stamps.next(951_827_696_999_999)).last();
+        let csn = counted.map(|stamp| stamp.csn).unwrap_or_default();
+        assert_eq!(csn, "20000229123456.999999Z#001a2b#000#000000");
+        let next = stamps.next(951_827_697_000_000);
+        assert_eq!(next.time, "20000229123457Z");
         let earlier = stamps.next(1);
         assert!(earlier.csn > second.csn);
         assert_eq!(Stamps::default().next(0).time, "19700101000000Z");

@@ -1,5 +1,7 @@
 //! The write transaction of the embedded store.
 
+use std::sync::Arc;
+
 use sapwood_store as store;
 use sapwood_store::{TreeId, TreeKind, WriteTxn};
 
@@ -16,7 +18,8 @@ use crate::engine::{
 #[derive(Debug)]
 pub struct EmbeddedTxn {
     pub(super) txn: WriteTxn,
-    pub(super) trees: Trees,
+    /// Shared with the savepoints that would bring it back: it seldom changes.
+    pub(super) trees: Arc<Trees>,
     scratch: ScratchBox,
 }
 
@@ -45,9 +48,13 @@ impl EmbeddedTxn {
         }
         Ok(EmbeddedTxn {
             txn,
-            trees,
+            trees: Arc::new(trees),
             scratch: ScratchBox::default(),
         })
+    }
+
+    fn trees_mut(&mut self) -> &mut Trees {
+        Arc::make_mut(&mut self.trees)
     }
 
     /// The tree to write a table to, made when it is missing.
@@ -57,8 +64,8 @@ impl EmbeddedTxn {
         }
         let tree = self.txn.create_tree(table.name().as_str(), kind(table))?;
         match fixed(table) {
-            Some(at) => self.trees.fixed[at] = Some(tree),
-            None => self.trees.order.push((table, tree)),
+            Some(at) => self.trees_mut().fixed[at] = Some(tree),
+            None => self.trees_mut().order.push((table, tree)),
         }
         Ok(tree)
     }
@@ -71,7 +78,9 @@ impl EmbeddedTxn {
             return Ok(Some(*tree));
         }
         let tree = self.txn.tree(table.name().as_str())?;
-        self.trees.order.extend(tree.map(|tree| (table, tree)));
+        if let Some(tree) = tree {
+            self.trees_mut().order.push((table, tree));
+        }
         Ok(tree)
     }
 
@@ -80,7 +89,9 @@ impl EmbeddedTxn {
             return Ok(Some(*tree));
         }
         let tree = self.txn.tree(index.name().as_str())?;
-        self.trees.indexes.extend(tree.map(|tree| (index, tree)));
+        if let Some(tree) = tree {
+            self.trees_mut().indexes.push((index, tree));
+        }
         Ok(tree)
     }
 
@@ -204,13 +215,15 @@ impl Write for EmbeddedTxn {
     fn create_index(&mut self, index: Index) -> Result<()> {
         if self.open_blocks(index)?.is_none() {
             let tree = self.txn.create_tree(index.name().as_str(), INDEX_KIND)?;
-            self.trees.indexes.push((index, tree));
+            self.trees_mut().indexes.push((index, tree));
         }
         Ok(())
     }
 
     fn drop_index(&mut self, index: Index) -> Result<bool> {
-        self.trees.indexes.retain(|(known, _)| *known != index);
+        self.trees_mut()
+            .indexes
+            .retain(|(known, _)| *known != index);
         Ok(self.txn.drop_tree(index.name().as_str())?)
     }
 
@@ -244,8 +257,8 @@ impl Write for EmbeddedTxn {
 
     fn drop_table(&mut self, table: Table) -> Result<bool> {
         match fixed(table) {
-            Some(at) => self.trees.fixed[at] = None,
-            None => self.trees.order.retain(|(known, _)| *known != table),
+            Some(at) => self.trees_mut().fixed[at] = None,
+            None => self.trees_mut().order.retain(|(known, _)| *known != table),
         }
         Ok(self.txn.drop_tree(table.name().as_str())?)
     }
