@@ -18,8 +18,9 @@ use crate::memory::Share;
 use crate::password::Password;
 use crate::session::Completion;
 
-/// Updates that become one batch at most: bounds the work that one commit makes everybody wait for.
-const BATCH_UPDATES_MAX: usize = 4096;
+/// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next one is applied:
+/// if all that a client has under way were one batch, disk and processor would wait for each other.
+const BATCH_UPDATES_MAX: usize = 256;
 /// Batches that are applied and wait for the disk at most.
 const BATCHES_UNSYNCED_MAX: usize = 16;
 
