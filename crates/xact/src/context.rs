@@ -9,7 +9,8 @@ use crate::explicit::Explicit;
 use crate::page::PageBytes;
 use crate::record::Builder;
 use crate::slot::{Signature, Snapshot};
-use crate::space::Inner;
+use crate::space::{Inner, Mode};
+use crate::view::View;
 
 /// A slot, and what the transaction in it touches.
 #[derive(Debug)]
@@ -28,11 +29,32 @@ pub(crate) struct Context {
 pub(crate) enum Access {
     /// The program says it.
     Explicit(Explicit),
+    /// The protection of pages says it.
+    Mapped(Box<View>),
+}
+
+impl Access {
+    fn touched_into(&self, touched: &mut Vec<u64>) {
+        match self {
+            Self::Explicit(explicit) => touched.extend(explicit.touched()),
+            Self::Mapped(view) => touched.extend(view.touched()),
+        }
+    }
+
+    fn signature(&self) -> Signature {
+        match self {
+            Self::Explicit(explicit) => explicit.signature(),
+            Self::Mapped(view) => view.signature(),
+        }
+    }
 }
 
 impl Context {
     pub(crate) fn new(inner: &Inner) -> Result<Self> {
-        let access = Access::Explicit(Explicit::default());
+        let access = match inner.mode {
+            Mode::Explicit => Access::Explicit(Explicit::default()),
+            mode => Access::Mapped(View::new(inner, mode)?),
+        };
         Ok(Self {
             slot: inner.take_slot()?,
             snapshot: Snapshot {
@@ -52,6 +74,10 @@ impl Context {
         if is_first {
             self.first_version = self.snapshot.version;
         }
+        if let Access::Mapped(view) = &mut self.access {
+            let shown = view.begin(inner, self.snapshot, read_only);
+            shown.inspect_err(|_| inner.slot(self.slot).end())?;
+        }
         Ok(())
     }
 
@@ -66,19 +92,24 @@ impl Context {
         builder.clear();
         touched.clear();
         let mut changes: Vec<(u64, &PageBytes)> = Vec::new();
-        let Access::Explicit(explicit) = access;
-        // SAFETY: the transaction runs; by its borrows nothing is lent out any more.
-        for (page, before, after) in unsafe { explicit.written() } {
+        let mut add = |(page, before, after)| {
             if builder.push(page, before, after) {
                 changes.push((page, after));
             }
+        };
+        let access = &*access;
+        match access {
+            // SAFETY: the transaction runs; by its borrows nothing is lent out any more.
+            Access::Explicit(explicit) => unsafe { explicit.written() }.for_each(&mut add),
+            // SAFETY: as above; what was had through its address belongs to the same thread, which is here.
+            Access::Mapped(view) => unsafe { view.written() }.for_each(&mut add),
         }
         if changes.is_empty() {
             // It saw one commit, and nothing depends on what it did.
             self.end(inner);
             return inner.wait_durable(self.snapshot.version);
         }
-        touched.extend(explicit.touched());
+        access.touched_into(touched);
         let frames = changes.len() as u64;
         let attempt = Attempt {
             slot: self.slot,
@@ -90,7 +121,7 @@ impl Context {
         };
         let committed = inner.commit(&attempt);
         if matches!(committed, Err(crate::Error::Conflict)) {
-            let signature = self.signature();
+            let signature = self.access.signature();
             let slots = &inner.region.slots;
             inner
                 .slot(self.slot)
@@ -103,12 +134,9 @@ impl Context {
     /// The transaction no longer looks at anything.
     pub(crate) fn end(&mut self, inner: &Inner) {
         inner.slot(self.slot).end();
-        let Access::Explicit(explicit) = &mut self.access;
-        explicit.clear();
-    }
-
-    fn signature(&self) -> Signature {
-        let Access::Explicit(explicit) = &self.access;
-        explicit.signature()
+        match &mut self.access {
+            Access::Explicit(explicit) => explicit.clear(),
+            Access::Mapped(view) => view.end(),
+        }
     }
 }

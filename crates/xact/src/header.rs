@@ -10,7 +10,7 @@
 //! | 32 | 8 | pages of the space, which follow the header pages |
 //! | 40 | 8 | LSN from which the log is replayed |
 //! | 48 | 4 | its chain |
-//! | 52 | 4 | mode: 0 explicit; plus 256 if commits are durable |
+//! | 52 | 4 | mode: 0 explicit, 1 tracked, 2 snapshot; plus 256 if commits are durable |
 //! | 56 | 8 | how many header pages had been written before |
 //! | 64 | 16 | zero |
 
@@ -49,6 +49,8 @@ impl Header {
     pub(crate) fn encode(&self) -> PageBytes {
         let mode = match self.mode {
             Mode::Explicit => 0,
+            Mode::Tracked => 1,
+            Mode::Snapshot => 2,
         };
         let durable = match self.durability {
             Durability::Durable => DURABLE,
@@ -104,6 +106,8 @@ impl Header {
             },
             mode: match flags & !DURABLE {
                 0 => Mode::Explicit,
+                1 => Mode::Tracked,
+                2 => Mode::Snapshot,
                 _ => return Err(Error::Damaged("the header names an unknown mode".into())),
             },
             durability: if flags & DURABLE == 0 {

@@ -11,6 +11,7 @@ mod context;
 mod crash_tests;
 mod error;
 mod explicit;
+mod fault;
 mod file;
 mod guard;
 mod header;
@@ -34,6 +35,7 @@ mod table;
 mod transaction;
 mod value;
 mod versions;
+mod view;
 
 pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census, Range as BPlusRange};
 pub use error::{Error, Result};
@@ -46,5 +48,5 @@ pub use space::{
     Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, Space, Stat,
     VERSIONS_BYTES_DEFAULT,
 };
-pub use transaction::Transaction;
+pub use transaction::{PageAccess, Transaction};
 pub use value::VALUE_BYTES_MAX;

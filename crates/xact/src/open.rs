@@ -25,10 +25,10 @@ use crate::header::{HEADER_PAGES, Header};
 use crate::page::PAGE_BYTES;
 use crate::recovery;
 use crate::region::Region;
-use crate::space::{Inner, Mode, Options, Space, free_slots_of};
+use crate::space::{Inner, Options, Space, free_slots_of};
 
 const LOCK_NAME: &str = "lock";
-const DATA_NAME: &str = "data";
+pub(crate) const DATA_NAME: &str = "data";
 const NEW_DATA_NAME: &str = "data.new";
 const LOG_NAME: &str = "log";
 const LOG_SEGMENTS: u32 = 8;
@@ -199,7 +199,7 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
         id: new_id()?,
         pages: options.pages,
         replay_from: Position::START,
-        mode: Mode::Explicit,
+        mode: options.mode,
         durability: options.durability,
         number: 0,
     };

@@ -26,6 +26,13 @@ pub enum Mode {
     /// The program says what it reads and writes, with [`Memory::read`](crate::Memory::read) and
     /// [`Memory::write`](crate::Memory::write). Costs least. Transactions are serialisable.
     Explicit,
+    /// Loads and stores in plain memory, see [`Transaction::map`]: the first access to a page in a transaction is a fault, by which
+    /// the system learns of it. Transactions are serialisable.
+    Tracked,
+    /// Loads and stores in plain memory, of which only stores are noticed: what a transaction has read may change before it is
+    /// committed, but what it has written may not. Transactions are isolated by snapshots (*snapshot isolation*): two that each
+    /// read what the other one writes may both be committed.
+    Snapshot,
 }
 
 /// Whether a commit survives a power cut. Chosen when a space is made.
@@ -42,6 +49,7 @@ pub enum Durability {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) create: bool,
+    pub(crate) mode: Mode,
     pub(crate) durability: Durability,
     pub(crate) pages: u64,
     pub(crate) log_bytes: u64,
@@ -62,6 +70,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             create: true,
+            mode: Mode::Explicit,
             durability: Durability::Durable,
             pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
             log_bytes: LOG_BYTES_DEFAULT,
@@ -82,6 +91,12 @@ impl Options {
     /// Whether a space that is not there is made.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// The mode of a new space.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::slice;
 use std::time::Duration;
 
@@ -13,12 +14,21 @@ use crate::allocator;
 use crate::context::{Access, Context};
 use crate::error::{Error, Result};
 use crate::memory::{Fault, Memory};
-use crate::page::PAGE_BYTES;
+use crate::page::{PAGE_BYTES, pages_of};
 use crate::space::Inner;
 
 thread_local! {
     /// The spaces on which this thread runs a transaction that may write.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a transaction is going to do with some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAccess {
+    /// Read them.
+    Read,
+    /// Write to them, and perhaps read them.
+    Write,
 }
 
 /// A running transaction. It sees the space as one commit left it, whatever others do meanwhile, and its own writes.
@@ -94,6 +104,43 @@ impl<'s> Transaction<'s> {
     /// The size of the space in bytes.
     pub fn bytes(&self) -> u64 {
         self.inner.pages * PAGE_BYTES as u64
+    }
+
+    /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the transaction
+    /// sees, and a store belongs to it: both until it ends, and only by the thread that runs it. A store in a transaction that only
+    /// reads is a segmentation fault.
+    ///
+    /// A system call does not fault but fails with `EFAULT` when it is given memory that was not touched yet: see
+    /// [`Transaction::touch`].
+    pub fn map(&self) -> Option<NonNull<u8>> {
+        match self.context.borrow().as_ref()?.access {
+            Access::Explicit(_) => None,
+            Access::Mapped(ref view) => Some(view.base()),
+        }
+    }
+
+    /// Says that these bytes will be read, or written to as well: for memory that is handed to system calls, and to spare a
+    /// fault for each page. The pages count as used then. In explicit mode there is no need for it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::TooManyPages`], [`Fault::OutOfBounds`].
+    pub fn touch(&mut self, offset: u64, bytes: u64, access: PageAccess) -> Result<()> {
+        self.check(offset, bytes)?;
+        let is_write = access == PageAccess::Write;
+        if is_write && self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        match self
+            .context
+            .get_mut()
+            .as_mut()
+            .map(|context| &mut context.access)
+        {
+            Some(Access::Mapped(view)) if bytes > 0 => {
+                view.touch(pages_of(offset, bytes), is_write)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether it only reads.
@@ -203,8 +250,14 @@ impl Memory for Transaction<'_> {
         let mut context = self.context.borrow_mut();
         let context = context.as_mut().ok_or(Error::GivenUp)?;
         let snapshot = context.snapshot;
-        let Access::Explicit(explicit) = &mut context.access;
-        let start = explicit.read(self.inner, &snapshot, offset, bytes);
+        let start = match &mut context.access {
+            Access::Explicit(explicit) => explicit.read(self.inner, &snapshot, offset, bytes),
+            Access::Mapped(view) => {
+                // Other threads may look at what is lent out, and must not be the first to touch it.
+                view.touch(pages_of(offset, bytes as u64), false)?;
+                view.place(offset).cast_const()
+            }
+        };
         // SAFETY: so many bytes lie there until the transaction ends. Nothing writes to them while `self` is borrowed: others
         // write only where this transaction's slot lets them, and this one only through `&mut self`.
         Ok(unsafe { slice::from_raw_parts(start, bytes) })
@@ -221,8 +274,13 @@ impl Memory for Transaction<'_> {
         let context = self.context.get_mut();
         let context = context.as_mut().ok_or(Error::GivenUp)?;
         let snapshot = context.snapshot;
-        let Access::Explicit(explicit) = &mut context.access;
-        let start = explicit.write(self.inner, &snapshot, offset, bytes);
+        let start = match &mut context.access {
+            Access::Explicit(explicit) => explicit.write(self.inner, &snapshot, offset, bytes),
+            Access::Mapped(view) => {
+                view.touch(pages_of(offset, bytes as u64), true)?;
+                view.place(offset)
+            }
+        };
         // SAFETY: so many bytes of this transaction's own lie there, and are lent to nobody else while `self` is borrowed.
         Ok(unsafe { slice::from_raw_parts_mut(start, bytes) })
     }

@@ -1,0 +1,126 @@
+//! The signal handler that learns of accesses to protected pages, and the views that it knows.
+//!
+//! It is installed when the first view is made, hands on to the handler that was there before whatever is not an access to a
+//! running transaction's view, and runs on the thread's alternate stack if there is one, so that it does not stand in the way of
+//! a handler that reports stack overflows. A program that installs another handler for SIGSEGV later must hand on to this one in
+//! turn.
+
+// Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but mprotect(2)
+// and madvise(2).
+#![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Doing, Error, Result};
+use crate::view::View;
+
+/// How many views one process can have: as many as it can have transactions.
+const VIEWS_MAX: usize = crate::slot::SLOTS_MAX;
+
+static VIEWS: [AtomicPtr<View>; VIEWS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; VIEWS_MAX];
+/// No view is registered from here on.
+static VIEWS_END: AtomicUsize = AtomicUsize::new(0);
+/// The handler before, once it is known.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static INSTALLING: Mutex<()> = Mutex::new(());
+
+/// Makes the handler know of a view, which does not move and is taken off before it goes.
+pub(crate) fn register(view: *mut View) -> Result<()> {
+    install()?;
+    let free = VIEWS.iter().position(|place| {
+        let taken =
+            place.compare_exchange(ptr::null_mut(), view, Ordering::SeqCst, Ordering::Relaxed);
+        taken.is_ok()
+    });
+    VIEWS_END.fetch_max(free.ok_or(Error::SlotsFull)? + 1, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Makes the handler forget a view that no transaction uses.
+pub(crate) fn unregister(view: *mut View) {
+    for place in &VIEWS {
+        let _ = place.compare_exchange(view, ptr::null_mut(), Ordering::SeqCst, Ordering::Relaxed);
+    }
+}
+
+fn install() -> Result<()> {
+    let _one_at_a_time = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    if !BEFORE.load(Ordering::SeqCst).is_null() {
+        return Ok(());
+    }
+    // SAFETY: `sigaction` consists of integers and pointers, for which zero is a value.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointers are valid or null as sigaction(2) has it; what is there now is only looked at.
+    unsafe { libc::sigaction(libc::SIGSEGV, ptr::null(), &mut before) };
+    // It is needed for as long as the process lives, and must be there before the handler can be called.
+    BEFORE.store(Box::leak(Box::new(before)), Ordering::SeqCst);
+    // SAFETY: as above.
+    let mut own: libc::sigaction = unsafe { std::mem::zeroed() };
+    own.sa_sigaction = handle as *const () as usize;
+    own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: the handler has the signature that SA_SIGINFO asks for.
+    let installed = unsafe { libc::sigaction(libc::SIGSEGV, &own, ptr::null_mut()) };
+    if installed != 0 {
+        let error: std::io::Result<()> = Err(std::io::Error::last_os_error());
+        return error.doing("cannot install a signal handler");
+    }
+    Ok(())
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the place of this thread's errno, which the interrupted code may be about to read.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: the system passes a valid siginfo, which for this signal has an address.
+    let address = unsafe { (*info).si_addr() }.addr();
+    let is_store = is_store(context);
+    let end = VIEWS_END.load(Ordering::SeqCst);
+    let resolved = VIEWS.iter().take(end).any(|place| {
+        let view = place.load(Ordering::SeqCst);
+        // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction uses it; only
+        // the thread that runs a view's transaction touches it where it is protected.
+        !view.is_null() && unsafe { View::resolve_fault(view, address, is_store) }
+    });
+    if !resolved {
+        hand_on(signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Whether the access was a store, where the processor says so: bit 1 of the page fault's error code.
+#[cfg(target_arch = "x86_64")]
+fn is_store(context: *mut libc::c_void) -> Option<bool> {
+    let context: *const libc::ucontext_t = context.cast();
+    // SAFETY: with SA_SIGINFO the third argument is the interrupted context.
+    let code = unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] };
+    Some(code & 2 != 0)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_store(_: *mut libc::c_void) -> Option<bool> {
+    None
+}
+
+fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let before = BEFORE.load(Ordering::SeqCst);
+    // SAFETY: stored before the handler was installed, and never freed.
+    let Some(before) = (unsafe { before.as_ref() }) else {
+        return;
+    };
+    if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
+        // The access is repeated when this returns, and ends the process as it would have without this handler.
+        // SAFETY: an action that the system gave out before.
+        unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
+    } else if before.sa_flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: with this flag the system would have called it like this.
+        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+            unsafe { std::mem::transmute(before.sa_sigaction) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: without it like this.
+        let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(before.sa_sigaction) };
+        handler(signal);
+    }
+}

@@ -1,0 +1,433 @@
+//! Views: the space as plain memory, for the modes *tracked* and *snapshot*.
+//!
+//! A view is a private mapping of the data file that belongs to one context. The file never holds anything that a running
+//! transaction must not see, so a page is either as the file has it, or is copied from a frame when it is first touched; what the
+//! transaction writes stays in the view. Which pages are touched is learnt from the protection of pages, see `fault`:
+//!
+//! ```text
+//!               tracked                       snapshot
+//!  at first     no access                     reading; no access where frames have something newer than the file
+//!  read         reading; is in the read set   reading
+//!  written      writing; is in the write set  writing; is in the write set
+//! ```
+
+// A mapping whose pages come and go under the program's loads and stores.
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
+
+use crate::error::{Doing, Error, Result};
+use crate::explicit;
+use crate::fault;
+use crate::header::HEADER_PAGES;
+use crate::page::{PAGE_BYTES, PageBytes, page_of};
+use crate::slot::{Signature, Snapshot};
+use crate::space::{Inner, Mode};
+
+/// What is known of a page in the running transaction.
+const READ: u8 = 1;
+const WRITTEN: u8 = 2;
+/// The view has a copy of its own, from a frame.
+const COPIED: u8 = 4;
+/// Snapshot mode: it may not be read yet. Outlives the transaction.
+const HIDDEN: u8 = 8;
+
+/// So many pages are given back one by one; more of them all at once.
+const PAGES_ONE_BY_ONE: usize = 256;
+
+/// How many pages a transaction can touch by faults: the system bounds the number of differently protected areas
+/// (`vm.max_map_count`, 65,530 by default).
+const TOUCHED_MAX: usize = 24_000;
+
+/// A view of a space.
+#[derive(Debug)]
+pub(crate) struct View {
+    base: NonNull<u8>,
+    pages: u64,
+    mode: Mode,
+    /// A byte for each page.
+    states: Area,
+    /// The pages touched, in order; as many as could be.
+    touched: Area,
+    touched_count: usize,
+    /// Whether a transaction runs that may be given pages.
+    running: AtomicBool,
+    read_only: bool,
+    inner: *const Inner,
+    snapshot: Snapshot,
+    /// Snapshot mode: frames before it are accounted for.
+    seen: u64,
+    /// Whether nothing is left of the transaction before.
+    is_clean: bool,
+}
+
+// SAFETY: it is memory of its own, used by the thread that runs the transaction; `inner` is set anew for each one.
+unsafe impl Send for View {}
+
+impl View {
+    /// A view of the whole space, known to the signal handler.
+    pub(crate) fn new(inner: &Inner, mode: Mode) -> Result<Box<Self>> {
+        let path = inner.storage.path().ok_or(Error::BadOptions(
+            "only in explicit mode can it be in memory alone",
+        ))?;
+        let file = std::fs::File::open(path.join(crate::open::DATA_NAME))
+            .doing("cannot open the data file")?;
+        let bytes = inner.pages as usize * PAGE_BYTES;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let offset = HEADER_PAGES * PAGE_BYTES as u64;
+        let access = resting(mode);
+        // SAFETY: a new mapping at an address of the system's choice.
+        let base = unsafe {
+            mm::mmap(
+                ptr::null_mut(),
+                bytes,
+                ProtFlags::from_bits_retain(access.bits()),
+                flags,
+                file.as_fd(),
+                offset,
+            )
+        };
+        let base = base.doing("cannot map the data file")?.cast();
+        let base = NonNull::new(base).ok_or(Error::BadOptions("it is mapped at no address"))?;
+        let mut view = Box::new(Self {
+            base,
+            pages: inner.pages,
+            mode,
+            states: Area::new(inner.pages as usize)?,
+            touched: Area::new(TOUCHED_MAX * size_of::<u64>())?,
+            touched_count: 0,
+            running: AtomicBool::new(false),
+            read_only: true,
+            inner: ptr::null(),
+            snapshot: Snapshot {
+                version: 0,
+                tail: 0,
+            },
+            seen: 0,
+            is_clean: true,
+        });
+        fault::register(&raw mut *view)?;
+        Ok(view)
+    }
+
+    /// Where the first byte of the space is in this view.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Where a byte of the space is in this view.
+    pub(crate) fn place(&self, offset: u64) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// Shows a snapshot to a transaction.
+    pub(crate) fn begin(
+        &mut self,
+        inner: &Inner,
+        snapshot: Snapshot,
+        read_only: bool,
+    ) -> Result<()> {
+        let before = self.snapshot.version;
+        self.inner = inner;
+        self.snapshot = snapshot;
+        self.read_only = read_only;
+        if !self.is_clean {
+            self.forget_all()?;
+            self.seen = 0;
+            self.is_clean = true;
+        }
+        if self.mode == Mode::Snapshot {
+            self.hide_newer(inner, before)?;
+        }
+        self.running.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Hides the pages of which there are frames that no transaction in this view has accounted for.
+    fn hide_newer(&mut self, inner: &Inner, before: u64) -> Result<()> {
+        let region = &*inner.region;
+        let tail = self.snapshot.tail;
+        if tail > self.seen || region.large.load(Ordering::SeqCst) > before {
+            // Something may have gone into the file that an old copy in this view stands before.
+            self.forget_all()?;
+            self.seen = tail;
+        }
+        let head = region.ring.head.load(Ordering::SeqCst);
+        while self.seen < head {
+            let content = region.content(self.seen);
+            if content.version > self.snapshot.version {
+                break;
+            }
+            self.forget(content.page, 1)?;
+            self.protect(content.page, 1, MprotectFlags::empty())?;
+            self.set_state(content.page, HIDDEN);
+            self.seen += 1;
+        }
+        Ok(())
+    }
+
+    /// The transaction looks at nothing any more.
+    pub(crate) fn end(&mut self) {
+        self.running.store(false, Ordering::SeqCst);
+        self.is_clean = self.forget_touched().is_ok();
+        self.touched_count = 0;
+    }
+
+    fn forget_touched(&mut self) -> Result<()> {
+        if self.mode == Mode::Tracked && self.touched_count > PAGES_ONE_BY_ONE {
+            return self.forget_all();
+        }
+        for place in 0..self.touched_count {
+            let page = self.touched_page(place);
+            let state = self.state(page);
+            let is_private = state & (WRITTEN | COPIED) != 0;
+            if is_private {
+                self.forget(page, 1)?;
+            }
+            // In snapshot mode what was read from the file may stay.
+            if self.mode == Mode::Tracked || is_private {
+                self.protect(page, 1, MprotectFlags::empty())?;
+            }
+            let is_hidden = self.mode == Mode::Snapshot && is_private;
+            self.set_state(page, if is_hidden { HIDDEN } else { 0 });
+        }
+        Ok(())
+    }
+
+    /// Learns of an access to an address that was not allowed; gives whether it may be repeated. `is_store` is `None` where the
+    /// processor does not say: the first access to a page counts as reading then, and if it was a store it comes here again.
+    ///
+    /// # Safety
+    /// The view is registered, and if the address is within it this is the thread that runs its transaction.
+    pub(crate) unsafe fn resolve_fault(
+        view: *mut Self,
+        address: usize,
+        is_store: Option<bool>,
+    ) -> bool {
+        // SAFETY: these fields do not change while the view is registered, or are atomic.
+        let (base, pages, running) = unsafe {
+            (
+                (*view).base,
+                (*view).pages,
+                (*view).running.load(Ordering::SeqCst),
+            )
+        };
+        let Some(offset) = address.checked_sub(base.addr().get()) else {
+            return false;
+        };
+        let page = page_of(offset as u64);
+        if page >= pages || !running {
+            return false;
+        }
+        // SAFETY: the thread that runs the transaction is here, so nobody else uses the view now.
+        unsafe { (*view).resolve(page, is_store) }
+    }
+
+    fn resolve(&mut self, page: u64, is_store: Option<bool>) -> bool {
+        let state = self.state(page);
+        let rests_readable = self.mode == Mode::Snapshot && state & HIDDEN == 0;
+        let is_readable = state & READ != 0 || rests_readable;
+        let is_store = is_store.unwrap_or(is_readable);
+        let (is_allowed, access) = if is_store {
+            (state & WRITTEN != 0, WRITTEN)
+        } else {
+            (is_readable, READ)
+        };
+        !is_allowed && self.admit(page, access).is_ok()
+    }
+
+    /// Gives the transaction access to a page that it had not.
+    fn admit(&mut self, page: u64, access: u8) -> Result<()> {
+        let state = self.state(page);
+        let is_write = access == WRITTEN;
+        if is_write && self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let is_first = state & (READ | WRITTEN) == 0;
+        if is_first && self.touched_count >= TOUCHED_MAX {
+            return Err(Error::TooManyPages { max: TOUCHED_MAX });
+        }
+        let mut new = state & !HIDDEN | READ | access;
+        // SAFETY: set when the transaction began, which runs and borrows the space.
+        let inner = unsafe { &*self.inner };
+        if state & READ == 0 {
+            let before = explicit::before(inner, &self.snapshot, page);
+            if before != inner.page_in_file(page) {
+                self.protect(page, 1, MprotectFlags::READ | MprotectFlags::WRITE)?;
+                // SAFETY: the snapshot's slot keeps the frame; the page is writable and nobody else uses it.
+                unsafe { ptr::copy_nonoverlapping(before.cast(), self.page(page), PAGE_BYTES) };
+                new |= COPIED;
+            }
+        }
+        let wanted = if is_write {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::READ
+        };
+        self.protect(page, 1, wanted)?;
+        if is_first {
+            let place = self.touched_count * size_of::<u64>();
+            self.touched.bytes_mut()[place..place + 8].copy_from_slice(&page.to_le_bytes());
+            self.touched_count += 1;
+        }
+        self.set_state(page, new);
+        Ok(())
+    }
+
+    /// Gives the transaction access to pages before it touches them.
+    pub(crate) fn touch(
+        &mut self,
+        pages: std::ops::RangeInclusive<u64>,
+        write: bool,
+    ) -> Result<()> {
+        let wanted = if write { WRITTEN } else { READ };
+        for page in pages {
+            let state = self.state(page);
+            let rests_readable = self.mode == Mode::Snapshot && state & HIDDEN == 0;
+            if state & wanted == 0 && (write || !rests_readable) {
+                self.admit(page, wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages that no other transaction may have changed.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = u64> {
+        let counts = match self.mode {
+            Mode::Snapshot => WRITTEN,
+            _ => READ | WRITTEN,
+        };
+        (0..self.touched_count)
+            .map(|place| self.touched_page(place))
+            .filter(move |page| self.state(*page) & counts != 0)
+    }
+
+    /// The pages that were written to, before and after.
+    ///
+    /// # Safety
+    /// The transaction still runs, and nothing is lent out for writing.
+    pub(crate) unsafe fn written(&self) -> impl Iterator<Item = (u64, &PageBytes, &PageBytes)> {
+        // SAFETY: set when the transaction began, which runs and borrows the space.
+        let inner = unsafe { &*self.inner };
+        (0..self.touched_count)
+            .map(|place| self.touched_page(place))
+            .filter(|page| self.state(*page) & WRITTEN != 0)
+            .map(move |page| {
+                let before = explicit::before(inner, &self.snapshot, page);
+                let after: *const PageBytes = self.page(page).cast();
+                // SAFETY: both are valid while the transaction runs; nobody writes to them by the caller's promise.
+                unsafe { (page, &*before, &*after) }
+            })
+    }
+
+    /// What was touched, as a signature.
+    pub(crate) fn signature(&self) -> Signature {
+        let mut signature = Signature::default();
+        self.touched().for_each(|page| signature.add(page));
+        signature
+    }
+
+    fn page(&self, page: u64) -> *mut u8 {
+        debug_assert!(page < self.pages);
+        self.place(page * PAGE_BYTES as u64)
+    }
+
+    fn state(&self, page: u64) -> u8 {
+        self.states.bytes()[page as usize]
+    }
+
+    fn set_state(&mut self, page: u64, state: u8) {
+        self.states.bytes_mut()[page as usize] = state;
+    }
+
+    fn touched_page(&self, place: usize) -> u64 {
+        let bytes = self.touched.bytes()[place * 8..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Has the file show again where the view has copies.
+    fn forget(&self, page: u64, pages: u64) -> Result<()> {
+        let place = self.page(page).cast();
+        // SAFETY: within the mapping, of which nothing is lent out; private copies go, the file stays.
+        let forgotten =
+            unsafe { mm::madvise(place, pages as usize * PAGE_BYTES, Advice::LinuxDontNeed) };
+        forgotten.doing("cannot give up pages of a view")
+    }
+
+    fn forget_all(&mut self) -> Result<()> {
+        self.states.clear()?;
+        self.forget(0, self.pages)?;
+        self.protect(0, self.pages, resting(self.mode))
+    }
+
+    fn protect(&self, page: u64, pages: u64, access: MprotectFlags) -> Result<()> {
+        let place = self.page(page).cast();
+        // SAFETY: within the mapping, which is this view's own.
+        let protected = unsafe { mm::mprotect(place, pages as usize * PAGE_BYTES, access) };
+        protected.doing("cannot protect pages of a view")
+    }
+}
+
+/// What may be done with a page that the transaction has not touched.
+fn resting(mode: Mode) -> MprotectFlags {
+    match mode {
+        Mode::Snapshot => MprotectFlags::READ,
+        _ => MprotectFlags::empty(),
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        fault::unregister(&raw mut *self);
+        // SAFETY: mapped with this size; nothing is lent out any more.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.pages as usize * PAGE_BYTES) };
+    }
+}
+
+/// Zeroed memory that is there before the signal handler needs it, and takes up room only where it was used.
+#[derive(Debug)]
+struct Area {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Area {
+    fn new(bytes: usize) -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: new memory at an address of the system's choice.
+        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+        let base = base.doing("cannot reserve memory for a view")?.cast();
+        let base = NonNull::new(base).ok_or(Error::BadOptions("it is mapped at no address"))?;
+        Ok(Self { base, bytes })
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        // SAFETY: the mapping is this value's own; its pages are zeroed when they are touched again.
+        let cleared =
+            unsafe { mm::madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) };
+        cleared.doing("cannot give up memory of a view")
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is this value's own and stays where it is.
+        unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}

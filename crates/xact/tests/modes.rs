@@ -1,0 +1,288 @@
+//! The modes in which transactions are plain loads and stores.
+
+#![allow(clippy::unwrap_used, unsafe_code)]
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sapwood_xact::{
+    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, Space, Transaction,
+};
+
+const MAPPED: [Mode; 2] = [Mode::Tracked, Mode::Snapshot];
+const PAGES: usize = 700;
+
+fn open(folder: &Path, mode: Mode) -> Space {
+    let options = Options::new()
+        .mode(mode)
+        .bytes((PAGES * PAGE_BYTES) as u64)
+        .log_bytes(16 << 20)
+        .versions_bytes(8 << 20);
+    Space::open(folder, &options).unwrap()
+}
+
+fn bytes_of<'a>(t: &'a Transaction<'_>) -> &'a [u8] {
+    let base = t.map().unwrap();
+    // SAFETY: the whole space, for as long as the transaction runs and is not written to.
+    unsafe { std::slice::from_raw_parts(base.as_ptr(), PAGES * PAGE_BYTES) }
+}
+
+fn bytes_of_mut<'a>(t: &'a mut Transaction<'_>) -> &'a mut [u8] {
+    let base = t.map().unwrap();
+    // SAFETY: as above, and borrowed exclusively.
+    unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), PAGES * PAGE_BYTES) }
+}
+
+#[test]
+fn loads_and_stores_are_those_of_memory() {
+    for mode in MAPPED {
+        let folder = tempfile::tempdir().unwrap();
+        let mut space = open(folder.path(), mode);
+        assert_eq!(space.mode(), mode);
+        let mut model = vec![0_u8; PAGES * PAGE_BYTES];
+        let mut dice = 11_u64;
+        let mut roll = move |sides: usize| {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (dice >> 33) as usize % sides
+        };
+        for round in 0..200 {
+            if round % 60 == 59 {
+                drop(space);
+                space = open(folder.path(), mode);
+            }
+            let reader = space.begin_read().unwrap();
+            let seen = model.clone();
+            for _ in 0..1 + roll(3) {
+                let mut t = space.begin().unwrap();
+                let mut own = model.clone();
+                for _ in 0..roll(8) {
+                    // Some touch many pages, some a few that others have touched before.
+                    let last = if roll(2) == 0 {
+                        own.len()
+                    } else {
+                        20 * PAGE_BYTES
+                    };
+                    let offset = roll(last - 1);
+                    let most = if roll(9) == 0 { 300 } else { 3 } * PAGE_BYTES;
+                    let length = 1 + roll((own.len() - offset).min(most));
+                    if roll(2) == 0 {
+                        bytes_of_mut(&mut t)[offset..offset + length].fill(round as u8);
+                        own[offset..offset + length].fill(round as u8);
+                    } else {
+                        assert!(
+                            bytes_of(&t)[offset..offset + length] == own[offset..offset + length]
+                        );
+                    }
+                }
+                if roll(3) > 0 {
+                    t.commit().unwrap();
+                    model = own;
+                }
+            }
+            let offset = roll(seen.len() - 5000);
+            assert!(bytes_of(&reader)[offset..offset + 5000] == seen[offset..offset + 5000]);
+            drop(reader);
+            if round % 7 == 0 {
+                space.checkpoint().unwrap();
+            }
+            if round % 20 == 0 {
+                let reader = space.begin_read().unwrap();
+                assert!(bytes_of(&reader) == model, "{mode:?}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_read_conflicts_when_tracked_and_not_in_a_snapshot() {
+    const HERE: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
+    const THERE: Offset<u64> = Offset::new(50 * PAGE_BYTES as u64);
+    for mode in MAPPED {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let meanwhile = |at: Offset<u64>| {
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| {
+                    let stored: Result<(), Error> = space.transaction(|t| {
+                        let value = t.load(at)? + 1;
+                        t.store(at, &value)
+                    });
+                    stored.unwrap();
+                });
+                other.join().unwrap();
+            });
+        };
+        let mut t = space.begin().unwrap();
+        let seen = t.load(HERE).unwrap();
+        t.store(THERE, &7).unwrap();
+        meanwhile(HERE);
+        assert_eq!(t.load(HERE).unwrap(), seen, "it sees one commit");
+        let conflicts = matches!(t.commit(), Err(Error::Conflict));
+        assert_eq!(conflicts, mode == Mode::Tracked);
+        let mut t = space.begin().unwrap();
+        t.store(THERE, &8).unwrap();
+        meanwhile(THERE);
+        assert!(
+            matches!(t.commit(), Err(Error::Conflict)),
+            "both have written"
+        );
+        // Of what was aborted nothing is left.
+        let expected = if mode == Mode::Tracked { 1 } else { 8 };
+        assert_eq!(space.read(|t| t.load(THERE)).unwrap(), expected);
+    }
+}
+
+#[test]
+fn system_calls_need_pages_that_were_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = open(folder.path(), Mode::Tracked);
+    let source = folder.path().join("source");
+    std::fs::write(&source, [9; 6000]).unwrap();
+    let read_into = |t: &mut Transaction<'_>| {
+        use std::io::Read;
+        let mut file = std::fs::File::open(&source).unwrap();
+        file.read(&mut bytes_of_mut(t)[100_000..106_000])
+    };
+    let mut t = space.begin().unwrap();
+    assert_eq!(
+        read_into(&mut t).unwrap_err().raw_os_error(),
+        Some(libc::EFAULT)
+    );
+    t.touch(100_000, 6000, PageAccess::Write).unwrap();
+    assert_eq!(read_into(&mut t).unwrap(), 6000);
+    assert!(t.touch(space.bytes(), 1, PageAccess::Read).is_err());
+    t.commit().unwrap();
+    let mut reader = space.begin_read().unwrap();
+    assert!(matches!(
+        reader.touch(0, 1, PageAccess::Write),
+        Err(Error::ReadOnly)
+    ));
+    reader.touch(100_000, 6000, PageAccess::Read).unwrap();
+    assert!(
+        bytes_of(&reader)[100_000..106_000]
+            .iter()
+            .all(|byte| *byte == 9)
+    );
+}
+
+#[test]
+fn threads_may_share_what_a_transaction_reads() {
+    for mode in MAPPED {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let filled: Result<(), Error> = space.transaction(|t| {
+            bytes_of_mut(t)[20 * PAGE_BYTES..200 * PAGE_BYTES].fill(3);
+            Ok(())
+        });
+        filled.unwrap();
+        let reader = space.begin_read().unwrap();
+        let bytes = reader.read(0, PAGES * PAGE_BYTES).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    assert!(
+                        bytes[20 * PAGE_BYTES..200 * PAGE_BYTES]
+                            .iter()
+                            .all(|byte| *byte == 3)
+                    )
+                });
+            }
+        });
+    }
+}
+
+const CASE: &str = "SAPWOOD_XACT_CASE";
+
+/// Runs [`faults`] in a process of its own.
+fn child(case: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["faults", "--exact", "--nocapture"])
+        .env(CASE, case)
+        .output()
+        .unwrap()
+}
+
+extern "C" fn another_handler(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: ends the process at once, which a signal handler may.
+    unsafe { libc::_exit(42) };
+}
+
+fn overflow_the_stack(depth: u64) -> u64 {
+    let filler = std::hint::black_box([depth; 64]);
+    if depth == u64::MAX {
+        return 0;
+    }
+    overflow_the_stack(depth + 1) + filler[5]
+}
+
+/// Faults of which some end the process; for nobody but a child of the tests below.
+#[test]
+fn faults() {
+    let Ok(case) = std::env::var(CASE) else {
+        return;
+    };
+    if case == "another handler" {
+        // SAFETY: zero is a value of `sigaction`, and the handler has the signature asked for.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = another_handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let space = open(folder.path(), Mode::Tracked);
+    let mut t = space.begin().unwrap();
+    t.store(Offset::new(PAGE_BYTES as u64 * 30), &5_u64)
+        .unwrap();
+    let base = t.map().unwrap().as_ptr();
+    match case.as_str() {
+        "stack overflow" => {
+            // Accesses are learnt of on the same alternate stack.
+            t.store(Offset::new(PAGE_BYTES as u64 * 31), &6_u64)
+                .unwrap();
+            println!("{}", overflow_the_stack(0));
+        }
+        "store in a reader" => {
+            t.commit().unwrap();
+            let reader = space.begin_read().unwrap();
+            println!("{}", bytes_of(&reader)[30 * PAGE_BYTES]);
+            // SAFETY: none; this must end the process.
+            unsafe { reader.map().unwrap().as_ptr().write_volatile(1) };
+        }
+        "after the end" => {
+            t.commit().unwrap();
+            // SAFETY: none; this must end the process.
+            unsafe { base.write_volatile(1) };
+        }
+        _ => {
+            t.commit().unwrap();
+            println!("committed");
+            // SAFETY: none; this must end the process.
+            unsafe { std::ptr::without_provenance_mut::<u8>(64).write_volatile(1) };
+        }
+    }
+}
+
+#[test]
+fn faults_of_others_are_handed_on() {
+    let output = child("another handler");
+    assert_eq!(output.status.code(), Some(42), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("committed"));
+    for case in ["nobody's", "store in a reader", "after the end"] {
+        let output = child(case);
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGSEGV),
+            "{case}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stack_overflow_is_still_reported() {
+    let output = child("stack overflow");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("overflowed its stack"));
+}
