@@ -34,16 +34,16 @@ impl Engine for Sapwood {
         let mut load = self.env.bulk()?;
         let mut tree = load.tree(TREE, TreeKind::COMPACT)?;
         if input.in_order.is_some() {
-            input.each(|key, value| tree.push(key, value))?;
+            input.each(|key, value| tree.push(&mut load, key, value))?;
         } else {
             let mut sorter = Sorter::new(&self.folder, SORT_MEMORY_BYTES, 1);
             input.each(|key, value| sorter.push(key, value))?;
             let mut sorted = sorter.finish()?;
             while let Some((key, value)) = sorted.next()? {
-                tree.push(key, value)?;
+                tree.push(&mut load, key, value)?;
             }
         }
-        tree.finish()?;
+        tree.finish(&mut load)?;
         load.commit()?;
         Ok(())
     }
