@@ -451,9 +451,28 @@ struct Found {
     grams: Vec<u64>,
     /// The id of the batch's first entry; the others follow it without a gap.
     first: EntryId,
-    /// Keys of ordering tables, tagged.
+    /// Tagged keys that are records of the sort as they are: those of ordering tables, and of indexes without shared keys.
     records: KeySet,
     key: Vec<u8>,
+    /// By table, as far as there were batches that tell.
+    sharing: Vec<Sharing>,
+}
+
+/// Whether several entries of a batch mostly have a key of an index together.
+#[derive(Clone, Copy, Default)]
+struct Sharing {
+    lists: u32,
+    shared: u32,
+}
+
+impl Sharing {
+    /// Fewer tell nothing.
+    const LISTS_MIN: u32 = 256;
+
+    /// Whether hardly any key is shared, as in an index of identifiers: gathering them would be in vain.
+    fn is_rare(self) -> bool {
+        self.lists >= Self::LISTS_MIN && self.shared < self.lists / 8
+    }
 }
 
 /// Ascending ids: the first, the last, and each one's distance from the one before in LEB128.
@@ -493,6 +512,14 @@ impl Found {
     }
 
     fn post(&mut self, table: usize, key: &[u8], id: EntryId) {
+        if self.sharing.get(table).is_some_and(|known| known.is_rare()) {
+            self.records.push_with(|out| {
+                out.extend_from_slice(&tag(table));
+                append_escaped(out, key);
+                out.extend_from_slice(&id.to_key());
+            });
+            return;
+        }
         tagged(&mut self.key, table, &[]);
         append_escaped(&mut self.key, key);
         match self.lists.get_mut(&self.key) {
@@ -545,6 +572,14 @@ impl Found {
         }
         self.grams.clear();
         for (mut key, ids) in self.lists.drain() {
+            if let Some(table) = key.first_chunk().map(|tag| u16::from_be_bytes(*tag)) {
+                let table = usize::from(table);
+                if self.sharing.len() <= table {
+                    self.sharing.resize(table + 1, Sharing::default());
+                }
+                self.sharing[table].lists += 1;
+                self.sharing[table].shared += u32::from(!ids.distances.is_empty());
+            }
             key.extend_from_slice(&ids.first.to_key());
             each(&key, &ids.distances)?;
         }
@@ -581,4 +616,54 @@ pub(super) fn reject<E: Engine>(shared: &Shared<'_, E>, prepared: &Prepared<'_>,
     let mut text = Vec::new();
     format.put_entry(prepared.dn, records, &mut text);
     shared.reject(prepared.source, prepared.line, reason, &text);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_found_with_their_ids_whether_they_are_gathered_or_not() {
+        let mut found = Found::default();
+        for batch in 0..3 {
+            found.first = EntryId(1 + batch * 1000);
+            let mut posted = BTreeSet::new();
+            for id in found.first.0..found.first.0 + 1000 {
+                // An index of identifiers, one of which stands twice in its entry, and one of classes.
+                for (table, key) in [
+                    (0, format!("u{id}\0")),
+                    (0, format!("u{id}\0")),
+                    (1, format!("class {}", id % 7)),
+                    (1, "top".to_owned()),
+                ] {
+                    found.post(table, key.as_bytes(), EntryId(id));
+                    posted.insert((table, key.into_bytes(), id));
+                }
+            }
+            let mut drained = BTreeSet::new();
+            let mut records = 0;
+            found
+                .drain(|record, distances| {
+                    let (table, key) = record.split_first_chunk().unwrap();
+                    let table = usize::from(u16::from_be_bytes(*table));
+                    let mut plain = Vec::new();
+                    let first = take_escaped(key, &mut plain).and_then(EntryId::from_key);
+                    let mut id = first.unwrap().0;
+                    let mut rest = distances;
+                    drained.insert((table, plain.clone(), id));
+                    while !rest.is_empty() {
+                        id += take_varint(&mut rest).unwrap();
+                        drained.insert((table, plain.clone(), id));
+                    }
+                    records += 1;
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(drained, posted);
+            // Once it is known that identifiers are not shared, they are not gathered: the second of an entry is left to the sort.
+            assert_eq!(records, 8 + if batch == 0 { 1000 } else { 2000 });
+        }
+    }
 }
