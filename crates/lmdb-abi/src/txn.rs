@@ -48,7 +48,7 @@ enum State {
     Reading {
         slot: Arc<Held>,
         /// None once it is reset.
-        snapshot: Option<Box<Snapshot>>,
+        snapshot: Option<Snapshot>,
     },
     /// None while a child is at work with it.
     Writing(Option<Box<Writing>>),
@@ -272,7 +272,7 @@ impl Txn {
         };
         slot.set(txn_id(begun.commit().0));
         slot.set_reader(self.own);
-        *snapshot = Some(Box::new(begun));
+        *snapshot = Some(begun);
         self.turn = next_turn();
         self.databases.clear();
         Ok(())

@@ -112,7 +112,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         let mut cursor = Self::new(view);
         cursor.gap = position.gap;
         if let Some(leaf) = position.leaf {
-            cursor.steps = position.steps;
+            let used = view.height();
+            cursor.steps[..used].copy_from_slice(&position.steps[..used]);
             cursor.leaf = Some(view.open(leaf, 0)?);
             cursor.slot = position.slot;
             cursor.resume_among(&position.among)?;
@@ -120,14 +121,14 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         Ok(cursor)
     }
 
-    pub(crate) fn position(&self) -> Position {
-        Position {
-            steps: self.steps,
-            leaf: self.leaf.as_ref().map(|leaf| leaf.number()),
-            slot: self.slot,
-            gap: self.gap,
-            among: self.among.position(),
-        }
+    /// Notes where it stands. Only the steps there are, of many that there could be.
+    pub(crate) fn note(&self, position: &mut Position) {
+        let used = self.view.height();
+        position.steps[..used].copy_from_slice(&self.steps[..used]);
+        position.leaf = self.leaf.as_ref().map(|leaf| leaf.number());
+        position.slot = self.slot;
+        position.gap = self.gap;
+        position.among = self.among.position();
     }
 
     /// Goes to a record, or into the gap where it would be.

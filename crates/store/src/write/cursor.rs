@@ -229,13 +229,16 @@ impl WriteCursor {
         self.standing = cursor.is_standing();
         if self.standing && !cursor.is_in_gap() {
             self.key.clear();
-            self.key.extend(cursor.key()?.unwrap_or_default());
+            match cursor.whole_key()? {
+                Some(key) => self.key.extend_from_slice(key),
+                None => self.key.extend(cursor.key()?.unwrap_or_default()),
+            }
             self.value.clear();
             if cursor.has_duplicates() {
                 self.value.extend(cursor.value()?.unwrap_or_default());
             }
         }
-        self.position = cursor.position();
+        cursor.note(&mut self.position);
         Ok(())
     }
 }

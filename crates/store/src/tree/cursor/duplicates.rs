@@ -47,7 +47,11 @@ impl<'p, P: ReadPages + ?Sized> Among<'p, P> {
         match self {
             Self::One => Position::One,
             &Self::List { at, gap, .. } => Position::List { at, gap },
-            Self::Tree(cursor) => Position::Tree(Box::new(cursor.position())),
+            Self::Tree(cursor) => {
+                let mut position = Box::new(super::Position::NOWHERE);
+                cursor.note(&mut position);
+                Position::Tree(position)
+            }
         }
     }
 
