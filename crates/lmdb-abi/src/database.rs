@@ -198,16 +198,6 @@ impl Handles {
         self.slots.get_mut(dbi as usize)
     }
 
-    /// The comparators that programs have set, by the databases' trees.
-    pub(crate) fn comparators(&self) -> Vec<(Arc<[u8]>, Comparators)> {
-        let open = self.slots.iter().filter_map(|handle| {
-            let Comparators { keys, duplicates } = handle.comparators;
-            let is_set = keys.is_some() || duplicates.is_some();
-            Some((handle.tree.clone()?, handle.comparators)).filter(|_| is_set)
-        });
-        open.collect()
-    }
-
     /// The handle of a tree that is open to a transaction.
     pub(crate) fn find(&self, tree: &[u8], txn: u64) -> Option<u32> {
         (0..)

@@ -697,6 +697,53 @@ fn copies_have_the_same_records() {
     }
 }
 
+unsafe extern "C" fn backwards(a: *const Val, b: *const Val) -> c_int {
+    let (a, b) = unsafe { (bytes(*a), bytes(*b)) };
+    b.cmp(&a) as c_int
+}
+
+/// Compaction asks for no order, which only the program knows.
+#[test]
+fn a_compact_copy_keeps_an_order_of_the_programs_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let ordered = |env: *mut Env, flags: u32| {
+        let txn = write(env);
+        let dbi = database(txn, c"d", flags).unwrap();
+        unsafe {
+            assert_eq!(mdb_set_compare(txn, dbi, Some(backwards)), OK);
+            assert_eq!(mdb_set_dupsort(txn, dbi, Some(backwards)), OK);
+        }
+        (txn, dbi)
+    };
+    let env = open(folder.path());
+    let (txn, dbi) = ordered(env, CREATE | db_flags::DUPSORT);
+    for n in 0_u32..2000 {
+        let key = (n % 50).to_be_bytes();
+        assert_eq!(put(txn, dbi, &key, &n.to_be_bytes(), 0), OK);
+    }
+    commit(txn);
+    unsafe { mdb_env_close(env) };
+
+    let to = folder.path().join("copy");
+    fs::create_dir(&to).unwrap();
+    let env = open(folder.path());
+    assert_eq!(unsafe { mdb_env_copy2(env, c_path(&to).as_ptr(), 1) }, OK);
+    unsafe { mdb_env_close(env) };
+    let env = open(&to);
+    let (txn, dbi) = ordered(env, db_flags::DUPSORT);
+    let at = cursor(txn, dbi);
+    for key in (0_u32..50).rev() {
+        for value in (0..40).rev() {
+            let (shown, shown_value) = go(at, Op::Next).unwrap();
+            assert_eq!(shown, key.to_be_bytes());
+            assert_eq!(shown_value, (value * 50 + key).to_be_bytes());
+        }
+    }
+    assert_eq!(go(at, Op::Next), Err(Code::NOTFOUND.0));
+    unsafe { mdb_txn_abort(txn) };
+    unsafe { mdb_env_close(env) };
+}
+
 #[test]
 fn one_file_opened_twice_is_one_environment() {
     let folder = tempfile::tempdir().unwrap();
