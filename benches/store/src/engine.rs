@@ -65,6 +65,11 @@ pub(crate) enum Kind {
     Sapwood,
     Lmdb,
     Redb,
+    Fjall,
+    #[cfg(feature = "system-peers")]
+    Rocksdb,
+    #[cfg(feature = "system-peers")]
+    BerkeleyDb,
 }
 
 impl Kind {
@@ -74,6 +79,13 @@ impl Kind {
             Kind::Sapwood => Box::new(engines::sapwood::Sapwood::open(folder)?),
             Kind::Lmdb => Box::new(engines::lmdb::Lmdb::open(folder)?),
             Kind::Redb => Box::new(engines::redb::Redb::open(folder, cache_bytes)?),
+            Kind::Fjall => Box::new(engines::fjall::Fjall::open(folder, cache_bytes)?),
+            #[cfg(feature = "system-peers")]
+            Kind::Rocksdb => Box::new(engines::rocksdb::RocksDb::open(folder, cache_bytes)?),
+            #[cfg(feature = "system-peers")]
+            Kind::BerkeleyDb => {
+                Box::new(engines::berkeley_db::BerkeleyDb::open(folder, cache_bytes)?)
+            }
         })
     }
 }
