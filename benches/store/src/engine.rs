@@ -73,6 +73,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Berkeley DB needs a cache for every page as a reader has seen it and as it has become since: with one as large as the
+    /// data it makes a few hundred updates a second.
+    pub(crate) fn keeps_old_states_in_its_cache(self) -> bool {
+        match self {
+            #[cfg(feature = "system-peers")]
+            Kind::BerkeleyDb => true,
+            _ => false,
+        }
+    }
+
     /// Opens an engine in an empty folder that exists. A cache of the engine's own may take `cache_bytes`.
     pub(crate) fn open(self, folder: &Path, cache_bytes: usize) -> Result<Box<dyn Engine>> {
         Ok(match self {

@@ -5,6 +5,7 @@
 mod data;
 mod engine;
 mod engines;
+mod instructions;
 mod measure;
 mod report;
 mod rows;
@@ -28,7 +29,10 @@ const OVERWRITES: u64 = 1_000;
 /// Measure the store beside its peers.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Records; with several numbers all rows are measured for each
     #[arg(
         long,
@@ -54,17 +58,40 @@ struct Options {
     folder: PathBuf,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Count the instructions of a get and a put, under callgrind
+    Instructions {
+        /// Records; fewer than elsewhere, since callgrind is slow
+        #[arg(long, value_name = "N", default_value_t = 200_000)]
+        records: u32,
+        /// Only these engines
+        #[arg(long, value_name = "ENGINE,...", value_delimiter = ',')]
+        engines: Vec<Kind>,
+    },
+    /// What callgrind runs
+    #[command(hide = true)]
+    Work(instructions::Work),
+}
+
 fn main() -> Result<()> {
     let options = Options::parse();
+    match &options.command {
+        Some(Command::Work(work)) => return work.run(),
+        Some(Command::Instructions { records, engines }) => {
+            let folder = Folder::create(&options.folder, "bench-store-instructions")?;
+            let engines = wanted(engines);
+            let cache_bytes = cache_bytes(*records);
+            return instructions::run(&folder.path, &engines, *records, options.seed, cache_bytes);
+        }
+        None => {}
+    }
     ensure!(options.rounds > 0, "at least one round");
     let folder = Folder::create(&options.folder, "bench-store")?;
     let mut disk = Disk::new(&folder.path)?;
     for records in &options.records {
         ensure!(*records >= 1_000, "at least 1000 records");
-        let engines = match options.engines.is_empty() {
-            true => Kind::value_variants().to_vec(),
-            false => options.engines.clone(),
-        };
+        let engines = wanted(&options.engines);
         let run = Run {
             folder: &folder.path,
             options: &options,
@@ -75,6 +102,19 @@ fn main() -> Result<()> {
         println!("{}", report::markdown(*records, &engines, &lines));
     }
     Ok(())
+}
+
+/// All engines, unless some are named.
+fn wanted(engines: &[Kind]) -> Vec<Kind> {
+    match engines {
+        [] => Kind::value_variants().to_vec(),
+        some => some.to_vec(),
+    }
+}
+
+/// Twice what the records take.
+fn cache_bytes(records: u32) -> usize {
+    (records as usize * 400).max(64 << 20)
 }
 
 /// All rows for one number of records.
@@ -148,7 +188,7 @@ impl Run<'_> {
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         Ok(Subject {
             kind,
-            engine: kind.open(&folder, self.cache_bytes())?,
+            engine: kind.open(&folder, cache_bytes(self.records))?,
             folder,
             data: data.clone(),
             order: order.clone(),
@@ -158,11 +198,6 @@ impl Run<'_> {
             meter: Meter::new(self.folder)?,
             bytes_per_second: 0.0,
         })
-    }
-
-    /// Twice what the records take.
-    fn cache_bytes(&self) -> usize {
-        (self.records as usize * 400).max(64 << 20)
     }
 
     /// Each round on new, empty engines.

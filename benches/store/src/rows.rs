@@ -411,6 +411,9 @@ impl Subject {
     }
 
     fn updates_beside_a_reader(&mut self) -> Result<Outcome> {
+        if self.kind.keeps_old_states_in_its_cache() {
+            return Ok(Outcome::plain(f64::NAN));
+        }
         let probe = self.pick(10_000);
         let expected = self.expected(&probe);
         let picked = self.pick_for_update(self.data.records.min(UPDATES_MAX));
