@@ -1,37 +1,48 @@
 //! Our store with its default options: a log of 64 MiB, checkpoints when a quarter of it is used.
 //!
 //! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more thread.
-//! Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
+//! Compaction: a compacting backup, restored. Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use sapwood_store::restore;
 use sapwood_store::sort::Sorter;
 use sapwood_store::{Durability, Env, Options, Snapshot, Tree, TreeId, TreeKind, WriteTxn};
 
 use crate::data::{Input, Sum};
 use crate::engine::{Engine, ReadWork, Reader, WriteWork, Writer};
 
+const ENV: &str = "env";
 const TREE: &str = "records";
 const SORT_MEMORY_BYTES: usize = 256 << 20;
 
 pub(crate) struct Sapwood {
-    env: Env,
+    /// `None` only while it is being compacted.
+    env: Option<Env>,
     folder: PathBuf,
 }
 
 impl Sapwood {
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         Ok(Self {
-            env: Env::open(folder, &Options::new())?,
+            env: Some(Env::open(folder.join(ENV), &Options::new())?),
             folder: folder.to_owned(),
         })
+    }
+
+    fn env(&self) -> &Env {
+        match &self.env {
+            Some(env) => env,
+            None => unreachable!("only `compact` closes it, and opens it again"),
+        }
     }
 }
 
 impl Engine for Sapwood {
     fn bulk(&self, input: &Input<'_>) -> Result<()> {
-        let mut load = self.env.bulk()?;
+        let mut load = self.env().bulk()?;
         let mut tree = load.tree(TREE, TreeKind::COMPACT)?;
         if input.in_order.is_some() {
             input.each(|key, value| tree.push(&mut load, key, value))?;
@@ -49,7 +60,7 @@ impl Engine for Sapwood {
     }
 
     fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()> {
-        let mut txn = self.env.write()?;
+        let mut txn = self.env().write()?;
         let tree = match txn.tree(TREE)? {
             Some(tree) => tree,
             None => txn.create_tree(TREE, TreeKind::COMPACT)?,
@@ -67,7 +78,7 @@ impl Engine for Sapwood {
     }
 
     fn read(&self, work: &mut ReadWork<'_>) -> Result<()> {
-        let snapshot = self.env.read()?;
+        let snapshot = self.env().read()?;
         work(&mut Read {
             snapshot: &snapshot,
             tree: None,
@@ -75,12 +86,19 @@ impl Engine for Sapwood {
     }
 
     fn settle(&self) -> Result<()> {
-        self.env.checkpoint()?;
+        self.env().checkpoint()?;
         Ok(())
     }
 
     fn compact(&mut self) -> Result<bool> {
-        Ok(false)
+        let (copy, env) = (self.folder.join("copy"), self.folder.join(ENV));
+        self.env().backup_compacted(&copy)?;
+        self.env = None;
+        fs::remove_dir_all(&env)?;
+        restore(&copy, &env)?;
+        fs::remove_file(copy)?;
+        self.env = Some(Env::open(env, &Options::new())?);
+        Ok(true)
     }
 
     fn is_log(&self, file_name: &str) -> bool {
