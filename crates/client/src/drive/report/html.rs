@@ -8,7 +8,7 @@ const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:64rem;ma
     color:#1b2420;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2.2rem 0 .4rem}\
     p{margin:.3rem 0}table{border-collapse:collapse;margin:.6rem 0}\
     th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d5dcd8}\
-    th:first-child,td:first-child{text-align:left}.bad{color:#a3231b}.plots{display:flex;flex-wrap:wrap;gap:1rem}\
+    td{white-space:nowrap}th:first-child,td:first-child{text-align:left}.bad{color:#a3231b}.plots{display:flex;flex-wrap:wrap;gap:1rem}\
     figure{margin:.5rem 0}figcaption{font-size:.85rem;color:#4c5852}\
     svg{background:#fafcfb;border:1px solid #d5dcd8}text{font:11px system-ui,sans-serif;fill:#4c5852}";
 
@@ -17,8 +17,12 @@ const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 12.0;
-const TOP: f64 = 12.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 30.0;
+
+/// Room for a character of a line's name, and between two names, in pixels.
+const NAME_CHARACTER: f64 = 6.2;
+const NAME_GAP: f64 = 14.0;
 
 /// Colours of the lines of a plot.
 const COLOURS: [&str; 4] = ["#2f7d4f", "#b5651d", "#33658a", "#8d3b72"];
@@ -206,9 +210,13 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
         );
     }
     out.push_str("<div class=\"plots\">");
+    // The rate of what is left of the last interval says little, and would look like a peak or a breakdown.
+    let longest = phase.series.iter().map(|point| point.length);
+    let least = longest.fold(0.0, f64::max) / 2.0;
     let series = phase
         .series
         .iter()
+        .filter(|point| point.length >= least)
         .map(|point| (point.seconds, point.rate()));
     Plot {
         caption: "operations per second over seconds",
@@ -376,10 +384,16 @@ impl Plot {
             );
         }
         for mark in self.x.marks(x_ends) {
+            // What stands under the end of the axis must not go over the edge.
+            let anchor = if x(mark) > WIDTH - LEFT {
+                "end"
+            } else {
+                "middle"
+            };
             put(
                 out,
                 format_args!(
-                    "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
                     x(mark),
                     HEIGHT - BOTTOM + 16.0,
                     (self.x.text)(mark)
@@ -412,16 +426,18 @@ impl Plot {
             .iter()
             .zip(COLOURS.iter().cycle())
             .filter(|(line, _)| !line.name.is_empty());
-        for (place, (line, colour)) in named.enumerate() {
+        // Above the plot, one behind the other.
+        let mut from = LEFT;
+        for (line, colour) in named {
             put(
                 out,
                 format_args!(
-                    "<text x=\"{:.1}\" y=\"{:.1}\" style=\"fill:{colour}\">{}</text>",
-                    LEFT + 8.0,
-                    TOP + 12.0 + 14.0 * place as f64,
+                    "<text x=\"{from:.1}\" y=\"{:.1}\" style=\"fill:{colour}\">{}</text>",
+                    TOP - 11.0,
                     escaped(&line.name)
                 ),
             );
+            from += NAME_GAP + NAME_CHARACTER * line.name.chars().count() as f64;
         }
         put(
             out,
@@ -441,9 +457,15 @@ fn number_text(number: f64) -> String {
     }
 }
 
-/// At most two decimals, and none that are zero.
+/// At most two decimals, of small numbers four, and none that are zero.
 fn trimmed(number: f64) -> String {
-    let text = format!("{number:.2}");
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    let text = match number < 0.1 {
+        true => format!("{number:.4}"),
+        false => format!("{number:.2}"),
+    };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
