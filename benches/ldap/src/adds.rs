@@ -51,7 +51,7 @@ struct Outcome {
     cpu_us: f64,
     /// Where the product has a log.
     log_bytes: Option<u64>,
-    written_bytes: u64,
+    written_bytes: Option<u64>,
     disk_bytes: u64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             outcome.cpu_us,
             outcome.log_bytes.map(megabytes).unwrap_or_default(),
             ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
-            megabytes(outcome.written_bytes),
+            outcome.written_bytes.map(megabytes).unwrap_or_default(),
             megabytes(outcome.disk_bytes),
         );
         fs::remove_dir_all(&parent)?;
@@ -126,13 +126,16 @@ fn measure(prepared: Prepared, indexes: Indexes, entries: u64) -> Result<Outcome
         "{VARIABLES}\nphase: root\n\nsession: s\ncount: 1\n\n{ROOT}\nphase: people\n\nsession: s\ncount: {entries}\n\n{PERSON}"
     );
     let plan = plan(&sessions, Shape::Flat, entries, 1)?;
+    let before = server.bytes_written();
     let reports = drive(plan, &settings, &mut ())?;
     for report in &reports {
         ensure!(report.errors.is_empty(), "wrong answers:\n{report}");
     }
     let seconds = reports.last().map_or(0.0, |report| report.seconds);
     let (name, cpu) = (format!("{}, {indexes}", server.product), server.cpu()?);
-    let (disk_bytes, written_bytes) = (server.disk_bytes(), server.bytes_written()?);
+    let written = server.bytes_written().zip(before);
+    let written_bytes = written.map(|(after, before)| after - before);
+    let disk_bytes = server.disk_bytes();
     server.stop()?;
     Ok(Outcome {
         name,

@@ -30,12 +30,13 @@ pub(crate) struct Sample {
     count: u64,
     seconds: f64,
     cpu: Duration,
-    /// Of these, the reads; and how long most of them took.
-    pub(crate) reads: u64,
+    /// What the threads of sessions took of it, where they are told from others.
+    sessions_cpu: Option<Duration>,
+    /// How long most reads took.
     pub(crate) read_p99_ns: u64,
     /// Microseconds of the client's own CPU per operation.
     pub(crate) client_cpu_us: f64,
-    pub(crate) bytes_written: u64,
+    bytes_written: Option<u64>,
     /// What the data take on disk before and after.
     pub(crate) disk_bytes: (u64, u64),
 }
@@ -51,15 +52,16 @@ impl Sample {
         self.cpu.as_secs_f64() * 1e6 / self.count as f64
     }
 
-    /// Microseconds of the server's processor time per read, when its writes cost `write_us` each.
-    pub(crate) fn read_cpu_us(&self, write_us: f64) -> f64 {
-        let writes = (self.count - self.reads) as f64 * write_us;
-        (self.cpu.as_secs_f64() * 1e6 - writes) / self.reads as f64
+    /// Microseconds that the threads of sessions took for each request, or nothing that compares.
+    pub(crate) fn sessions_cpu_us(&self) -> f64 {
+        let cpu = self.sessions_cpu.map_or(f64::NAN, |cpu| cpu.as_secs_f64());
+        cpu * 1e6 / self.count as f64
     }
 
-    /// Bytes the server has written for each operation.
+    /// Bytes that the disk was given for each operation, if that is known.
     pub(crate) fn written_each(&self) -> f64 {
-        self.bytes_written as f64 / self.count as f64
+        let bytes = self.bytes_written.map_or(f64::NAN, |bytes| bytes as f64);
+        bytes / self.count as f64
     }
 }
 
@@ -87,7 +89,9 @@ impl Load {
     /// Runs one row. Work that the server puts off until after its last answer is part of what it costs.
     pub(crate) fn run(&self, row: &Row, server: &Server) -> Result<Sample> {
         rest(server)?;
-        let (cpu, written, disk) = (server.cpu()?, server.bytes_written()?, server.disk_bytes());
+        let written = row.is_write.then(|| server.bytes_written()).flatten();
+        let (cpu, sessions_cpu) = (server.cpu()?, server.sessions_cpu()?);
+        let disk = server.disk_bytes();
         let time = match row.is_write {
             true => self.write_time,
             false => self.read_time,
@@ -107,10 +111,14 @@ impl Load {
             count,
             seconds: report.seconds,
             cpu: server.cpu()?.saturating_sub(cpu),
-            reads: reads.map_or(0, |reads| reads.answered),
+            sessions_cpu: server
+                .sessions_cpu()?
+                .zip(sessions_cpu)
+                .map(|(after, before)| after.saturating_sub(before)),
             read_p99_ns: reads.map_or(0, |reads| reads.latency.p99),
             client_cpu_us: report.client_cpu_us(),
-            bytes_written: server.bytes_written()?.saturating_sub(written),
+            bytes_written: written
+                .and_then(|before| Some(server.bytes_written()?.saturating_sub(before))),
             disk_bytes: (disk, server.disk_bytes()),
         })
     }

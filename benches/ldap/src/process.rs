@@ -1,6 +1,8 @@
 //! What the kernel says of a server: processor time and memory.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,14 +42,25 @@ impl Process {
         Ok(used.context("the process is not in /proc")?.cpu)
     }
 
-    /// Bytes that it has had written to disk so far.
-    pub(crate) fn bytes_written(&self) -> Result<u64> {
-        let text = fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("write_bytes:"));
-        let bytes = line.context("/proc/PID/io has no write_bytes")?;
-        bytes.trim().parse().context("/proc/PID/io")
+    /// What the threads have used so far whose names begin with `name`; `None` when there are none.
+    pub(crate) fn threads_cpu(&self, name: &str) -> Result<Option<Duration>> {
+        let mut sum = None;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let folder = thread?.path();
+            // A thread may end meanwhile.
+            let Ok(comm) = fs::read_to_string(folder.join("comm")) else {
+                continue;
+            };
+            if !comm.starts_with(name) {
+                continue;
+            }
+            let stat = fs::read_to_string(folder.join("schedstat"))?;
+            let ns = stat.split_ascii_whitespace().next();
+            let ns = ns.and_then(|ns| ns.parse().ok());
+            let used = Duration::from_nanos(ns.context("/proc/PID/task/TID/schedstat")?);
+            sum = Some(sum.unwrap_or(Duration::ZERO) + used);
+        }
+        Ok(sum)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -86,6 +99,21 @@ impl Process {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         Ok(self.wait(Instant::now())?.memory_bytes_peak)
     }
+}
+
+/// Bytes that the disk below a folder has been given so far, by everybody; `None` where the kernel does not count them.
+///
+/// What it counts for a process is of no use here: the pages of mapped files count as whole groups of pages.
+pub(crate) fn disk_bytes_written(folder: &Path) -> Option<u64> {
+    /// The unit of the kernel's counts.
+    const SECTOR_BYTES: u64 = 512;
+    // What is still in memory is the doing of what was before.
+    rustix::fs::sync();
+    let device = fs::metadata(folder).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let sectors: u64 = text.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * SECTOR_BYTES)
 }
 
 /// An error on the way must not leave a server behind.

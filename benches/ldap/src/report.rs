@@ -237,7 +237,7 @@ impl Report {
             return;
         }
         line(
-            "| | sapwood bytes written per operation | slapd | sapwood MiB on disk before and after | slapd |"
+            "| | bytes the disk was given per operation, sapwood | slapd | sapwood MiB on disk before and after | slapd |"
                 .to_owned(),
         );
         line("| --- | ---: | ---: | ---: | ---: |".to_owned());
@@ -360,6 +360,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn number(value: Option<f64>, decimals: usize) -> String {
+    let value = value.filter(|value| value.is_finite());
     value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
 }
 

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use sapwood_client::drive::disk_bytes;
 
 use crate::SUFFIX;
-use crate::process::Process;
+use crate::process::{Process, disk_bytes_written};
 
 /// Who may do everything, in both.
 pub(crate) const ADMIN_DN: &str = "cn=admin,dc=example,dc=com";
@@ -333,9 +333,17 @@ impl Server {
         self.process.cpu()
     }
 
-    /// Bytes that it has had written to disk so far.
-    pub(crate) fn bytes_written(&self) -> Result<u64> {
-        self.process.bytes_written()
+    /// Processor time so far of the threads that read requests and write answers, where they are told from others.
+    pub(crate) fn sessions_cpu(&self) -> Result<Option<Duration>> {
+        match self.product {
+            Product::Sapwood => self.process.threads_cpu("sessions-"),
+            Product::Slapd => Ok(None),
+        }
+    }
+
+    /// Bytes that its disk has been given so far.
+    pub(crate) fn bytes_written(&self) -> Option<u64> {
+        disk_bytes_written(&self.folder)
     }
 
     /// What its data take on disk.

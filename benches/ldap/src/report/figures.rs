@@ -157,17 +157,12 @@ impl Report {
                     verdict: Verdict::new(found.map(|found| found <= times), None),
                 }
             }
-            Required::Beside {
-                alone,
-                writes,
-                cpu,
-                p99,
-            } => {
-                let (costs, lasts) = self.beside(row, alone, writes);
+            Required::Beside { alone, cpu, p99 } => {
+                let (costs, lasts) = self.beside(row, alone);
                 let is_met = costs.zip(lasts);
                 Figure {
                     name: row.name,
-                    measure: "CPU of a read, its 99th percentile, through those of reads alone",
+                    measure: "sessions' CPU of a request, 99th percentile of reads, through those of reads alone",
                     measured: format!("{}, {}", with_unit(costs, 2, "×"), with_unit(lasts, 2, "×")),
                     required: format!("≤ {cpu} ×, ≤ {p99} ×"),
                     aim: String::new(),
@@ -220,20 +215,18 @@ impl Report {
         figure
     }
 
-    /// What a read costs, and how long the 99th percentile of them lasts, through the same of reads alone. The cost of
-    /// the writes, known from a row of their own, is taken off.
-    fn beside(&self, row: &Row, alone: &str, writes: &str) -> (Option<f64>, Option<f64>) {
-        let sapwood = |name, of: &dyn Fn(&Sample) -> f64| {
-            self.row_median(name, of).and_then(|median| median.sapwood)
+    /// What the threads of sessions take for a request, and how long the 99th percentile of the reads lasts, through the
+    /// same of reads alone.
+    fn beside(&self, row: &Row, alone: &str) -> (Option<f64>, Option<f64>) {
+        let through = |of: &dyn Fn(&Sample) -> f64| {
+            let sapwood = |name| self.row_median(name, of).and_then(|median| median.sapwood);
+            let ratio = sapwood(row.name)? / sapwood(alone)?;
+            ratio.is_finite().then_some(ratio)
         };
-        let long = |sample: &Sample| sample.read_p99_ns as f64;
-        let write_us = sapwood(writes, &Sample::cpu_us);
-        let read_us =
-            write_us.and_then(|write_us| sapwood(row.name, &|sample| sample.read_cpu_us(write_us)));
-        let costs = read_us.zip(sapwood(alone, &Sample::cpu_us));
-        let lasts = sapwood(row.name, &long).zip(sapwood(alone, &long));
-        let through = |(beside, alone): (f64, f64)| beside / alone;
-        (costs.map(through), lasts.map(through))
+        (
+            through(&Sample::sessions_cpu_us),
+            through(&|sample| sample.read_p99_ns as f64),
+        )
     }
 }
 
