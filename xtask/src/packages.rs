@@ -29,6 +29,11 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("slapd"),
     },
     Package {
+        name: "lmdb-utils",
+        purpose: "mdb_dump and mdb_load, whose text format the store's commands speak",
+        present: || in_path("mdb_dump"),
+    },
+    Package {
         name: "python3-ldap",
         purpose: "python-ldap as a client",
         present: || succeeds(Command::new("/usr/bin/python3").args(["-c", "import ldap"])),

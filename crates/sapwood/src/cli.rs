@@ -1,6 +1,7 @@
 //! The command line. Each flag is defined here once; help and errors come from it.
 
 pub(crate) mod drive;
+pub(crate) mod store;
 
 use std::path::PathBuf;
 
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     Passwd(Passwd),
     /// Serve a directory of 10,000 made-up entries to try things on
     Demo(Demo),
+    /// Look after a store itself, whatever is in it
+    #[command(subcommand)]
+    Store(store::Store),
     /// Put load on an LDAP server as a plan says and check every answer; make entries to load
     Drive(Box<drive::Drive>),
 }

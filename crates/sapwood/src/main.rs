@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => commands::reload::run(&args),
         Command::Passwd(args) => commands::passwd::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Store(command) => commands::store::run(&command),
         Command::Drive(args) => commands::drive::run(&args),
         Command::Index(args) => commands::index::run(&args),
     };

@@ -95,6 +95,8 @@ pub(crate) struct Run {
 pub struct FreePages {
     /// The commit that freed them; none if they may be used again whatever that was.
     pub freed: Option<CommitNo>,
+    /// The commit that wrote them, as far as `freed` is known: a reader of a commit from this one up to `freed` still sees them.
+    pub born: Option<CommitNo>,
     /// The first of them.
     pub first: PageNo,
     /// Their number.
@@ -112,15 +114,22 @@ pub(crate) fn list(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
             break;
         };
         let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
-        let freed = match &record {
-            FreeRecord::Pending(key, _) => Some(key.freed),
-            FreeRecord::Zone(..) | FreeRecord::Ready(_) => None,
-        };
-        all.extend(record.runs().iter().map(|run| FreePages {
-            freed,
-            first: run.first,
-            pages: run.pages,
-        }));
+        match &record {
+            FreeRecord::Pending(_, extents) => all.extend(extents.iter().map(|extent| FreePages {
+                freed: Some(extent.freed),
+                born: Some(extent.born),
+                first: extent.first,
+                pages: extent.pages,
+            })),
+            FreeRecord::Zone(..) | FreeRecord::Ready(_) => {
+                all.extend(record.runs().iter().map(|run| FreePages {
+                    freed: None,
+                    born: None,
+                    first: run.first,
+                    pages: run.pages,
+                }));
+            }
+        }
     }
     Ok(all)
 }

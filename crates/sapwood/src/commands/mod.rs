@@ -13,3 +13,4 @@ pub(crate) mod passwd;
 pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod stat;
+pub(crate) mod store;

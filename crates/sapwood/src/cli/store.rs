@@ -1,0 +1,112 @@
+//! The command line of `sapwood store`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Store {
+    /// Show sizes, commits and trees
+    Stat(Place),
+    /// Look at every page; exit status 1 when something is wrong
+    Check(Place),
+    /// Show who reads, how old each snapshot is, and how many free pages it keeps from being used again
+    Readers(Readers),
+    /// Make another environment of the same contents, beside running readers and writers
+    Copy(Copy),
+    /// Copy to one file, or what has changed since a backup, beside running readers and writers
+    Backup(Backup),
+    /// Make an environment of a backup and the increments that follow it
+    Restore(Restore),
+    /// Write records as text, in the format of LMDB's mdb_dump
+    Dump(Dump),
+    /// Store records from text in the format of LMDB's mdb_dump, 100,000 to a commit
+    Load(Load),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Place {
+    /// The folder of the environment, or of a directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Readers {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Clear the slots of processes that have died
+    #[arg(long)]
+    pub(crate) clear: bool,
+    /// End with exit status 1 if a snapshot is more than so many commits old
+    #[arg(long, value_name = "COMMITS")]
+    pub(crate) max_age: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Copy {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The folder to make
+    #[arg(value_name = "NEW-DIR")]
+    pub(crate) dest: PathBuf,
+    /// Leave free pages out and fill the others
+    #[arg(long, short)]
+    pub(crate) compact: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Backup {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// The file to make
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Only what has changed since this backup, full or an increment itself
+    #[arg(long, value_name = "BACKUP")]
+    pub(crate) since: Option<PathBuf>,
+    /// Leave free pages out and fill the others; no increment can follow
+    #[arg(long, short, conflicts_with = "since")]
+    pub(crate) compact: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Restore {
+    /// A full backup, then increments, each made since the one before
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The folder to make
+    #[arg(value_name = "NEW-DIR")]
+    pub(crate) dest: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Only this tree; may be given several times [default: all]
+    #[arg(long = "tree", short = 's', value_name = "NAME")]
+    pub(crate) trees: Vec<String>,
+    /// Write printable characters as they are, and all others as a backslash and two hexadecimal digits
+    #[arg(long, short)]
+    pub(crate) print: bool,
+    /// Write here instead of to standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Load {
+    /// The folder of the environment, which is made if there is none, or of a directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The tree for what comes without a name, as LMDB's main database does
+    #[arg(long, short = 's', value_name = "NAME", default_value = "main")]
+    pub(crate) tree: String,
+    /// Keep records that are there already
+    #[arg(long, short)]
+    pub(crate) no_overwrite: bool,
+    /// Read from here instead of from standard input
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}

@@ -1,0 +1,216 @@
+//! `sapwood store`: the store itself, whatever is in it.
+
+mod dump;
+mod load;
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use sapwood_store::page::PAGE_BYTES;
+use sapwood_store::{CommitNo, Env, Options, restore_increments};
+
+use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
+use crate::open::data_folder;
+
+pub(crate) fn run(command: &Store) -> Result<ExitCode> {
+    match command {
+        Store::Stat(place) => stat(place),
+        Store::Check(place) => check(place),
+        Store::Readers(args) => readers(args),
+        Store::Copy(args) => copy(args),
+        Store::Backup(args) => backup(args),
+        Store::Restore(args) => restore(args),
+        Store::Dump(args) => dump::run(args),
+        Store::Load(args) => load::run(args),
+    }
+}
+
+/// Where the environment is: in the folder itself, or where a directory has it.
+fn environment(folder: &Path) -> PathBuf {
+    let inside = data_folder(folder);
+    if inside.is_dir() {
+        return inside;
+    }
+    folder.to_owned()
+}
+
+fn open(folder: &Path) -> Result<Env> {
+    let folder = environment(folder);
+    let options = Options::new().create(false).read_only(true);
+    Env::open(&folder, &options).with_context(|| folder.display().to_string())
+}
+
+fn mebibytes(pages: u64) -> u64 {
+    (pages * PAGE_BYTES as u64) >> 20
+}
+
+fn stat(place: &Place) -> Result<ExitCode> {
+    let env = open(&place.folder)?;
+    let (stat, snapshot) = (env.stat()?, env.read()?);
+    let free: u64 = env
+        .free_pages()?
+        .iter()
+        .map(|free| u64::from(free.pages))
+        .sum();
+    let mut out = stdout().lock();
+    writeln!(
+        out,
+        "Commits:    {} visible, {} applied, {} in the data file",
+        stat.visible, stat.applied, stat.checkpoint
+    )?;
+    writeln!(
+        out,
+        "Pages:      {} of {} bytes, {free} of them free; the file has room for {} ({} MiB)",
+        stat.pages,
+        PAGE_BYTES,
+        stat.pages_allocated,
+        mebibytes(stat.pages_allocated)
+    )?;
+    writeln!(out, "Log:        {} KiB to recover", stat.log_bytes >> 10)?;
+    writeln!(out, "Snapshots:  {}", stat.readers.len())?;
+    writeln!(
+        out,
+        "{:>12} {:>6} {:>10} {:>10} {:>10}  tree",
+        "records", "height", "leaves", "branches", "extents"
+    )?;
+    for name in snapshot.tree_names()? {
+        if let Some(tree) = snapshot.tree(&name)? {
+            let record = tree.record();
+            writeln!(
+                out,
+                "{:>12} {:>6} {:>10} {:>10} {:>10}  {}",
+                record.records,
+                record.height,
+                record.leaf_pages,
+                record.branch_pages,
+                record.extent_pages,
+                String::from_utf8_lossy(&name)
+            )?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(place: &Place) -> Result<ExitCode> {
+    let report = open(&place.folder)?.check()?;
+    let mut out = stdout().lock();
+    writeln!(
+        out,
+        "Commit {}: {} records in {} trees, {} pages used, {} free",
+        report.commit, report.records, report.trees, report.pages_used, report.pages_free
+    )?;
+    if report.is_clean() {
+        writeln!(out, "Nothing is wrong.")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for problem in &report.problems {
+        writeln!(out, "WRONG: {problem}")?;
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn readers(args: &Readers) -> Result<ExitCode> {
+    let env = open(&args.place.folder)?;
+    let mut out = stdout().lock();
+    if args.clear {
+        let cleared = env.clear_dead_readers()?;
+        writeln!(out, "{cleared} snapshots of dead processes cleared")?;
+    }
+    let readers = env.stat()?.readers;
+    let free = env.free_pages()?;
+    writeln!(
+        out,
+        "{:>8} {:>8} {:>12} {:>12} {:>10}",
+        "process", "thread", "commit", "commits old", "pages kept"
+    )?;
+    for reader in &readers {
+        let sees = |born: Option<CommitNo>, freed: Option<CommitNo>| {
+            born.is_some_and(|born| born <= reader.commit)
+                && freed.is_some_and(|freed| reader.commit < freed)
+        };
+        let kept: u64 = free
+            .iter()
+            .filter(|free| sees(free.born, free.freed))
+            .map(|free| u64::from(free.pages))
+            .sum();
+        writeln!(
+            out,
+            "{:>8} {:>8} {:>12} {:>12} {kept:>10}",
+            reader.pid, reader.tid, reader.commit, reader.age
+        )?;
+    }
+    let oldest = readers.iter().map(|reader| reader.age).max().unwrap_or(0);
+    match args.max_age {
+        Some(max) if oldest > max => Ok(ExitCode::FAILURE),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A file beside the new folder that is gone when the copy is made, or has failed.
+struct Passing(PathBuf);
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn copy(args: &Copy) -> Result<ExitCode> {
+    let env = open(&args.place.folder)?;
+    refuse_existing(&args.dest)?;
+    let name = args
+        .dest
+        .file_name()
+        .context("the new folder has no name")?;
+    let mut passing = name.to_owned();
+    passing.push(".backup");
+    let passing = Passing(args.dest.with_file_name(passing));
+    let commit = match args.compact {
+        true => env.backup_compacted(&passing.0),
+        false => env.backup(&passing.0),
+    };
+    commit.with_context(|| passing.0.display().to_string())?;
+    let commit = restore_to(&[&passing.0], &args.dest)?;
+    println!("{} holds commit {commit}", args.dest.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn backup(args: &Backup) -> Result<ExitCode> {
+    let env = open(&args.place.folder)?;
+    refuse_existing(&args.file)?;
+    let commit = match (&args.since, args.compact) {
+        (Some(base), _) => env.backup_since(base, &args.file),
+        (None, true) => env.backup_compacted(&args.file),
+        (None, false) => env.backup(&args.file),
+    };
+    let commit = commit.with_context(|| args.file.display().to_string())?;
+    println!("{} holds commit {commit}", args.file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn restore(args: &Restore) -> Result<ExitCode> {
+    refuse_existing(&args.dest)?;
+    let files: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    let commit = restore_to(&files, &args.dest)?;
+    println!("{} holds commit {commit}", args.dest.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refuse_existing(path: &Path) -> Result<()> {
+    if path.exists() {
+        bail!("{} exists: nothing is ever written over", path.display());
+    }
+    Ok(())
+}
+
+fn restore_to(files: &[&Path], dest: &Path) -> Result<CommitNo> {
+    let (full, increments) = files.split_first().context("there is no backup")?;
+    let restored = restore_increments(full, increments, dest);
+    if restored.is_err() {
+        let _ = fs::remove_dir(dest);
+    }
+    restored.with_context(|| full.display().to_string())
+}

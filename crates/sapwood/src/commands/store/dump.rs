@@ -1,0 +1,168 @@
+//! `sapwood store dump`: records as text, in the format of LMDB's `mdb_dump`.
+//!
+//! ```text
+//! VERSION=3
+//! format=bytevalue        or print: see `Text`
+//! database=NAME
+//! type=btree
+//! mapsize=BYTES           room enough for LMDB
+//! duplicates=1            and dupsort=1, dupfixed=1, reversekey=1, integerkey=1, integerdup=1, reversedup=1
+//! db_pagesize=4096
+//! HEADER=END
+//!  KEY                    a blank, then the text
+//!  VALUE
+//! DATA=END
+//! ```
+//!
+//! `counted=1` and `whole=1` and `packed=1` say what LMDB does not have; `mdb_load` passes over them.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use sapwood_store::page::PAGE_BYTES;
+use sapwood_store::{KeyOrder, Snapshot, Tree, TreeKind};
+
+use crate::cli::store::Dump;
+
+pub(super) fn run(args: &Dump) -> Result<ExitCode> {
+    let env = super::open(&args.place.folder)?;
+    let snapshot = env.read()?;
+    let room = env.stat()?.pages_allocated * PAGE_BYTES as u64;
+    let names = match args.trees.is_empty() {
+        true => snapshot.tree_names()?,
+        false => args
+            .trees
+            .iter()
+            .map(|name| name.clone().into_bytes())
+            .collect(),
+    };
+    let text = match args.print {
+        true => Text::Print,
+        false => Text::Bytes,
+    };
+    match &args.file {
+        Some(path) => {
+            let file = File::create_new(path).with_context(|| path.display().to_string())?;
+            let mut out = BufWriter::new(file);
+            dump(&snapshot, &names, text, room, &mut out)?;
+            out.into_inner().map_err(io::Error::from)?.sync_all()?;
+        }
+        None => {
+            let mut out = BufWriter::new(stdout().lock());
+            dump(&snapshot, &names, text, room, &mut out)?;
+            out.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How bytes are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Text {
+    /// Two hexadecimal digits each.
+    Bytes,
+    /// Printable ASCII as it is, all others as a backslash and two hexadecimal digits.
+    Print,
+}
+
+impl Text {
+    /// The name in the header.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytevalue",
+            Self::Print => "print",
+        }
+    }
+
+    /// Adds bytes as a line.
+    pub(super) fn put(self, bytes: &[u8], line: &mut Vec<u8>) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let hexadecimal = |byte: u8, line: &mut Vec<u8>| {
+            line.push(DIGITS[usize::from(byte >> 4)]);
+            line.push(DIGITS[usize::from(byte & 15)]);
+        };
+        line.push(b' ');
+        for &byte in bytes {
+            match self {
+                Self::Bytes => hexadecimal(byte, line),
+                Self::Print if (b' '..=b'~').contains(&byte) && byte != b'\\' => line.push(byte),
+                Self::Print => {
+                    line.push(b'\\');
+                    hexadecimal(byte, line);
+                }
+            }
+        }
+        line.push(b'\n');
+    }
+}
+
+fn dump(
+    snapshot: &Snapshot,
+    names: &[Vec<u8>],
+    text: Text,
+    room: u64,
+    out: &mut impl Write,
+) -> Result<()> {
+    for name in names {
+        let shown = String::from_utf8_lossy(name);
+        if name.iter().any(|&byte| byte == b'\n' || byte == 0) {
+            bail!("the name of tree {shown:?} cannot be written in this format");
+        }
+        let tree = snapshot.tree(name)?;
+        let tree = tree.with_context(|| format!("there is no tree '{shown}'"))?;
+        header(name, tree.record().kind, text, room, out)?;
+        records(&tree, text, out).with_context(|| format!("tree '{shown}'"))?;
+        out.write_all(b"DATA=END\n")?;
+    }
+    Ok(())
+}
+
+fn header(name: &[u8], kind: TreeKind, text: Text, room: u64, out: &mut impl Write) -> Result<()> {
+    write!(out, "VERSION=3\nformat={}\ndatabase=", text.name())?;
+    out.write_all(name)?;
+    // LMDB needs more room than we do; what is not used costs nothing.
+    let room = (room * 4).next_multiple_of(1 << 20);
+    write!(out, "\ntype=btree\nmapsize={room}\n")?;
+    for (flag, is_set) in flags(kind) {
+        if is_set {
+            writeln!(out, "{flag}=1")?;
+        }
+    }
+    write!(out, "db_pagesize={PAGE_BYTES}\nHEADER=END\n")?;
+    Ok(())
+}
+
+/// What the header may say of a tree, in the order in which `mdb_dump` says it. (An order of the program's own has no name there.)
+pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 10] {
+    let duplicates = kind.duplicates.unwrap_or_default();
+    let has_duplicates = kind.duplicates.is_some();
+    let is_plain = !has_duplicates && kind.order == KeyOrder::Bytes;
+    [
+        ("duplicates", has_duplicates),
+        ("reversekey", kind.order == KeyOrder::Reverse),
+        ("dupsort", has_duplicates),
+        ("integerkey", kind.order == KeyOrder::Integer),
+        ("dupfixed", duplicates.fixed),
+        ("integerdup", duplicates.order == KeyOrder::Integer),
+        ("reversedup", duplicates.order == KeyOrder::Reverse),
+        ("counted", kind.counted),
+        ("whole", kind.whole && is_plain),
+        ("packed", kind.packed),
+    ]
+}
+
+fn records(tree: &Tree<'_>, text: Text, out: &mut impl Write) -> Result<()> {
+    let mut cursor = tree.cursor();
+    let mut lines = Vec::new();
+    while cursor.next()? {
+        if let Some((key, value)) = cursor.record()? {
+            lines.clear();
+            text.put(key, &mut lines);
+            text.put(value, &mut lines);
+            out.write_all(&lines)?;
+        }
+    }
+    Ok(())
+}
