@@ -1,6 +1,7 @@
 //! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads and
 //! processes at once.
 
+pub mod abi;
 mod allocator;
 mod block;
 mod bplus;
