@@ -1,7 +1,9 @@
 //! The search trees and memory-mapped transactions beside Berkeley DB and LMDB: the same keys on the same disk, in turns.
 //! `cargo xtask bench xact` builds what is needed and runs it.
 
+mod costs;
 mod crew;
+mod durable;
 mod keys;
 mod outcome;
 mod plot;
@@ -24,6 +26,10 @@ use crate::worker::Work;
 enum Command {
     /// All tables
     All(Options),
+    /// Durable inserts, each a transaction, by one and by several processes
+    Durable(Options),
+    /// What the parts of a transaction cost, and what becomes of those that conflict
+    Costs(Options),
     /// Random and in-order inserts, a walk and searches, without transactions, in little memory
     Trees(Options),
     /// A part of a workload, in a process of its own
@@ -39,6 +45,9 @@ struct Options {
     /// Rounds; the engines take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Most processes that insert at once
+    #[arg(long, default_value_t = 8)]
+    processes: u64,
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
@@ -96,6 +105,13 @@ impl Drop for Place {
 fn main() -> Result<()> {
     match Command::parse() {
         Command::Worker(work) => worker::run(&work),
-        Command::Trees(options) | Command::All(options) => trees::run(&options),
+        Command::Durable(options) => durable::run(&options),
+        Command::Costs(options) => costs::run(&options),
+        Command::Trees(options) => trees::run(&options),
+        Command::All(options) => {
+            costs::run(&options)?;
+            durable::run(&options)?;
+            trees::run(&options)
+        }
     }
 }

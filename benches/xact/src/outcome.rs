@@ -38,6 +38,14 @@ impl Times {
         self.slowest = self.slowest.max(nanoseconds);
     }
 
+    /// Adds those of another.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.slowest = self.slowest.max(other.slowest);
+        for (mine, other) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += other;
+        }
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -101,15 +109,22 @@ impl Outcome {
         self.minor_faults += other.minor_faults;
         // Everybody sees the one log.
         self.log_bytes = self.log_bytes.max(other.log_bytes);
-        self.times.slowest = self.times.slowest.max(other.times.slowest);
-        for (mine, other) in self.times.buckets.iter_mut().zip(&other.times.buckets) {
-            *mine += other;
-        }
+        self.times.merge(&other.times);
         self
     }
 
     pub(crate) fn seconds(&self) -> f64 {
         self.nanoseconds as f64 / 1e9
+    }
+
+    /// Operations per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.done as f64 / self.seconds()
+    }
+
+    /// Processor time of an operation in microseconds.
+    pub(crate) fn cpu(&self) -> f64 {
+        self.cpu_us as f64 / self.done.max(1) as f64
     }
 }
 

@@ -55,6 +55,14 @@ impl Report {
         ));
     }
 
+    /// As [`Report::at_most`].
+    pub(crate) fn at_least(&mut self, what: &str, figure: f64, min: f64) {
+        let verdict = if figure >= min { "met" } else { "not met" };
+        self.line(format_args!(
+            "- {what}: {figure:.2}; required at least {min:.2}: {verdict}"
+        ));
+    }
+
     /// Shows a plot in the documentation.
     pub(crate) fn plot(&mut self, name: &str, plot: &Plot<'_>) -> Result<()> {
         if let Some(docs) = &self.docs {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
-use sapwood_xact::{BPlusTree, File, Memory, PackedTree};
+use sapwood_xact::{BPlusTree, File, Memory, Options, PackedTree, Space, Upkeep};
 
 use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
 use crate::outcome::{Outcome, Times};
@@ -20,8 +21,16 @@ pub(crate) enum Engine {
     FileBplus,
     /// The cache-oblivious tree in a mapped file
     FilePacked,
+    /// A B+tree in a space, a durable transaction for each insert
+    SpaceBplus,
+    /// The cache-oblivious tree in a space
+    SpacePacked,
     /// Berkeley DB without transactions
     BerkeleyDb,
+    /// Berkeley DB with transactions and its write-ahead log
+    BerkeleyDbDurable,
+    /// LMDB
+    LmdbDurable,
 }
 
 /// What is done with them.
@@ -67,7 +76,10 @@ impl Engine {
     }
 
     pub(crate) fn is_peer(self) -> bool {
-        self == Engine::BerkeleyDb
+        matches!(
+            self,
+            Engine::BerkeleyDb | Engine::BerkeleyDbDurable | Engine::LmdbDurable
+        )
     }
 }
 
@@ -88,13 +100,30 @@ pub(crate) fn run(work: &Work) -> Result<()> {
                 drive(work, &mut tree, || 0)
             }
         }
+        Engine::SpaceBplus | Engine::SpacePacked => {
+            let space = Space::open(work.folder.join("space"), &Options::new())?;
+            if work.phase == Phase::Create {
+                space.transaction(|transaction| create(work, transaction))?;
+            }
+            let root = space.read(|transaction| transaction.root())?;
+            let log = space.clone();
+            let mut tree = InSpace {
+                space,
+                root,
+                packed: work.engine == Engine::SpacePacked,
+                upkeep: Arc::new(Upkeep::deferred()),
+            };
+            drive(work, &mut tree, || log.stat().last)
+        }
         _ => Err(anyhow!("peers run in a program of their own")),
     }
 }
 
 fn create<M: Memory>(work: &Work, memory: &mut M) -> Result<(), M::Error> {
     let root = match work.engine {
-        Engine::FileBplus => BPlusTree::create(&mut *memory, work.block_bytes)?.offset(),
+        Engine::FileBplus | Engine::SpaceBplus => {
+            BPlusTree::create(&mut *memory, work.block_bytes)?.offset()
+        }
         _ => PackedTree::create(&mut *memory)?.offset(),
     };
     memory.set_root(root)
@@ -133,6 +162,72 @@ macro_rules! subject {
 
 subject!(BPlusTree);
 subject!(PackedTree);
+
+/// A tree in a space: every operation is a transaction.
+struct InSpace {
+    space: Space,
+    root: u64,
+    packed: bool,
+    upkeep: Arc<Upkeep>,
+}
+
+impl Subject for InSpace {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let root = self.root;
+        if !self.packed {
+            return self.space.transaction(|transaction| {
+                BPlusTree::open(transaction, root)?.insert(key, value)?;
+                Ok::<_, anyhow::Error>(())
+            });
+        }
+        self.space.transaction(|transaction| {
+            let upkeep = Arc::clone(&self.upkeep);
+            PackedTree::with_upkeep(transaction, root, upkeep)?.insert(key, value)?;
+            Ok::<_, anyhow::Error>(())
+        })?;
+        if self.upkeep.due() {
+            self.space.transaction(|transaction| {
+                let upkeep = Arc::clone(&self.upkeep);
+                PackedTree::with_upkeep(transaction, root, upkeep)?.maintain()?;
+                Ok::<_, anyhow::Error>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool> {
+        let mut transaction = self.space.begin_read()?;
+        let found = if self.packed {
+            let upkeep = Arc::clone(&self.upkeep);
+            let tree = PackedTree::with_upkeep(&mut transaction, self.root, upkeep)?;
+            tree.get(key)?.is_some()
+        } else {
+            let tree = BPlusTree::open(&mut transaction, self.root)?;
+            tree.get(key)?.is_some()
+        };
+        Ok(found)
+    }
+
+    fn count(&self) -> Result<u64> {
+        let mut transaction = self.space.begin_read()?;
+        let mut count = 0;
+        if self.packed {
+            let upkeep = Arc::clone(&self.upkeep);
+            let tree = PackedTree::with_upkeep(&mut transaction, self.root, upkeep)?;
+            for record in tree.range(..)? {
+                record?;
+                count += 1;
+            }
+        } else {
+            let tree = BPlusTree::open(&mut transaction, self.root)?;
+            for record in tree.range(..)? {
+                record?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+}
 
 fn drive(work: &Work, tree: &mut impl Subject, log_bytes: impl Fn() -> u64) -> Result<()> {
     println!("ready");

@@ -6,9 +6,9 @@ use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sapwood_xact::{BPlusTree, Fault, File, Memory, PackedTree, Plain};
+use sapwood_xact::{BPlusTree, Fault, File, Options, PackedTree, Plain, Space};
 
-use crate::subject::{Deferred, Subject};
+use crate::subject::{Committing, Deferred, Renew, Subject};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -87,7 +87,7 @@ fn ordered(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> bool {
 
 pub(crate) fn compare<M, S>(mut tree: S, steps: Vec<Step>) -> TestCaseResult
 where
-    M: Memory<Error: Debug>,
+    M: Renew<Error: Debug>,
     S: Subject<M>,
 {
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
@@ -148,7 +148,7 @@ where
             }
             Step::Reopen => {
                 let offset = tree.offset();
-                tree = S::reopen(tree.into_memory(), offset).unwrap();
+                tree = S::reopen(tree.into_memory().renew(), offset).unwrap();
             }
         }
         let census = tree.check().unwrap();
@@ -223,6 +223,27 @@ proptest! {
     }
 
     #[test]
+    fn a_b_plus_tree_in_transactions_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        let space = space();
+        compare(BPlusTree::create(Committing::new(&space), 4096).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_packed_tree_in_transactions_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        let space = space();
+        compare(PackedTree::create(Committing::new(&space)).unwrap(), steps)?;
+    }
+
+    #[test]
+    fn a_packed_tree_with_deferred_upkeep_in_transactions_is_a_map(
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let space = space();
+        let tree = PackedTree::create(Committing::new(&space)).unwrap();
+        compare(Deferred::new(tree).unwrap(), steps)?;
+    }
+
+    #[test]
     fn large_packed_trees_grow_move_and_shrink(
         (deferred, seed, shift) in (any::<bool>(), any::<u64>(), 0..60_u32),
     ) {
@@ -233,6 +254,10 @@ proptest! {
             grow_and_shrink(tree, seed, shift)?;
         }
     }
+}
+
+fn space() -> Space {
+    Space::in_memory(&Options::new().bytes(64 << 20)).unwrap()
 }
 
 /// Thousands of records with keys that are spread out, crowded or in order, as `shift` says, and back to nothing.

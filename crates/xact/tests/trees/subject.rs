@@ -4,7 +4,9 @@ use std::ops::Bound;
 
 use std::sync::Arc;
 
-use sapwood_xact::{BPlusTree, Census, Memory, PackedTree, Upkeep};
+use sapwood_xact::{
+    BPlusTree, Census, Error, File, Memory, PackedTree, Plain, Space, Transaction, Upkeep,
+};
 
 pub(crate) type Keys<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 pub(crate) type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -21,6 +23,71 @@ pub(crate) trait Subject<M: Memory>: Sized {
     fn check(&self) -> Result<Census, M::Error>;
     /// The records between two keys, taken from the front where `front` says so and from the back otherwise, in the order taken.
     fn range(&self, keys: Keys<'_>, front: impl FnMut() -> bool) -> Result<Records, M::Error>;
+}
+
+/// What a memory is when a program has closed it and opened it again.
+pub(crate) trait Renew: Memory {
+    fn renew(self) -> Self;
+}
+
+impl Renew for Plain {
+    fn renew(self) -> Self {
+        self
+    }
+}
+
+impl Renew for File {
+    fn renew(self) -> Self {
+        self
+    }
+}
+
+/// A memory that is a transaction: the next one after each commit.
+pub(crate) struct Committing<'s> {
+    space: &'s Space,
+    transaction: Transaction<'s>,
+}
+
+impl<'s> Committing<'s> {
+    pub(crate) fn new(space: &'s Space) -> Self {
+        let transaction = space.begin().unwrap();
+        Self { space, transaction }
+    }
+}
+
+impl Renew for Committing<'_> {
+    fn renew(self) -> Self {
+        self.transaction.commit().unwrap();
+        Self::new(self.space)
+    }
+}
+
+impl Memory for Committing<'_> {
+    type Error = Error;
+
+    fn read(&self, offset: u64, bytes: usize) -> Result<&[u8], Error> {
+        self.transaction.read(offset, bytes)
+    }
+
+    fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8], Error> {
+        self.transaction.write(offset, bytes)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
+        self.transaction.allocate(bytes)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<(), Error> {
+        self.transaction.free(offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64, Error> {
+        self.transaction.root()
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<(), Error> {
+        self.transaction.set_root(root)
+    }
 }
 
 macro_rules! subject {

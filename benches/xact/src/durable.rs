@@ -1,0 +1,212 @@
+//! Durable inserts of keys in any order, each a transaction of its own, by one process and by several at once.
+
+use anyhow::{Context, Result};
+
+use crate::Options;
+use crate::outcome::{Outcome, median};
+use crate::plot::{Line, Plot};
+use crate::report::Report;
+use crate::worker::{Engine, Phase, Work, clear};
+
+const ENGINES: [Engine; 4] = [
+    Engine::BerkeleyDbDurable,
+    Engine::LmdbDurable,
+    Engine::SpaceBplus,
+    Engine::SpacePacked,
+];
+
+/// The pool of Berkeley DB: as large as the data.
+const POOL_BYTES: u64 = 256 << 20;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let place = options.place()?;
+    let crew = options.crew();
+    let counts: Vec<u64> = [1, 2, 4, 8]
+        .into_iter()
+        .filter(|count| *count <= options.processes)
+        .collect();
+    let engines: Vec<Engine> = ENGINES
+        .into_iter()
+        .filter(|engine| options.wants(&engine.name()))
+        .collect();
+    let mut measured: Vec<(Engine, u64, Vec<Outcome>)> = engines
+        .iter()
+        .flat_map(|engine| counts.iter().map(|count| (*engine, *count, Vec::new())))
+        .collect();
+    for round in 0..options.rounds {
+        for (engine, processes, outcomes) in &mut measured {
+            let folder = place.folder.join(engine.name());
+            clear(&folder)?;
+            clear(&folder.join("space"))?;
+            let share = options.records / *processes;
+            let part = |phase, first, count| Work {
+                engine: *engine,
+                phase,
+                folder: folder.clone(),
+                first,
+                count,
+                total: options.records,
+                cache_bytes: POOL_BYTES,
+                block_bytes: 4096,
+            };
+            crew.one(&part(Phase::Create, 0, 0))?;
+            let parts: Vec<Work> = (0..*processes)
+                .map(|process| part(Phase::InsertRandom, process * share, share))
+                .collect();
+            let outcome = crew.together(&parts)?;
+            eprintln!(
+                "round {round}: {} × {processes}: {:.0} inserts/s",
+                engine.name(),
+                outcome.rate()
+            );
+            outcomes.push(outcome);
+            let found = crew.one(&part(Phase::Scan, 0, 0))?.done;
+            anyhow::ensure!(
+                found == share * *processes,
+                "{} has lost records",
+                engine.name()
+            );
+            clear(&folder)?;
+        }
+    }
+    report(options, &measured)
+}
+
+/// Prints the tables and says what was required.
+fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result<()> {
+    let of = |engine: Engine, processes: u64| {
+        measured
+            .iter()
+            .find(|(e, p, _)| (*e, *p) == (engine, processes))
+            .and_then(|(_, _, outcomes)| median(outcomes))
+    };
+    let base = of(Engine::BerkeleyDbDurable, 1);
+    let mut report = Report::new("durable", options.docs.as_deref());
+    report.machine(format_args!(
+        "{} records with keys of 128 bytes, each inserted in a durable transaction of its own; median of {}; spaces in explicit mode",
+        options.records, options.rounds
+    ));
+    report.head(&[
+        "",
+        "processes",
+        "inserts/s",
+        "× Berkeley DB × 1",
+        "µs CPU",
+        "log bytes",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "slowest ms",
+    ]);
+    for (engine, processes, outcomes) in measured {
+        let outcome = median(outcomes).context("no rounds")?;
+        let us = |part: f64| format!("{:.0}", outcome.times.quantile(part) as f64 / 1e3);
+        let log = match outcome.log_bytes {
+            0 => "none".to_owned(),
+            bytes => format!("{:.0}", bytes as f64 / outcome.done.max(1) as f64),
+        };
+        report.row(&[
+            engine.name(),
+            processes.to_string(),
+            format!("{:.0}", outcome.rate()),
+            base.map_or_else(String::new, |base| {
+                format!("{:.2}", outcome.rate() / base.rate())
+            }),
+            format!("{:.1}", outcome.cpu()),
+            log,
+            us(0.5),
+            us(0.99),
+            us(0.999),
+            format!("{:.1}", outcome.times.ranked(1) as f64 / 1e6),
+        ]);
+    }
+    report.line("");
+    if let Some(base) = base {
+        for engine in [Engine::SpaceBplus, Engine::SpacePacked] {
+            let outcomes = [1, 2, 4, 8].map(|processes| of(engine, processes));
+            requirements(&mut report, &engine.name(), base, outcomes);
+        }
+    }
+    report.plot("durable-inserts", &by_processes(measured))?;
+    report.plot("durable-slowest", &by_rank(measured))?;
+    report.publish()
+}
+
+/// What is required with 1, 2, 4 and 8 processes.
+fn requirements(report: &mut Report, name: &str, base: &Outcome, of: [Option<&Outcome>; 4]) {
+    let [one, two, four, eight] = of;
+    let times = |outcome: &Outcome| outcome.rate() / base.rate();
+    if let Some(one) = one {
+        report.at_least(
+            &format!("{name}, one process × Berkeley DB's"),
+            times(one),
+            1.0,
+        );
+        let cpu = one.cpu() / base.cpu();
+        report.at_most(&format!("{name}, CPU × Berkeley DB's"), cpu, 0.5);
+        let log = one.log_bytes as f64 / base.log_bytes.max(1) as f64;
+        report.at_most(&format!("{name}, log × Berkeley DB's"), log, 3.0);
+    }
+    if let (Some(one), Some(two)) = (one, two) {
+        let ratio = two.rate() / one.rate();
+        report.at_least(&format!("{name}, two processes × one"), ratio, 1.0);
+    }
+    if let (Some(two), Some(four)) = (two, four) {
+        let ratio = four.rate() / two.rate();
+        report.at_least(&format!("{name}, four processes × two"), ratio, 1.0);
+        let what = format!("{name}, four processes × Berkeley DB's one");
+        report.at_least(&what, times(four), 1.6);
+    }
+    if let Some(eight) = eight {
+        let what = format!("{name}, eight processes × Berkeley DB's one (the aim)");
+        report.at_least(&what, times(eight), 3.0);
+    }
+}
+
+fn by_processes(measured: &[(Engine, u64, Vec<Outcome>)]) -> Plot<'static> {
+    let points = |engine: Engine| {
+        let mine = measured.iter().filter(move |(e, _, _)| *e == engine);
+        mine.filter_map(|(_, processes, outcomes)| {
+            Some((*processes as f64, median(outcomes)?.rate()))
+        })
+    };
+    Plot {
+        title: "durable inserts by number of processes",
+        across: "processes",
+        up: "inserts/s",
+        lines: lines(|engine| points(engine).collect()),
+    }
+}
+
+/// The k-th most expensive insert of one process.
+fn by_rank(measured: &[(Engine, u64, Vec<Outcome>)]) -> Plot<'static> {
+    let points = |engine: Engine| {
+        let one = measured.iter().find(|(e, p, _)| (*e, *p) == (engine, 1));
+        let outcome = one.and_then(|(_, _, outcomes)| median(outcomes));
+        outcome.map_or_else(Vec::new, |outcome| {
+            (0..)
+                .map(|power| 1_u64 << power)
+                .take_while(|rank| *rank <= outcome.done)
+                .map(|rank| (rank as f64, outcome.times.ranked(rank) as f64 / 1e3))
+                .collect()
+        })
+    };
+    Plot {
+        title: "the k-th most expensive durable insert of one process",
+        across: "k",
+        up: "µs",
+        lines: lines(points),
+    }
+}
+
+fn lines(points: impl Fn(Engine) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let line = |engine: Engine| Line {
+        name: engine.name(),
+        points: points(engine),
+    };
+    ENGINES
+        .into_iter()
+        .map(line)
+        .filter(|line| !line.points.is_empty())
+        .collect()
+}
