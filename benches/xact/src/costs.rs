@@ -15,7 +15,13 @@ use crate::outcome::Times;
 use crate::report::Report;
 
 /// The modes there are.
-const MODES: [Mode; 1] = [Mode::Explicit];
+const MODES: [Mode; 3] = [Mode::Explicit, Mode::Snapshot, Mode::Tracked];
+
+/// As large as is needed.
+const SPACE_BYTES: u64 = 64 << 20;
+
+/// How long a commit waits for room before that counts as a failure.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// How often something short is done.
 const TIMES: u32 = 20_000;
@@ -67,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "long/s",
         "attempts of one",
         "slowest ms",
+        "failed for want of room",
     ]);
     for backoff in [true, false] {
         eprintln!("rivals, backoff: {backoff}");
@@ -76,9 +83,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.publish()
 }
 
-fn open(folder: &Path, durability: Durability, backoff: bool) -> Result<Space> {
+fn open(folder: &Path, mode: Mode, durability: Durability, backoff: bool) -> Result<Space> {
     let options = sapwood_xact::Options::new()
+        .bytes(SPACE_BYTES)
+        .mode(mode)
         .durability(durability)
+        .patience(PATIENCE)
         .backoff(backoff);
     fs::create_dir_all(folder)?;
     Ok(Space::open(folder.join("space"), &options)?)
@@ -94,7 +104,7 @@ fn each(times: u32, mut what: impl FnMut() -> Result<(), Error>) -> Result<f64> 
 }
 
 fn costs(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
-    let space = open(folder, Durability::Eventual, true)?;
+    let space = open(folder, mode, Durability::Eventual, true)?;
     let page = PAGE_BYTES as u64;
     let area = space.transaction(|transaction| transaction.allocate(PAGES * page))?;
     let write_all = |with: u8| {
@@ -144,7 +154,7 @@ fn costs(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
         })
     };
     let eventual = one(&space, area, TIMES)?;
-    let space = open(&folder.join("durable"), Durability::Durable, true)?;
+    let space = open(&folder.join("durable"), mode, Durability::Durable, true)?;
     let area = space.transaction(|transaction| transaction.allocate(page))?;
     let durable = one(&space, area, TIMES_DURABLE)?;
     report.row(&[
@@ -205,11 +215,13 @@ fn checksum(report: &mut Report, folder: &Path) -> Result<()> {
 struct Score {
     done: u64,
     attempts: u64,
+    /// Commits that found no room for their versions.
+    failed: u64,
     times: Times,
 }
 
 fn strife(report: &mut Report, folder: &Path, backoff: bool) -> Result<()> {
-    let space = open(folder, Durability::Eventual, backoff)?;
+    let space = open(folder, Mode::Explicit, Durability::Eventual, backoff)?;
     let page = PAGE_BYTES as u64;
     let area = space.transaction(|transaction| transaction.allocate(LONG * page))?;
     let over = AtomicBool::new(false);
@@ -218,14 +230,21 @@ fn strife(report: &mut Report, folder: &Path, backoff: bool) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             let start = Instant::now();
             let attempts = AtomicU64::new(0);
-            space.transaction(|transaction| {
+            let done = space.transaction(|transaction| {
                 attempts.fetch_add(1, Ordering::Relaxed);
                 for number in 0..pages {
                     let count = transaction.write(area + number * page, 8)?;
                     count[0] = count[0].wrapping_add(1);
                 }
                 Ok::<_, Error>(())
-            })?;
+            });
+            match done {
+                Err(Error::Pinned { .. }) => {
+                    score.failed += 1;
+                    continue;
+                }
+                done => done?,
+            }
             score.done += 1;
             score.attempts += attempts.into_inner();
             let nanoseconds = u64::try_from(start.elapsed().as_nanos());
@@ -245,6 +264,7 @@ fn strife(report: &mut Report, folder: &Path, backoff: bool) -> Result<()> {
                 .map_err(|_| anyhow::anyhow!("a rival has panicked"))??;
             sum.done += score.done;
             sum.attempts += score.attempts;
+            sum.failed += score.failed;
             sum.times.merge(&score.times);
         }
         let long = long
@@ -265,6 +285,7 @@ fn strife(report: &mut Report, folder: &Path, backoff: bool) -> Result<()> {
         rate(&long),
         attempts(&long),
         slowest(&long),
+        (short.failed + long.failed).to_string(),
     ]);
     Ok(())
 }
