@@ -1,6 +1,7 @@
 //! The engine over `sapwood-store`: nothing is copied on the way from the map to the directory.
 
 mod cursor;
+mod read;
 mod txn;
 
 use std::path::Path;
@@ -13,10 +14,12 @@ use sapwood_store::{Env, TreeKind};
 pub use cursor::{EmbeddedCursor, EmbeddedPostings};
 pub use txn::EmbeddedTxn;
 
-use super::postings::{self, BlockBuilder};
+use read::Trees;
+
+use super::postings::BlockBuilder;
 use super::{
-    Bundle, Caps, CommitNo, Direction, Engine, EntryId, Error, Index, Load, Loader, PushPosting,
-    PushRecord, PushRecordOf, Range, Read, Result, Table, Verdict,
+    Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord,
+    PushRecordOf, Result, Table, Verdict,
 };
 
 /// The tree of the change feed: commit number (u64, big-endian) -> record. Under commit 0 stands the last commit whose
@@ -260,9 +263,13 @@ pub struct EmbeddedSnapshot {
 /// How many indexes' trees a snapshot remembers; more are looked up each time.
 const INDEXES_KNOWN_MAX: usize = 12;
 
-impl EmbeddedSnapshot {
+impl Trees for EmbeddedSnapshot {
+    fn commit(&self) -> CommitNo {
+        CommitNo(self.snapshot.commit().0)
+    }
+
     #[inline]
-    fn tree(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
+    fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
         let known = fixed(table).and_then(|at| self.fixed.get(at));
         match known.and_then(OnceLock::get) {
             Some(Some(record)) => Ok(Some(self.snapshot.tree_of(*record)?)),
@@ -295,69 +302,6 @@ impl EmbeddedSnapshot {
             }
         }
         Ok(self.snapshot.tree(index.name())?)
-    }
-}
-
-impl Read for EmbeddedSnapshot {
-    type Value<'r> = &'r [u8];
-    type Cursor<'r> = EmbeddedCursor<'r>;
-    type Postings<'r> = EmbeddedPostings<'r>;
-
-    fn commit(&self) -> CommitNo {
-        CommitNo(self.snapshot.commit().0)
-    }
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        get(self.tree(table)?, key)
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        range: Range<'_>,
-        direction: Direction,
-    ) -> Result<EmbeddedCursor<'_>> {
-        EmbeddedCursor::new(self.tree(table)?, range, direction)
-    }
-
-    fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
-        estimate(self.tree(table)?, range)
-    }
-
-    fn postings(&self, index: Index, key: &[u8]) -> Result<EmbeddedPostings<'_>> {
-        EmbeddedPostings::new(index, self.blocks(index)?, key)
-    }
-
-    fn scan_index(
-        &self,
-        index: Index,
-        range: Range<'_>,
-        each: impl FnMut(&[u8], EntryId) -> bool,
-    ) -> Result<()> {
-        self.blocks(index)?
-            .map_or(Ok(()), |tree| postings::scan(index, tree, range, each))
-    }
-
-    fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
-        postings::cardinality(index, self.blocks(index)?, key, few)
-    }
-
-    fn has_index(&self, index: Index) -> Result<bool> {
-        Ok(self.blocks(index)?.is_some())
-    }
-}
-
-fn get<'t>(tree: Option<store::Tree<'t>>, key: &[u8]) -> Result<Option<&'t [u8]>> {
-    match tree {
-        Some(tree) => Ok(tree.get(key)?),
-        None => Ok(None),
-    }
-}
-
-fn estimate(tree: Option<store::Tree<'_>>, range: Range<'_>) -> Result<u64> {
-    match tree {
-        Some(tree) => Ok(tree.estimate(range.from, range.to)?),
-        None => Ok(0),
     }
 }
 

@@ -194,21 +194,6 @@ pub trait Read {
     /// The value of `key`. A table that was never written is empty.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
 
-    /// The values of many keys in one call, in the order of `keys`, each with its position. Ends when `each` answers false.
-    fn get_many<'k>(
-        &self,
-        table: Table,
-        keys: impl Iterator<Item = &'k [u8]>,
-        mut each: impl FnMut(usize, Option<&[u8]>) -> bool,
-    ) -> Result<()> {
-        for (position, key) in keys.enumerate() {
-            if !each(position, self.get(table, key)?.as_deref()) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// The records of `range`, in key order or against it.
     fn scan(
         &self,

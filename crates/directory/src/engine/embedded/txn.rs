@@ -5,27 +5,23 @@ use std::sync::Arc;
 use sapwood_store as store;
 use sapwood_store::{TreeId, TreeKind, WriteTxn};
 
-use super::{
-    CHANGE, EmbeddedCursor, EmbeddedPostings, INDEX_KIND, TRIMMED_KEY, commit_of, estimate, fixed,
-    get, kind,
-};
+use super::read::Trees;
+use super::{CHANGE, INDEX_KIND, TRIMMED_KEY, commit_of, fixed, kind};
 use crate::engine::postings::{self, BlockTree, BlockTreeMut, Scratch};
-use crate::engine::{
-    AttributeNo, CommitNo, Direction, EntryId, Error, Index, Range, Read, Result, Table, Write,
-};
+use crate::engine::{AttributeNo, CommitNo, EntryId, Error, Index, Result, Table, Write};
 
 /// The write transaction of the store, with the trees it has touched.
 #[derive(Debug)]
 pub struct EmbeddedTxn {
     pub(super) txn: WriteTxn,
     /// Shared with the savepoints that would bring it back: it seldom changes.
-    pub(super) trees: Arc<Trees>,
+    pub(super) trees: Arc<KnownTrees>,
     scratch: ScratchBox,
 }
 
 /// The trees known to a transaction. The fixed tables are looked up at its beginning, all others when they are needed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trees {
+pub(super) struct KnownTrees {
     fixed: [Option<TreeId>; Table::FIXED.len()],
     order: Vec<(Table, TreeId)>,
     indexes: Vec<(Index, TreeId)>,
@@ -42,7 +38,7 @@ impl std::fmt::Debug for ScratchBox {
 
 impl EmbeddedTxn {
     pub(super) fn new(mut txn: WriteTxn) -> Result<EmbeddedTxn> {
-        let mut trees = Trees::default();
+        let mut trees = KnownTrees::default();
         for (table, place) in Table::FIXED.iter().zip(&mut trees.fixed) {
             *place = txn.tree(table.name().as_str())?;
         }
@@ -100,8 +96,14 @@ impl EmbeddedTxn {
             Error::Corrupt(format!("index {} does not exist", index.name().as_str()))
         })
     }
+}
 
-    fn tree(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
+impl Trees for EmbeddedTxn {
+    fn commit(&self) -> CommitNo {
+        CommitNo(self.txn.commit_no().0)
+    }
+
+    fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
         let tree = match fixed(table) {
             Some(at) => self.trees.fixed[at],
             None => self
@@ -121,55 +123,6 @@ impl EmbeddedTxn {
         tree.map(|(_, tree)| self.txn.view(*tree))
             .transpose()
             .map_err(Error::from)
-    }
-}
-
-impl Read for EmbeddedTxn {
-    type Value<'r> = &'r [u8];
-    type Cursor<'r> = EmbeddedCursor<'r>;
-    type Postings<'r> = EmbeddedPostings<'r>;
-
-    fn commit(&self) -> CommitNo {
-        CommitNo(self.txn.commit_no().0)
-    }
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        get(self.tree(table)?, key)
-    }
-
-    fn scan(
-        &self,
-        table: Table,
-        range: Range<'_>,
-        direction: Direction,
-    ) -> Result<EmbeddedCursor<'_>> {
-        EmbeddedCursor::new(self.tree(table)?, range, direction)
-    }
-
-    fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
-        estimate(self.tree(table)?, range)
-    }
-
-    fn postings(&self, index: Index, key: &[u8]) -> Result<EmbeddedPostings<'_>> {
-        EmbeddedPostings::new(index, self.blocks(index)?, key)
-    }
-
-    fn scan_index(
-        &self,
-        index: Index,
-        range: Range<'_>,
-        each: impl FnMut(&[u8], EntryId) -> bool,
-    ) -> Result<()> {
-        self.blocks(index)?
-            .map_or(Ok(()), |tree| postings::scan(index, tree, range, each))
-    }
-
-    fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
-        postings::cardinality(index, self.blocks(index)?, key, few)
-    }
-
-    fn has_index(&self, index: Index) -> Result<bool> {
-        Ok(self.blocks(index)?.is_some())
     }
 }
 
