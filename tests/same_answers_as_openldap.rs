@@ -13,6 +13,8 @@ mod answer;
 mod client;
 #[path = "same_answers/differences.rs"]
 mod differences;
+#[path = "same_answers/discovery.rs"]
+mod discovery;
 #[path = "same_answers/operation.rs"]
 mod operation;
 #[path = "same_answers/questions.rs"]
@@ -80,6 +82,12 @@ fn ask_both(seed: u64) {
     }
     pair.ask(&Operation::whole_tree(SUFFIX));
     pair.differences.report();
+}
+
+#[test]
+fn clients_discover_the_same() {
+    let (slapd, sapwood) = (Server::slapd(), Server::sapwood());
+    discovery::compare(&mut slapd.client(), &mut sapwood.client());
 }
 
 #[test]

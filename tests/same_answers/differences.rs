@@ -56,7 +56,7 @@ const KINDS: [Kind; 20] = [
         excuse: names_as_oids,
     },
     Kind {
-        heading: "Substrings of labeledURI",
+        heading: "Definitions in the schema",
         excuse: substrings_of_labeled_uri,
     },
     Kind {

@@ -176,7 +176,7 @@ description!(
         names: fields.list("NAME"),
         description: fields.one("DESC"),
         obsolete: fields.flag("OBSOLETE"),
-        applies: fields.list("APPLIES"),
+        applies: fields.required_list("APPLIES")?,
         extensions: fields.extensions(),
     }
 );
@@ -373,11 +373,19 @@ impl<'k> Fields<'k> {
     }
 
     fn required(&mut self, keyword: &'static str) -> Result<String, ParseError> {
-        let missing = ParseError {
-            offset: self.end,
-            kind: ParseErrorKind::Missing(keyword),
-        };
-        self.one(keyword).ok_or(missing)
+        self.required_list(keyword)
+            .map(|list| list.into_iter().next().unwrap_or_default())
+    }
+
+    fn required_list(&mut self, keyword: &'static str) -> Result<Vec<String>, ParseError> {
+        let list = self.list(keyword);
+        if list.is_empty() {
+            return Err(ParseError {
+                offset: self.end,
+                kind: ParseErrorKind::Missing(keyword),
+            });
+        }
+        Ok(list)
     }
 
     fn numbers(&mut self, keyword: &str) -> Result<Vec<u32>, ParseError> {

@@ -113,6 +113,12 @@ fn mistakes_are_named_with_their_place() {
         MatchingRule::parse("( 1.2 )").unwrap_err().kind,
         ParseErrorKind::Missing("SYNTAX")
     );
+    assert_eq!(
+        MatchingRuleUse::parse("( 2.5.13.16 NAME 'bitStringMatch' )")
+            .unwrap_err()
+            .kind,
+        ParseErrorKind::Missing("APPLIES")
+    );
     let both = ObjectClass::parse("( 1.2 ABSTRACT AUXILIARY )").unwrap_err();
     assert!(matches!(both.kind, ParseErrorKind::Repeated(_)));
     let error = AttributeType::parse("( 1.2 SUP )").unwrap_err();
