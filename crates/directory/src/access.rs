@@ -2,7 +2,10 @@
 //!
 //! The rules, until access rules can be written down: the admin may do everything; other bound users may read everything
 //! but userPassword and change nothing but their own password; who is anonymous may read the root DSE and the subschema,
-//! and what users may read only if the directory is opened so ([`AccessPolicy::anonymous_read`]).
+//! and what users may read only if the directory is opened so ([`AccessPolicy::set_anonymous_read`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::EntryId;
 use crate::schema::{AttributeTypeId, Schema};
@@ -41,31 +44,35 @@ impl Identity {
     }
 }
 
-/// The part of the rules that is configured.
-#[derive(Clone, Copy, Debug, Default)]
+/// The part of the rules that is configured. Clones are one policy.
+#[derive(Clone, Debug, Default)]
 pub struct AccessPolicy {
-    /// Whether who is anonymous may read what users may read.
-    pub anonymous_read: bool,
+    anonymous_read: Arc<AtomicBool>,
 }
 
 impl AccessPolicy {
+    /// Says whether who is anonymous may read what users may read. Operations that begin later heed it.
+    pub fn set_anonymous_read(&self, allowed: bool) {
+        self.anonymous_read.store(allowed, Ordering::Relaxed);
+    }
+
     /// Whether entries may be read, searched and compared at all.
-    pub fn may_read(self, identity: &Identity) -> bool {
-        self.anonymous_read || *identity != Identity::Anonymous
+    pub fn may_read(&self, identity: &Identity) -> bool {
+        *identity != Identity::Anonymous || self.anonymous_read.load(Ordering::Relaxed)
     }
 
     /// Whether protected attributes (userPassword) may be read, searched and compared.
-    pub fn may_read_protected(self, identity: &Identity) -> bool {
+    pub fn may_read_protected(&self, identity: &Identity) -> bool {
         matches!(identity, Identity::Admin { .. })
     }
 
     /// Whether any entry may be added, changed, renamed and deleted.
-    pub fn may_update(self, identity: &Identity) -> bool {
+    pub fn may_update(&self, identity: &Identity) -> bool {
         matches!(identity, Identity::Admin { .. })
     }
 
     /// Whether the password of `target` may be set.
-    pub fn may_set_password(self, identity: &Identity, target: EntryId) -> bool {
+    pub fn may_set_password(&self, identity: &Identity, target: EntryId) -> bool {
         match identity {
             Identity::Anonymous => false,
             Identity::User { entry, .. } => *entry == target,

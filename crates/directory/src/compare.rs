@@ -61,7 +61,7 @@ impl<E: Engine> Snapshot<E> {
             let diagnostic = format!("{}: the asserted value is {error}", known.name());
             Stop::refuse(ResultCode::InvalidAttributeSyntax, diagnostic)
         })?;
-        let access = self.directory().options().access;
+        let access = self.access();
         if !access.may_read(identity)
             || (is_protected(schema, known.id()) && !access.may_read_protected(identity))
         {

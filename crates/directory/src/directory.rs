@@ -172,6 +172,11 @@ impl<E: Engine> Directory<E> {
         &self.shared.options.schema
     }
 
+    /// The configured part of the access rules, which may change at any time.
+    pub fn access(&self) -> &AccessPolicy {
+        &self.shared.options.access
+    }
+
     /// What it was opened with.
     pub fn options(&self) -> &Options {
         &self.shared.options
@@ -388,8 +393,8 @@ impl<E: Engine> Snapshot<E> {
         &self.seen.state
     }
 
-    pub(crate) fn access(&self) -> AccessPolicy {
-        self.seen.directory.shared.options.access
+    pub(crate) fn access(&self) -> &AccessPolicy {
+        self.seen.directory.access()
     }
 
     pub(crate) fn now_micros(&self) -> u64 {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
-use sapwood_directory::{AccessPolicy, Directory, Options};
+use sapwood_directory::{Directory, Options};
 use sapwood_server::{Config, admin, root_dse};
 
 /// The folder of the store inside a directory's folder.
@@ -19,12 +19,9 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
     folder.join(DATA_FOLDER)
 }
 
-/// What a directory is opened with: its schema, its access rules, what the root DSE says.
+/// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
     let mut options = Options::new(schema(&folder.join(SCHEMA_FOLDER))?);
-    options.access = AccessPolicy {
-        anonymous_read: config.access.anonymous_read,
-    };
     options.root_dse = root_dse(
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,

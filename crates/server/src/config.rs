@@ -103,6 +103,9 @@ pub struct Limits {
     pub operations_max: usize,
     /// Seconds without a request and without an answer under way, after which a connection is closed; 0 means never.
     pub idle_seconds_max: u64,
+    /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means no
+    /// other limit than `idle_seconds_max`.
+    pub unread_seconds_max: u64,
     /// Seconds in which a peer must take or send a sixteenth of the shared memory that it holds, when others wait for it;
     /// 0 means that nobody is closed for this.
     pub stalled_seconds_max: u64,
@@ -222,6 +225,7 @@ impl Default for Limits {
             message_bytes_max_anonymous: 256 << 10,
             operations_max: 2048,
             idle_seconds_max: 3600,
+            unread_seconds_max: 120,
             stalled_seconds_max: 20,
             output_bytes_max: 64 << 10,
             answers_bytes_max: 6 << 20,

@@ -444,11 +444,24 @@ impl Connection {
 
     /// Ready when neither side has moved for too long, while it was the peer's turn.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let idle_seconds_max = self.service.settings().config.limits.idle_seconds_max;
-        if idle_seconds_max == 0 || (!self.session.is_idle() && self.session.output().is_empty()) {
+        let settings = self.service.settings();
+        let limits = &settings.config.limits;
+        let is_written = self.session.output().is_empty();
+        let seconds_max = if !is_written && self.session.is_searching() {
+            let both = [limits.unread_seconds_max, limits.idle_seconds_max];
+            both.into_iter().filter(|seconds| *seconds > 0).min()
+        } else if is_written && !self.session.is_idle() {
+            None
+        } else {
+            Some(limits.idle_seconds_max).filter(|seconds| *seconds > 0)
+        };
+        let Some(seconds_max) = seconds_max else {
             return Poll::Pending;
+        };
+        let limit = self.last_active + Duration::from_secs(seconds_max);
+        if self.idle.deadline() > limit {
+            self.idle.as_mut().reset(limit);
         }
-        let limit = self.last_active + Duration::from_secs(idle_seconds_max);
         while self.idle.as_mut().poll(cx).is_ready() {
             if Instant::now() >= limit {
                 return Poll::Ready(());

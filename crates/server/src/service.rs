@@ -118,6 +118,7 @@ pub(crate) struct Parts {
 impl Service {
     pub(crate) fn new(parts: Parts) -> Self {
         let limits = &parts.settings.config.limits;
+        apply_access(&parts.settings, &parts.directory);
         Self {
             folder: parts.folder,
             directory: parts.directory,
@@ -150,6 +151,7 @@ impl Service {
                 &self.folder.join(&files.key),
             )?;
         }
+        apply_access(&settings, &self.directory);
         *self
             .settings
             .write()
@@ -175,6 +177,12 @@ impl Service {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
+}
+
+/// Gives the directory the configured part of its access rules.
+fn apply_access(settings: &Settings, directory: &Directory) {
+    let access = &settings.config.access;
+    directory.access().set_anonymous_read(access.anonymous_read);
 }
 
 /// A connection's place among [`Service::connections`], given back when dropped.

@@ -177,6 +177,26 @@ fn anonymous_reads_the_root_dse_only() {
 }
 
 #[test]
+fn a_reload_opens_the_directory_to_anonymous_reads_and_closes_it() {
+    let server = with_ann();
+    let mut client = server.connect();
+    let path = server.path("sapwood.toml");
+    let closed = std::fs::read_to_string(&path).unwrap();
+    let mut reload = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        server.server.as_ref().unwrap().reload().unwrap();
+        let answers = client.search(SUFFIX, Scope::Subtree, "(cn=ann)");
+        let code = answers.last().map(|answer| answer.code);
+        (answers.len(), code)
+    };
+    let refused = (1, Some(ResultCode::InsufficientAccessRights));
+    assert_eq!(reload(&closed), refused);
+    let open = format!("{closed}\n[access]\nanonymous_read = true\n");
+    assert_eq!(reload(&open), (2, Some(ResultCode::Success)));
+    assert_eq!(reload(&closed), refused);
+}
+
+#[test]
 fn external_on_a_local_socket_is_the_administrator() {
     let server = with_ann();
     let mut client = server.connect_local();

@@ -11,7 +11,9 @@ use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResult
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
 use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
-use support::{Client, SUFFIX, TestServer, add_request, message, search_request, tls_client};
+use support::{
+    ADMIN, Client, PASSWORD, SUFFIX, TestServer, add_request, message, search_request, tls_client,
+};
 
 #[test]
 fn a_burst_of_searches_is_answered_one_by_one() {
@@ -467,6 +469,29 @@ fn idle_connections_are_closed() {
     let mut client = server.connect();
     client.who_am_i();
     assert!(client.receive().is_none());
+}
+
+#[test]
+fn who_does_not_read_the_entries_of_a_search_is_closed() {
+    let server = TestServer::with("[limits]\nunread_seconds_max = 1\n");
+    server.add_people(1000, 1000);
+    let connections = || server.server.as_ref().unwrap().connections();
+    while connections() > 0 {
+        std::thread::yield_now();
+    }
+    // A local socket takes less than what is found.
+    let mut client = server.connect_local();
+    assert_eq!(client.bind(ADMIN, PASSWORD).code, ResultCode::Success);
+    client.send(&search_request(
+        9,
+        SUFFIX,
+        Scope::Subtree,
+        "(objectClass=*)",
+        &[],
+    ));
+    while connections() > 0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -404,8 +404,8 @@ impl<'r, T: Write> Run<'r, T> {
         self.write_records(id, None, ChangeKind::Added)
     }
 
-    fn access(&self) -> AccessPolicy {
-        self.options.access
+    fn access(&self) -> &AccessPolicy {
+        &self.options.access
     }
 
     fn require_update_access(&self) -> Result<(), Stop> {

@@ -297,6 +297,11 @@ impl Session {
             && self.wanted.is_none()
     }
 
+    /// Whether searches are under way, each of which has a snapshot.
+    pub(crate) fn is_searching(&self) -> bool {
+        !self.searches.is_empty()
+    }
+
     /// The pool and the bytes that the next request waits for; see [`Session::granted`].
     pub(crate) fn wants_share(&self) -> Option<(&Pool, usize)> {
         self.wanted.map(|wanted| self.pool_of(wanted))
