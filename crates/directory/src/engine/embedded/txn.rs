@@ -49,7 +49,7 @@ impl EmbeddedTxn {
         })
     }
 
-    fn trees_mut(&mut self) -> &mut Trees {
+    fn trees_mut(&mut self) -> &mut KnownTrees {
         Arc::make_mut(&mut self.trees)
     }
 
