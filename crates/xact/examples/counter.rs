@@ -1,0 +1,27 @@
+//! A counter shared by processes: `counter FOLDER TIMES` adds to it so often, and says what it came to.
+
+use sapwood_xact::{Error, Memory, Mode, Offset, Options, Space};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("usage: counter FOLDER TIMES")?;
+    let times: u64 = arguments.next().map_or(Ok(1), |times| times.parse())?;
+    let options = Options::new().mode(Mode::Explicit).bytes(1 << 24);
+    let space = Space::open(folder, &options)?;
+    let mut value = 0_u64;
+    for _ in 0..times {
+        // Runs again if another process was faster.
+        value = space.transaction(|t| {
+            let mut counter: Offset<u64> = Offset::new(t.root()?);
+            if counter.is_none() {
+                counter = t.place(&0)?;
+                t.set_root(counter.get())?;
+            }
+            let value = t.load(counter)? + 1;
+            t.store(counter, &value)?;
+            Ok::<_, Error>(value)
+        })?;
+    }
+    println!("{value}");
+    Ok(())
+}
