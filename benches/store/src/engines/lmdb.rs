@@ -18,6 +18,7 @@ use crate::data::{Input, Sum};
 use crate::engine::{Engine, ReadWork, Reader, WriteWork, Writer};
 
 const MAP_BYTES: usize = 64 << 30;
+const MAP_BYTES_MIN: usize = 1 << 30;
 
 pub(crate) struct Lmdb {
     /// `None` only while it is being compacted.
@@ -43,9 +44,17 @@ impl Lmdb {
 
 fn open(folder: &Path) -> Result<(Env, Database<Bytes, Bytes>)> {
     let mut options = EnvOpenOptions::new();
-    options.map_size(MAP_BYTES);
-    // SAFETY: the folder belongs to this process, which opens it once.
-    let env = unsafe { options.open(folder)? };
+    let mut map_bytes = MAP_BYTES;
+    let env = loop {
+        options.map_size(map_bytes);
+        // SAFETY: the folder belongs to this process, which opens it once.
+        match unsafe { options.open(folder) } {
+            Ok(env) => break env,
+            // Under valgrind there is less room.
+            Err(_) if map_bytes > MAP_BYTES_MIN => map_bytes /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    };
     let mut txn = env.write_txn()?;
     let database = env.create_database(&mut txn, None)?;
     txn.commit()?;
