@@ -36,6 +36,8 @@ pub(crate) enum Required {
     Rate(f64),
     /// Slapd's CPU per operation is so many times Sapwood's.
     Cpu(f64),
+    /// Slapd's CPU per operation is so many times Sapwood's, and the rate is at least slapd's.
+    Ahead { cpu: f64 },
     /// Sapwood's CPU per operation is at most so many microseconds, and slapd's at least so many times as much.
     CpuMost { us: f64, ratio: Option<f64> },
     /// CPU per operation is at most so many times that of another row.
@@ -87,6 +89,34 @@ macro_rules! equality {
 macro_rules! modify {
     () => {
         "name: write\ndn: uid=u${n:8},${suffix}\nchangetype: modify\nreplace: carLicense\ncarLicense: ${plate}\n\n"
+    };
+}
+
+macro_rules! org_base {
+    ($session:literal) => {
+        concat!(
+            "let: dn = random org dn ${suffix} ${entries} ${seed}\n\nsession: s\n",
+            $session,
+            "\nname: read\nexpect-entries: 1\nsearch: ${dn}\nscope: base\n"
+        )
+    };
+}
+macro_rules! org_equality {
+    ($session:literal) => {
+        concat!(
+            "let: uid = random org uid ${suffix} ${entries} ${seed}\n\nsession: s\n",
+            $session,
+            "\nname: read\nexpect-entries: 1\nsearch: ${suffix}\nfilter: (uid=${uid})\n"
+        )
+    };
+}
+macro_rules! org_modify {
+    ($session:literal) => {
+        concat!(
+            "let: dn = random org dn ${suffix} ${entries} ${seed}\nlet: number = random 1000000..9999999\n\nsession: s\n",
+            $session,
+            "\nname: write\ndn: ${dn}\nchangetype: modify\nreplace: telephoneNumber\ntelephoneNumber: +49 30 ${number}\n"
+        )
     };
 }
 
@@ -212,12 +242,76 @@ pub(crate) const ROWS: &[Row] = &[
     )
     .writes(),
     row(
+        "org: whole tree, (objectClass=*)",
+        Shape::Org,
+        "session: s\n\nexpect-entries: ${entries}\nsearch: ${suffix}\n",
+        Required::Ahead { cpu: 4.0 },
+    )
+    .counts_entries(),
+    row(
+        "org: base search, queue 1",
+        Shape::Org,
+        org_base!(""),
+        Required::Cpu(1.0),
+    ),
+    row(
+        "org: base search, queue 1, 8 connections",
+        Shape::Org,
+        org_base!("connections: 8\n"),
+        Required::Ahead { cpu: 1.0 },
+    ),
+    row(
+        "org: base search, queue 1000, 4 connections",
+        Shape::Org,
+        org_base!("connections: 4\nqueue: 1000\n"),
+        Required::Ahead { cpu: 4.0 },
+    ),
+    row(
+        "org: equality search, queue 1",
+        Shape::Org,
+        org_equality!(""),
+        Required::Cpu(1.0),
+    ),
+    row(
+        "org: equality search, queue 1, 8 connections",
+        Shape::Org,
+        org_equality!("connections: 8\n"),
+        Required::Ahead { cpu: 1.0 },
+    ),
+    row(
         "org: equality search, queue 1000, 4 connections",
         Shape::Org,
-        "let: uid = random org uid ${suffix} ${entries} ${seed}\n\nsession: s\nconnections: 4\nqueue: 1000\n\n\
-         name: read\nexpect-entries: 1\nsearch: ${suffix}\nfilter: (uid=${uid})\n",
-        Required::Nothing,
+        org_equality!("connections: 4\nqueue: 1000\n"),
+        Required::Ahead { cpu: 4.0 },
     ),
+    row(
+        "org: modify, queue 1",
+        Shape::Org,
+        org_modify!(""),
+        Required::Ahead { cpu: 1.0 },
+    )
+    .writes(),
+    row(
+        "org: modify, queue 1, 8 connections",
+        Shape::Org,
+        org_modify!("connections: 8\n"),
+        Required::Ahead { cpu: 1.0 },
+    )
+    .writes(),
+    row(
+        "org: modify, queue 1, 32 connections",
+        Shape::Org,
+        org_modify!("connections: 32\n"),
+        Required::Ahead { cpu: 1.0 },
+    )
+    .writes(),
+    row(
+        "org: modify, queue 1000",
+        Shape::Org,
+        org_modify!("queue: 1000\n"),
+        Required::Ahead { cpu: 1.0 },
+    )
+    .writes(),
     row(
         "org: add one by one, 8 connections",
         Shape::Org,

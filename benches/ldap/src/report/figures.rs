@@ -143,6 +143,21 @@ impl Report {
                 aim,
             ),
             Required::Cpu(least) => Figure::at_least(row.name, CPU, line.cpu_ratio(), least, aim),
+            Required::Ahead { cpu } => {
+                let (used, rate) = (line.cpu_ratio(), line.rate_ratio());
+                Figure {
+                    name: row.name,
+                    measure: "slapd's CPU through sapwood's, operations/s through slapd's",
+                    measured: format!("{}, {}", with_unit(used, 2, "×"), with_unit(rate, 2, "×")),
+                    required: format!("≥ {cpu} ×, ≥ 1 ×"),
+                    aim: String::new(),
+                    verdict: Verdict::new(
+                        used.zip(rate)
+                            .map(|(used, rate)| used >= cpu && rate >= 1.0),
+                        None,
+                    ),
+                }
+            }
             Required::CpuMost { us, ratio } => self.most(row, line, us, ratio),
             Required::CpuOfRow { row: other, times } => {
                 let one = self.row_median(other, Sample::cpu_us);
