@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
+use std::sync::atomic::Ordering;
 
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Position};
@@ -79,7 +80,7 @@ impl Drop for CommitLock<'_> {
 }
 
 impl Inner {
-    /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may see a later snapshot afterwards.
+    /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may have ended afterwards.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Pinned`], [`Error::Log`] and others. Nothing has happened then.
@@ -89,14 +90,16 @@ impl Inner {
         if frames > self.region.frames() / 4 || bytes > self.wal.capacity() / 4 {
             return large::commit(self, attempt);
         }
-        let mut snapshot = attempt.snapshot;
+        let mut version = attempt.snapshot.version;
         loop {
             let lock = CommitLock::take(self)?;
-            if !self.is_current(attempt, snapshot.version) {
+            if !self.is_current(attempt, version) {
                 return Err(Error::Conflict);
             }
+            // Whoever waits below keeps nothing from being given up: what it waits for may be waiting for just that.
+            version = self.region.last_version();
             if let Some(older) = self.older_in_the_way(attempt) {
-                snapshot = self.see_last(attempt.slot);
+                self.slot(attempt.slot).end();
                 let turn = self.slot(older).turn();
                 drop(lock);
                 self.make_way(older, turn)?;
@@ -118,8 +121,7 @@ impl Inner {
                     Err(error) => return Err(error.into()),
                 }
             }
-            // It keeps nothing from being given up while it waits.
-            snapshot = self.see_last(attempt.slot);
+            self.slot(attempt.slot).end();
             drop(lock);
             self.make_room(frames, bytes, Alone::No)?;
         }
@@ -134,34 +136,26 @@ impl Inner {
         self.maintain_after(frames)
     }
 
-    /// Whether nothing that a transaction touched has changed since a version. For the holder of the commit lock.
+    /// Whether nothing that a transaction touched has changed since a version, as far as can be told: of a transaction that has
+    /// waited, the frames that would tell may be gone. For the holder of the commit lock.
     pub(crate) fn is_current(&self, attempt: &Attempt<'_>, version: u64) -> bool {
         let region = &*self.region;
+        if region.last_version() == version {
+            return true;
+        }
         let is_unchanged = |page: &u64| {
             let newest = region.newest(*page);
             newest.is_none_or(|newest| newest.version <= version)
         };
-        region.last_version() == version || attempt.touched.iter().all(is_unchanged)
-    }
-
-    /// Has a transaction that was found current, and whose record is complete, count as one that began at the newest commit, so
-    /// that it keeps nothing from being given up while it waits.
-    pub(crate) fn see_last(&self, slot: u32) -> Snapshot {
-        let region = &*self.region;
-        let snapshot = self.slot(slot).begin(region, || region.last_version());
-        self.slot(slot).let_go_of_frames();
-        snapshot
+        // What is behind the tail is looked at last, since frames go there while the others are searched.
+        attempt.touched.iter().all(is_unchanged)
+            && region.ring.passed.load(Ordering::SeqCst) <= version
+            && region.large.load(Ordering::SeqCst) <= version
     }
 
     /// A transaction that began before this one, has lost since, and might lose again if this one was committed.
     fn older_in_the_way(&self, attempt: &Attempt<'_>) -> Option<u32> {
-        if self
-            .region
-            .slots
-            .losers
-            .load(std::sync::atomic::Ordering::SeqCst)
-            == 0
-        {
+        if self.region.slots.losers.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let own = Age::new(attempt.first_version, attempt.slot);

@@ -34,7 +34,7 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
     if !inner.is_current(attempt, attempt.snapshot.version) {
         return Err(Error::Conflict);
     }
-    inner.see_last(attempt.slot);
+    inner.slot(attempt.slot).end();
     inner.empty_ring()?;
     inner.make_room(0, 0, Alone::Yes)?;
     end_last(inner)?;
@@ -50,7 +50,6 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
         return Err(Error::Damaged("a large record names another one".into()));
     };
     finish(inner, pages, end).inspect_err(|_| inner.poison())?;
-    inner.see_last(attempt.slot);
     drop(lock);
     drop(gate);
     Ok(Committed { version: end.lsn.0 })

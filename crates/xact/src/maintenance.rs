@@ -186,6 +186,7 @@ impl Maintenance<'_> {
         let tail = region.ring.tail.load(Ordering::SeqCst);
         let mut limit = floor.min(inner.oldest_version());
         let mut frame = tail;
+        let mut passed = region.ring.passed.load(Ordering::SeqCst);
         let mut reached = false;
         while budget > 0 {
             let content = (frame < head).then(|| region.content(frame));
@@ -218,9 +219,12 @@ impl Maintenance<'_> {
                 step();
                 region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);
             }
+            passed = content.version;
             frame += 1;
             budget -= 1;
         }
+        step();
+        region.ring.passed.store(passed, Ordering::SeqCst);
         step();
         region.ring.tail.store(frame, Ordering::SeqCst);
         step();

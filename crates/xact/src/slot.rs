@@ -97,11 +97,6 @@ impl Slot {
         }
     }
 
-    /// The transaction looks at no frame any more, though it may still be committed.
-    pub(crate) fn let_go_of_frames(&self) {
-        self.tail.store(u64::MAX, Ordering::SeqCst);
-    }
-
     /// The transaction no longer looks at anything.
     pub(crate) fn end(&self) {
         self.version.store(0, Ordering::Release);

@@ -168,6 +168,47 @@ fn threads_count_together_and_the_oldest_gets_through() {
 }
 
 #[test]
+fn writers_that_wait_for_room_do_not_keep_each_other_waiting() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 400;
+    let own = |thread: u64| Offset::<u64>::new((1 << 20) + thread * PAGE_BYTES as u64);
+    for backoff in [true, false] {
+        // The memory for versions is used again every few commits, and the log every few hundred.
+        let options = small()
+            .versions_bytes(1 << 16)
+            .log_bytes(0)
+            .backoff(backoff)
+            .patience(Duration::from_secs(60));
+        let space = Space::in_memory(&options).unwrap();
+        let work = |thread: u64| {
+            for round in 0..ROUNDS {
+                // Most are in nobody's way; from time to time all are in each other's.
+                let counted: Result<(), Error> = space.transaction(|t| {
+                    let count = t.load(own(thread))? + 1;
+                    t.store(own(thread), &count)?;
+                    if round % 16 == 0 {
+                        let count = t.load(COUNTER)? + 1;
+                        t.store(COUNTER, &count)?;
+                    }
+                    Ok(())
+                });
+                counted.unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let work = &work;
+                scope.spawn(move || work(thread));
+            }
+        });
+        let counts = (0..THREADS).map(|thread| space.read(|t| t.load(own(thread))).unwrap());
+        assert!(counts.into_iter().all(|count| count == ROUNDS));
+        let shared = space.read(|t| t.load(COUNTER)).unwrap();
+        assert_eq!(shared, THREADS * ROUNDS.div_ceil(16));
+    }
+}
+
+#[test]
 fn a_transaction_in_a_transaction_is_a_part_of_it() {
     let space = Space::in_memory(&small()).unwrap();
     let outer: Result<(), Error> = space.transaction(|t| {
