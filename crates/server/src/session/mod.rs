@@ -35,12 +35,12 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::transaction::Transactions;
-/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
-const HELD_BYTES_MAX: usize = 16 << 10;
 use crate::memory::{INPUT_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
 use crate::writer::{Reply, Unit};
 
+/// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
+const HELD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of output that are kept for the answer of each update under way. Few answers are longer.
 const UPDATE_ANSWER_BYTES: usize = 256;
 /// Room for output is taken in multiples of this.

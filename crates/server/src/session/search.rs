@@ -160,25 +160,31 @@ impl Session {
             if self.turn_used || !self.has_room() {
                 break;
             }
-            let Some(running) = self.searches.queue.pop_front() else {
+            let next = self.next_search();
+            let Some(running) = next.and_then(|index| self.searches.queue.remove(index)) else {
                 break;
             };
-            if self.fits(running.needed) {
-                self.step(running);
-            } else if self.would_fit(running.needed) {
-                // What is there is written first.
-                self.searches.queue.push_front(running);
-                break;
-            } else {
-                self.searches.queue.push_back(running);
-            }
+            self.step(running);
         }
     }
 
     /// Whether a search under way can go on.
     pub(super) fn can_step(&self) -> bool {
-        let mut queue = self.searches.queue.iter();
-        queue.any(|running| self.fits(running.needed))
+        self.next_search().is_some()
+    }
+
+    /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until what
+    /// is there has been written, or it might wait for ever.
+    fn next_search(&self) -> Option<usize> {
+        for (index, running) in self.searches.queue.iter().enumerate() {
+            if self.fits(running.needed) {
+                return Some(index);
+            }
+            if self.would_fit(running.needed) {
+                return None;
+            }
+        }
+        None
     }
 
     /// Whether a search waits until there is room.

@@ -184,17 +184,25 @@ fn add(id: u32, dn: &str, attributes: &[(&str, &str)]) -> Vec<u8> {
 }
 
 fn add_person(id: u32, name: &str, description: &str) -> Vec<u8> {
+    add_named(id, name, "x", description)
+}
+
+fn add_named(id: u32, name: &str, surname: &str, description: &str) -> Vec<u8> {
     let attributes = [
         ("objectClass", "person"),
         ("cn", name),
-        ("sn", "x"),
+        ("sn", surname),
         ("description", description),
     ];
     add(id, &format!("cn={name},o=X"), &attributes)
 }
 
 fn search(id: u32, scope: Scope) -> Vec<u8> {
-    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    search_for(id, scope, "(objectClass=*)")
+}
+
+fn search_for(id: u32, scope: Scope, filter: &str) -> Vec<u8> {
+    let filter = filter_text::parse(filter).unwrap();
     let request = SearchRequest {
         base: "o=X",
         scope,
@@ -329,6 +337,58 @@ fn a_search_stops_when_the_output_is_full_and_goes_on_when_it_is_not() {
     }
     assert_eq!((entries, rest.len()), (52, 0), "51 entries and the end");
     assert!(bench.session.is_idle() && bench.session.wants_input());
+}
+
+#[test]
+fn a_session_that_has_work_gets_on_with_it() {
+    let mut bench = Bench::admin("output_bytes_max = 4096\n");
+    let (small, large) = ("x".repeat(700), "x".repeat(3600));
+    // So many that a search uses up its step before it finds anything.
+    let mut people: Vec<Vec<u8>> = (0..550)
+        .map(|number| add_person(1000 + number, &format!("p{number}"), "x"))
+        .collect();
+    people.push(add_named(5, "small", "first", &small));
+    people.push(add_named(6, "large", "first", &large));
+    people.extend(
+        (0..5).map(|number| add_named(10 + number, &format!("s{number}"), "second", &small)),
+    );
+    for some in people.chunks(50) {
+        bench.receive(&some.concat());
+        let mut answered = 0;
+        while answered < some.len() {
+            bench.wait();
+            answered += bench.answers().len();
+        }
+    }
+    // Two searches under way at once: one waits with a large entry, and soon there is room for one of the other's.
+    bench.receive(&search_for(7, Scope::Subtree, "(sn=first)"));
+    bench.receive(&search_for(8, Scope::Subtree, "(sn=second)"));
+    let mut written = Vec::new();
+    let mut waited_for_room = 0;
+    loop {
+        while bench.session.has_work() {
+            let before = (bench.session.output().len(), bench.session.turn_used);
+            bench.session.process();
+            let after = (bench.session.output().len(), bench.session.turn_used);
+            assert!(after.0 > before.0 || after.1, "nothing was done");
+        }
+        let piece = bench.session.output().len().min(100);
+        if piece == 0 {
+            break;
+        }
+        waited_for_room += usize::from(bench.session.waits_for_room());
+        written.extend_from_slice(&bench.session.output()[..piece]);
+        bench.session.wrote(piece, true);
+    }
+    assert!(waited_for_room > 10 && bench.session.is_idle());
+    let mut found = Vec::new();
+    let mut rest = written.as_slice();
+    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
+        found.push(ResponseMessage::decode(&rest[..length]).unwrap().id);
+        rest = &rest[length..];
+    }
+    found.sort_unstable();
+    assert_eq!(found, [[7; 3].as_slice(), &[8; 6]].concat());
 }
 
 #[test]
