@@ -29,7 +29,6 @@ const HOSTILE_CLIENTS: usize = 1000;
 const LARGE_BYTES: usize = 3 << 20;
 
 #[test]
-#[ignore = "now and then a session thread spins over waiting connections and the test does not end"]
 fn a_thousand_hostile_clients_take_bounded_memory() {
     raise_open_files();
     let folder = Folder::init(&[]);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sapwood_directory::Directory;
@@ -15,7 +16,10 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
 use crate::commands::index;
-use crate::open;
+use crate::{memory, open};
+
+/// How often free memory is looked for.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
@@ -129,6 +133,7 @@ impl Signals {
     pub(crate) fn catch() -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
+            .enable_time()
             .build()?;
         let entered = runtime.enter();
         let terminate = signal(SignalKind::terminate())?;
@@ -143,7 +148,7 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads.
+    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads. Meanwhile free memory goes back to the system.
     pub(crate) fn until_stopped(mut self, server: &Server) -> &'static str {
         self.runtime.block_on(async {
             loop {
@@ -151,6 +156,7 @@ impl Signals {
                     _ = self.terminate.recv() => return "SIGTERM",
                     _ = self.interrupt.recv() => return "SIGINT",
                     _ = self.hang_up.recv() => drop(reload(server)),
+                    () = tokio::time::sleep(MEMORY_INTERVAL) => memory::give_back(),
                 }
             }
         })
