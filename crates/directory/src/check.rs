@@ -16,6 +16,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::{Child, DnCache, name_key};
+use crate::operational::{self, Vocabulary};
 use crate::schema::NormalDn;
 use crate::update::reindex::{KINDS, KeySet, index_keys, ordering_keys};
 use crate::{Directory, definition};
@@ -121,6 +122,7 @@ impl<E: Engine> Snapshot<E> {
         let next_id = definition::next_id(view)?;
         let mut names = NameCheck::default();
         let mut keys = Keys::default();
+        let (vocabulary, mut spelled) = (self.vocabulary(), Vec::new());
         let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
         while let Some((key, record)) = entries.next()? {
             report.entries += 1;
@@ -136,14 +138,15 @@ impl<E: Engine> Snapshot<E> {
                     "entry {id} has an id that is still to be given (from {next_id} on)"
                 ));
             }
-            let operational = view.get(Table::Operational, key)?;
-            let Some(operational) = operational.as_deref() else {
-                report.problem(format!("entry {id} has no operational record"));
+            let Ok(user) = Entry::new(record) else {
+                report.problem(format!(
+                    "entry {id}: the record is not of the form of an entry"
+                ));
                 continue;
             };
-            let (Ok(user), Ok(operational)) = (Entry::new(record), Entry::new(operational)) else {
+            let Ok(operational) = operational::spell(&user, vocabulary, &mut spelled) else {
                 report.problem(format!(
-                    "entry {id}: a record is not of the form of an entry"
+                    "entry {id}: the operational attributes cannot be read"
                 ));
                 continue;
             };
@@ -164,6 +167,13 @@ impl<E: Engine> Snapshot<E> {
         }
         progress(report.entries);
         Ok(())
+    }
+
+    fn vocabulary(&self) -> Vocabulary<'_> {
+        Vocabulary {
+            schema: self.schema(),
+            attributes: &self.state().attributes,
+        }
     }
 
     fn check_attributes(&self, id: EntryId, records: &[Entry<'_>; 2], report: &mut CheckReport) {
@@ -199,20 +209,18 @@ impl<E: Engine> Snapshot<E> {
 
     /// Each entry was found under its name; equal counts then mean that there is no other name.
     fn check_counts(&self, report: &mut CheckReport) -> Result<()> {
-        for table in [Table::Name, Table::Operational] {
-            let mut records = 0;
-            let mut cursor = self.view().scan(table, Range::ALL, Direction::Forward)?;
-            while cursor.next()?.is_some() {
-                records += 1;
-            }
-            if records != report.entries {
-                let name = table.name();
-                report.problem(format!(
-                    "there are {} entries but {records} records in the table {}",
-                    report.entries,
-                    name.as_str()
-                ));
-            }
+        let mut names = 0;
+        let mut cursor = self
+            .view()
+            .scan(Table::Name, Range::ALL, Direction::Forward)?;
+        while cursor.next()?.is_some() {
+            names += 1;
+        }
+        if names != report.entries {
+            report.problem(format!(
+                "there are {} entries but {names} records in the table name",
+                report.entries
+            ));
         }
         let mut states = self
             .view()
@@ -277,6 +285,7 @@ impl<E: Engine> Snapshot<E> {
     fn explain(&self, expected: &Expected<'_>, name: &str, report: &mut CheckReport) -> Result<()> {
         let view = self.view();
         let mut keys = Keys::default();
+        let (vocabulary, mut spelled) = (self.vocabulary(), Vec::new());
         let mut entries = view.scan(Table::Entry, Range::ALL, Direction::Forward)?;
         let mut records: HashMap<u128, u32> = HashMap::new();
         let one = |key: &[u8], id: EntryId| {
@@ -288,10 +297,7 @@ impl<E: Engine> Snapshot<E> {
             let (Some(id), Ok(user)) = (EntryId::from_key(key), Entry::new(record)) else {
                 continue;
             };
-            let Some(operational) = view.get(Table::Operational, key)? else {
-                continue;
-            };
-            let Ok(operational) = Entry::new(&operational) else {
+            let Ok(operational) = operational::spell(&user, vocabulary, &mut spelled) else {
                 continue;
             };
             let Ok(keys) = keys.of(

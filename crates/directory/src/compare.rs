@@ -9,6 +9,7 @@ use crate::engine::{Engine, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Stop};
 use crate::schema::{AttributeType, Schema};
 use crate::search::look::{Look, assertion_failed};
@@ -103,13 +104,18 @@ impl<E: Engine> Snapshot<E> {
             return Ok(asserted.matches(schema, &value, &mut scratch));
         }
         let mut has_attribute = false;
-        for table in [Table::Entry, Table::Operational] {
-            let id = target.entry.id;
-            let Some(record) = self.view().get(table, &id.to_key())? else {
-                continue;
-            };
-            let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
-            for stored in Entry::new(&record).map_err(damaged)?.attributes() {
+        let id = target.entry.id;
+        let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
+        let record = self.view().get(Table::Entry, &id.to_key())?;
+        let user = Entry::new(record.as_deref().unwrap_or_default()).map_err(damaged)?;
+        let vocabulary = Vocabulary {
+            schema,
+            attributes: &self.state().attributes,
+        };
+        let mut spelled = Vec::new();
+        let operational = operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
+        for record in [user, operational] {
+            for stored in record.attributes() {
                 let stored = stored.map_err(damaged)?;
                 let Some(described) = self.state().attributes.get(stored.number()) else {
                     continue;

@@ -4,7 +4,7 @@
 //! comparing bytes:
 //!
 //! ```text
-//! form 1
+//! form 2
 //! preparation <version of the string preparation the indexes were built with>
 //! context <DN>
 //! index <attribute type> eq|pres|sub|ord complete|building
@@ -21,7 +21,7 @@ use crate::state::State;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
-const FORM_LINE: &str = "form 1";
+const FORM_LINE: &str = "form 2";
 
 /// The most naming contexts.
 pub(crate) const CONTEXTS_MAX: usize = 1000;

@@ -2,24 +2,26 @@
 //!
 //! User attributes stand in the record as the BER of a PartialAttributeList, so that "all user attributes" is one copy
 //! out of the map; protected ones (userPassword) stand last, so that leaving them out is a shorter copy. A table in
-//! front says where each attribute is, so that a filter is evaluated in place. Operational attributes have a record of
-//! their own in the same form, without RDN.
+//! front says where each attribute is, so that a filter is evaluated in place. Behind them stand the operational attributes,
+//! mostly in brief ([`crate::operational`]); spelled out they are a record of the same form, without RDN.
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  form       1
+//!       0     1  form       2
 //!       1     1  flags      see EntryFlags
 //!       2     2  attributes number of rows in the table
-//!       4     8  parent     id of the parent; 0 for a naming context and in operational records
+//!       4     8  parent     id of the parent; 0 for a naming context and for operational attributes
 //!      12     4  protected  where the protected attributes begin, from the start of the BER; its length when none
 //!      16     4  rdn        length of the RDN as written (of a naming context: of the whole DN)
-//!      20   12n  table      a row for each attribute, in the order of the BER:
+//!      20     4  ber        length of the BER
+//!      24   12n  table      a row for each attribute, in the order of the BER:
 //!                             0  2  number of the attribute description
 //!                             2  2  length of what stands before the values: headers and description
 //!                             4  4  where the PartialAttribute begins, from the start of the BER
 //!                             8  4  its length
-//!   20+12n   rdn  RDN
-//!            ...  BER        PartialAttribute elements, one after the other
+//!   24+12n   rdn  RDN
+//!            ber  BER        PartialAttribute elements, one after the other
+//!            ...  operational
 //! ```
 //!
 //! Numbers are little-endian. A record is trusted as little as a message: every access is checked, and what does not
@@ -37,8 +39,8 @@ pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
 /// Largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
-const FORM: u8 = 1;
-const HEADER_BYTES: usize = 20;
+const FORM: u8 = 2;
+const HEADER_BYTES: usize = 24;
 const PARENT_AT: usize = 4;
 const ROW_BYTES: usize = 12;
 
@@ -98,22 +100,54 @@ pub(crate) struct Entry<'r> {
     table: &'r [u8],
     rdn: &'r [u8],
     ber: &'r [u8],
+    operational: &'r [u8],
 }
 
 impl<'r> Entry<'r> {
+    /// A record of nothing.
+    pub(crate) const EMPTY: Entry<'static> = Entry {
+        parent: EntryId::ROOT,
+        flags: EntryFlags(0),
+        protected: 0,
+        table: &[],
+        rdn: &[],
+        ber: &[],
+        operational: &[],
+    };
+
     /// Looks at a record: its header is checked now, RDN and attributes when they are asked for.
     #[inline]
     pub(crate) fn new(record: &'r [u8]) -> Result<Entry<'r>, Damaged> {
         let (header, rest) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Damaged)?;
-        let [form, flags, n0, n1, parent @ .., _, _, _, _, _, _, _, _] = header;
-        let [.., p0, p1, p2, p3, r0, r1, r2, r3] = header;
+        let [
+            form,
+            flags,
+            n0,
+            n1,
+            parent @ ..,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+        ] = header;
+        let [.., p0, p1, p2, p3, r0, r1, r2, r3, b0, b1, b2, b3] = header;
         if *form != FORM {
             return Err(Damaged);
         }
         let rows = usize::from(u16::from_le_bytes([*n0, *n1]));
         let rdn_bytes = u32::from_le_bytes([*r0, *r1, *r2, *r3]) as usize;
         let (table, rest) = rest.split_at_checked(rows * ROW_BYTES).ok_or(Damaged)?;
-        let (rdn, ber) = rest.split_at_checked(rdn_bytes).ok_or(Damaged)?;
+        let (rdn, rest) = rest.split_at_checked(rdn_bytes).ok_or(Damaged)?;
+        let ber_bytes = u32::from_le_bytes([*b0, *b1, *b2, *b3]) as usize;
+        let (ber, operational) = rest.split_at_checked(ber_bytes).ok_or(Damaged)?;
         let protected = u32::from_le_bytes([*p0, *p1, *p2, *p3]) as usize;
         if protected > ber.len() {
             return Err(Damaged);
@@ -125,7 +159,14 @@ impl<'r> Entry<'r> {
             table,
             rdn,
             ber,
+            operational,
         })
+    }
+
+    /// What stands behind the user attributes: see [`crate::operational`].
+    #[inline]
+    pub(crate) fn operational(&self) -> &'r [u8] {
+        self.operational
     }
 
     /// The parent's id; [`EntryId::ROOT`] for a naming context.
@@ -375,6 +416,7 @@ impl RecordBuilder {
         out.extend_from_slice(&parent.0.to_le_bytes());
         out.extend_from_slice(&(self.public.ber.len() as u32).to_le_bytes());
         out.extend_from_slice(&(rdn.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(ber_bytes as u32).to_le_bytes());
         for (part, base) in [(&self.public, 0), (&self.protected, self.public.ber.len())] {
             for row in &part.rows {
                 out.extend_from_slice(&row.number.0.to_le_bytes());
@@ -427,9 +469,13 @@ mod tests {
                 (any::<u16>(), "[a-z;-]{1,200}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4), any::<bool>()),
                 0..8,
             ),
+            behind in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let record = build(parent, &rdn, &attributes);
+            let mut record = build(parent, &rdn, &attributes);
+            let bytes = record.len();
+            record.extend_from_slice(&behind);
             let entry = Entry::new(&record).unwrap();
+            prop_assert_eq!(entry.operational(), behind);
             prop_assert_eq!(entry.parent(), EntryId(parent));
             prop_assert_eq!(entry.rdn(), Ok(rdn.as_str()));
             prop_assert!(entry.flags().is_referral() && !entry.flags().is_alias());
@@ -447,7 +493,7 @@ mod tests {
             prop_assert!(expected.next().is_none());
             let mut copied = Vec::new();
             copy.finish(EntryId(parent), EntryFlags::REFERRAL, &rdn, &mut copied).unwrap();
-            prop_assert_eq!(&copied, &record);
+            prop_assert_eq!(&copied, &record[..bytes]);
             let public: usize = in_order(false).count();
             let list = sapwood_ldap::list::Attributes::from_ber(entry.public_ber()).unwrap();
             prop_assert_eq!(list.iter().count(), public);
@@ -465,7 +511,7 @@ mod tests {
                 for attribute in entry.attributes().flatten() {
                     attribute.values().iter().count();
                 }
-                let _ = (entry.public_ber(), entry.attribute(AttributeNo(0)));
+                let _ = (entry.public_ber(), entry.operational(), entry.attribute(AttributeNo(0)));
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::engine::{
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
+use crate::operational::{self, Vocabulary};
 use crate::schema::{AttributeTypeId, Schema};
 use crate::state::State;
 use crate::update::reindex::{KeySet, index_keys, ordering_keys};
@@ -290,6 +291,11 @@ impl File<'_> {
             .as_ref()
             .map_or(Bound::Unbounded, |end| Bound::Excluded(end.as_slice()));
         let mut entries = txn.scan(Table::Entry, Range { from, to }, Direction::Forward)?;
+        let vocabulary = Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+        };
+        let mut spelled = Vec::new();
         let (mut last, mut filed) = (None, 0);
         while filed < FILED_ENTRIES as u64 {
             let Some((key, record)) = entries.next()? else {
@@ -298,13 +304,10 @@ impl File<'_> {
             let id = EntryId::from_key(key)
                 .ok_or_else(|| Error::corrupt("a key of the entry table is no id"))?;
             let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
-            let operational = txn.get(Table::Operational, key)?;
-            let operational = operational
-                .ok_or_else(|| Error::corrupt(format!("entry {id} has no operational record")))?;
-            let side = Some([
-                Entry::new(record).map_err(damaged)?,
-                Entry::new(&operational).map_err(damaged)?,
-            ]);
+            let user = Entry::new(record).map_err(damaged)?;
+            let operational =
+                operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
+            let side = Some([user, operational]);
             for ((known, kind), found) in self.kinds.iter().zip(&mut found) {
                 let Some(indexes) = self.state.indexes.of(*known) else {
                     continue;

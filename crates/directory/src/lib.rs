@@ -19,6 +19,7 @@ mod import;
 mod index_change;
 mod indexes;
 mod names;
+mod operational;
 mod outcome;
 mod referral;
 mod root_dse;

@@ -8,6 +8,7 @@ use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::operational::{self, Vocabulary};
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::state::State;
@@ -20,16 +21,20 @@ pub(crate) fn references<R: Read>(
     id: EntryId,
 ) -> Result<Vec<String>> {
     let mut urls = Vec::new();
-    for table in [Table::Entry, Table::Operational] {
-        let Some(record) = view.get(table, &id.to_key())? else {
-            continue;
-        };
-        let entry = Entry::new(&record)
-            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+    let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+    let Some(record) = view.get(Table::Entry, &id.to_key())? else {
+        return Ok(urls);
+    };
+    let user = Entry::new(&record).map_err(damaged)?;
+    let vocabulary = Vocabulary {
+        schema,
+        attributes: &state.attributes,
+    };
+    let mut spelled = Vec::new();
+    let operational = operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
+    for entry in [user, operational] {
         for known in state.attributes.of_type(schema.well_known().reference) {
-            let stored = entry.attribute(known.number());
-            let stored =
-                stored.map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+            let stored = entry.attribute(known.number()).map_err(damaged)?;
             for value in stored.iter().flat_map(|stored| stored.values()) {
                 urls.push(String::from_utf8_lossy(value).into_owned());
             }

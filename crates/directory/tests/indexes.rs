@@ -243,8 +243,9 @@ fn the_check_finds_what_does_not_agree() {
     let cases: Vec<(Damage, &str)> = vec![
         (Damage::Delete(Table::Entry, key(2)), "records in the table"),
         (
-            Damage::Delete(Table::Operational, key(2)),
-            "has no operational record",
+            // A record without attributes, and without operational ones.
+            Damage::Put(Table::Entry, key(2), [&[2][..], &[0; 23]].concat()),
+            "operational attributes cannot be read",
         ),
         (
             Damage::Put(Table::State, key(99), vec![1]),

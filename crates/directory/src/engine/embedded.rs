@@ -18,8 +18,8 @@ use read::Trees;
 
 use super::postings::BlockBuilder;
 use super::{
-    Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord,
-    PushRecordOf, Result, Table, Verdict,
+    Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord, Result,
+    Table, Verdict,
 };
 
 /// The tree of the change feed: commit number (u64, big-endian) -> record. Under commit 0 stands the last commit whose
@@ -104,10 +104,9 @@ fn fixed(table: Table) -> Option<usize> {
     match table {
         Table::Name => Some(0),
         Table::Entry => Some(1),
-        Table::Operational => Some(2),
-        Table::State => Some(3),
-        Table::Attribute => Some(4),
-        Table::Meta => Some(5),
+        Table::State => Some(2),
+        Table::Attribute => Some(3),
+        Table::Meta => Some(4),
         Table::Order(_) => None,
     }
 }
@@ -320,24 +319,6 @@ impl Loader for EmbeddedLoader {
         let mut tree = bulk.tree(table.name(), kind(table))?;
         fill(&mut |key, value| Ok(tree.push(bulk, key, value)?))?;
         tree.finish(bulk)?;
-        Ok(())
-    }
-
-    fn tables(
-        &mut self,
-        tables: [Table; 2],
-        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let bulk = &mut self.bulk;
-        let [first, second] = tables.map(|table| bulk.tree(table.name(), kind(table)));
-        let mut trees = [first?, second?];
-        fill(&mut |which, key, value| match trees.get_mut(which) {
-            Some(tree) => Ok(tree.push(bulk, key, value)?),
-            None => Err(Error::Corrupt("two tables are being built".into())),
-        })?;
-        for tree in trees {
-            tree.finish(bulk)?;
-        }
         Ok(())
     }
 

@@ -298,9 +298,6 @@ pub trait Load {
 /// Takes the records of a table being built: keys ascend.
 pub type PushRecord<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
 
-/// Takes the records of two tables being built: which of them, key and value. The keys of each ascend.
-pub type PushRecordOf<'f> = dyn FnMut(usize, &[u8], &[u8]) -> Result<()> + 'f;
-
 /// Takes the postings of an index being built: (key, id) ascends, equal pairs are taken once.
 pub type PushPosting<'f> = dyn FnMut(&[u8], EntryId) -> Result<()> + 'f;
 
@@ -311,12 +308,6 @@ pub trait Loader {
         &mut self,
         table: Table,
         fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
-    ) -> Result<()>;
-    /// Builds two tables at the same time.
-    fn tables(
-        &mut self,
-        tables: [Table; 2],
-        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
     ) -> Result<()>;
     /// Builds an index of the postings that `fill` pushes.
     fn index(

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::{
     AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, Index, Load,
-    Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, PushRecordOf, Range, Read, Result,
-    Table, Ticket, Verdict, Write,
+    Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, Range, Read, Result, Table,
+    Ticket, Verdict, Write,
 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -449,22 +449,6 @@ impl Loader for ModelLoader {
             Ok(())
         })?;
         self.state.tables.insert(table, Arc::new(records));
-        Ok(())
-    }
-
-    fn tables(
-        &mut self,
-        tables: [Table; 2],
-        fill: impl FnOnce(&mut PushRecordOf<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let mut both = [Records::new(), Records::new()];
-        fill(&mut |which, key, value| {
-            push_record(&mut both[which], key, value);
-            Ok(())
-        })?;
-        for (table, records) in tables.into_iter().zip(both) {
-            self.state.tables.insert(table, Arc::new(records));
-        }
         Ok(())
     }
 

@@ -70,8 +70,7 @@ pub struct Index {
 /// | table | key -> value |
 /// | --- | --- |
 /// | `name` | parent id (u64, big-endian) + normalised RDN -> child id (u64, big-endian); counted |
-/// | `entry` | id -> header, attribute table, user attributes as BER, protected ones last ([`crate::entry`]) |
-/// | `operational` | id -> operational attributes, the same form |
+/// | `entry` | id -> header, attribute table, user attributes as BER, protected ones last, operational attributes; counted |
 /// | `state` | id -> bind-time state, so that a bind never rewrites an entry |
 /// | `attr` | attribute number (u16, big-endian) -> description |
 /// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id |
@@ -84,8 +83,6 @@ pub enum Table {
     Name,
     /// `entry`
     Entry,
-    /// `operational`
-    Operational,
     /// `state`
     State,
     /// `attr`
@@ -98,10 +95,9 @@ pub enum Table {
 
 impl Table {
     /// The tables that every directory has.
-    pub const FIXED: [Table; 6] = [
+    pub const FIXED: [Table; 5] = [
         Table::Name,
         Table::Entry,
-        Table::Operational,
         Table::State,
         Table::Attribute,
         Table::Meta,
@@ -117,7 +113,6 @@ impl Table {
         match self {
             Table::Name => TableName::new(format_args!("name")),
             Table::Entry => TableName::new(format_args!("entry")),
-            Table::Operational => TableName::new(format_args!("operational")),
             Table::State => TableName::new(format_args!("state")),
             Table::Attribute => TableName::new(format_args!("attr")),
             Table::Meta => TableName::new(format_args!("meta")),

@@ -12,6 +12,7 @@ use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Engine, EntryId};
 use crate::entry::{EntryFlags, RecordBuilder};
 use crate::error::{Error, Result};
+use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::AttributeTypeId;
 use crate::update::stamp::{Stamp, Stamps, uuid_text};
@@ -20,6 +21,7 @@ use crate::update::stamp::{Stamp, Stamps, uuid_text};
 pub(super) struct Births<'b, E: Engine> {
     shared: &'b Shared<'b, E>,
     stamps: Stamps,
+    attributes: AttributeTable,
     numbers: Vec<(AttributeTypeId, AttributeNo)>,
     /// By the position of the structural class in the schema.
     forms: HashMap<usize, Form>,
@@ -27,6 +29,7 @@ pub(super) struct Births<'b, E: Engine> {
 
 /// The record of one class, and where in it stands what is each entry's own.
 struct Form {
+    class: String,
     record: Vec<u8>,
     uuid: Place,
     created: Place,
@@ -63,21 +66,33 @@ impl<'b, E: Engine> Births<'b, E> {
         Ok(Self {
             shared,
             stamps: Stamps::default(),
+            attributes,
             numbers,
             forms: HashMap::new(),
         })
     }
 
-    /// Replaces `out` by the entry's operational record: its own, or a new one.
-    pub(super) fn record(&mut self, prepared: &Prepared<'_>, out: &mut Vec<u8>) -> Result<()> {
+    /// Replaces `out` by the entry's operational record, its own or a new one, and appends to `stored` what is stored of it.
+    pub(super) fn record(
+        &mut self,
+        prepared: &Prepared<'_>,
+        out: &mut Vec<u8>,
+        stored: &mut Vec<u8>,
+    ) -> Result<()> {
         out.clear();
+        let options = self.shared.directory.options();
+        let vocabulary = Vocabulary {
+            schema: self.shared.directory.schema(),
+            attributes: &self.attributes,
+        };
         if !prepared.records[1].is_empty() {
             out.extend_from_slice(prepared.records[1]);
+            Operational::put(vocabulary, out, stored);
             return Ok(());
         }
-        let options = self.shared.directory.options();
-        let stamp = self.stamps.next(options.clock.now_micros());
-        let uuid = uuid_text(options.uuids.uuid());
+        let stamp = Stamp::from(self.stamps.next(options.clock.now_micros()));
+        let uuid_bytes = options.uuids.uuid();
+        let uuid = uuid_text(uuid_bytes);
         let form = match self.forms.get(&prepared.class) {
             Some(form) if form.fits(&stamp) => form,
             _ => {
@@ -94,6 +109,20 @@ impl<'b, E: Engine> Births<'b, E> {
             (form.csn, &stamp.csn),
         ] {
             out[at..at + len].copy_from_slice(value.as_bytes());
+        }
+        let creator = self.shared.options.creator.as_bytes();
+        let brief = Brief {
+            uuid: uuid_bytes,
+            created: (stamp.moment.micros / 1_000_000) as u32,
+            modified: stamp.moment,
+            class: form.class.as_bytes(),
+            creator,
+            modifier: creator,
+        };
+        if brief.fits() && stamp.moment.micros / 1_000_000 <= u64::from(u32::MAX) {
+            brief.put(stored);
+        } else {
+            Operational::put(vocabulary, out, stored);
         }
         Ok(())
     }
@@ -131,6 +160,7 @@ impl<'b, E: Engine> Births<'b, E> {
         }
         let place = |attribute| places.get(&attribute).copied().unwrap_or_default();
         Ok(Form {
+            class: class.name().to_owned(),
             uuid: place(known.entry_uuid),
             created: place(known.create_timestamp),
             modified: place(known.modify_timestamp),

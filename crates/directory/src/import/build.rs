@@ -1,7 +1,7 @@
 //! The second half of an import into an empty directory: every table built bottom-up from sorted input.
 //!
 //! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
-//! way, and a stack of the entries above tells each its parent's id. Both tables of records are written at once; names
+//! way, and a stack of the entries above tells each its parent's id. The table of entries is written on the way; names
 //! and index keys are sorted once more, by the table they belong to and their key in it. What goes through
 //! that sort for an index is not each posting but, for each key of a batch of entries, the ids of the batch that have it.
 
@@ -142,7 +142,7 @@ fn tagged(out: &mut Vec<u8>, table: usize, key: &[u8]) {
 /// Entries on their way to an index worker.
 #[derive(Default)]
 struct Batch {
-    /// Id, then the ends of the two records in `bytes`.
+    /// Id, then the ends of its record and of the spelled operational attributes in `bytes`.
     entries: Vec<(EntryId, usize, usize)>,
     bytes: Vec<u8>,
 }
@@ -187,7 +187,7 @@ impl<E: Engine> Build<'_, E> {
             // Only the workers hold it, so that sending fails when they are gone.
             drop(receive);
             let mut failure = None;
-            let written = loader.tables([Table::Entry, Table::Operational], |push| {
+            let written = loader.table(Table::Entry, |push| {
                 let mut send_batch = |batch: Batch| send.send(batch).is_ok();
                 let done = self.entries(push, &sorter, &mut send_batch);
                 done.map_err(|error| match error {
@@ -220,7 +220,7 @@ impl<E: Engine> Build<'_, E> {
     /// Gives ids and parents; entries without a parent, and second ones of a DN, are rejected.
     fn entries(
         &mut self,
-        push: &mut engine::PushRecordOf<'_>,
+        push: &mut engine::PushRecord<'_>,
         sorter: &Mutex<Sorter>,
         send: &mut impl FnMut(Batch) -> bool,
     ) -> Result<()> {
@@ -262,9 +262,9 @@ impl<E: Engine> Build<'_, E> {
             record.clear();
             record.extend_from_slice(prepared.records[0]);
             set_parent(&mut record, parent);
-            self.births.record(&prepared, &mut operational)?;
-            push(0, &id.to_key(), &record)?;
-            push(1, &id.to_key(), &operational)?;
+            self.births
+                .record(&prepared, &mut operational, &mut record)?;
+            push(&id.to_key(), &record)?;
             {
                 let mut sorter = sorter.lock().unwrap_or_else(PoisonError::into_inner);
                 name_key(parent, &normal[prepared.rdn_start..], &mut key);

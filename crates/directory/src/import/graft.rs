@@ -39,8 +39,10 @@ pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Re
             .collect::<Option<Vec<_>>>();
         let prepared = prepared.ok_or_else(|| Error::corrupt("a sorted entry cannot be read"))?;
         let mut born = vec![Vec::new(); prepared.len()];
+        let mut stored = Vec::new();
         for (prepared, operational) in prepared.iter().zip(&mut born) {
-            births.record(prepared, operational)?;
+            stored.clear();
+            births.record(prepared, operational, &mut stored)?;
         }
         let complete: Vec<_> = prepared
             .iter()

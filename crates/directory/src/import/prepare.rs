@@ -26,7 +26,7 @@ use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
 use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
-use crate::update::stamp::{Stamps, uuid_text};
+use crate::update::stamp::{Stamp, Stamps, uuid_text};
 use crate::update::{described, flags_of, no_class};
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
@@ -365,11 +365,9 @@ impl<'w, E: Engine> Worker<'w, E> {
         // If the source brings none at all, they are made when the entry has its place.
         let brings_operational = draft.has_operational(schema);
         if brings_operational {
-            stamp = self
-                .stamps
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .next(self.shared.directory.options().clock.now_micros());
+            let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+            let now_micros = self.shared.directory.options().clock.now_micros();
+            stamp = Stamp::from(stamps.next(now_micros));
             uuid = uuid_text(self.shared.directory.options().uuids.uuid());
             let known = schema.well_known();
             for (attribute, value) in [

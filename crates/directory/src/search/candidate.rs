@@ -1,9 +1,10 @@
 //! One entry while a search looks at it.
 
-use crate::engine::{EntryId, Read, Table};
+use crate::engine::{EntryId, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
 use crate::names::{self, Superior};
+use crate::operational::{self, Vocabulary};
 use crate::search::filter::Computed;
 
 /// An entry that may be a result. What is not in its record is read when asked for, once.
@@ -12,7 +13,7 @@ pub(crate) struct Candidate<'c, R: Read> {
     id: EntryId,
     entry: Entry<'c>,
     place: Place<'c>,
-    operational: Operational<'c, R>,
+    operational: Operational<'c>,
 }
 
 /// Where an entry is.
@@ -24,9 +25,11 @@ pub(crate) enum Place<'c> {
     Beside,
 }
 
-enum Operational<'c, R: Read + 'c> {
-    Unread,
-    Read(Option<R::Value<'c>>),
+enum Operational<'c> {
+    /// In the entry's record; not asked for yet.
+    Stored(Vocabulary<'c>),
+    /// Spelled out.
+    Spelled(Vec<u8>),
     Given(Entry<'c>),
 }
 
@@ -35,6 +38,7 @@ impl<'c, R: Read> Candidate<'c, R> {
     #[inline]
     pub(crate) fn in_tree(
         view: &'c R,
+        vocabulary: Vocabulary<'c>,
         id: EntryId,
         entry: Entry<'c>,
         superior: Option<&'c Superior>,
@@ -45,7 +49,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             id,
             entry,
             place,
-            operational: Operational::Unread,
+            operational: Operational::Stored(vocabulary),
         }
     }
 
@@ -98,20 +102,20 @@ impl<'c, R: Read> Candidate<'c, R> {
         rdn.len() + superior.map_or(0, |superior| 1 + superior.len())
     }
 
-    /// Its operational record.
-    pub(crate) fn operational(&mut self) -> Result<Option<Entry<'_>>> {
-        if let Operational::Unread = self.operational {
-            let record = self.view.get(Table::Operational, &self.id.to_key())?;
-            self.operational = Operational::Read(record);
+    /// Its operational attributes.
+    pub(crate) fn operational(&mut self) -> Result<Entry<'_>> {
+        if let Operational::Stored(vocabulary) = self.operational {
+            let mut spelled = Vec::new();
+            let read = operational::spell(&self.entry, vocabulary, &mut spelled).map(drop);
+            read.map_err(|damaged| self.damaged(damaged))?;
+            self.operational = Operational::Spelled(spelled);
         }
-        match &self.operational {
-            Operational::Unread | Operational::Read(None) => Ok(None),
-            Operational::Read(Some(record)) => match Entry::new(record) {
-                Ok(entry) => Ok(Some(entry)),
-                Err(damaged) => Err(self.damaged(damaged)),
-            },
-            Operational::Given(entry) => Ok(Some(*entry)),
-        }
+        let spelled = match &self.operational {
+            Operational::Given(entry) => Ok(*entry),
+            Operational::Spelled(record) => Entry::new(record),
+            Operational::Stored(_) => Err(Damaged),
+        };
+        spelled.map_err(|damaged| self.damaged(damaged))
     }
 
     /// Replaces `out` by the value of a computed attribute; whether the entry has it.

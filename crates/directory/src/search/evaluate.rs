@@ -92,10 +92,8 @@ impl<'e> Evaluator<'e> {
         if in_entry.map_err(|damaged| candidate.damaged(damaged))? {
             return Ok(true);
         }
-        if !stored.operational.is_empty()
-            && let Some(operational) = candidate.operational()?
-        {
-            let found = self.record(&operational, &stored.operational, test);
+        if !stored.operational.is_empty() {
+            let found = self.record(&candidate.operational()?, &stored.operational, test);
             if found.map_err(|damaged| candidate.damaged(damaged))? {
                 return Ok(true);
             }

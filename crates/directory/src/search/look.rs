@@ -10,6 +10,7 @@ use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names::DnCache;
+use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
 use crate::target::SUBSCHEMA_DN;
@@ -87,8 +88,13 @@ impl Look<'_> {
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let mut names = DnCache::default();
         let superior = names.superior(view, entry.parent())?;
+        let vocabulary = Vocabulary {
+            schema: self.schema,
+            attributes: self.attributes,
+        };
         look(&mut Candidate::in_tree(
             view,
+            vocabulary,
             id,
             entry,
             superior.map(|superior| &**superior),

@@ -232,9 +232,7 @@ impl<'s> Sender<'s> {
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
         let mut bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + user;
         if selection.sends_operational() {
-            if let Some(operational) = candidate.operational()? {
-                bytes += operational.ber().len();
-            }
+            bytes += candidate.operational()?.ber().len();
             // entryDN is the longest of them.
             bytes += selection.computed.len() * (COMPUTED_BYTES_MAX + candidate.dn_bytes());
         }
@@ -277,10 +275,9 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         writer: &mut EntryWriter<'_>,
     ) -> Result<()> {
-        if let Some(operational) = candidate.operational()? {
-            self.put_wanted(&operational, self.selection.all_operational, writer)
-                .map_err(|damaged| candidate.damaged(damaged))?;
-        }
+        let all = self.selection.all_operational;
+        self.put_wanted(&candidate.operational()?, all, writer)
+            .map_err(|damaged| candidate.damaged(damaged))?;
         for computed in &self.selection.computed {
             if candidate.computed(*computed, self.subschema_dn, &mut self.text)? {
                 let name = self

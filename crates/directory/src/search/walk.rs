@@ -9,6 +9,7 @@ use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names::{self, Child, DnCache};
+use crate::operational::Vocabulary;
 use crate::referral;
 use crate::schema::Schema;
 use crate::search::candidate::Candidate;
@@ -195,7 +196,11 @@ impl<R: Read> Visitor<'_, R> {
         if !self.covered.contains(id, entry.parent(), superior) {
             return Ok(Flow::Next);
         }
-        let mut candidate = Candidate::in_tree(self.view, id, entry, superior);
+        let vocabulary = Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+        };
+        let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
         if entry.flags().is_referral() && !self.manage_dsa_it {
             let mut dn = String::new();
             candidate.append_dn(&mut dn);

@@ -10,7 +10,7 @@ use sapwood_ldap::result::ResultCode;
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
-use super::{ChangeKind, Run, UpdateRequest, number};
+use super::{ChangeKind, Run, UpdateRequest};
 use crate::access::is_protected;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
@@ -51,7 +51,7 @@ impl<T: Write> Run<'_, T> {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
         }
         let flags = flags_of(schema, class);
-        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let stamp = Stamp::from(self.stamps.next(self.options.clock.now_micros()));
         let uuid = uuid_text(self.options.uuids.uuid());
         stamp_new(&mut draft, schema, class, self.identity.dn(), &stamp, &uuid);
 
@@ -62,13 +62,7 @@ impl<T: Write> Run<'_, T> {
             flags,
             rdn: &rdn,
         };
-        let attributes = &mut self.state.attributes;
-        draft.write(
-            schema,
-            |known, options| number(self.txn, schema, attributes, known, options),
-            frame,
-            self.records,
-        )?;
+        self.form(&draft, frame)?;
         let id = self.new_id()?;
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;

@@ -25,7 +25,7 @@ impl<T: Write> Run<'_, T> {
         let old = Some([read(id, &records[0])?, read(id, &records[1])?]);
         names::name_key(target.parent, target.normal_rdn(), self.key);
         self.txn.delete(Table::Name, self.key)?;
-        for table in [Table::Entry, Table::Operational, Table::State] {
+        for table in [Table::Entry, Table::State] {
             self.txn.delete(table, &id.to_key())?;
         }
         reindex::reindex(

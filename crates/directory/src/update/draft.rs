@@ -11,6 +11,7 @@ use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{Entry, EntryFlags, EntryTooLarge, RecordBuilder, StoredAttribute};
 use crate::error::{Error, Result};
+use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::{
     AttributeType, AttributeTypeId, AttributeValues, CheckMode, ObjectClassId, Schema,
@@ -455,7 +456,7 @@ impl<'a> Draft<'a> {
             })
     }
 
-    /// Makes the two records. `number` answers the number of a type with options, giving a new one where there is none.
+    /// Makes the records of user and operational attributes. `number` answers the number of a type with options, giving a new one where there is none.
     pub(crate) fn write(
         &self,
         schema: &Schema,
@@ -466,6 +467,7 @@ impl<'a> Draft<'a> {
         let Records {
             builders: [user, operational],
             bytes,
+            ..
         } = records;
         user.clear();
         operational.clear();
@@ -523,11 +525,29 @@ pub(crate) struct Frame<'f> {
     pub(crate) rdn: &'f str,
 }
 
-/// The two records of an entry being written: user and operational attributes.
+/// An entry being written.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     builders: [RecordBuilder; 2],
+    /// The user attributes, and the operational ones spelled out.
     pub(crate) bytes: [Vec<u8>; 2],
+    /// What is stored: the user attributes and the operational part.
+    pub(crate) stored: Vec<u8>,
+}
+
+impl Records {
+    /// Makes what is stored of both records.
+    pub(crate) fn join(&mut self, vocabulary: Vocabulary<'_>) {
+        let [user, operational] = &self.bytes;
+        self.stored.clone_from(user);
+        Operational::put(vocabulary, operational, &mut self.stored);
+    }
+
+    /// The same with an operational part that is known in brief.
+    pub(crate) fn join_brief(&mut self, brief: &Brief<'_>) {
+        self.stored.clone_from(&self.bytes[0]);
+        brief.put(&mut self.stored);
+    }
 }
 
 /// Looks values up among those an attribute has, by its equality rule; without one, equal octets are equal values.

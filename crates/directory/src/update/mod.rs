@@ -32,6 +32,7 @@ use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
 use crate::names::Child;
+use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
@@ -440,23 +441,34 @@ impl<'r, T: Write> Run<'r, T> {
         target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)
     }
 
-    /// Copies an entry's records out of the transaction, which is about to be written to.
-    fn read_records(&self, id: EntryId) -> Result<[Vec<u8>; 2], Stop> {
-        let mut records = [Vec::new(), Vec::new()];
-        for (table, record) in [Table::Entry, Table::Operational]
-            .into_iter()
-            .zip(&mut records)
-        {
-            let stored = self.txn.get(table, &id.to_key())?;
-            let stored = stored.ok_or_else(|| {
-                Error::corrupt(format!(
-                    "entry {id} has a name but no record in {}",
-                    table.name().as_str()
-                ))
-            })?;
-            record.extend_from_slice(&stored);
+    fn vocabulary(&self) -> Vocabulary<'_> {
+        Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
         }
-        Ok(records)
+    }
+
+    /// Copies an entry's record out of the transaction, which is about to be written to.
+    fn read_record(&self, id: EntryId) -> Result<Vec<u8>, Stop> {
+        let stored = self.txn.get(Table::Entry, &id.to_key())?;
+        let stored =
+            stored.ok_or_else(|| Error::corrupt(format!("entry {id} has a name but no record")))?;
+        Ok(stored.to_vec())
+    }
+
+    /// The same, and its operational attributes spelled out.
+    fn read_records(&self, id: EntryId) -> Result<[Vec<u8>; 2], Stop> {
+        let stored = self.read_record(id)?;
+        let operational = self.spell(id, &read(id, &stored)?)?;
+        Ok([stored, operational])
+    }
+
+    /// An entry's operational attributes, as a record.
+    fn spell(&self, id: EntryId, entry: &Entry<'_>) -> Result<Vec<u8>, Error> {
+        let mut record = Vec::new();
+        operational::spell(entry, self.vocabulary(), &mut record)
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        Ok(record)
     }
 
     /// Stamps a changed draft, puts it into stored form and writes it.
@@ -473,27 +485,48 @@ impl<'r, T: Write> Run<'r, T> {
         'r: 'd,
     {
         draft.stamp_change(self.schema, self.identity.dn(), stamp);
+        self.form(&draft, frame)?;
+        self.write_records(id, Some(old), kind)
+    }
+
+    /// Puts a draft into stored form.
+    fn form(&mut self, draft: &Draft<'_>, frame: Frame<'_>) -> Result<(), Stop> {
         let attributes = &mut self.state.attributes;
         draft.write(
             self.schema,
             |known, options| number(self.txn, self.schema, attributes, known, options),
             frame,
             self.records,
-        )?;
-        self.write_records(id, Some(old), kind)
+        )
     }
 
-    /// Writes what `self.records` holds, and makes the indexes agree with it.
+    /// Puts the records of `self.records` together and writes them.
     fn write_records(
         &mut self,
         id: EntryId,
         old: reindex::Sides<'_>,
         kind: ChangeKind,
     ) -> Result<(), Stop> {
-        let [user, operational] = &self.records.bytes;
-        self.txn.put(Table::Entry, &id.to_key(), user)?;
-        self.txn
-            .put(Table::Operational, &id.to_key(), operational)?;
+        self.records.join(Vocabulary {
+            schema: self.schema,
+            attributes: &self.state.attributes,
+        });
+        self.write_stored(id, old, kind)
+    }
+
+    /// Writes what `self.records` holds, and makes the indexes agree with it.
+    fn write_stored(
+        &mut self,
+        id: EntryId,
+        old: reindex::Sides<'_>,
+        kind: ChangeKind,
+    ) -> Result<(), Stop> {
+        let Records {
+            bytes: [user, operational],
+            stored,
+            ..
+        } = &*self.records;
+        self.txn.put(Table::Entry, &id.to_key(), stored)?;
         let new = Some([read(id, user)?, read(id, operational)?]);
         reindex::reindex(
             self.txn,

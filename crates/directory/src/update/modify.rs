@@ -10,9 +10,12 @@ use sapwood_ldap::result::ResultCode;
 use super::add::{described, refuse_no_user_modification};
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
+use super::stamp::Stamp;
 use super::{ChangeKind, Run, rdn_of, read};
 use crate::access::is_protected;
 use crate::engine::{EntryId, Write};
+use crate::entry::Entry;
+use crate::operational::{self, Brief, Operational};
 use crate::outcome::Stop;
 use crate::schema::{AttributeType, Schema};
 
@@ -106,9 +109,19 @@ impl<T: Write> Run<'_, T> {
     /// Changes an entry's attributes, checks what came of it and writes it.
     fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
         let schema = self.schema;
-        let stored = self.read_records(id)?;
-        let old = [read(id, &stored[0])?, read(id, &stored[1])?];
-        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let stored = self.read_record(id)?;
+        let user = read(id, &stored)?;
+        let moment = self.stamps.next(self.options.clock.now_micros());
+        let brief = self.brief(&user, changes);
+        let brief = brief.and_then(|brief| brief.changed(moment, self.identity.dn()));
+        let spelled;
+        let old = match brief {
+            Some(_) => [user, Entry::EMPTY],
+            None => {
+                spelled = self.spell(id, &user)?;
+                [user, read(id, &spelled)?]
+            }
+        };
         let mut draft = Draft::of(self.state, id, old)?;
         for change in changes {
             make(&mut draft, schema, change)?;
@@ -146,7 +159,29 @@ impl<T: Write> Run<'_, T> {
         draft.check(schema)?;
         let (parent, flags) = (old[0].parent(), old[0].flags());
         let frame = Frame { parent, flags, rdn };
+        if let Some(brief) = brief {
+            self.form(&draft, frame)?;
+            self.records.join_brief(&brief);
+            return self.write_stored(id, Some(old), ChangeKind::Modified);
+        }
+        let stamp = Stamp::from(moment);
         self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Modified)
+    }
+
+    /// An entry's operational attributes in brief, if the changes and the indexes have to do only with others (or with
+    /// none of them): then nobody has to spell them out.
+    fn brief<'e>(&self, entry: &Entry<'e>, changes: &[Resolved<'_>]) -> Option<Brief<'e>> {
+        let object_class = self.schema.well_known().object_class;
+        let is_other = |change: &Resolved<'_>| {
+            !change.known.is_operational() && change.known.id() != object_class
+        };
+        let mut changing = operational::changing(self.schema).into_iter();
+        let is_enough = changes.iter().all(is_other)
+            && changing.all(|attribute| self.state.indexes.of(attribute).is_none());
+        match Operational::read(entry.operational()) {
+            Ok(Operational::Brief(brief)) if is_enough => Some(brief),
+            _ => None,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
+use super::stamp::Stamp;
 use super::{ChangeKind, Run, rdn_of, read};
 use crate::engine::{Table, Write};
 use crate::error::Error;
@@ -107,7 +108,7 @@ impl<T: Write> Run<'_, T> {
         let old_name = Dn::parse(rdn_of(id, &old[0])?).map_err(|error| {
             Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
         })?;
-        let stamp = self.stamps.next(self.options.clock.now_micros());
+        let stamp = Stamp::from(self.stamps.next(self.options.clock.now_micros()));
         let mut draft = Draft::of(self.state, id, old)?;
         if delete_old_rdn {
             for ava in old_name.rdn().iter().flat_map(|rdn| rdn.avas()) {

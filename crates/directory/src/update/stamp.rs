@@ -1,22 +1,28 @@
 //! Who changed an entry and when: the operational attributes of RFC 4512 §3.4, entryUUID and entryCSN.
 
-use std::fmt::Write as _;
-
 use uuid::Uuid;
 
 /// Makes the change sequence numbers of a batch: each is greater than the one before, as long as the clock does not
 /// go back behind the last one by more than [`Stamps::COUNTS_MAX`] changes take.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
-    micros: u64,
-    count: u32,
-    /// The second that was written last, and how; thousands of updates share one.
-    second: (u64, String),
+    last: Moment,
 }
 
 /// The moment of one update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Microseconds since 1970.
+    pub(crate) micros: u64,
+    /// Which of the updates of this microsecond it is.
+    pub(crate) count: u32,
+}
+
+/// The same as text.
 #[derive(Debug, Default)]
 pub(crate) struct Stamp {
+    /// The moment.
+    pub(crate) moment: Moment,
     /// GeneralizedTime, in seconds.
     pub(crate) time: String,
     /// `YYYYmmddHHMMSS.uuuuuuZ#count#replica#modification` (draft-chu-ldap-csn).
@@ -27,36 +33,71 @@ impl Stamps {
     /// Changes that one microsecond can count.
     const COUNTS_MAX: u32 = 0xFF_FFFF;
 
-    /// The stamp of the next update.
-    pub(crate) fn next(&mut self, now_micros: u64) -> Stamp {
-        if now_micros > self.micros {
-            self.micros = now_micros;
-            self.count = 0;
-        } else if self.count == Self::COUNTS_MAX {
-            self.micros += 1;
-            self.count = 0;
+    /// The moment of the next update.
+    pub(crate) fn next(&mut self, now_micros: u64) -> Moment {
+        let Moment { micros, count } = &mut self.last;
+        if now_micros > *micros {
+            *micros = now_micros;
+            *count = 0;
+        } else if *count == Self::COUNTS_MAX {
+            *micros += 1;
+            *count = 0;
         } else {
-            self.count += 1;
+            *count += 1;
         }
-        let second = self.micros / 1_000_000;
-        if self.second.0 != second || self.second.1.is_empty() {
-            self.second.0 = second;
-            self.second.1.clear();
-            write_seconds(&mut self.second.1, second);
-        }
-        let text = self.second.1.as_str();
-        let mut csn = String::with_capacity(text.len() + 26);
-        csn.push_str(text);
-        csn.push('.');
-        push_digits(&mut csn, self.micros % 1_000_000, 10, 6);
-        csn.push_str("Z#");
-        push_digits(&mut csn, u64::from(self.count), 16, 6);
-        csn.push_str("#000#000000");
-        let mut time = String::with_capacity(text.len() + 1);
-        time.push_str(text);
-        time.push('Z');
-        Stamp { time, csn }
+        self.last
     }
+}
+
+impl From<Moment> for Stamp {
+    fn from(moment: Moment) -> Stamp {
+        let Moment { micros, count } = moment;
+        let time = generalized_time(micros);
+        let mut csn = String::with_capacity(time.len() + 25);
+        csn.push_str(time.strip_suffix('Z').unwrap_or_default());
+        csn.push('.');
+        push_digits(&mut csn, micros % 1_000_000, 10, 6);
+        csn.push_str("Z#");
+        push_digits(&mut csn, u64::from(count), 16, 6);
+        csn.push_str("#000#000000");
+        Stamp { moment, time, csn }
+    }
+}
+
+impl Moment {
+    /// The moment of an entryCSN, if it is written as [`Stamp`] writes it: to be compared with that.
+    pub(crate) fn of_csn(csn: &str) -> Option<Moment> {
+        let (time, rest) = csn.split_at_checked(14)?;
+        let (micros, rest) = rest.strip_prefix('.')?.split_at_checked(6)?;
+        let (count, _) = rest.strip_prefix("Z#")?.split_at_checked(6)?;
+        Some(Moment {
+            micros: seconds_of(time)?.checked_mul(1_000_000)? + number(micros, 10)?,
+            count: number(count, 16)? as u32,
+        })
+    }
+}
+
+/// Seconds since 1970 of a GeneralizedTime that begins with `YYYYmmddHHMMSS` and is in UTC. What is no time gives any number:
+/// writing it again tells.
+pub(crate) fn seconds_of(time: &str) -> Option<u64> {
+    let part = |from: usize, to: usize| time.get(from..to).and_then(|digits| number(digits, 10));
+    let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let (hour, minute, second) = (part(8, 10)?, part(10, 12)?, part(12, 14)?);
+    // March is the first month, so that a leap day is a year's last.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year.checked_sub(1)?, month + 9)
+    };
+    let day_of_year = (153 * month + 2) / 5 + day.checked_sub(1)?;
+    let days =
+        (year * 365 + year / 4 - year / 100 + year / 400 + day_of_year).checked_sub(719_468)?;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+fn number(digits: &str, radix: u32) -> Option<u64> {
+    let is_number = digits.chars().all(|digit| digit.is_digit(radix));
+    is_number.then(|| u64::from_str_radix(digits, radix).ok())?
 }
 
 /// Appends the last `width` digits of a number.
@@ -69,8 +110,14 @@ fn push_digits(out: &mut String, number: u64, radix: u64, width: u32) {
 
 /// A moment, in microseconds since 1970, as GeneralizedTime in seconds (RFC 4517 §3.3.13).
 pub(crate) fn generalized_time(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let of_day = seconds % 86_400;
     let mut time = String::with_capacity(15);
-    write_seconds(&mut time, micros / 1_000_000);
+    push_digits(&mut time, year, 10, if year > 9999 { 6 } else { 4 });
+    for part in [month, day, of_day / 3600, of_day / 60 % 60, of_day % 60] {
+        push_digits(&mut time, part, 10, 2);
+    }
     time.push('Z');
     time
 }
@@ -80,15 +127,9 @@ pub(crate) fn uuid_text(bytes: [u8; 16]) -> String {
     Uuid::from_bytes(bytes).hyphenated().to_string()
 }
 
-/// Appends `YYYYmmddHHMMSS` in UTC.
-fn write_seconds(out: &mut String, seconds: u64) {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    let _ = write!(
-        out,
-        "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"
-    );
+/// The UUID that a text stands for: to be compared with [`uuid_text`], which writes it in one of the possible ways.
+pub(crate) fn uuid_of(text: &str) -> Option<[u8; 16]> {
+    Uuid::try_parse(text).ok().map(Uuid::into_bytes)
 }
 
 /// Year, month and day of a day counted from 1970-01-01 (the algorithm of days in eras of 400 years).
@@ -115,21 +156,42 @@ mod tests {
     #[test]
     fn stamps_are_calendar_times_and_ascend() {
         let mut stamps = Stamps::default();
-        let first = stamps.next(951_827_696_000_123);
+        let mut next = |now_micros| Stamp::from(stamps.next(now_micros));
+        let first = next(951_827_696_000_123);
         assert_eq!(first.time, "20000229123456Z");
         assert_eq!(first.csn, "20000229123456.000123Z#000000#000#000000");
-        let second = stamps.next(951_827_696_000_123);
+        let second = next(951_827_696_000_123);
         assert_eq!(second.csn, "20000229123456.000123Z#000001#000#000000");
-        let later = stamps.next(951_827_696_999_999);
+        let later = next(951_827_696_999_999);
         assert_eq!(later.csn, "20000229123456.999999Z#000000#000#000000");
-        let counted = (0..0x1a2b).map(|_| stamps.next(951_827_696_999_999)).last();
+        let counted = (0..0x1a2b).map(|_| next(951_827_696_999_999)).last();
         let csn = counted.map(|stamp| stamp.csn).unwrap_or_default();
         assert_eq!(csn, "20000229123456.999999Z#001a2b#000#000000");
-        let next = stamps.next(951_827_697_000_000);
-        assert_eq!(next.time, "20000229123457Z");
-        let earlier = stamps.next(1);
+        assert_eq!(next(951_827_697_000_000).time, "20000229123457Z");
+        let earlier = next(1);
         assert!(earlier.csn > second.csn);
-        assert_eq!(Stamps::default().next(0).time, "19700101000000Z");
-        assert_eq!(stamps.next(4_102_444_799_000_000).time, "20991231235959Z");
+        assert_eq!(generalized_time(0), "19700101000000Z");
+        assert_eq!(generalized_time(4_102_444_799_000_000), "20991231235959Z");
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for day in 0..150_000 {
+            let seconds = day * 86_400 + day % 86_400;
+            let (micros, count) = (seconds * 1_000_000 + day % 1_000_000, day as u32);
+            let stamp = Stamp::from(Moment { micros, count });
+            assert_eq!(seconds_of(&stamp.time), Some(seconds));
+            assert_eq!(Moment::of_csn(&stamp.csn), Some(stamp.moment));
+        }
+        for none in [
+            "",
+            "20000229123456",
+            "2000+229123456.000123Z#000001#000#000000",
+        ] {
+            assert_eq!(Moment::of_csn(none), None);
+        }
+        let uuid = uuid_text([7; 16]);
+        assert_eq!(uuid_of(&uuid), Some([7; 16]));
+        assert_eq!(uuid_of("7"), None);
     }
 }

@@ -1,0 +1,352 @@
+//! The operational attributes of a record: who made the entry and when, who changed it last, and which one it is
+//! (RFC 4512 §3.4, RFC 4530).
+//!
+//! Nearly every entry has the same seven of them, and their values follow from a few dozen bytes. These are stored *in brief*,
+//! and spelled out when somebody asks, as a record of the form of [`crate::entry`]. So they are a fifth as long, stand in the
+//! entry's own record, and a change of the entry is a change of one page. What cannot be told in brief is stored *in full*,
+//! as that record.
+//!
+//! ```text
+//!  offset  size  field
+//!       0     1  kind      1: in brief; 2: in full, a record follows
+//!       1    16  uuid      entryUUID
+//!      17     4  created   createTimestamp, in seconds since 1970
+//!      21     8  modified  the microseconds since 1970 of entryCSN, whose second is modifyTimestamp
+//!      29     4  count     the count of entryCSN
+//!      33     1  class     length of structuralObjectClass
+//!      34     2  creator   length of creatorsName
+//!      36        class, creatorsName
+//!           ...  modifiersName, unless it is creatorsName
+//! ```
+//!
+//! Numbers are little-endian.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::attributes::AttributeTable;
+use crate::engine::EntryId;
+use crate::entry::{Damaged, Entry, EntryFlags, RecordBuilder};
+use crate::schema::{AttributeTypeId, Schema};
+use crate::update::stamp::{Moment, Stamp, generalized_time, seconds_of, uuid_of, uuid_text};
+
+const BRIEF: u8 = 1;
+const FULL: u8 = 2;
+/// What stands between the kind and the class.
+const HEADER_BYTES: usize = 35;
+
+/// What gives the attributes of records their names and numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vocabulary<'v> {
+    pub(crate) schema: &'v Schema,
+    pub(crate) attributes: &'v AttributeTable,
+}
+
+/// The operational part of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operational<'r> {
+    Brief(Brief<'r>),
+    /// A record.
+    Full(&'r [u8]),
+}
+
+/// The seven attributes that the directory itself keeps, in brief.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Brief<'r> {
+    /// entryUUID.
+    pub(crate) uuid: [u8; 16],
+    /// createTimestamp, in seconds since 1970.
+    pub(crate) created: u32,
+    /// entryCSN and modifyTimestamp.
+    pub(crate) modified: Moment,
+    /// structuralObjectClass.
+    pub(crate) class: &'r [u8],
+    /// creatorsName.
+    pub(crate) creator: &'r [u8],
+    /// modifiersName.
+    pub(crate) modifier: &'r [u8],
+}
+
+impl<'r> Operational<'r> {
+    /// Reads the operational part of a record.
+    pub(crate) fn read(part: &'r [u8]) -> Result<Operational<'r>, Damaged> {
+        match part.split_first() {
+            Some((&BRIEF, rest)) => Brief::read(rest).map(Operational::Brief),
+            Some((&FULL, rest)) => Ok(Operational::Full(rest)),
+            _ => Err(Damaged),
+        }
+    }
+
+    /// Spells the attributes out: `record` becomes their record.
+    pub(crate) fn spell<'s>(
+        &self,
+        vocabulary: Vocabulary<'_>,
+        record: &'s mut Vec<u8>,
+    ) -> Result<Entry<'s>, Damaged> {
+        record.clear();
+        match self {
+            Operational::Full(full) => record.extend_from_slice(full),
+            Operational::Brief(brief) => brief.spell(vocabulary, record)?,
+        }
+        Entry::new(record)
+    }
+
+    /// Appends the operational part with the attributes of a record: in brief, if that says all.
+    pub(crate) fn put(vocabulary: Vocabulary<'_>, record: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        let is_told = Entry::new(record)
+            .is_ok_and(|record| Brief::put_if_it_tells(vocabulary, &record, out).is_some());
+        if !is_told {
+            out.truncate(start);
+            out.push(FULL);
+            out.extend_from_slice(record);
+        }
+    }
+}
+
+/// Spells the operational attributes of an entry out: `record` becomes their record.
+pub(crate) fn spell<'s>(
+    entry: &Entry<'_>,
+    vocabulary: Vocabulary<'_>,
+    record: &'s mut Vec<u8>,
+) -> Result<Entry<'s>, Damaged> {
+    Operational::read(entry.operational())?.spell(vocabulary, record)
+}
+
+impl<'r> Brief<'r> {
+    fn read(bytes: &'r [u8]) -> Result<Brief<'r>, Damaged> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Damaged)?;
+        let (uuid, header) = header.split_first_chunk::<16>().ok_or(Damaged)?;
+        let (created, header) = header.split_first_chunk::<4>().ok_or(Damaged)?;
+        let (micros, header) = header.split_first_chunk::<8>().ok_or(Damaged)?;
+        let (count, header) = header.split_first_chunk::<4>().ok_or(Damaged)?;
+        let [class, c0, c1] = *header else {
+            return Err(Damaged);
+        };
+        let (class, rest) = rest.split_at_checked(class.into()).ok_or(Damaged)?;
+        let creator = usize::from(u16::from_le_bytes([c0, c1]));
+        let (creator, modifier) = rest.split_at_checked(creator).ok_or(Damaged)?;
+        Ok(Brief {
+            uuid: *uuid,
+            created: u32::from_le_bytes(*created),
+            modified: Moment {
+                micros: u64::from_le_bytes(*micros),
+                count: u32::from_le_bytes(*count),
+            },
+            class,
+            creator,
+            modifier: if modifier.is_empty() {
+                creator
+            } else {
+                modifier
+            },
+        })
+    }
+
+    /// Whether it can be stored.
+    pub(crate) fn fits(&self) -> bool {
+        self.class.len() <= usize::from(u8::MAX)
+            && self.creator.len() <= usize::from(u16::MAX)
+            // Nobody is not the creator.
+            && (!self.modifier.is_empty() || self.creator.is_empty())
+    }
+
+    /// What is to be stored after a change, if that can be told in brief.
+    pub(crate) fn changed(self, modified: Moment, modifier: &'r str) -> Option<Brief<'r>> {
+        let changed = Brief {
+            modified,
+            modifier: modifier.as_bytes(),
+            ..self
+        };
+        changed.fits().then_some(changed)
+    }
+
+    /// Appends the operational part; it must fit.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.fits());
+        out.push(BRIEF);
+        out.extend_from_slice(&self.uuid);
+        out.extend_from_slice(&self.created.to_le_bytes());
+        out.extend_from_slice(&self.modified.micros.to_le_bytes());
+        out.extend_from_slice(&self.modified.count.to_le_bytes());
+        out.push(self.class.len() as u8);
+        out.extend_from_slice(&(self.creator.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.class);
+        out.extend_from_slice(self.creator);
+        if self.modifier != self.creator {
+            out.extend_from_slice(self.modifier);
+        }
+    }
+
+    /// Appends what tells the attributes of a record in brief; `None` when nothing does.
+    fn put_if_it_tells(
+        vocabulary: Vocabulary<'_>,
+        record: &Entry<'r>,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let known = vocabulary.schema.well_known();
+        let value = |attribute: AttributeTypeId| {
+            let number = vocabulary.attributes.number(attribute, "")?;
+            record.attribute(number).ok()??.values().iter().next()
+        };
+        let text = |attribute| std::str::from_utf8(value(attribute)?).ok();
+        let start = out.len();
+        let brief = Brief {
+            uuid: uuid_of(text(known.entry_uuid)?)?,
+            created: u32::try_from(seconds_of(text(known.create_timestamp)?)?).ok()?,
+            modified: Moment::of_csn(text(known.entry_csn)?)?,
+            class: value(known.structural_object_class)?,
+            creator: value(known.creators_name)?,
+            modifier: value(known.modifiers_name)?,
+        };
+        brief.fits().then(|| brief.put(out))?;
+        // Whether it does is seen by spelling it out: values can be written in several ways, and more than one.
+        let mut scratch = Vec::new();
+        let told = Operational::read(out.get(start..)?)
+            .and_then(|told| told.spell(vocabulary, &mut scratch))
+            .ok()?;
+        let is_all = told.attributes_count() == record.attributes_count()
+            && told.attributes().flatten().all(|told| {
+                record
+                    .attribute(told.number())
+                    .is_ok_and(|given| given.is_some_and(|given| given.ber() == told.ber()))
+            });
+        is_all.then_some(())
+    }
+
+    /// Appends the record of the attributes.
+    fn spell(&self, vocabulary: Vocabulary<'_>, out: &mut Vec<u8>) -> Result<(), Damaged> {
+        let known = vocabulary.schema.well_known();
+        let (uuid, stamp) = (uuid_text(self.uuid), Stamp::from(self.modified));
+        let created = generalized_time(u64::from(self.created) * 1_000_000);
+        let mut builder = RecordBuilder::new();
+        for (attribute, value) in [
+            (known.structural_object_class, self.class),
+            (known.entry_uuid, uuid.as_bytes()),
+            (known.creators_name, self.creator),
+            (known.create_timestamp, created.as_bytes()),
+            (known.modifiers_name, self.modifier),
+            (known.modify_timestamp, stamp.time.as_bytes()),
+            (known.entry_csn, stamp.csn.as_bytes()),
+        ] {
+            let number = vocabulary.attributes.number(attribute, "").ok_or(Damaged)?;
+            let name = vocabulary.schema.type_of(attribute).name();
+            builder.push(number, name.as_bytes(), [value], false);
+        }
+        let finished = builder.finish(EntryId::ROOT, EntryFlags::default(), "", out);
+        finished.map_err(|_| Damaged)
+    }
+}
+
+/// The attributes that every change of an entry changes.
+pub(crate) fn changing(schema: &Schema) -> [AttributeTypeId; 3] {
+    let known = schema.well_known();
+    [
+        known.modifiers_name,
+        known.modify_timestamp,
+        known.entry_csn,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The seven attributes and one more, with these values.
+    fn record(
+        schema: &Schema,
+        attributes: &mut AttributeTable,
+        values: [(AttributeTypeId, &str); 7],
+        more: Option<&str>,
+    ) -> Vec<u8> {
+        let mut builder = RecordBuilder::new();
+        let more = more.map(|value| (schema.well_known().reference, value));
+        for (attribute, value) in values.into_iter().chain(more) {
+            let number = attributes.number_beside(schema, attribute);
+            let name = schema.type_of(attribute).name().as_bytes();
+            builder.push(number, name, [value.as_bytes()], false);
+        }
+        let mut record = Vec::new();
+        builder
+            .finish(EntryId::ROOT, EntryFlags::default(), "", &mut record)
+            .unwrap();
+        record
+    }
+
+    /// Whether the record is told in brief. However it is told, it says the same.
+    fn is_brief(schema: &Schema, attributes: &AttributeTable, record: &[u8]) -> bool {
+        let vocabulary = Vocabulary { schema, attributes };
+        let (mut part, mut scratch) = (Vec::new(), Vec::new());
+        Operational::put(vocabulary, record, &mut part);
+        let operational = Operational::read(&part).unwrap();
+        let spelled = operational.spell(vocabulary, &mut scratch).unwrap();
+        let by_number = |entry: &Entry<'_>| {
+            let mut all: Vec<_> = entry.attributes().map(|known| known.unwrap()).collect();
+            all.sort_by_key(|known| known.number().0);
+            all.iter()
+                .map(|known| known.ber().to_vec())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(by_number(&spelled), by_number(&Entry::new(record).unwrap()));
+        matches!(operational, Operational::Brief(_))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_put_is_spelled(
+            uuid: [u8; 16],
+            created: u32,
+            micros in 0..4_000_000_000_000_000_u64,
+            count in 0..0x100_0000_u32,
+            names in prop::array::uniform3("[a-z=,]{0,40}"),
+            order in Just([0, 1, 2, 3, 4, 5, 6]).prop_shuffle(),
+            more in prop::option::of("[a-z]{1,8}"),
+            spoilt in prop::option::of((0..7_usize, "[0-9a-zA-Z-]{0,44}")),
+        ) {
+            let schema = Schema::standard();
+            let known = *schema.well_known();
+            let (uuid, stamp) = (uuid_text(uuid), Stamp::from(Moment { micros, count }));
+            let created = generalized_time(u64::from(created) * 1_000_000);
+            let [class, creator, modifier] = &names;
+            let usual = [
+                (known.structural_object_class, class.as_str()),
+                (known.entry_uuid, uuid.as_str()),
+                (known.creators_name, creator.as_str()),
+                (known.create_timestamp, created.as_str()),
+                (known.modifiers_name, modifier.as_str()),
+                (known.modify_timestamp, stamp.time.as_str()),
+                (known.entry_csn, stamp.csn.as_str()),
+            ];
+            let mut values = order.map(|at: usize| usual[at]);
+            if let Some((at, value)) = &spoilt {
+                values[*at].1 = value;
+            }
+            let mut attributes = AttributeTable::default();
+            let record = record(&schema, &mut attributes, values, more.as_deref());
+            let brief = is_brief(&schema, &attributes, &record);
+            if spoilt.is_none() && more.is_none() && !modifier.is_empty() {
+                prop_assert!(brief);
+            }
+            prop_assert!(!brief || more.is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(mut part in prop::collection::vec(any::<u8>(), 0..200), kind in 0..3_u8) {
+            if let Some(first) = part.first_mut() {
+                *first = kind;
+            }
+            let schema = Schema::standard();
+            let mut attributes = AttributeTable::default();
+            if let Ok(operational) = Operational::read(&part) {
+                for attribute in changing(&schema) {
+                    attributes.number_beside(&schema, attribute);
+                }
+                let vocabulary = Vocabulary { schema: &schema, attributes: &attributes };
+                let _ = operational.spell(vocabulary, &mut Vec::new());
+            }
+        }
+    }
+}
