@@ -8,7 +8,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::process::{self, Command};
@@ -160,11 +159,6 @@ impl Storage for NoCheckpoints {
     }
 }
 
-thread_local! {
-    /// The next sync of this thread is for room in the file. The thread that makes checkpoints makes room, too.
-    static GROWS: Cell<bool> = const { Cell::new(false) };
-}
-
 #[derive(Debug)]
 struct NeverSynced(Arc<dyn File>);
 
@@ -182,8 +176,11 @@ impl File for NeverSynced {
     }
 
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        GROWS.set(true);
         self.0.allocate(offset, length)
+    }
+
+    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.sync_room(offset, length)
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
@@ -192,7 +189,7 @@ impl File for NeverSynced {
 
     /// Opening and growing the file go on.
     fn sync_data(&self) -> io::Result<()> {
-        while !GROWS.take() && thread::current().name() == Some("sapwood-checkpoint") {
+        while thread::current().name() == Some("sapwood-checkpoint") {
             thread::park();
         }
         self.0.sync_data()

@@ -490,7 +490,8 @@ impl Inner {
             .allocate(room, ample)
             .or_else(|_| self.allocate(room, end))?;
         if self.options.guards.has(Guard::SyncGrowth) {
-            self.data.file.sync_data().inspect_err(|_| self.poison())?;
+            let synced = self.data.file.sync_room(bytes(room), bytes(grown - room));
+            synced.inspect_err(|_| self.poison())?;
         }
         self.region.growth.pages.store(grown, Ordering::Release);
         Ok(())
@@ -498,10 +499,13 @@ impl Inner {
 
     fn allocate(&self, room: u64, end: u64) -> Result<u64> {
         let end = end.next_multiple_of(WINDOW_PAGES);
-        let bytes = |pages: u64| pages * PAGE_BYTES as u64;
         self.data.file.allocate(bytes(room), bytes(end - room))?;
         Ok(end)
     }
+}
+
+fn bytes(pages: u64) -> u64 {
+    pages * PAGE_BYTES as u64
 }
 
 fn growth_step(room: u64) -> u64 {

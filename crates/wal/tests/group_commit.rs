@@ -113,6 +113,9 @@ impl File for GatedFile {
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
         self.file.allocate(offset, length)
     }
+    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.file.sync_room(offset, length)
+    }
     fn set_size(&self, size: u64) -> io::Result<()> {
         self.file.set_size(size)
     }

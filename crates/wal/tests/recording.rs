@@ -154,6 +154,22 @@ fn a_new_size_may_not_have_arrived() {
 }
 
 #[test]
+fn a_sync_of_room_makes_the_size_durable_and_nothing_else() {
+    let (disk, file) = three_sectors();
+    file.write_all_at(&[1; 512], 0).unwrap();
+    file.allocate(1536, 2560).unwrap();
+    file.sync_room(1536, 2560).unwrap();
+    disk.note(1);
+    let states: BTreeSet<_> = disk
+        .crashes(4, STATES)
+        .filter(|crash| crash.notes() == [1])
+        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
+        .collect();
+    let legal = [[0; 8], [1, 0, 0, 0, 0, 0, 0, 0]];
+    assert_eq!(states, legal.map(|state| state.to_vec()).into());
+}
+
+#[test]
 fn names_arrive_in_order_and_surely_after_a_sync_only() {
     let disk = Disk::new();
     let file = create(&disk, "a");

@@ -105,6 +105,10 @@ impl File for SystemFile {
         sys::allocate(&self.0, offset, length)
     }
 
+    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
+        sys::sync_room(&self.0, offset, length)
+    }
+
     fn set_size(&self, size: u64) -> io::Result<()> {
         sys::set_size(&self.0, size)
     }

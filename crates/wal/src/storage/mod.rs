@@ -95,12 +95,17 @@ pub trait File: Send + Sync + Debug {
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
     /// Backs `offset..offset + length` with disk space and grows the file to hold it; new bytes read as zero and bytes already
-    /// there stay. After a [`File::sync_data`], stores to the range through a [`Window`] no longer need space, except on
+    /// there stay. After a [`File::sync_room`], stores to the range through a [`Window`] no longer need space, except on
     /// file systems that copy on write.
     ///
     /// # Errors
     /// `StorageFull`; the file may then have grown by a part.
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Makes durable that the file has the room that [`File::allocate`] has just given it at its end, and waits for nothing else
+    /// that was written to it. Nobody may have stored anything to the last byte of that room, which is written as zero.
+    /// After an error the same holds as for [`File::sync_data`].
+    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()>;
 
     /// Cuts or extends the file to `size` bytes. An extension is not backed by disk space: see [`File::allocate`].
     fn set_size(&self, size: u64) -> io::Result<()>;

@@ -77,6 +77,10 @@ pub(crate) fn allocate(_: &File, _: u64, _: u64) -> io::Result<()> {
     unsupported()
 }
 
+pub(crate) fn sync_room(_: &File, _: u64, _: u64) -> io::Result<()> {
+    unsupported()
+}
+
 pub(crate) fn map_shared(_: &File, _: usize) -> io::Result<NonNull<u8>> {
     unsupported()
 }

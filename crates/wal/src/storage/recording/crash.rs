@@ -115,6 +115,7 @@ impl Replay {
                 succeeded: true,
             } => self.file(*file).sync(),
             Event::Sync { file, .. } => self.file(*file).failed = Some(now),
+            Event::SyncSize { file } => self.file(*file).sync_size(),
             Event::Create { name, file } => self
                 .name_changes
                 .push(NameChange::Create(name.clone(), *file)),
@@ -226,6 +227,10 @@ impl FileReplay {
             _ => true,
         });
         self.sectors = sectors;
+        self.sync_size();
+    }
+
+    fn sync_size(&mut self) {
         // A size stands in the file system's journal: where that cannot be written, no later sync succeeds either.
         if let Some((_, size)) = self.sizes.pop() {
             self.synced.set_size(size);

@@ -14,8 +14,8 @@ use std::ptr::{self, NonNull};
 #[cfg(not(feature = "shuttle"))]
 use std::{sync::atomic::AtomicU32, time::Duration};
 
-use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 #[cfg(not(feature = "shuttle"))]
 use rustix::thread::futex::{self, Timespec};
@@ -109,6 +109,28 @@ pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> 
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_to(file, offset.saturating_add(length)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A write of one byte that is synced by itself: the file's size and the places of its bytes become durable with it, which are all
+/// there is to room from `fallocate(2)`, but bytes written elsewhere in the file need not go to the disk first.
+pub(crate) fn sync_room(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let Some(last) = offset.saturating_add(length).checked_sub(1) else {
+        return Ok(());
+    };
+    // What was allocated and not written looks like a hole. Zeros that were written have to be synced.
+    let is_empty = match fs::seek(file, SeekFrom::Data(offset)) {
+        Err(Errno::NXIO) => true,
+        data => data? > last,
+    };
+    if is_empty {
+        let byte = [IoSlice::new(&[0])];
+        match retry_on_intr(|| rustix::io::pwritev2(file, &byte, last, ReadWriteFlags::DSYNC)) {
+            Ok(1..) => return Ok(()),
+            Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    sync_data(file)
 }
 
 fn write_zeros_to(file: &File, end: u64) -> io::Result<()> {
