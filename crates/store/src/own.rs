@@ -192,8 +192,8 @@ impl OwnPages {
             .shop
             .own
             .iter()
-            .filter_map(|(&page, &state)| match state {
-                State::Own { base, .. } => Some((PageNo(page), base)),
+            .filter_map(|(page, state)| match state {
+                State::Own { base, .. } => Some((page, base)),
                 State::OwnFree | State::Freed => None,
             })
             .collect();
@@ -405,7 +405,7 @@ impl OwnPages {
         if epoch == 0 {
             self.undo.clear();
             let own = &self.shop.own;
-            let reusable = |extent: &FreeExtent| own.get(&extent.first.0) == Some(&State::OwnFree);
+            let reusable = |extent: &FreeExtent| own.get(extent.first) == Some(State::OwnFree);
             self.recycled.extend(
                 self.held
                     .extract_if(.., |extent| reusable(extent))
@@ -436,7 +436,7 @@ impl OwnPages {
                 // SAFETY: an own page, and `&mut self` keeps everybody from looking.
                 let place = unsafe { self.shop.windows.page(page)? };
                 place.bytes_mut().copy_from_slice(image.bytes());
-                self.shop.own.insert(page.0, State::Own { base, epoch });
+                self.shop.own.insert(page, State::Own { base, epoch });
             }
             Undo::Allocated {
                 first,
@@ -444,13 +444,13 @@ impl OwnPages {
                 source,
             } => {
                 if pages == 1 {
-                    self.shop.own.remove(&first.0);
+                    self.shop.own.remove(first);
                 }
                 self.extents.remove(&first);
                 match source {
                     Source::Recycled => {
                         self.recycled.push(first);
-                        self.shop.own.insert(first.0, State::OwnFree);
+                        self.shop.own.insert(first, State::OwnFree);
                     }
                     Source::Stock(taken) => self.stock.undo(taken),
                     // SAFETY: less than what was within the file before.
@@ -469,8 +469,8 @@ impl OwnPages {
                     Destination::Held => drop(self.held.pop()),
                 }
                 match was {
-                    Some(state) => drop(self.shop.own.insert(first.0, state)),
-                    None => drop(self.shop.own.remove(&first.0)),
+                    Some(state) => self.shop.own.insert(first, state),
+                    None => self.shop.own.remove(first),
                 }
                 if to == Destination::Held && was.is_none() {
                     self.extents.insert(first, pages);
@@ -540,17 +540,24 @@ impl OwnPages {
             source,
         });
         let epoch = self.epoch;
-        self.shop.own.insert(page.0, State::Own { base, epoch });
+        self.shop.own.insert(page, State::Own { base, epoch });
         Ok(page)
     }
 
     /// Makes sure that an own page can be changed and yet be restored by a savepoint.
     fn keep_image(&mut self, number: PageNo) -> Result<()> {
         let newest = self.epoch;
-        match self.shop.own.get_mut(&number.0) {
-            Some(State::Own { epoch, .. }) if *epoch >= newest => Ok(()),
+        if newest == 0 && self.shop.own.is_in_use(number) {
+            return Ok(());
+        }
+        match self.shop.own.get(number) {
+            Some(State::Own { epoch, .. }) if epoch >= newest => Ok(()),
             Some(State::Own { base, epoch }) => {
-                let (base, epoch) = (*base, std::mem::replace(epoch, newest));
+                let now = State::Own {
+                    base,
+                    epoch: newest,
+                };
+                self.shop.own.insert(number, now);
                 let image = Box::new(self.view.page(number)?.clone());
                 self.undo.push(Undo::Image {
                     page: number,
@@ -645,7 +652,7 @@ impl WritePages for OwnPages {
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
         let born = self.born(first)?;
-        let was = self.shop.own.get(&first.0).copied();
+        let was = self.shop.own.get(first);
         let extent = FreeExtent {
             freed: self.commit,
             born,
@@ -657,14 +664,14 @@ impl WritePages for OwnPages {
             if was.is_some() || first.0 + u64::from(pages) > self.view.limit() {
                 return Err(freed_twice());
             }
-            self.shop.own.insert(first.0, State::Freed);
+            self.shop.own.insert(first, State::Freed);
             self.freed.push(extent);
             Destination::Freed
         } else if let Some(State::Own { epoch, .. }) = was {
             if pages != 1 {
                 return Err(freed_twice());
             }
-            self.shop.own.insert(first.0, State::OwnFree);
+            self.shop.own.insert(first, State::OwnFree);
             if epoch >= self.epoch {
                 self.recycled.push(first);
                 Destination::Recycled
@@ -726,7 +733,74 @@ impl OwnPages {
     }
 }
 
-type OwnMap = HashMap<u64, State, BuildHasherDefault<PageHasher>>;
+/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, so there is a bit for that besides:
+/// bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
+#[derive(Default)]
+struct OwnMap {
+    states: HashMap<u64, State, BuildHasherDefault<PageHasher>>,
+    /// By page number, as far as any was the transaction's own so far.
+    in_use: Vec<u64>,
+}
+
+/// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that follow.
+const STATES_KEPT: usize = 4096;
+
+impl OwnMap {
+    fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+
+    fn get(&self, page: PageNo) -> Option<State> {
+        self.states.get(&page.0).copied()
+    }
+
+    fn is_in_use(&self, page: PageNo) -> bool {
+        let (word, bit) = place_of(page);
+        self.in_use.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn insert(&mut self, page: PageNo, state: State) {
+        self.states.insert(page.0, state);
+        let (word, bit) = place_of(page);
+        if matches!(state, State::Own { .. }) {
+            if self.in_use.len() <= word {
+                self.in_use.resize(word + 1, 0);
+            }
+            self.in_use[word] |= bit;
+        } else if let Some(word) = self.in_use.get_mut(word) {
+            *word &= !bit;
+        }
+    }
+
+    fn remove(&mut self, page: PageNo) {
+        self.states.remove(&page.0);
+        let (word, bit) = place_of(page);
+        if let Some(word) = self.in_use.get_mut(word) {
+            *word &= !bit;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (PageNo, State)> {
+        let states = self.states.iter();
+        states.map(|(page, state)| (PageNo(*page), *state))
+    }
+
+    fn clear(&mut self) {
+        for page in self.states.keys() {
+            let (word, _) = place_of(PageNo(*page));
+            if let Some(word) = self.in_use.get_mut(word) {
+                *word = 0;
+            }
+        }
+        self.states.clear();
+        self.states.shrink_to(STATES_KEPT);
+    }
+}
+
+/// The word of a page's bit, and the bit in it.
+fn place_of(page: PageNo) -> (usize, u64) {
+    ((page.0 / 64) as usize, 1 << (page.0 % 64))
+}
 
 /// Spreads page numbers, which are mostly consecutive, over a table; nobody can choose them to do harm.
 #[derive(Default)]

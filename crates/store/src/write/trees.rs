@@ -191,20 +191,28 @@ impl WriteTxn {
         how: impl FnOnce(&mut TreeMut<'_, OwnPages>) -> Result<T>,
     ) -> Result<T> {
         self.env().inner().check_usable()?;
-        let tree = self.open(id)?;
-        let (mut record, orders) = (tree.state.record, tree.orders);
-        record.kind = orders.recorded_in(record.kind);
-        let pages = self.own_mut();
+        let Self { trees, pages, .. } = self;
+        let tree = trees
+            .get_mut(id.0 as usize)
+            .filter(|tree| !tree.state.is_dropped)
+            .ok_or(Error::NoSuchTree)?;
+        let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
         pages.may_use_reserve = frees;
-        let result = how(&mut TreeMut::with_orders(pages, &mut record, orders));
+        // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.
+        let record = &mut tree.state.record;
+        let kind = record.kind;
+        record.kind = tree.orders.recorded_in(kind);
+        let result = how(&mut TreeMut::with_orders(pages, record, tree.orders));
         match &result {
             Ok(_) => {
                 self.changes += 1;
-                let tree = &mut self.trees[id.0 as usize];
-                tree.state.record = record;
                 tree.changed = self.changes;
             }
-            Err(error) => self.failed |= !error.is_refusal(),
+            // What is refused changes nothing; after any other error only a savepoint's record counts.
+            Err(error) => {
+                tree.state.record.kind = kind;
+                self.failed |= !error.is_refusal();
+            }
         }
         result
     }

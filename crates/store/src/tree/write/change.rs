@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use super::super::entries::Entries;
 use super::super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Place, Run};
-use super::super::{HEIGHT_MAX, Orders, TreeRecord, value};
+use super::super::{HEIGHT_MAX, Orders, TreeRecord, prefetch, value};
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
 use crate::page::{PageNo, WritePages};
@@ -39,6 +39,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let order = change.orders.keys;
         let mut number = change.tree.root;
         for level in (0..change.height()).rev() {
+            prefetch::slots(change.pages.page(number)?, level);
             let node = change.open(number, level)?;
             let (slot, child) = if level > 0 {
                 let slot = node.child_slot(key, order)?;
