@@ -123,7 +123,7 @@ fn run(inner: &Weak<Inner>, idle: Duration) {
     while let Some(work) = inner.background.wait(&inner, idle) {
         // What fails here fails again, and is told, where somebody waits for it.
         match work {
-            Work::Checkpoint => drop(checkpoint::checkpoint(&inner)),
+            Work::Checkpoint => drop(checkpoint::checkpoint_due(&inner)),
             Work::Growth => inner.grow_ahead(),
             Work::Sync => drop(inner.sync()),
             Work::Settle => {

@@ -50,6 +50,9 @@ pub(crate) fn backup(inner: &Arc<Inner>, content: &Content<'_>, dest: &Path) -> 
     let meta = Meta {
         identity: StoreIdentity {
             log: NO_LOG,
+            // A backup becomes an environment of one store.
+            store: 0,
+            stores: 0,
             ..inner.identity
         },
         head: Head {

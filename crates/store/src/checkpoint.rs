@@ -4,12 +4,14 @@
 //! 2. Sync the log up to N, which may be a relaxed commit, and the data file. Commits go on meanwhile; copy on write keeps
 //!    them off N's pages.
 //! 3. Write the meta page for N over the older of the two, and sync it.
-//! 4. Let the log before the *other* meta page be used again.
+//! 4. Let the log be used again before the *other* meta page, and before those of all other stores.
 //!
 //! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
 //! to it. After 3, recovery begins at N.
 
 use sapwood_wal::lock::Taken;
+
+use crate::append::AppendLock;
 
 use crate::env::Inner;
 use crate::error::{Error, Result};
@@ -17,6 +19,7 @@ use crate::guard::{self, Guard};
 use crate::head::Head;
 use crate::meta::Meta;
 use crate::page::{CommitNo, PAGE_BYTES, Page};
+use crate::region::Region;
 use crate::sync::Ordering;
 
 /// Held by whoever writes meta pages.
@@ -65,7 +68,7 @@ impl<'i> CheckpointLock<'i> {
     /// Checkpoints the visible commit; does nothing if the newest meta page holds it already.
     pub(crate) fn run(&self) -> Result<CommitNo> {
         let head = self.pin()?;
-        if self.newest() < head.commit {
+        if self.newest() < place(&head) {
             self.sync_log(&head)?;
             self.sync_data()?;
             guard::interlude();
@@ -76,7 +79,7 @@ impl<'i> CheckpointLock<'i> {
 
     /// Writes a meta page for a commit that is pinned and whose pages are synced, unless there is one.
     pub(crate) fn write_meta_if_newer(&self, head: &Head) -> Result<()> {
-        if self.newest() < head.commit {
+        if self.newest() < place(head) {
             self.write_meta(head)?;
         }
         Ok(())
@@ -85,7 +88,7 @@ impl<'i> CheckpointLock<'i> {
     /// Checkpoints so that the whole log before the visible commit can be used again: both meta pages get to hold it.
     pub(crate) fn run_twice(&self) -> Result<()> {
         let head = self.pin()?;
-        if self.oldest() < head.commit {
+        if self.oldest() < place(&head) {
             self.sync_log(&head)?;
             self.sync_data()?;
             self.write_meta_if_newer(&head)?;
@@ -104,9 +107,22 @@ impl<'i> CheckpointLock<'i> {
             if region.visible() == commit
                 && let Some(head) = region.head(commit)
             {
-                return head;
+                return self.as_of_now(head?);
             }
         }
+    }
+
+    /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to others. Otherwise
+    /// a store that rests would keep the log for ever.
+    fn as_of_now(&self, mut head: Head) -> Result<Head> {
+        let inner = self.inner;
+        if inner.regions.len() > 1 {
+            let appending = AppendLock::take(inner)?;
+            if inner.region.applied() == head.commit {
+                head.log = appending.end()?;
+            }
+        }
+        Ok(head)
     }
 
     /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages again.
@@ -142,25 +158,20 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    fn newest(&self) -> CommitNo {
-        CommitNo(self.commits().into_iter().max().unwrap_or_default())
+    fn newest(&self) -> (u64, u64) {
+        let [first, second] = places(&self.inner.region);
+        first.max(second)
     }
 
-    fn oldest(&self) -> CommitNo {
-        CommitNo(self.commits().into_iter().min().unwrap_or_default())
-    }
-
-    fn commits(&self) -> [u64; 2] {
-        let commits = &self.inner.region.metas.commits;
-        commits
-            .each_ref()
-            .map(|commit| commit.load(Ordering::SeqCst))
+    fn oldest(&self) -> (u64, u64) {
+        let [first, second] = places(&self.inner.region);
+        first.min(second)
     }
 
     /// Writes a meta page in place of the older one. What it refers to is in the data file, synced.
     pub(crate) fn write_meta(&self, head: &Head) -> Result<()> {
         let inner = self.inner;
-        let [first, second] = self.commits();
+        let [first, second] = places(&inner.region);
         let older = usize::from(second < first);
         let slot = if inner.options.guards.has(Guard::MetaInTurn) {
             older
@@ -192,17 +203,21 @@ impl<'i> CheckpointLock<'i> {
         let Some(wal) = &self.inner.wal else {
             return;
         };
-        let metas = &self.inner.region.metas;
-        let lsns = metas.lsns.each_ref().map(|lsn| lsn.load(Ordering::SeqCst));
         // A meta page that is not valid needs no log.
-        let needed = lsns
-            .into_iter()
-            .zip(self.commits())
-            .filter_map(|(lsn, commit)| (commit != 0).then_some(lsn));
-        let floor = if self.inner.options.guards.has(Guard::KeepLogOfOlderMeta) {
-            needed.min()
+        let is_valid = |(commit, _): &(u64, u64)| *commit != 0;
+        let needed = self.inner.regions.iter().map(|region| {
+            let needed = places(region).into_iter().filter(is_valid);
+            let needed = needed.map(|(_, lsn)| lsn);
+            if self.inner.options.guards.has(Guard::KeepLogOfOlderMeta) {
+                needed.min()
+            } else {
+                needed.max()
+            }
+        });
+        let floor = if self.inner.options.guards.has(Guard::KeepLogOfOtherStores) {
+            needed.flatten().min()
         } else {
-            needed.max()
+            needed.flatten().max()
         };
         if let Some(floor) = floor {
             wal.recycle_before(sapwood_wal::Lsn(floor));
@@ -216,6 +231,19 @@ impl Drop for CheckpointLock<'_> {
     }
 }
 
+/// The commits on the meta pages of a store, with the log positions behind them.
+fn places(region: &Region) -> [(u64, u64); 2] {
+    let metas = &region.metas;
+    [0, 1].map(|slot: usize| {
+        let commit = metas.commits[slot].load(Ordering::SeqCst);
+        (commit, metas.lsns[slot].load(Ordering::SeqCst))
+    })
+}
+
+fn place(head: &Head) -> (u64, u64) {
+    (head.commit.0, head.log.lsn.0)
+}
+
 /// Checkpoints the newest durable commit.
 pub(crate) fn checkpoint(inner: &Inner) -> Result<CommitNo> {
     if inner.wal.is_none() {
@@ -224,12 +252,32 @@ pub(crate) fn checkpoint(inner: &Inner) -> Result<CommitNo> {
     CheckpointLock::take(inner)?.run()
 }
 
-/// As [`checkpoint`], unless somebody else is at it.
-pub(crate) fn checkpoint_if_nobody_does(inner: &Inner) -> Result<()> {
-    if let Some(lock) = CheckpointLock::try_take(inner)? {
-        lock.run()?;
+/// Checkpoints the store, and others that keep much of the log.
+pub(crate) fn checkpoint_due(inner: &Inner) -> Result<()> {
+    checkpoint(inner)?;
+    checkpoint_others_due(inner)
+}
+
+fn checkpoint_others_due(inner: &Inner) -> Result<()> {
+    for other in inner.others() {
+        if keeps_much(&other, &other.region) {
+            other.sync()?;
+            if let Some(lock) = CheckpointLock::try_take(&other)? {
+                lock.run()?;
+            }
+        }
     }
     Ok(())
+}
+
+/// As [`checkpoint_due`], unless somebody else is at it.
+pub(crate) fn checkpoint_due_if_nobody_does(inner: &Inner) -> Result<()> {
+    let Some(lock) = CheckpointLock::try_take(inner)? else {
+        return Ok(());
+    };
+    lock.run()?;
+    drop(lock);
+    checkpoint_others_due(inner)
 }
 
 /// Lets everything be used again that the visible commit does not need: both meta pages get to hold it.
@@ -248,26 +296,30 @@ pub(crate) fn settle(inner: &Inner) -> Result<()> {
 
 /// Whether so much of the log is used that a checkpoint is due.
 pub(crate) fn is_due(inner: &Inner) -> bool {
+    inner.regions.iter().any(|region| keeps_much(inner, region))
+}
+
+fn keeps_much(inner: &Inner, region: &Region) -> bool {
     let Some(wal) = &inner.wal else {
         return false;
     };
-    let metas = &inner.region.metas;
-    let newest = metas
-        .lsns
-        .iter()
-        .map(|lsn| lsn.load(Ordering::Relaxed))
-        .max();
+    let lsns = &region.metas.lsns;
+    let newest = lsns.iter().map(|lsn| lsn.load(Ordering::Relaxed)).max();
     let used = wal.end().0.saturating_sub(newest.unwrap_or_default());
     used > wal.capacity() / 4
 }
 
-/// Waits for room in the log: every commit so far is made durable and checkpointed.
+/// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who holds a
+/// checkpoint lock.
 pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
-    let head = inner.region.applied_head()?;
-    inner.make_visible(head.commit, head.log.lsn)?;
-    let lock = CheckpointLock::take(inner)?;
     if inner.wal.is_none() {
         return Err(Error::Damaged("there is no log to be emptied".into()));
     }
-    lock.run_twice()
+    inner.sync()?;
+    CheckpointLock::take(inner)?.run_twice()?;
+    for other in inner.others() {
+        other.sync()?;
+        CheckpointLock::take(&other)?.run_twice()?;
+    }
+    Ok(())
 }

@@ -17,17 +17,19 @@
 use std::fmt;
 use std::io::IoSlice;
 
-use sapwood_wal::{Position, Wal};
+use sapwood_wal::Position;
 
+use crate::append::AppendLock;
 use crate::checkpoint::{self, CheckpointLock};
 use crate::env::{Env, Inner};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::head::{Head, Roots};
 use crate::own::OwnPages;
 use crate::page::{CommitNo, PageNo, ReadPages};
-use crate::record::{RecordHeader, encode_extent, encode_page};
+use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
+use crate::sync::Arc;
 use crate::write::WriteTxn;
 
 /// What a commit promises.
@@ -104,18 +106,74 @@ impl fmt::Debug for Ticket {
 
 /// Does everything up to having the commit applied. Gives its head, or the one the transaction began from if nothing changed.
 pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head> {
+    let Some(header) = prepare(txn)? else {
+        return Ok(*txn.head());
+    };
+    let env = txn.env().clone();
+    let pages = txn.own_mut();
+    let mut record = pages.take_record_buffer();
+    let log = finish_pages(pages, &header, record_bytes_max(env.inner()), &mut record).and_then(
+        |is_logged| {
+            let parts = [(env.inner(), header)];
+            if is_logged {
+                append(&parts, &[&record], durability)
+            } else {
+                commit_unlogged(&parts)
+            }
+        },
+    );
+    pages.keep_record_buffer(record);
+    Ok(header.head(log?))
+}
+
+/// Commits transactions of several stores at once, with one record: all of them happen, or none. Gives the heads of those that
+/// changed something.
+pub(crate) fn commit_jointly(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> {
+    let headers = txns.iter_mut().map(prepare);
+    let headers = headers.collect::<Result<Vec<_>>>()?;
+    let envs: Vec<Env> = txns.iter().map(|txn| txn.env().clone()).collect();
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    let mut is_logged = true;
+    let mut room = envs.first().map_or(0, |env| record_bytes_max(env.inner()));
+    room = room.saturating_sub(Parts::head_bytes(txns.len()));
+    for (txn, header) in txns.iter_mut().zip(&headers) {
+        let Some(header) = header else {
+            continue;
+        };
+        let mut record = Vec::new();
+        is_logged &= finish_pages(txn.own_mut(), header, room, &mut record)?;
+        room = room.saturating_sub(record.len());
+        records.push(record);
+    }
+    let parts = envs.iter().zip(&headers);
+    let parts = parts.filter_map(|(env, header)| Some((env.inner(), (*header)?)));
+    let parts: Vec<(&Arc<Inner>, RecordHeader)> = parts.collect();
+    let log = match parts.len() {
+        0 => return Ok(vec![None; txns.len()]),
+        _ if is_logged => append(&parts, &records, Durability::Durable)?,
+        _ => commit_unlogged(&parts)?,
+    };
+    let heads = headers
+        .iter()
+        .map(|header| Some(header.as_ref()?.head(log)));
+    Ok(heads.collect())
+}
+
+/// Saves the catalog and the free list, and says what the record begins with; `None` if nothing has changed.
+fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     let env = txn.env().clone();
     let inner = env.inner();
     inner.check_sound()?;
     txn.own_mut().may_use_reserve = true;
     let catalog = txn.save_catalog()?;
     if txn.own().is_unchanged() {
-        return Ok(*txn.head());
+        return Ok(None);
     }
     let before = *txn.head();
     let pages = txn.own_mut();
     let free = pages.save_free_list()?;
-    let header = RecordHeader {
+    wait_for_place(inner, &before)?;
+    Ok(Some(RecordHeader {
         has_changes: true,
         store: inner.identity.store,
         timeline: inner.identity.timeline,
@@ -125,36 +183,15 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
             catalog,
             free,
         },
-    };
-    wait_for_place(inner, &before)?;
-    match &inner.wal {
-        None => {
-            let mut record = pages.take_record_buffer();
-            finish_pages(pages, &header, 0, &mut record)?;
-            pages.keep_record_buffer(record);
-            Ok(apply(inner, &header, Position::default(), durability))
-        }
-        Some(wal) => commit_logged(inner, wal, pages, &header, durability),
-    }
+    }))
 }
 
-fn commit_logged(
-    inner: &Inner,
-    wal: &Wal,
-    pages: &mut OwnPages,
-    header: &RecordHeader,
-    durability: Durability,
-) -> Result<Head> {
-    let mut record = pages.take_record_buffer();
-    let max = usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX);
-    let is_logged = finish_pages(pages, header, max, &mut record)?;
-    let head = if is_logged {
-        append(inner, wal, &record).map(|end| apply(inner, header, end, durability))
-    } else {
-        commit_unlogged(inner, wal, header, &mut record)
+/// A longer record does not go into the log; there is no limit to one that goes nowhere.
+fn record_bytes_max(inner: &Inner) -> usize {
+    let Some(wal) = &inner.wal else {
+        return 0;
     };
-    pages.keep_record_buffer(record);
-    head
+    usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX)
 }
 
 /// Seals all changed pages and writes the log record, unless that would have more than `max` bytes; gives whether it is there.
@@ -186,25 +223,65 @@ fn finish_pages(
     Ok(fits)
 }
 
-/// Appends the record, making room in the log if there is none.
-fn append(inner: &Inner, wal: &Wal, record: &[u8]) -> Result<Position> {
-    match wal.append(&[IoSlice::new(record)]) {
-        Err(sapwood_wal::Error::Full { .. }) => {
-            checkpoint::empty_log(inner)?;
-            Ok(wal.append(&[IoSlice::new(record)])?)
-        }
-        result => Ok(result?),
-    }
+/// The commits of one record, each to a store of its own.
+type Commits<'a> = [(&'a Arc<Inner>, RecordHeader)];
+
+/// How often a transaction that finds the log full empties it before it gives up: others may have filled it again.
+const EMPTIED_MAX: usize = 16;
+
+/// Appends a record, made of one part for each commit, and applies them, making room in the log if there is none.
+fn append(
+    commits: &Commits<'_>,
+    parts: &[impl AsRef<[u8]>],
+    durability: Durability,
+) -> Result<Position> {
+    with_room(commits, || append_once(commits, parts, durability))
 }
 
-/// Makes the commit the newest one.
-fn apply(inner: &Inner, header: &RecordHeader, log: Position, durability: Durability) -> Head {
-    let head = Head {
-        commit: header.commit,
-        log,
-        roots: header.roots,
+fn with_room(commits: &Commits<'_>, attempt: impl Fn() -> Result<Position>) -> Result<Position> {
+    for _ in 0..EMPTIED_MAX {
+        match (attempt(), commits.first()) {
+            (Err(Error::Log(sapwood_wal::Error::Full { .. })), Some((inner, _))) => {
+                checkpoint::empty_log(inner)?;
+            }
+            (result, _) => return result,
+        }
+    }
+    attempt()
+}
+
+fn append_once(
+    commits: &Commits<'_>,
+    parts: &[impl AsRef<[u8]>],
+    durability: Durability,
+) -> Result<Position> {
+    let Some((inner, _)) = commits.first() else {
+        return Ok(Position::default());
     };
-    inner.region.apply(&head, durability);
+    let lengths = parts.iter().map(|part| part.as_ref().len());
+    let lengths: Vec<u32> = match parts {
+        [_] => Vec::new(),
+        _ => lengths
+            .map(|length| u32::try_from(length).unwrap_or(u32::MAX))
+            .collect(),
+    };
+    let joint = match parts {
+        [_] => Vec::new(),
+        _ => Parts::encode(&lengths),
+    };
+    let mut slices = vec![IoSlice::new(&joint)];
+    slices.extend(parts.iter().map(|part| IoSlice::new(part.as_ref())));
+    let appending = AppendLock::take(inner)?;
+    let log = appending.append(&slices)?;
+    for (inner, header) in commits {
+        apply(inner, &header.head(log), durability);
+    }
+    Ok(log)
+}
+
+/// Makes the commit the newest one of its store.
+fn apply(inner: &Inner, head: &Head, durability: Durability) {
+    inner.region.apply(head, durability);
     match &inner.wal {
         None => inner.region.publish(head.commit),
         Some(wal) if durability == Durability::Relaxed => {
@@ -212,49 +289,52 @@ fn apply(inner: &Inner, header: &RecordHeader, log: Position, durability: Durabi
         }
         Some(_) => {}
     }
-    head
 }
 
-/// Commits by syncing the data file. The commit is durable and visible afterwards.
-fn commit_unlogged(
-    inner: &Inner,
-    wal: &Wal,
-    header: &RecordHeader,
-    record: &mut Vec<u8>,
-) -> Result<Head> {
-    let before = inner.region.applied_head()?;
-    inner.make_visible(before.commit, before.log.lsn)?;
-    let guards = inner.options.guards;
-    let lock = CheckpointLock::take(inner)?;
-    // One sync serves the commit before and this one.
-    let before = lock.pin()?;
-    if guards.has(Guard::SyncBeforeRoots) {
-        lock.sync_data()?;
+/// Commits by syncing the data files. The commits are durable and visible afterwards.
+fn commit_unlogged(commits: &Commits<'_>) -> Result<Position> {
+    if commits.iter().all(|(inner, _)| inner.wal.is_none()) {
+        return append_once(commits, &[[0; 0]], Durability::Durable);
     }
-    if guards.has(Guard::CheckpointBeforeRoots) {
-        lock.write_meta_if_newer(&before)?;
-    }
-    let header = RecordHeader {
-        has_changes: false,
-        ..*header
-    };
-    header.encode(record);
-    lock.pin_applied(header.commit);
-    let end = match wal.append(&[IoSlice::new(record)]) {
-        Err(sapwood_wal::Error::Full { .. }) => {
-            lock.run_twice()?;
-            lock.pin_applied(header.commit);
-            wal.append(&[IoSlice::new(record)])
+    with_room(commits, || commit_unlogged_once(commits))
+}
+
+fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
+    let mut locks = Vec::with_capacity(commits.len());
+    let mut records = Vec::with_capacity(commits.len());
+    for (inner, header) in commits {
+        let before = inner.region.applied_head()?;
+        inner.make_visible(before.commit, before.log.lsn)?;
+        let guards = inner.options.guards;
+        let lock = CheckpointLock::take(inner)?;
+        // One sync serves the commit before and this one.
+        let before = lock.pin()?;
+        if guards.has(Guard::SyncBeforeRoots) {
+            lock.sync_data()?;
         }
-        result => result,
-    }?;
-    let head = apply(inner, &header, end, Durability::Durable);
-    inner.make_visible(head.commit, end.lsn)?;
-    // Without a meta page nothing would protect these pages for long.
-    if guards.has(Guard::MetaAfterRoots) {
-        lock.write_meta(&head).inspect_err(|_| inner.poison())?;
+        if guards.has(Guard::CheckpointBeforeRoots) {
+            lock.write_meta_if_newer(&before)?;
+        }
+        lock.pin_applied(header.commit);
+        let mut record = Vec::new();
+        let header = RecordHeader {
+            has_changes: false,
+            ..*header
+        };
+        header.encode(&mut record);
+        records.push(record);
+        locks.push(lock);
     }
-    Ok(head)
+    let log = append_once(commits, &records, Durability::Durable)?;
+    for ((inner, header), lock) in commits.iter().zip(&locks) {
+        inner.make_visible(header.commit, log.lsn)?;
+        // Without a meta page nothing would protect these pages for long.
+        if inner.options.guards.has(Guard::MetaAfterRoots) {
+            let written = lock.write_meta(&header.head(log));
+            written.inspect_err(|_| inner.poison())?;
+        }
+    }
+    Ok(log)
 }
 
 /// Waits until the ring of heads has a place for one more commit.
@@ -277,6 +357,6 @@ pub(crate) fn afterwards(env: &Env, head: &Head) {
     if inner.options.idle_checkpoint.is_some() {
         inner.background.committed(is_due);
     } else if is_due && inner.make_visible(head.commit, head.log.lsn).is_ok() {
-        let _: Result<()> = checkpoint::checkpoint_if_nobody_does(inner);
+        let _: Result<()> = checkpoint::checkpoint_due_if_nobody_does(inner);
     }
 }

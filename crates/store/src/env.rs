@@ -1,7 +1,9 @@
-//! The environment: a folder with one log, one lock region and a store, opened by any number of processes.
+//! The environment: a folder with one log, one lock region and one or more stores, opened by any number of processes.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use sapwood_wal::Wal;
@@ -20,6 +22,7 @@ use crate::file_names::FileNames;
 use crate::free::FreePages;
 use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
+use crate::joint::{self, JointTxn};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
 use crate::open;
@@ -29,7 +32,7 @@ use crate::readers::IdleReaders;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use crate::tree::TreeRecord;
 use crate::write::WriteTxn;
 use crate::{backup, free, readers, stat};
@@ -46,8 +49,13 @@ pub struct Options {
     pub(crate) shared: bool,
     pub(crate) over_empty: bool,
     pub(crate) durability: Durability,
+    pub(crate) stores: u16,
+    pub(crate) store_folders: BTreeMap<u16, PathBuf>,
     pub(crate) guards: Guards,
 }
+
+/// The most stores in an environment.
+pub const STORES_MAX: u16 = 64;
 
 /// The length of the log, in bytes, unless [`Options::log_bytes`] says otherwise.
 pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
@@ -67,6 +75,8 @@ impl Default for Options {
             shared: true,
             over_empty: false,
             durability: Durability::Durable,
+            stores: 1,
+            store_folders: BTreeMap::new(),
             guards: Guards::default(),
         }
     }
@@ -112,6 +122,20 @@ impl Options {
         self
     }
 
+    /// How many stores the environment has at least, 1 to [`STORES_MAX`]: those that are missing are added when it is opened, which is
+    /// possible only while nobody else has it open. There is no way to take one away. See [`Env::store`].
+    pub fn stores(mut self, count: u16) -> Self {
+        self.stores = count.clamp(1, STORES_MAX);
+        self
+    }
+
+    /// The existing folder in which the data file of this store is, perhaps on another device than the log, which is in the environment's.
+    /// Everybody who opens the environment has to say so. The first store, number 0, stays where the log is.
+    pub fn store_folder(mut self, store: u16, folder: impl Into<PathBuf>) -> Self {
+        self.store_folders.insert(store, folder.into());
+        self
+    }
+
     /// What the files are called. Everybody who opens the environment has to use the same names, and different
     /// environments in one folder different ones.
     pub fn names(mut self, names: FileNames) -> Self {
@@ -150,20 +174,27 @@ impl Options {
 #[derive(Clone)]
 pub struct Env {
     owner: Arc<Owner>,
+    /// Which store of it.
+    store: usize,
 }
 
 /// All handles to an environment together. Snapshots outlive it, everything else belongs to it.
 pub(crate) struct Owner {
-    inner: Arc<Inner>,
+    /// The stores, by number: at least one.
+    stores: Vec<Arc<Inner>>,
 }
 
-/// What an open environment consists of.
+/// What an open store consists of, with what it shares with the others of its environment.
 pub(crate) struct Inner {
     pub(crate) region: Arc<Region>,
-    pub(crate) membership: Membership,
+    /// Those of all stores of the environment, by number.
+    pub(crate) regions: Arc<[Arc<Region>]>,
+    /// All stores of the environment, by number.
+    pub(crate) stores: Arc<OnceLock<Vec<Weak<Inner>>>>,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) data: DataFile,
     /// `None` in memory, where nothing can be made durable.
-    pub(crate) wal: Option<Wal>,
+    pub(crate) wal: Option<Arc<Wal>>,
     pub(crate) identity: StoreIdentity,
     pub(crate) options: Options,
     pub(crate) idle_readers: IdleReaders,
@@ -202,6 +233,72 @@ impl Env {
     /// the same storage twice at a time is the caller's mistake.
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
         open::open_storage(storage, options)
+    }
+
+    /// How many stores the environment has.
+    pub fn stores(&self) -> usize {
+        self.owner.stores.len()
+    }
+
+    /// A handle to another store of the environment, by its number from 0 on; `None` if there are fewer. ([`Env::open`] gives one to the first.)
+    ///
+    /// Each store is a data file with trees, commits and a writer of its own, so that several transactions can be under way at a time.
+    /// What is done with a handle is done with its store. The stores share the log, and so each sync of it. See [`Env::read_stores`] and
+    /// [`Env::write_stores`] for what they do together.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// use sapwood_store::{Env, Options, TreeKind};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let env = Env::open(folder.path(), &Options::new().stores(2))?;
+    /// let (persons, groups) = (env.store(0).unwrap(), env.store(1).unwrap());
+    /// let mut one = persons.write()?;
+    /// let mut other = groups.write()?; // No need to wait for the one.
+    /// other.create_tree("groups", TreeKind::COMPACT)?;
+    /// one.create_tree("persons", TreeKind::COMPACT)?;
+    /// let (other, one) = (other.commit()?, one.commit()?);
+    /// one.wait()?;
+    /// other.wait()?; // Synced already: its record stands before that of the one.
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn store(&self, number: usize) -> Option<Self> {
+        (number < self.stores()).then(|| Self {
+            owner: self.owner.clone(),
+            store: number,
+        })
+    }
+
+    /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
+    /// nothing, and with a commit all that was visible before it.
+    pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
+        joint::read(&self.owner.stores)
+    }
+
+    /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
+    ///
+    /// Fails with [`Error::NoSuchStore`] if there are not so many.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// let env = Env::in_memory(&Options::new().stores(2))?;
+    /// let mut txn = env.write_stores(&[0, 1])?;
+    /// for number in [0, 1] {
+    ///     let store = txn.store(number)?;
+    ///     let tree = store.create_tree("accounts", TreeKind::COMPACT)?;
+    ///     store.put(tree, b"balance", b"100")?;
+    /// }
+    /// txn.commit()?.wait()?;
+    ///
+    /// let snapshots = env.read_stores()?;
+    /// assert!(snapshots[0].tree("accounts")?.is_some() && snapshots[1].tree("accounts")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write_stores(&self, numbers: &[usize]) -> Result<JointTxn> {
+        JointTxn::begin(self, numbers)
     }
 
     /// The newest visible state, unchanging until the snapshot is dropped. Never waits for anybody.
@@ -300,16 +397,19 @@ impl Env {
         backup::backup(self.inner(), &Content::Since(base.as_ref()), dest.as_ref())
     }
 
-    pub(crate) fn new(inner: Inner) -> Self {
-        Self {
-            owner: Arc::new(Owner {
-                inner: Arc::new(inner),
-            }),
+    /// The first of these stores.
+    pub(crate) fn new(stores: Vec<Inner>) -> Self {
+        let stores: Vec<Arc<Inner>> = stores.into_iter().map(Arc::new).collect();
+        if let Some(first) = stores.first() {
+            first
+                .stores
+                .get_or_init(|| stores.iter().map(Arc::downgrade).collect());
         }
+        Self::from_owner(Arc::new(Owner { stores }))
     }
 
     pub(crate) fn from_owner(owner: Arc<Owner>) -> Self {
-        Self { owner }
+        Self { owner, store: 0 }
     }
 
     pub(crate) fn owner(&self) -> &Arc<Owner> {
@@ -318,7 +418,7 @@ impl Env {
 
     #[inline]
     pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.owner.inner
+        &self.owner.stores[self.store]
     }
 }
 
@@ -332,21 +432,25 @@ impl fmt::Debug for Env {
 
 impl Owner {
     pub(crate) fn is_forked(&self) -> bool {
-        self.inner.membership.is_forked()
+        self.stores.iter().any(|store| store.membership.is_forked())
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.inner.membership.is_forked() {
+        if self.is_forked() {
             return;
         }
-        self.inner.background.stop();
-        if self.inner.options.idle_checkpoint.is_some() && !self.inner.options.read_only {
-            // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
-            let _: Result<CommitNo> = checkpoint::checkpoint(&self.inner);
+        for store in &self.stores {
+            store.background.stop();
         }
-        self.inner.idle_readers.close();
+        for store in &self.stores {
+            if store.options.idle_checkpoint.is_some() && !store.options.read_only {
+                // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
+                let _: Result<CommitNo> = checkpoint::checkpoint(store);
+            }
+            store.idle_readers.close();
+        }
     }
 }
 
@@ -368,8 +472,8 @@ impl Inner {
 
     /// Fails after a failure that leaves it open what is on the disk.
     pub(crate) fn check_sound(&self) -> Result<()> {
-        let log = self.wal.as_ref().is_some_and(Wal::is_poisoned);
-        if log || self.region.poisoned.load(Ordering::Acquire) != 0 {
+        let log = self.wal.as_ref().is_some_and(|wal| wal.is_poisoned());
+        if log || self.first_region().poisoned.load(Ordering::Acquire) != 0 {
             return Err(Error::Poisoned);
         }
         Ok(())
@@ -377,13 +481,26 @@ impl Inner {
 
     /// Says that a sync of the data file failed: no checkpoint and no commit from now on.
     pub(crate) fn poison(&self) {
-        self.region.poisoned.store(1, Ordering::SeqCst);
+        self.first_region().poisoned.store(1, Ordering::SeqCst);
     }
 
     /// Whether the process with this entry lives.
     pub(crate) fn is_alive(&self, process: u16) -> bool {
         self.membership
-            .is_alive(process, &self.region.processes[..])
+            .is_alive(process, &self.first_region().processes[..])
+    }
+
+    /// The region with what the whole environment has once.
+    #[inline]
+    pub(crate) fn first_region(&self) -> &Region {
+        &self.regions[0]
+    }
+
+    /// The other stores of the environment, as long as it is open.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+        let stores = self.stores.get().into_iter().flatten();
+        let others = stores.filter_map(Weak::upgrade);
+        others.filter(|other| !Arc::ptr_eq(&other.region, &self.region))
     }
 
     /// Makes everything up to a commit durable and visible, and shows whatever else has become durable with it.

@@ -95,6 +95,16 @@ pub enum Error {
     #[error("the environment is open for reading only")]
     ReadOnly,
 
+    /// The environment has fewer stores.
+    #[error("there is no store {0} in this environment")]
+    NoSuchStore(usize),
+
+    /// More stores are wanted than the environment has, while others have it open.
+    #[error(
+        "the environment is open with {0} stores; more can be added only while nobody else has it open"
+    )]
+    StoresFixed(usize),
+
     /// All slots of the reader table are taken.
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
     ReadersFull,

@@ -34,9 +34,18 @@ impl FileNames {
         }
     }
 
+    /// The data file of a store: that of the first one has the name that was given, usually one that ends with its number.
+    pub(crate) fn data_of(&self, store: u16) -> String {
+        match (store, self.data.strip_suffix("-0")) {
+            (0, _) => self.data.clone(),
+            (_, Some(stem)) => format!("{stem}-{store}"),
+            (_, None) => format!("{}-{store}", self.data),
+        }
+    }
+
     /// The name that a data file has until it is complete.
-    pub(crate) fn new_data(&self) -> String {
-        format!("{}.new", self.data)
+    pub(crate) fn new_data_of(&self, store: u16) -> String {
+        format!("{}.new", self.data_of(store))
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Guard {
     SyncLog,
     /// The log is kept as far back as the older meta page.
     KeepLogOfOlderMeta,
+    /// The log is kept as far back as the meta pages of other stores.
+    KeepLogOfOtherStores,
     /// What the meta pages refer to is not used again.
     ProtectMetas,
     /// What the checkpoint under way refers to is not used again.
@@ -41,7 +43,7 @@ pub(crate) enum Guard {
 
 #[cfg(test)]
 impl Guard {
-    /// All of them.
+    /// All that one store needs; several need `KeepLogOfOtherStores` too.
     pub(crate) const ALL: [Self; 17] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,

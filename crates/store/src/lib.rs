@@ -3,6 +3,7 @@
 //! An [`Env`] is opened by any number of processes. [`Env::read`] gives a [`Snapshot`], whose [`Tree`]s are read in place;
 //! [`Env::write`] gives the one [`WriteTxn`], whose [`commit`](WriteTxn::commit) gives a [`Ticket`] to wait for.
 
+mod append;
 mod background;
 mod backup;
 pub mod bulk;
@@ -19,6 +20,9 @@ mod file_names;
 mod free;
 mod guard;
 mod head;
+mod joint;
+#[cfg(test)]
+mod joint_crash_tests;
 mod mapped;
 mod meta;
 mod open;
@@ -42,10 +46,11 @@ pub use backup::{restore, restore_increments};
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};
-pub use env::{Env, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options};
+pub use env::{Env, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options, STORES_MAX};
 pub use error::{Error, Result};
 pub use file_names::FileNames;
 pub use free::FreePages;
+pub use joint::{JointTicket, JointTxn};
 pub use mapped::MappedPages;
 pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};

@@ -8,8 +8,8 @@
 //!      32     4  version      of the format of the data file and of the log records
 //!      36     4  page size    4096
 //!      40    16  store id     random; told to backups
-//!      56     2  store        number within the environment: 0
-//!      58     2  zero
+//!      56     2  store        number within the environment
+//!      58     2  stores       in the first store: how many the environment has, 0 for one; otherwise zero
 //!      60     4  timeline     counts the restores and lost tails in the store's history
 //!      64     8  generation   counts the times when pages were moved by other means than copy on write
 //!      72    16  log id       all zeroes: no log goes with the file, as in a backup
@@ -42,6 +42,8 @@ const BODY_BYTES: usize = 184;
 pub(crate) struct StoreIdentity {
     pub(crate) id: [u8; 16],
     pub(crate) store: u16,
+    /// In the first store, how many the environment has, or 0 for one; 0 in the others.
+    pub(crate) stores: u16,
     pub(crate) timeline: u32,
     pub(crate) generation: u64,
     pub(crate) log: LogId,
@@ -56,6 +58,7 @@ impl StoreIdentity {
         Self {
             id: uuid::Uuid::new_v4().into_bytes(),
             store: 0,
+            stores: 0,
             timeline: 1,
             generation: 0,
             log: LogId(uuid::Uuid::new_v4().into_bytes()),
@@ -82,7 +85,7 @@ impl Meta {
         body.extend_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
         body.extend_from_slice(&self.identity.id);
         body.extend_from_slice(&self.identity.store.to_le_bytes());
-        body.extend_from_slice(&[0; 2]);
+        body.extend_from_slice(&self.identity.stores.to_le_bytes());
         body.extend_from_slice(&self.identity.timeline.to_le_bytes());
         body.extend_from_slice(&self.identity.generation.to_le_bytes());
         body.extend_from_slice(&self.identity.log.0);
@@ -124,10 +127,11 @@ impl Meta {
         }
         let id = fields.take();
         let store = u16::from_le_bytes(fields.take());
-        let _: [u8; 2] = fields.take();
+        let stores = u16::from_le_bytes(fields.take());
         let identity = StoreIdentity {
             id,
             store,
+            stores,
             timeline: u32::from_le_bytes(fields.take()),
             generation: u64::from_le_bytes(fields.take()),
             log: LogId(fields.take()),

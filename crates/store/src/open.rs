@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  lock        the lock region; locks on its bytes tell who lives, see `process`
-//!  data-0      the store
+//!  data-0      the first store; others are data-1 and so on, there or in folders of their own
 //!  log*        the log
 //! ```
 //!
@@ -12,20 +12,20 @@
 //! process has the environment open, the lock region is of no value, whatever it holds: it is written anew from the
 //! meta pages and the log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
-use sapwood_wal::{LogId, Wal};
+use sapwood_wal::{LogId, Position, Wal};
 
 use crate::background::Background;
 use crate::backup::checked_copy;
 use crate::checkpoint;
 use crate::comparators::Registry;
-use crate::env::{Env, Inner, Options, Owner};
+use crate::env::{Env, Inner, Options, Owner, STORES_MAX};
 use crate::error::{Error, Result};
 use crate::guard::{Guard, Guards};
 use crate::head::{Head, Roots};
@@ -33,7 +33,7 @@ use crate::mapped::{DataFile, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
 use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::readers::{IdleReaders, give_back_all};
-use crate::recovery;
+use crate::recovery::{self, Recovering};
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
 
@@ -95,42 +95,50 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     let locks = LockFile::new(file.try_clone()?);
     locks.lock_opening()?;
     let first = !locks.is_in_use()?;
-    let region = Arc::new(if first {
-        Region::create(&file)?
+    let places = Places::new(storage, options)?;
+    let regions: Regions = if first {
+        Region::create(&file, places.count()?)?.into()
     } else {
-        Region::join(&file)?
-    });
-    let opened = if first {
-        start(&storage, &region, options)?
-    } else {
-        join(&storage, &region, options)?
+        Region::join(&file)?.into()
     };
-    let membership = Membership::join(locks, &region.processes[..], |index| {
-        give_back_all(&region, index);
-        !region.is_owner(index)
+    let opened = if first {
+        start(&places, &regions)?
+    } else {
+        join(&places, &regions)?
+    };
+    let table = &regions[0].processes;
+    let membership = Membership::join(locks, &table[..], |index| {
+        let give_back = |region: &Arc<Region>| give_back_all(region, index);
+        regions.iter().for_each(give_back);
+        !regions.iter().any(|region| region.is_owner(index))
     })?
     .ok_or(Error::ProcessesFull)?;
-    let env = opened.into_env(region, membership, options)?;
+    let env = opened.into_env(&regions, membership, options)?;
     env.inner().membership.unlock_opening();
     Ok(env)
 }
 
 /// An environment on a storage that no other process can see.
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
-    let region = Arc::new(Region::private()?);
-    let opened = start(&storage, &region, options)?;
-    let membership = Membership::alone(&region.processes[..]);
-    opened.into_env(region, membership, options)
+    let places = Places::new(storage, options)?;
+    let regions: Regions = Region::private(places.count()?)?.into();
+    let opened = start(&places, &regions)?;
+    let membership = Membership::alone(&regions[0].processes[..]);
+    opened.into_env(&regions, membership, options)
 }
 
 pub(crate) fn in_memory(options: &Options) -> Result<Env> {
-    let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-    file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
-    let identity = StoreIdentity {
-        log: NO_LOG,
-        ..StoreIdentity::new()
-    };
-    begin_in_memory(DataFile::new(file)?, identity, &first_head(), options)
+    let stores = (0..options.stores).map(|store| {
+        let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+        file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
+        let identity = StoreIdentity {
+            store,
+            log: NO_LOG,
+            ..StoreIdentity::new()
+        };
+        Ok((DataFile::new(file)?, identity, first_head(Position::START)))
+    });
+    begin_in_memory(stores.collect::<Result<_>>()?, options)
 }
 
 /// An environment in memory that begins with what is in a backup.
@@ -138,91 +146,202 @@ pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
     let mut from = std::fs::File::open(backup)?;
     let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
     let (data, meta) = checked_copy(&mut from, &[], file)?;
-    begin_in_memory(data, meta.identity, &meta.head, options)
+    begin_in_memory(vec![(data, meta.identity, meta.head)], options)
 }
 
-fn begin_in_memory(
-    data: DataFile,
-    identity: StoreIdentity,
-    head: &Head,
-    options: &Options,
-) -> Result<Env> {
-    let region = Arc::new(Region::private()?);
-    let pages = data.file.size()? / PAGE_BYTES as u64;
-    region.growth.pages.store(pages, Ordering::SeqCst);
-    region.start(head);
-    let opened = Opened {
-        data,
+fn begin_in_memory(stores: Vec<(DataFile, StoreIdentity, Head)>, options: &Options) -> Result<Env> {
+    let regions: Regions = Region::private(stores.len())?.into();
+    let membership = Membership::alone(&regions[0].processes[..]);
+    let mut opened = Opened {
+        stores: Vec::with_capacity(stores.len()),
         wal: None,
-        identity,
-        must_checkpoint: false,
     };
-    let membership = Membership::alone(&region.processes[..]);
-    opened.into_env(region, membership, options)
+    for ((data, identity, head), region) in stores.into_iter().zip(&*regions) {
+        let pages = data.file.size()? / PAGE_BYTES as u64;
+        region.growth.pages.store(pages, Ordering::SeqCst);
+        region.start(&head);
+        opened.stores.push(OpenedStore {
+            data,
+            identity,
+            must_checkpoint: false,
+        });
+    }
+    opened.into_env(&regions, membership, options)
 }
+
+/// One for each store.
+type Regions = Arc<[Arc<Region>]>;
 
 struct Opened {
+    stores: Vec<OpenedStore>,
+    wal: Option<Arc<Wal>>,
+}
+
+struct OpenedStore {
     data: DataFile,
-    wal: Option<Wal>,
     identity: StoreIdentity,
     /// There are commits behind the meta pages whose pages the log does not hold: they are protected by a meta page only.
     must_checkpoint: bool,
 }
 
 impl Opened {
-    fn into_env(
-        self,
-        region: Arc<Region>,
-        membership: Membership,
-        options: &Options,
-    ) -> Result<Env> {
-        let env = Env::new(Inner {
-            region,
-            membership,
-            data: self.data,
-            wal: self.wal,
-            identity: self.identity,
+    fn into_env(self, regions: &Regions, membership: Membership, options: &Options) -> Result<Env> {
+        let membership = Arc::new(membership);
+        let stores = Arc::default();
+        let must_checkpoint = self.stores.iter().map(|store| store.must_checkpoint);
+        let must_checkpoint: Vec<bool> = must_checkpoint.collect();
+        let inner = |(region, store): (&Arc<Region>, OpenedStore)| Inner {
+            region: region.clone(),
+            regions: regions.clone(),
+            stores: Arc::clone(&stores),
+            membership: membership.clone(),
+            data: store.data,
+            wal: self.wal.clone(),
+            identity: store.identity,
             options: options.clone(),
             idle_readers: IdleReaders::new(),
             comparators: Registry::default(),
             workshop: Mutex::new(None),
             background: Background::default(),
             pages_max: AtomicU64::new(u64::MAX),
-        });
-        if self.must_checkpoint && options.guards.has(Guard::CheckpointRecoveredRoots) {
-            checkpoint::checkpoint(env.inner())?;
+        };
+        let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
+        for (number, must) in must_checkpoint.into_iter().enumerate() {
+            if must
+                && options.guards.has(Guard::CheckpointRecoveredRoots)
+                && let Some(store) = env.store(number)
+            {
+                checkpoint::checkpoint(store.inner())?;
+            }
         }
         Ok(env)
     }
 }
 
-/// Opens the files as the first one, and fills the region.
-fn start(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) -> Result<Opened> {
-    let names = &options.names;
-    if options.create && !has_data(&**storage, options)? {
-        create(storage, options)?;
+/// Where the stores are.
+struct Places<'o> {
+    /// The folder of the log and of the first store.
+    storage: Arc<dyn Storage>,
+    /// Those of the stores that are elsewhere.
+    others: BTreeMap<u16, Arc<dyn Storage>>,
+    options: &'o Options,
+}
+
+impl<'o> Places<'o> {
+    fn new(storage: Arc<dyn Storage>, options: &'o Options) -> Result<Self> {
+        let folders = options
+            .store_folders
+            .iter()
+            .filter(|(store, _)| **store > 0);
+        let others = folders.map(|(store, path)| {
+            let folder = Folder::open(path)?.creating_with(options.permissions);
+            Ok((*store, Arc::new(folder) as Arc<dyn Storage>))
+        });
+        Ok(Self {
+            storage,
+            others: others.collect::<Result<_>>()?,
+            options,
+        })
     }
-    let file = storage.open(&names.data, OpenMode::Write)?;
-    let metas = read_metas(&*file, options.guards)?;
-    let meta = newest(&metas)?;
+
+    fn storage_of(&self, store: u16) -> &Arc<dyn Storage> {
+        self.others.get(&store).unwrap_or(&self.storage)
+    }
+
+    fn open(&self, store: u16) -> Result<Arc<dyn File>> {
+        let name = self.options.names.data_of(store);
+        let file = self.storage_of(store).open(&name, OpenMode::Write);
+        file.map_err(|error| match (store, error.kind()) {
+            (0, _) => error.into(),
+            (_, ErrorKind::NotFound) => Error::Damaged(format!(
+                "the data file {name} of store {store} is not where it is looked for"
+            )),
+            _ => error.into(),
+        })
+    }
+
+    fn metas(&self, file: &dyn File) -> Result<[Option<Meta>; 2]> {
+        read_metas(file, self.options.guards)
+    }
+
+    /// How many stores there will be: those that there are, and those that are wanted.
+    fn count(&self) -> Result<usize> {
+        let known = match self.storage.open(&self.options.names.data, OpenMode::Read) {
+            Ok(file) => stores_of(&self.metas(&*file)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => 1,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(usize::from(known.max(self.options.stores)))
+    }
+}
+
+/// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it already; then it is
+/// there.
+fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
+    let known = metas.iter().flatten().map(|meta| meta.identity.stores);
+    known.max().unwrap_or_default().clamp(1, STORES_MAX)
+}
+
+/// Opens the files as the first one, and fills the regions.
+fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+    let (storage, options) = (&places.storage, places.options);
+    if options.create && !has_data(&**storage, options)? {
+        create_log_and_store(places)?;
+    }
+    let file = places.open(0)?;
+    let mut metas = places.metas(&*file)?;
+    let known = stores_of(&metas);
+    let first = newest(&metas)?;
     // One of them, if giving it a log was interrupted.
     let stands_alone = metas
         .iter()
         .flatten()
         .any(|meta| meta.identity.log == NO_LOG);
-    let metas = if stands_alone {
-        give_log(storage, &*file, meta, options)?
-    } else {
-        metas
-    };
-    let wal = Wal::open(storage, &options.names.log, OpenMode::Write, region.clone())?;
-    let data = DataFile::new(file)?;
-    let recovered = recovery::recover(&data, &wal, &metas, region)?;
+    if stands_alone {
+        metas = give_log(storage, &*file, first, options)?;
+    }
+    for meta in metas.iter_mut().flatten() {
+        meta.identity.stores = known;
+    }
+    let log = newest(&metas)?.identity.log;
+    let mut stores = vec![Recovering::new(file, metas, &regions[0])?];
+    for (store, region) in (1..known).zip(regions.iter().skip(1)) {
+        let file = places.open(store)?;
+        let metas = places.metas(&*file)?;
+        if newest(&metas)?.identity.store != store {
+            return Err(Error::Damaged(format!(
+                "the data file of store {store} is that of another one"
+            )));
+        }
+        stores.push(Recovering::new(file, metas, region)?);
+    }
+    let shared = regions[0].clone();
+    let wal = Wal::open(storage, &options.names.log, OpenMode::Write, shared)?;
+    let end = recovery::recover(&mut stores, &wal)?;
+    for (store, region) in (known..).zip(regions.iter().skip(usize::from(known))) {
+        let identity = StoreIdentity {
+            store,
+            log,
+            ..StoreIdentity::new()
+        };
+        let head = first_head(end);
+        let file = create_store(places, &Meta { identity, head })?;
+        let added = Recovering::new(file.clone(), places.metas(&*file)?, region)?;
+        added.fill_region();
+        stores.push(added);
+    }
+    if stores.len() > usize::from(known) {
+        let count = stores.len();
+        stores[0].know_stores(count)?;
+    }
+    let stores = stores.into_iter().map(|store| OpenedStore {
+        must_checkpoint: store.has_unlogged,
+        identity: store.identity,
+        data: store.data,
+    });
     Ok(Opened {
-        data,
-        wal: Some(wal),
-        identity: recovered.identity,
-        must_checkpoint: recovered.has_unlogged,
+        stores: stores.collect(),
+        wal: Some(Arc::new(wal)),
     })
 }
 
@@ -235,47 +354,61 @@ fn has_data(storage: &dyn Storage, options: &Options) -> Result<bool> {
 }
 
 /// Opens the files of an environment that others have open.
-fn join(storage: &Arc<dyn Storage>, region: &Arc<Region>, options: &Options) -> Result<Opened> {
-    let file = storage.open(&options.names.data, OpenMode::Write)?;
-    // One of them may be under the pen of a checkpoint, but both say whose they are.
-    let metas = read_metas(&*file, options.guards)?;
-    let identity = newest(&metas)?.identity;
-    let wal = Wal::open(storage, &options.names.log, OpenMode::Write, region.clone())?;
-    if wal.id() != identity.log {
+fn join(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+    let options = places.options;
+    if usize::from(options.stores) > regions.len() {
+        return Err(Error::StoresFixed(regions.len()));
+    }
+    let mut stores = Vec::with_capacity(regions.len());
+    for (store, _) in (0..).zip(&**regions) {
+        let file = places.open(store)?;
+        // One of them may be under the pen of a checkpoint, but both say whose they are.
+        let identity = newest(&places.metas(&*file)?)?.identity;
+        stores.push(OpenedStore {
+            data: DataFile::new(file)?,
+            identity,
+            must_checkpoint: false,
+        });
+    }
+    let shared = regions[0].clone();
+    let wal = Wal::open(&places.storage, &options.names.log, OpenMode::Write, shared)?;
+    if stores.iter().any(|store| store.identity.log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
     }
     Ok(Opened {
-        data: DataFile::new(file)?,
-        wal: Some(wal),
-        identity,
-        must_checkpoint: false,
+        stores,
+        wal: Some(Arc::new(wal)),
     })
 }
 
-/// Makes an empty store. Its data file gets its name last: if that is there, everything is.
-fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
+/// Makes the log and an empty first store. Its data file gets its name last: if that is there, everything is.
+fn create_log_and_store(places: &Places<'_>) -> Result<()> {
     let identity = StoreIdentity::new();
-    create_log(storage, identity.log, options)?;
-    let new_data = options.names.new_data();
+    create_log(&places.storage, identity.log, places.options)?;
+    let head = first_head(Position::START);
+    create_store(places, &Meta { identity, head }).map(drop)
+}
+
+/// Makes an empty store. One that is there already was not added to the environment any more.
+fn create_store(places: &Places<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
+    let store = meta.identity.store;
+    let (storage, options) = (places.storage_of(store), places.options);
+    let new_data = options.names.new_data_of(store);
     match storage.remove(&new_data) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
     let file = storage.open(&new_data, OpenMode::CreateNew)?;
     file.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
-    let meta = Meta {
-        identity,
-        head: first_head(),
-    };
     for slot in 0..2 {
-        write_meta(&*file, slot, &meta)?;
+        write_meta(&*file, slot, meta)?;
     }
     if options.guards.has(Guard::SyncNewStore) {
         file.sync_data()?;
     }
-    storage.rename(&new_data, &options.names.data)?;
+    storage.rename(&new_data, &options.names.data_of(store))?;
     storage.sync_names()?;
-    Ok(())
+    Ok(file)
 }
 
 fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Result<()> {
@@ -300,7 +433,7 @@ fn give_log(
 ) -> Result<[Option<Meta>; 2]> {
     let mut meta = *meta;
     meta.identity.log = StoreIdentity::new().log;
-    meta.head.log = sapwood_wal::Position::START;
+    meta.head.log = Position::START;
     create_log(storage, meta.identity.log, options)?;
     for slot in 0..2 {
         write_meta(file, slot, &meta)?;
@@ -309,10 +442,11 @@ fn give_log(
     Ok([Some(meta); 2])
 }
 
-fn first_head() -> Head {
+/// The head of a new store whose log begins here.
+fn first_head(log: Position) -> Head {
     Head {
         commit: FIRST_COMMIT,
-        log: sapwood_wal::Position::START,
+        log,
         roots: Roots::empty(),
     }
 }
@@ -337,11 +471,11 @@ pub(crate) fn read_metas(file: &dyn File, guards: Guards) -> Result<[Option<Meta
     Ok(metas)
 }
 
-/// The one with the later commit.
+/// The one with the later commit, or that goes on at a later position of the log.
 pub(crate) fn newest(metas: &[Option<Meta>; 2]) -> Result<&Meta> {
     metas
         .iter()
         .flatten()
-        .max_by_key(|meta| meta.head.commit)
+        .max_by_key(|meta| (meta.head.commit, meta.head.log.lsn))
         .ok_or_else(|| Error::Damaged("neither meta page of the data file is valid".into()))
 }

@@ -18,19 +18,32 @@
 //!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
 //! ```
 //!
+//! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
+//!
+//! ```text
+//!       0     1  kind       3
+//!       1     1  zero
+//!       2     2  n          stores
+//!       4    4n  lengths    u32 each
+//!    4+4n        records    one after the other, in ascending order of their stores
+//! ```
+//!
 //! All integers are little-endian; `v` is a variable-length integer, seven bits to a byte, the low ones first. A page is
 //! rebuilt from its base as of the commit before, so records are replayed one after the other and none is left out.
 //! A page's own number, commit and checksum are not among the changes: they follow from the item.
 
 #![deny(clippy::indexing_slicing)]
 
+use sapwood_wal::Position;
+
 use crate::error::{Error, Result};
-use crate::head::Roots;
+use crate::head::{Head, Roots};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo};
 use crate::varint;
 
 const KIND_CHANGES: u8 = 1;
 const KIND_ROOTS: u8 = 2;
+const KIND_JOINT: u8 = 3;
 const TAG_PAGE: u8 = 1;
 const TAG_EXTENT: u8 = 2;
 const HEADER_BYTES: usize = 16 + Roots::BYTES;
@@ -52,6 +65,15 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
+    /// The head that the commit leaves, with the end of its record.
+    pub(crate) fn head(&self, log: Position) -> Head {
+        Head {
+            commit: self.commit,
+            log,
+            roots: self.roots,
+        }
+    }
+
     /// Begins a record.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.clear();
@@ -93,6 +115,70 @@ impl RecordHeader {
             roots: Roots::decode(roots)?,
         };
         Ok((header, Items { rest: items }))
+    }
+}
+
+/// The records in a record: itself, or one for each store of a joint transaction.
+pub(crate) struct Parts<'a> {
+    lengths: &'a [[u8; 4]],
+    rest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(record: &'a [u8]) -> Result<Self> {
+        match record.split_first_chunk::<4>() {
+            Some((&[KIND_JOINT, 0, n0, n1], rest)) => {
+                let bytes = usize::from(u16::from_le_bytes([n0, n1])) * 4;
+                let lengths = rest.get(..bytes).ok_or_else(|| damaged("is too short"))?;
+                let (lengths, _) = lengths.as_chunks();
+                let rest = rest.get(bytes..).unwrap_or_default();
+                let sum = lengths
+                    .iter()
+                    .map(|length| u64::from(u32::from_le_bytes(*length)));
+                if sum.sum::<u64>() != rest.len() as u64 {
+                    return Err(damaged("has parts of impossible lengths"));
+                }
+                Ok(Self { lengths, rest })
+            }
+            _ => Ok(Self {
+                lengths: &[],
+                rest: record,
+            }),
+        }
+    }
+
+    /// The length of what stands before so many parts.
+    pub(crate) fn head_bytes(parts: usize) -> usize {
+        4 + 4 * parts
+    }
+
+    /// What stands before the parts of these lengths.
+    pub(crate) fn encode(lengths: &[u32]) -> Vec<u8> {
+        let count = u16::try_from(lengths.len()).unwrap_or(u16::MAX);
+        let mut out = vec![KIND_JOINT, 0];
+        out.extend_from_slice(&count.to_le_bytes());
+        for length in lengths {
+            out.extend_from_slice(&length.to_le_bytes());
+        }
+        out
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let length = match self.lengths.split_first() {
+            Some((length, lengths)) => {
+                self.lengths = lengths;
+                u32::from_le_bytes(*length) as usize
+            }
+            None if self.rest.is_empty() => return None,
+            None => self.rest.len(),
+        };
+        let (part, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(part)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recovery: the newest meta page, and what the log holds behind it.
+//! Recovery: the newest meta page of each store, and what the log holds behind it.
 //!
 //! Replay is sequential and complete: each record is applied to what the one before it left, and none is skipped because
 //! it seems to be there already, since a page on disk may come from any moment between its first store and the crash.
@@ -8,100 +8,136 @@
 // The recovering process has the file for itself: nobody else looks at any page.
 #![allow(unsafe_code)]
 
-use sapwood_wal::Wal;
+use sapwood_wal::storage::File;
+use sapwood_wal::{Position, Wal};
 
 use crate::error::{Error, Result};
 use crate::head::{FIRST_PAGE, Head};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES, Windows};
 use crate::meta::{Meta, StoreIdentity};
-use crate::open::write_meta;
+use crate::open::{newest, write_meta};
 use crate::page::{PAGE_BYTES, Page, PageNo, ReadPages};
-use crate::record::{Item, Items, PageItem, RecordHeader};
+use crate::record::{Item, Items, PageItem, Parts, RecordHeader};
 use crate::region::Region;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 
-/// Brings the data file to the newest commit in the log, starts the log, and fills the region.
-pub(crate) fn recover(
-    data: &DataFile,
-    wal: &Wal,
-    metas: &[Option<Meta>; 2],
-    region: &Region,
-) -> Result<Recovered> {
-    let newest = metas.iter().flatten().max_by_key(|meta| meta.head.commit);
-    let newest = newest.ok_or_else(|| Error::Damaged("no meta page is valid".into()))?;
-    let identity = newest.identity;
-    let others = metas.iter().flatten();
-    if others.clone().any(|meta| meta.identity != identity) {
-        return Err(Error::Damaged(
-            "the meta pages belong to different stores".into(),
-        ));
-    }
-    if wal.id() != identity.log {
+/// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.
+pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> {
+    let logs = stores.iter().map(|store| store.identity.log);
+    if logs.into_iter().any(|log| log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
     }
-    let room = data.file.size()? / PAGE_BYTES as u64;
-    let room = room - room % WINDOW_PAGES;
-    let mut replay = Replay {
-        // SAFETY: the file has so many pages, and nobody else has it open.
-        pages: unsafe { data.pages(room) },
-        windows: Windows::new(data.file.clone()),
-        head: newest.head,
-        identity,
-        has_unlogged: false,
-    };
-    replay.check_room(newest.head.roots.pages)?;
-    let mut records = wal.records(newest.head.log)?;
+    let starts = stores.iter().map(|store| store.head.log);
+    let start = starts.min_by_key(|log| log.lsn).unwrap_or_default();
+    let mut records = wal.records(start)?;
     while let Some(record) = records.next()? {
-        let (header, items) = RecordHeader::decode(record.payload)?;
-        replay.commit(&header, items)?;
-        replay.head = Head {
-            commit: header.commit,
-            log: record.end,
-            roots: header.roots,
-        };
-    }
-    for (slot, meta) in metas.iter().enumerate() {
-        if let Some(meta) = meta {
-            // Once more: after a failed sync the system may take for clean what never reached the disk.
-            write_meta(&*data.file, slot, meta)?;
+        for part in Parts::of(record.payload)? {
+            let (header, items) = RecordHeader::decode(part)?;
+            let store = stores.get_mut(usize::from(header.store));
+            let store = store.ok_or_else(|| {
+                Error::Damaged(format!("the log has records of a store {}", header.store))
+            })?;
+            store.replay(&header, items, record.end)?;
         }
     }
-    // The size of the file, too, may not have reached the disk yet.
-    data.file.sync_data()?;
-    let floor = others.map(|meta| meta.head.log.lsn).min();
-    wal.start(floor.unwrap_or(newest.head.log.lsn), &records)?;
-    for (slot, meta) in metas.iter().enumerate() {
-        if let Some(meta) = meta {
-            let (commit, lsn) = (meta.head.commit.0, meta.head.log.lsn.0);
-            region.metas.commits[slot].store(commit, Ordering::SeqCst);
-            region.metas.lsns[slot].store(lsn, Ordering::SeqCst);
-        }
+    let end = records.position();
+    for store in &*stores {
+        store.write_metas_again()?;
     }
-    region.growth.pages.store(room, Ordering::SeqCst);
-    region.start(&replay.head);
-    Ok(Recovered {
-        identity,
-        has_unlogged: replay.has_unlogged,
-    })
+    let needed = stores.iter().flat_map(|store| store.metas.iter().flatten());
+    let floor = needed.map(|meta| meta.head.log.lsn).min();
+    wal.start(floor.unwrap_or(start.lsn), &records)?;
+    for store in stores {
+        store.fill_region();
+    }
+    Ok(end)
 }
 
-/// What recovery found.
-pub(crate) struct Recovered {
+/// A store that is being brought to its newest commit.
+pub(crate) struct Recovering {
+    pub(crate) data: DataFile,
     pub(crate) identity: StoreIdentity,
     /// Among the replayed commits there was one whose pages are not in the log.
     pub(crate) has_unlogged: bool,
-}
-
-struct Replay {
+    metas: [Option<Meta>; 2],
+    region: Arc<Region>,
+    /// How many pages the file has room for.
+    room: u64,
     /// All pages of the file.
     pages: MappedPages,
     windows: Windows,
     head: Head,
-    identity: StoreIdentity,
-    has_unlogged: bool,
 }
 
-impl Replay {
+impl Recovering {
+    pub(crate) fn new(
+        file: Arc<dyn File>,
+        metas: [Option<Meta>; 2],
+        region: &Arc<Region>,
+    ) -> Result<Self> {
+        let Meta { identity, head } = *newest(&metas)?;
+        if metas.iter().flatten().any(|meta| meta.identity != identity) {
+            return Err(Error::Damaged(
+                "the meta pages belong to different stores".into(),
+            ));
+        }
+        let data = DataFile::new(file)?;
+        let room = data.file.size()? / PAGE_BYTES as u64;
+        let room = room - room % WINDOW_PAGES;
+        let store = Self {
+            // SAFETY: the file has so many pages, and nobody else has it open.
+            pages: unsafe { data.pages(room) },
+            windows: Windows::new(data.file.clone()),
+            data,
+            identity,
+            has_unlogged: false,
+            metas,
+            region: region.clone(),
+            room,
+            head,
+        };
+        store.check_room(head.roots.pages)?;
+        Ok(store)
+    }
+
+    /// Has the first store know of so many, which are there. One meta page is whole at any moment.
+    pub(crate) fn know_stores(&mut self, count: usize) -> Result<()> {
+        self.identity.stores = u16::try_from(count).unwrap_or(u16::MAX);
+        for (slot, meta) in self.metas.iter_mut().enumerate() {
+            if let Some(meta) = meta {
+                meta.identity = self.identity;
+                write_meta(&*self.data.file, slot, meta)?;
+                self.data.file.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Once more: after a failed sync the system may take for clean what never reached the disk.
+    fn write_metas_again(&self) -> Result<()> {
+        for (slot, meta) in self.metas.iter().enumerate() {
+            if let Some(meta) = meta {
+                write_meta(&*self.data.file, slot, meta)?;
+            }
+        }
+        // The size of the file, too, may not have reached the disk yet.
+        Ok(self.data.file.sync_data()?)
+    }
+
+    /// The store is as the log says, which has been started.
+    pub(crate) fn fill_region(&self) {
+        let region = &self.region;
+        for (slot, meta) in self.metas.iter().enumerate() {
+            if let Some(meta) = meta {
+                let (commit, lsn) = (meta.head.commit.0, meta.head.log.lsn.0);
+                region.metas.commits[slot].store(commit, Ordering::SeqCst);
+                region.metas.lsns[slot].store(lsn, Ordering::SeqCst);
+            }
+        }
+        region.growth.pages.store(self.room, Ordering::SeqCst);
+        region.start(&self.head);
+    }
+
     fn check_room(&self, pages: u64) -> Result<()> {
         if pages > self.pages.limit() {
             return Err(Error::Damaged(format!(
@@ -112,12 +148,13 @@ impl Replay {
         Ok(())
     }
 
-    fn commit(&mut self, header: &RecordHeader, mut items: Items<'_>) -> Result<()> {
+    /// Applies a record, unless the meta page holds it.
+    fn replay(&mut self, header: &RecordHeader, mut items: Items<'_>, end: Position) -> Result<()> {
+        if end.lsn <= self.head.log.lsn {
+            return Ok(());
+        }
         let expected = self.head.commit.0 + 1;
-        if header.store != self.identity.store
-            || header.timeline != self.identity.timeline
-            || header.commit.0 != expected
-        {
+        if header.timeline != self.identity.timeline || header.commit.0 != expected {
             return Err(Error::Damaged(format!(
                 "the log goes on with commit {} of timeline {} where commit {expected} is due",
                 header.commit, header.timeline
@@ -135,6 +172,7 @@ impl Replay {
                 } => self.extent(first, pages, bytes, header)?,
             }
         }
+        self.head = header.head(end);
         Ok(())
     }
 

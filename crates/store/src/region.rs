@@ -1,4 +1,5 @@
-//! The lock region: what all threads and processes that have an environment open share.
+//! The lock region: what all threads and processes that have an environment open share. There is one for each store; those parts
+//! that the whole environment has once are in the first store's: the log, the appender's lock, the processes, poison.
 //!
 //! It consists of atomics only, is valid when all its bytes are zero, and is volatile: the first process to open the
 //! environment writes it anew (see `open`). Everything in it that changes often has a cache line to itself.
@@ -8,6 +9,7 @@
 //!  writer lock            one write transaction at a time
 //!  checkpoint lock        one checkpoint at a time
 //!  growth lock            one at a time makes the file grow
+//!  append lock            one at a time appends to the log and applies what it has appended
 //!  poisoned               whether a sync of the data file has failed
 //!  applied head           the newest commit: pages written, record appended, not necessarily durable
 //!  visible head           the newest commit whose predecessors and itself are durable, or need not be: what new snapshots see
@@ -34,13 +36,13 @@ use crate::error::{Error, Result};
 use crate::head::{Head, ROOTS_WORDS, Roots, position};
 use crate::page::CommitNo;
 use crate::readers::{READERS_MAX, Slot};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -71,6 +73,7 @@ pub(crate) struct Layout {
     pub(crate) writer: Line<Lock>,
     pub(crate) checkpointer: Line<Lock>,
     pub(crate) grower: Line<Lock>,
+    pub(crate) appender: Line<Lock>,
     /// Not 0 since a sync of the data file has failed.
     pub(crate) poisoned: Line<AtomicU32>,
     applied: Line<AtomicU64>,
@@ -78,6 +81,8 @@ pub(crate) struct Layout {
     pub(crate) growth: Line<Growth>,
     pub(crate) metas: Line<Metas>,
     log: Line<Shared>,
+    /// Every record of the log before this position has been applied.
+    pub(crate) log_applied: Line<AtomicU64>,
     heads: [HeadCell; HEADS as usize],
     pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
     /// All slots from this one on have never been used.
@@ -250,9 +255,13 @@ impl Layout {
 
     /// Whether one of the locks still names this process entry as its owner.
     pub(crate) fn is_owner(&self, process: u16) -> bool {
-        [&self.writer, &self.checkpointer, &self.grower]
-            .into_iter()
-            .any(|lock| lock.owner() == Some(process))
+        let locks = [
+            &self.writer,
+            &self.checkpointer,
+            &self.grower,
+            &self.appender,
+        ];
+        locks.iter().any(|lock| lock.owner() == Some(process))
     }
 
     fn cell(&self, commit: CommitNo) -> &HeadCell {
@@ -260,43 +269,60 @@ impl Layout {
     }
 }
 
-/// A mapped region.
-pub(crate) struct Region(Window);
+/// A mapped region. Those of all stores lie one after the other in one mapping.
+pub(crate) struct Region {
+    window: Arc<Window>,
+    offset: usize,
+}
 
 const BYTES: usize = size_of::<Layout>();
 
 impl Region {
-    /// A region for this process alone, zeroed.
-    pub(crate) fn private() -> Result<Self> {
-        Ok(Self(Window::private(BYTES)?))
+    /// Regions for this process alone, zeroed.
+    pub(crate) fn private(stores: usize) -> Result<Vec<Arc<Self>>> {
+        Ok(Self::parts(Window::private(stores * BYTES)?))
     }
 
-    /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
-    pub(crate) fn create(file: &File) -> Result<Self> {
-        Ok(Self(Window::fresh(file, BYTES)?))
+    /// The regions in the lock file, zeroed: for the first process, while nobody else can look at them.
+    pub(crate) fn create(file: &File, stores: usize) -> Result<Vec<Arc<Self>>> {
+        Ok(Self::parts(Window::fresh(file, stores * BYTES)?))
     }
 
-    /// The region in the lock file that another process has set up.
-    pub(crate) fn join(file: &File) -> Result<Self> {
-        if file.metadata()?.len() != BYTES as u64 {
+    /// The regions in the lock file that another process has set up, one for each store.
+    pub(crate) fn join(file: &File) -> Result<Vec<Arc<Self>>> {
+        let bytes = file.metadata()?.len();
+        let whole = bytes > 0 && bytes.is_multiple_of(BYTES as u64);
+        let Some(bytes) = usize::try_from(bytes).ok().filter(|_| whole) else {
             return Err(Error::Damaged(
                 "the lock region has another size than this program's".into(),
             ));
-        }
-        let region = Self(Window::over(file, BYTES)?);
-        region.check()?;
-        Ok(region)
+        };
+        let regions = Self::parts(Window::over(file, bytes)?);
+        regions.iter().try_for_each(|region| region.check())?;
+        Ok(regions)
+    }
+
+    fn parts(window: Window) -> Vec<Arc<Self>> {
+        let window = Arc::new(window);
+        let offsets = (0..window.len() / BYTES).map(|store| store * BYTES);
+        let part = |offset| Self {
+            window: window.clone(),
+            offset,
+        };
+        offsets.map(part).map(Arc::new).collect()
     }
 }
 
 impl Deref for Region {
     type Target = Layout;
 
+    #[inline]
     fn deref(&self) -> &Layout {
-        // SAFETY: a mapping of the structure's size, page-aligned, mapped as long as `self` lives; all its fields are
-        // atomics, for which every bit pattern is a value and which others, also other processes, may change at any time.
-        // Nobody cuts the lock file while it is locked.
-        unsafe { &*self.0.as_mut_ptr().cast::<Layout>() }
+        // SAFETY: `parts` has seen to it that the structure lies within the mapping. That is page-aligned, the structure's size is a
+        // multiple of its alignment, and the mapping lives as long as `self`. All fields are atomics, for which every bit
+        // pattern is a value and which others, also other processes, may change at any time. Nobody cuts the lock
+        // file while it is locked.
+        unsafe { &*self.window.as_mut_ptr().add(self.offset).cast::<Layout>() }
     }
 }
 
@@ -309,7 +335,9 @@ impl AsRef<Shared> for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Arc;
+    fn one(regions: Result<Vec<Arc<Region>>>) -> Arc<Region> {
+        regions.unwrap().remove(0)
+    }
 
     fn head(commit: u64) -> Head {
         let mut roots = Roots::empty();
@@ -324,7 +352,7 @@ mod tests {
 
     #[test]
     fn heads_are_never_read_in_half() {
-        let region = Arc::new(Region::private().unwrap());
+        let region = one(Region::private(1));
         region.start(&head(1));
         let writer = {
             let region = region.clone();
@@ -349,7 +377,7 @@ mod tests {
     #[test]
     fn commits_are_shown_in_order() {
         use Durability::{Durable, Relaxed};
-        let region = Region::private().unwrap();
+        let region = one(Region::private(1));
         region.start(&head(1));
         let visible_when = |durable: u64| {
             region.publish_ready(|| Lsn(durable));
@@ -377,18 +405,24 @@ mod tests {
     fn a_region_in_a_file_is_shared_and_checked() {
         let file = tempfile::tempfile().unwrap();
         assert!(Region::join(&file).is_err());
-        let first = Region::create(&file).unwrap();
+        let regions = Region::create(&file, 2).unwrap();
+        let (first, other) = (&regions[0], &regions[1]);
         assert!(Region::join(&file).is_err(), "joined before it was started");
         first.start(&head(5));
-        let second = Region::join(&file).unwrap();
+        assert!(Region::join(&file).is_err(), "not all were started");
+        other.start(&head(7));
+        let joined = Region::join(&file).unwrap();
+        assert_eq!(joined.len(), 2);
+        assert_eq!(joined[1].applied(), CommitNo(7));
+        let second = &joined[0];
         first.apply(&head(6), Durability::Relaxed);
         assert_eq!(second.applied(), CommitNo(6));
         assert_eq!(second.visible(), CommitNo(5));
-        let layout: &Layout = &first;
+        let layout: &Layout = first;
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 3, .. })
+            Err(Error::UnknownVersion { found: 4, .. })
         ));
     }
 }

@@ -50,7 +50,8 @@ pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
     let readers = readers::pinned(inner)
         .iter()
         .map(|pinned| Reader {
-            pid: region
+            pid: inner
+                .first_region()
                 .processes
                 .get(usize::from(pinned.process))
                 .map_or(0, |entry| entry.pid()),

@@ -120,21 +120,40 @@ impl WriteTxn {
 
     /// As [`WriteTxn::commit`], with another [`Durability`] than the environment's.
     pub fn commit_with(mut self, durability: Durability) -> Result<Ticket> {
+        self.finish()?;
+        let head = commit::commit(&mut self, durability)?;
+        Ok(self.committed(&head))
+    }
+
+    /// Commits transactions of several stores at once.
+    pub(crate) fn commit_jointly(mut txns: Vec<Self>) -> Result<Vec<Ticket>> {
+        txns.iter_mut().try_for_each(Self::finish)?;
+        let heads = commit::commit_jointly(&mut txns)?;
+        let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
+            let head = head.unwrap_or(txn.head);
+            txn.committed(&head)
+        });
+        Ok(tickets.collect())
+    }
+
+    /// Refuses what cannot be committed, and ends all changes.
+    fn finish(&mut self) -> Result<()> {
         self.env().inner().check_usable()?;
         if self.failed {
             return Err(Error::TxnFailed);
         }
-        self.seal_reserved()?;
-        self.own_mut().may_use_reserve = true;
-        let head = commit::commit(&mut self, durability)?;
+        self.seal_reserved()
+    }
+
+    fn committed(mut self, head: &Head) -> Ticket {
         let env = self.env().clone();
         let is_new = head.commit != self.head.commit;
         self.end(is_new);
         drop(self);
         if is_new {
-            commit::afterwards(&env, &head);
+            commit::afterwards(&env, head);
         }
-        Ok(Ticket::new(env, &head))
+        Ticket::new(env, head)
     }
 
     pub(crate) fn env(&self) -> &Env {

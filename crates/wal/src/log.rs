@@ -261,6 +261,11 @@ impl Wal {
         shared.raise_floor(lsn.min(shared.durable()));
     }
 
+    /// Where the last record begins; for the holder of the writer lock. `None` if none has been appended since the log was started.
+    pub fn before_last(&self) -> Option<Position> {
+        self.shared().before_last()
+    }
+
     /// Where the next record will begin.
     pub fn end(&self) -> Lsn {
         self.shared().end()
@@ -292,8 +297,11 @@ impl Wal {
         (*self.shared).as_ref()
     }
 
-    /// The end of a log in good order.
-    fn tail(&self) -> Result<Position> {
+    /// The end of a log in good order, where the next record will begin; for the holder of the writer lock.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::NotStarted`].
+    pub fn tail(&self) -> Result<Position> {
         match self.shared().state() {
             State::Stopped => Err(Error::NotStarted),
             State::Poisoned => Err(Error::Poisoned),

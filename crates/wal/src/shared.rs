@@ -93,6 +93,20 @@ impl Shared {
         })
     }
 
+    /// The end before the last record, if one has been appended; for the one with the writer lock only.
+    pub(crate) fn before_last(&self) -> Option<Position> {
+        let end = self.end();
+        let is_other = |tail: &&Tail| {
+            let lsn = tail.lsn.load(Ordering::Acquire);
+            lsn != end.0 && lsn != u64::MAX
+        };
+        let tail = self.tails.iter().find(is_other)?;
+        Some(Position {
+            lsn: Lsn(tail.lsn.load(Ordering::Acquire)),
+            chain: tail.chain.load(Ordering::Acquire),
+        })
+    }
+
     /// Moves the end behind a record that is completely written; for the one with the writer lock only.
     pub(crate) fn advance(&self, to: Position) {
         let now = self.end.load(Ordering::Relaxed);

@@ -1,15 +1,11 @@
 //! The writer lock, and what the heir of a dead writer does.
 
-use sapwood_wal::Wal;
 use sapwood_wal::lock::Taken;
 
+use crate::append::AppendLock;
 use crate::checkpoint;
-use crate::commit::Durability;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::head::Head;
-
-use crate::record::RecordHeader;
 
 /// Held by the one write transaction.
 pub(super) struct WriterLock(Env);
@@ -42,41 +38,19 @@ impl WriterLock {
     fn inherit(self, taken: Taken) -> Result<Self> {
         let inner = self.0.inner();
         inner.check_sound()?;
-        if let (Taken::Inherited, Some(wal)) = (taken, &inner.wal) {
+        if taken == Taken::Inherited {
             // Whoever took the lock after a failure here would know of no heritage, and write over it.
-            complete(inner, wal).inspect_err(|_| inner.poison())?;
+            complete(inner).inspect_err(|_| inner.poison())?;
         }
         Ok(self)
     }
 }
 
 /// Completes what a dead writer left: a record that was appended whole is applied, made durable and shown; anything less
-/// is cut off. Its pages need no attention, since nothing refers to them.
-fn complete(inner: &Inner, wal: &Wal) -> Result<()> {
-    let end = wal.inherit()?;
-    let mut head = inner.region.applied_head()?;
-    let mut has_unlogged = false;
-    let mut records = wal.records(head.log)?;
-    while head.log.lsn < end.lsn
-        && let Some(record) = records.next()?
-    {
-        let (header, _) = RecordHeader::decode(record.payload)?;
-        if header.commit.0 != head.commit.0 + 1 {
-            return Err(Error::Damaged("the log skips a commit".into()));
-        }
-        has_unlogged |= !header.has_changes;
-        head = Head {
-            commit: header.commit,
-            log: record.end,
-            roots: header.roots,
-        };
-        inner.region.apply(&head, Durability::Durable);
-    }
-    inner.region.publish(head.commit);
-    if has_unlogged {
-        checkpoint::checkpoint(inner)?;
-    }
-    Ok(())
+/// is cut off. It may have been a record without pages, which a checkpoint has to follow.
+fn complete(inner: &Inner) -> Result<()> {
+    drop(AppendLock::take(inner)?);
+    checkpoint::settle(inner)
 }
 
 fn check_may_write(inner: &Inner) -> Result<()> {

@@ -1,0 +1,237 @@
+//! Several stores in one environment: each with a writer of its own, transactions and snapshots over all of them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sapwood_store::{Env, Error, Options, Snapshot, TreeKind, WriteTxn};
+
+fn options(stores: u16) -> Options {
+    Options::new().log_bytes(1 << 20).stores(stores)
+}
+
+fn put(txn: &mut WriteTxn, key: &[u8], value: &[u8]) {
+    let tree = match txn.tree("t").unwrap() {
+        Some(tree) => tree,
+        None => txn.create_tree("t", TreeKind::COMPACT).unwrap(),
+    };
+    txn.put(tree, key, value).unwrap();
+}
+
+fn get(snapshot: &Snapshot, key: &[u8]) -> Option<Vec<u8>> {
+    let tree = snapshot.tree("t").unwrap()?;
+    tree.get(key).unwrap().map(<[u8]>::to_vec)
+}
+
+fn number(snapshot: &Snapshot) -> u64 {
+    get(snapshot, b"number").map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()))
+}
+
+#[test]
+fn each_store_is_one_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let options = options(3).store_folder(2, elsewhere.path());
+    let env = Env::open(folder.path(), &options).unwrap();
+    assert_eq!(env.stores(), 3);
+    assert!(env.store(3).is_none());
+    let stores: Vec<Env> = (0..3).map(|number| env.store(number).unwrap()).collect();
+    // All have a writer at the same time.
+    let mut txns: Vec<WriteTxn> = stores.iter().map(|store| store.write().unwrap()).collect();
+    assert!(stores[1].try_write().unwrap().is_none());
+    for (n, txn) in txns.iter_mut().enumerate() {
+        put(txn, b"key", &[n as u8]);
+    }
+    for txn in txns.into_iter().rev() {
+        txn.commit().unwrap().wait().unwrap();
+    }
+    drop((env, stores));
+    assert!(folder.path().join("data-1").exists());
+    assert!(elsewhere.path().join("data-2").exists());
+
+    // Their number is kept; where they are has to be said.
+    let error = Env::open(folder.path(), &self::options(1)).unwrap_err();
+    assert!(error.to_string().contains("data-2"), "{error}");
+    let env = Env::open(folder.path(), &options.clone().stores(1)).unwrap();
+    for (n, snapshot) in env.read_stores().unwrap().iter().enumerate() {
+        assert_eq!(get(snapshot, b"key"), Some(vec![n as u8]));
+    }
+}
+
+#[test]
+fn another_store_in_the_place_of_one_is_refused() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    for folder in &folders {
+        drop(Env::open(folder.path(), &options(3)).unwrap());
+    }
+    let path = |folder: usize, name: &str| folders[folder].path().join(name);
+    let mine = std::fs::read(path(0, "data-1")).unwrap();
+    std::fs::copy(path(1, "data-1"), path(0, "data-1")).unwrap();
+    assert!(matches!(
+        Env::open(folders[0].path(), &options(3)),
+        Err(Error::Damaged(_))
+    ));
+    std::fs::copy(path(0, "data-2"), path(0, "data-1")).unwrap();
+    assert!(matches!(
+        Env::open(folders[0].path(), &options(3)),
+        Err(Error::Damaged(_))
+    ));
+    std::fs::write(path(0, "data-1"), mine).unwrap();
+    Env::open(folders[0].path(), &options(3)).unwrap();
+}
+
+#[test]
+fn a_joint_transaction_is_seen_wholly_or_not() {
+    for in_memory in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let env = if in_memory {
+            Env::in_memory(&options(3)).unwrap()
+        } else {
+            Env::open(folder.path(), &options(3)).unwrap()
+        };
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for stores in [[0, 1], [1, 2]] {
+                let (env, done) = (&env, &done);
+                scope.spawn(move || {
+                    for _ in 0..300 {
+                        let mut txn = env.write_stores(&stores).unwrap();
+                        for number in stores {
+                            let key = format!("{stores:?}");
+                            let part = txn.store(number).unwrap();
+                            let count = part.commit_no().0;
+                            put(part, key.as_bytes(), &count.to_be_bytes());
+                            let sum = match part.tree("t").unwrap() {
+                                Some(tree) => part.get(tree, b"number").unwrap(),
+                                None => None,
+                            };
+                            let sum =
+                                sum.map_or(0, |sum| u64::from_be_bytes(sum.try_into().unwrap()));
+                            put(part, b"number", &(sum + 1).to_be_bytes());
+                        }
+                        txn.commit().unwrap().wait().unwrap();
+                    }
+                    done.store(true, Ordering::Relaxed);
+                });
+            }
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let snapshots = env.read_stores().unwrap();
+                    let [first, second, third] = [0, 1, 2].map(|at| number(&snapshots[at]));
+                    assert_eq!(first + third, second);
+                }
+            });
+        });
+        let snapshots = env.read_stores().unwrap();
+        assert_eq!(number(&snapshots[1]), 600);
+    }
+}
+
+#[test]
+fn what_is_asked_of_stores_that_are_not_there_is_refused() {
+    let env = Env::in_memory(&options(2)).unwrap();
+    assert!(matches!(
+        env.write_stores(&[0, 2]),
+        Err(Error::NoSuchStore(2))
+    ));
+    let mut txn = env.write_stores(&[1]).unwrap();
+    assert!(matches!(txn.store(0), Err(Error::NoSuchStore(0))));
+    drop(txn);
+    // Nothing has changed, so there is no commit.
+    let ticket = env.write_stores(&[0, 1]).unwrap().commit().unwrap();
+    ticket.wait().unwrap();
+    assert_eq!(ticket.tickets()[0].commit(), env.read().unwrap().commit());
+}
+
+#[test]
+fn a_busy_store_does_not_wait_for_a_resting_one() {
+    for idle in [None, Some(Duration::from_millis(20))] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(2).idle_checkpoint(idle);
+        let env = Env::open(folder.path(), &options).unwrap();
+        let resting = env.store(1).unwrap();
+        let mut txn = resting.write().unwrap();
+        put(&mut txn, b"key", b"value");
+        txn.commit().unwrap().wait().unwrap();
+        // Many times the log.
+        for n in 0..600_u32 {
+            let mut txn = env.write().unwrap();
+            put(&mut txn, &n.to_be_bytes(), &[7; 12_000]);
+            txn.commit().unwrap();
+        }
+        let stat = env.stat().unwrap();
+        assert!(stat.log_bytes_ever > 5 << 20);
+        drop((env, resting));
+        let env = Env::open(folder.path(), &options).unwrap();
+        let snapshots = env.read_stores().unwrap();
+        assert_eq!(get(&snapshots[1], b"key").unwrap(), b"value");
+        assert_eq!(
+            snapshots[0].tree("t").unwrap().unwrap().record().records,
+            600
+        );
+    }
+}
+
+const ROLE: &str = "SAPWOOD_TEST_STORES";
+
+/// Another process: counts jointly for ever, or opens with more stores.
+#[test]
+fn child() {
+    let Ok(folder) = std::env::var(ROLE) else {
+        return;
+    };
+    assert!(matches!(
+        Env::open(&folder, &options(4)),
+        Err(Error::StoresFixed(3))
+    ));
+    let env = Env::open(&folder, &options(3)).unwrap();
+    loop {
+        let count = number(&env.read().unwrap()) + 1;
+        let mut txn = env.write_stores(&[0, 1, 2]).unwrap();
+        for store in 0..3 {
+            let part = txn.store(store).unwrap();
+            put(part, b"number", &count.to_be_bytes());
+            put(part, &count.to_be_bytes(), &[count as u8; 300]);
+        }
+        txn.commit().unwrap().wait().unwrap();
+        println!("acknowledged {count}");
+    }
+}
+
+#[test]
+fn joint_transactions_survive_their_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &options(3)).unwrap();
+    for round in 0..25_u64 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", "--exact", "--nocapture"])
+            .env(ROLE, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut acknowledged = 0;
+        for line in lines.map_while(Result::ok) {
+            if let Some(count) = line.strip_prefix("acknowledged ") {
+                acknowledged = count.parse().unwrap();
+                if acknowledged % (5 + round) == 0 {
+                    child.kill().unwrap();
+                }
+            }
+        }
+        child.wait().unwrap();
+        // A writer that inherits from it sees all that it had acknowledged, everywhere.
+        let mut txn = env.store((round % 3) as usize).unwrap().write().unwrap();
+        put(&mut txn, b"round", &round.to_be_bytes());
+        txn.commit().unwrap().wait().unwrap();
+        let numbers: Vec<u64> = env.read_stores().unwrap().iter().map(number).collect();
+        assert!(numbers.iter().all(|n| *n == numbers[0]), "{numbers:?}");
+        assert!(numbers[0] >= acknowledged, "{numbers:?}, {acknowledged}");
+    }
+    for store in 0..3 {
+        assert!(env.store(store).unwrap().check().unwrap().is_clean());
+    }
+}
