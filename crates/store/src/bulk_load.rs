@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
-use crate::own::OwnPages;
+use crate::own::{OwnPages, WRITTEN_BYTES};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
@@ -120,9 +120,6 @@ struct Run {
 const RUN_PAGES_MIN: usize = 4;
 /// How many it takes at most.
 const RUN_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
-/// How many pages are written with one call. What is written with one call some file systems keep in one piece in memory, and look
-/// at as a whole with the first store to one of its pages, when they are used again.
-const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Default for Run {
     fn default() -> Self {
@@ -157,7 +154,7 @@ impl RunPages<'_> {
     fn write(&mut self) -> Result<()> {
         let written = self.run.used - self.run.bytes.len() / PAGE_BYTES;
         let first = PageNo(self.run.first.0 + written as u64);
-        self.own.write_run(first, &self.run.bytes)?;
+        self.own.write_run(first, &[&self.run.bytes])?;
         self.run.bytes.clear();
         Ok(())
     }
@@ -169,7 +166,7 @@ impl AppendPages for RunPages<'_> {
     }
 
     fn append(&mut self, page: &mut Page) -> Result<PageNo> {
-        if self.run.bytes.len() >= WRITTEN_PAGES * PAGE_BYTES {
+        if self.run.bytes.len() >= WRITTEN_BYTES {
             self.write()?;
         }
         if self.run.used == self.run.pages {
@@ -187,19 +184,11 @@ impl AppendPages for RunPages<'_> {
         Ok(number)
     }
 
-    fn append_extent(
-        &mut self,
-        pages: u32,
-        fill: &mut dyn FnMut(PageNo, &mut [u8]),
-    ) -> Result<PageNo> {
-        let first = self.own.take_run(pages)?;
-        if pages as usize <= RUN_PAGES_MAX {
-            let mut bytes = vec![0; pages as usize * PAGE_BYTES];
-            fill(first, &mut bytes);
-            self.own.write_run(first, &bytes)?;
-        } else {
-            fill(first, self.own.fill_run(first, pages)?);
-        }
-        Ok(first)
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
+        self.own.take_run(pages)
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.own.write_run(first, &parts)
     }
 }

@@ -4,9 +4,10 @@
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
+mod states;
+
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 
 use crate::checkpoint;
 use crate::env::Inner;
@@ -18,6 +19,8 @@ use crate::mapped::{MappedPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
 use crate::tree::{self, TreeRecord};
+
+use states::{OwnMap, State};
 
 /// What a process keeps from one write transaction to the next.
 pub(crate) struct Workshop {
@@ -42,22 +45,6 @@ impl Workshop {
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
     }
-}
-
-/// What the transaction knows of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
-    /// Its own, in use.
-    Own {
-        /// The page it was copied from, 0 if none: what the log record tells the difference to.
-        base: PageNo,
-        /// The savepoint for which it need not be kept as it is: see `Undo::Image`.
-        epoch: u64,
-    },
-    /// Its own, free again.
-    OwnFree,
-    /// An earlier commit's, freed by this transaction.
-    Freed,
 }
 
 #[derive(Debug)]
@@ -588,6 +575,10 @@ impl OwnPages {
 /// As many pages as writing the free list may need: its last leaves and the branches above them.
 const SAVING_PAGES: u64 = 8;
 
+/// So many bytes are written with one call. What is written with one call some file systems keep in one piece in memory, and look
+/// at as a whole with the first store to one of its pages, when they are used again.
+pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * if cfg!(test) { 4 } else { 16 };
+
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -627,9 +618,18 @@ impl WritePages for OwnPages {
         unsafe { self.shop.windows.page(number) }
     }
 
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let pages = self.extents.get(&first).copied().unwrap_or(0);
+        if pages as usize * PAGE_BYTES != bytes {
+            return Err(not_own_extent(first));
+        }
+        self.write_run(first, &parts)
+    }
+
     fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         if self.extents.get(&first) != Some(&pages) {
-            return Err(Error::corrupt(first, "is not the transaction's extent"));
+            return Err(not_own_extent(first));
         }
         // SAFETY: an own extent, and `&mut self` keeps everybody from looking.
         unsafe { self.shop.windows.extent(first, pages) }
@@ -704,17 +704,28 @@ impl OwnPages {
         self.grow(pages)
     }
 
-    /// Writes pages that were taken. Storing to them through a window would cost a page fault for each, and have the system
-    /// fill it with zeroes first.
-    pub(crate) fn write_run(&mut self, first: PageNo, bytes: &[u8]) -> Result<()> {
-        let offset = first.0 * PAGE_BYTES as u64;
-        Ok(self.inner.data.file.write_all_at(bytes, offset)?)
-    }
-
-    /// Has pages that were taken filled where they are.
-    pub(crate) fn fill_run(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
-        // SAFETY: new pages that nobody looks at yet.
-        unsafe { self.shop.windows.extent(first, pages) }
+    /// Writes pages that are the transaction's own and new, from parts one after the other. Storing to them through a window would cost a
+    /// page fault for each, and have the system fill it with zeroes first.
+    pub(crate) fn write_run(&self, first: PageNo, parts: &[&[u8]]) -> Result<()> {
+        let file = &self.inner.data.file;
+        let mut offset = first.0 * PAGE_BYTES as u64;
+        let mut call = Vec::with_capacity(parts.len());
+        let mut room = WRITTEN_BYTES;
+        for part in parts {
+            let mut part = *part;
+            while !part.is_empty() {
+                let (now, rest) = part.split_at(part.len().min(room));
+                call.push(IoSlice::new(now));
+                (part, room) = (rest, room - now.len());
+                if room == 0 {
+                    file.write_parts_at(&mut call, offset)?;
+                    call.clear();
+                    offset += WRITTEN_BYTES as u64;
+                    room = WRITTEN_BYTES;
+                }
+            }
+        }
+        Ok(file.write_parts_at(&mut call, offset)?)
     }
 
     /// Gives pages back that were taken and not written.
@@ -733,94 +744,6 @@ impl OwnPages {
     }
 }
 
-/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, so there is a bit for that besides:
-/// bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
-#[derive(Default)]
-struct OwnMap {
-    states: HashMap<u64, State, BuildHasherDefault<PageHasher>>,
-    /// By page number, as far as any was the transaction's own so far.
-    in_use: Vec<u64>,
-}
-
-/// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that follow.
-const STATES_KEPT: usize = 4096;
-
-impl OwnMap {
-    fn is_empty(&self) -> bool {
-        self.states.is_empty()
-    }
-
-    fn get(&self, page: PageNo) -> Option<State> {
-        self.states.get(&page.0).copied()
-    }
-
-    fn is_in_use(&self, page: PageNo) -> bool {
-        let (word, bit) = place_of(page);
-        self.in_use.get(word).is_some_and(|word| word & bit != 0)
-    }
-
-    fn insert(&mut self, page: PageNo, state: State) {
-        self.states.insert(page.0, state);
-        let (word, bit) = place_of(page);
-        if matches!(state, State::Own { .. }) {
-            if self.in_use.len() <= word {
-                self.in_use.resize(word + 1, 0);
-            }
-            self.in_use[word] |= bit;
-        } else if let Some(word) = self.in_use.get_mut(word) {
-            *word &= !bit;
-        }
-    }
-
-    fn remove(&mut self, page: PageNo) {
-        self.states.remove(&page.0);
-        let (word, bit) = place_of(page);
-        if let Some(word) = self.in_use.get_mut(word) {
-            *word &= !bit;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (PageNo, State)> {
-        let states = self.states.iter();
-        states.map(|(page, state)| (PageNo(*page), *state))
-    }
-
-    fn clear(&mut self) {
-        for page in self.states.keys() {
-            let (word, _) = place_of(PageNo(*page));
-            if let Some(word) = self.in_use.get_mut(word) {
-                *word = 0;
-            }
-        }
-        self.states.clear();
-        self.states.shrink_to(STATES_KEPT);
-    }
-}
-
-/// The word of a page's bit, and the bit in it.
-fn place_of(page: PageNo) -> (usize, u64) {
-    ((page.0 / 64) as usize, 1 << (page.0 % 64))
-}
-
-/// Spreads page numbers, which are mostly consecutive, over a table; nobody can choose them to do harm.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The golden ratio's fraction; the table looks at the high bits and the low ones.
-        self.0 = (self.0 ^ number)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
-    }
+fn not_own_extent(first: PageNo) -> Error {
+    Error::corrupt(first, "is not the transaction's extent")
 }

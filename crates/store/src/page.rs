@@ -237,7 +237,10 @@ pub trait WritePages: ReadPages {
     /// An own page, to be changed.
     fn page_mut(&mut self, number: PageNo) -> Result<&mut Page>;
 
-    /// An extent allocated by this transaction, to be filled. Once filled it is never changed again.
+    /// Writes the whole of an extent allocated by this transaction, from parts one after the other.
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()>;
+
+    /// An extent allocated by this transaction, to be filled in its place.
     fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]>;
 
     /// Makes sure that the page is the transaction's own: an own page stays where it is, another one is copied to a new
@@ -256,10 +259,9 @@ pub trait AppendPages {
     /// Takes a finished page: gives it its number, seals it, writes it.
     fn append(&mut self, page: &mut Page) -> Result<PageNo>;
 
-    /// Reserves an extent of `pages` pages and hands it to `fill` (with its first page's number) to be written.
-    fn append_extent(
-        &mut self,
-        pages: u32,
-        fill: &mut dyn FnMut(PageNo, &mut [u8]),
-    ) -> Result<PageNo>;
+    /// The next `pages` pages, to be written as a whole by [`AppendPages::write_extent`] before anything else is appended.
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo>;
+
+    /// Writes the extent that was taken last, from parts one after the other.
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()>;
 }

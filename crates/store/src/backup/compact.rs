@@ -1,6 +1,8 @@
 //! A backup without free pages: its trees are copied one after the other. Its pages have other numbers than the store's, so it is
 //! of another *generation*, and no increment can follow it.
 
+use std::io::IoSlice;
+
 use sapwood_wal::storage::File;
 
 use crate::error::Result;
@@ -93,19 +95,16 @@ impl AppendPages for Appended<'_> {
         Ok(number)
     }
 
-    fn append_extent(
-        &mut self,
-        pages: u32,
-        fill: &mut dyn FnMut(PageNo, &mut [u8]),
-    ) -> Result<PageNo> {
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
         self.flush()?;
         let first = self.next();
-        // As long as a value that stands in the store already.
-        let mut extent = vec![0; pages as usize * PAGE_BYTES];
-        fill(first, &mut extent);
-        let offset = first.0 * PAGE_BYTES as u64;
-        self.file.write_all_at(&extent, offset)?;
         self.written += u64::from(pages);
         Ok(first)
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        let mut parts = parts.map(IoSlice::new);
+        let offset = first.0 * PAGE_BYTES as u64;
+        Ok(self.file.write_parts_at(&mut parts, offset)?)
     }
 }

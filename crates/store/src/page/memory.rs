@@ -90,6 +90,15 @@ impl MemoryPages {
         PageNo(self.places.len() as u64 - 1)
     }
 
+    fn fill_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        let bytes = parts.concat();
+        match self.places.get_mut(index(first)) {
+            Some(Place::Extent(extent)) if extent.len() == bytes.len() => *extent = bytes,
+            _ => return Err(Error::corrupt(first, "extent outside the store")),
+        }
+        Ok(())
+    }
+
     fn push_extent(&mut self, pages: u32) -> PageNo {
         let first = self.push(Place::Extent(vec![0xEE; pages as usize * PAGE_BYTES]));
         for _ in 1..pages {
@@ -146,6 +155,10 @@ impl WritePages for MemoryPages {
         }
     }
 
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.fill_extent(first, parts)
+    }
+
     fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         match self.places.get_mut(index(first)) {
             Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
@@ -197,13 +210,11 @@ impl AppendPages for MemoryPages {
         Ok(self.push(Place::Page(Box::new(page.clone()))))
     }
 
-    fn append_extent(
-        &mut self,
-        pages: u32,
-        fill: &mut dyn FnMut(PageNo, &mut [u8]),
-    ) -> Result<PageNo> {
-        let first = self.push_extent(pages);
-        fill(first, self.extent_mut(first, pages)?);
-        Ok(first)
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
+        Ok(self.push_extent(pages))
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.fill_extent(first, parts)
     }
 }

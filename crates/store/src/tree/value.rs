@@ -4,7 +4,7 @@
 //!  offset  size  field
 //!       0    24  common header (kind Extent); the checksum covers header and value
 //!      24     8  length of the value in bytes
-//!      32        the value, in one piece across page borders; what follows it in the last page is arbitrary
+//!      32        the value, in one piece across page borders; then zeroes up to the end of the last page
 //! ```
 
 use super::VALUE_BYTES_MAX;
@@ -48,23 +48,37 @@ pub(crate) fn extent_pages(value_len: usize) -> u32 {
     (EXTENT_HEADER_BYTES + value_len).div_ceil(PAGE_BYTES) as u32
 }
 
-/// Writes a value and its header into an extent.
-pub(crate) fn fill_extent(extent: &mut [u8], first: PageNo, commit: CommitNo, value: &[u8]) {
-    write_header(extent, first, commit, value.len());
-    let place = &mut extent[EXTENT_HEADER_BYTES..];
-    place[..value.len()].copy_from_slice(value);
-    // The rest of the last page: never another transaction's leftovers.
-    place[value.len()..].fill(0);
-    seal_extent(extent);
+/// An extent as it is written, without being put together in memory first: its header, its value, and the zeroes that fill its last page
+/// (never another transaction's leftovers).
+struct Image<'v> {
+    header: [u8; EXTENT_HEADER_BYTES],
+    value: &'v [u8],
 }
 
-fn write_header(extent: &mut [u8], first: PageNo, commit: CommitNo, len: usize) {
-    let header = &mut extent[..EXTENT_HEADER_BYTES];
-    header.fill(0);
+impl<'v> Image<'v> {
+    fn new(first: PageNo, commit: CommitNo, value: &'v [u8]) -> Self {
+        let mut header = header(first, commit, value.len());
+        let sum = page::checksum(&[&header[4..], value]);
+        header[..4].copy_from_slice(&sum.to_le_bytes());
+        Self { header, value }
+    }
+
+    fn parts(&self) -> [&[u8]; 3] {
+        static ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+        let bytes = EXTENT_HEADER_BYTES + self.value.len();
+        let rest = bytes.next_multiple_of(PAGE_BYTES) - bytes;
+        [&self.header, self.value, &ZEROES[..rest]]
+    }
+}
+
+/// A header without its checksum.
+fn header(first: PageNo, commit: CommitNo, len: usize) -> [u8; EXTENT_HEADER_BYTES] {
+    let mut header = [0; EXTENT_HEADER_BYTES];
     header[4] = PageKind::Extent as u8;
     header[8..16].copy_from_slice(&first.0.to_le_bytes());
     header[16..24].copy_from_slice(&commit.0.to_le_bytes());
     header[24..32].copy_from_slice(&(len as u64).to_le_bytes());
+    header
 }
 
 /// The value in an extent, to be written; [`seal_extent`] has to follow.
@@ -90,8 +104,8 @@ pub(super) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Resu
     let first = pages.allocate_extent(count)?;
     let commit = pages.commit();
     let extent = pages.extent_mut(first, count)?;
-    write_header(extent, first, commit, len);
-    extent[EXTENT_HEADER_BYTES..].fill(0);
+    extent.fill(0);
+    extent[..EXTENT_HEADER_BYTES].copy_from_slice(&header(first, commit, len));
     seal_extent(extent);
     Ok(ExtentPointer {
         first,
@@ -103,8 +117,8 @@ pub(super) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Resu
 pub(super) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<ExtentPointer> {
     let count = extent_pages(value.len());
     let first = pages.allocate_extent(count)?;
-    let commit = pages.commit();
-    fill_extent(pages.extent_mut(first, count)?, first, commit, value);
+    let image = Image::new(first, pages.commit(), value);
+    pages.write_extent(first, image.parts())?;
     Ok(ExtentPointer {
         first,
         len: value.len() as u64,
@@ -113,10 +127,10 @@ pub(super) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Resu
 
 /// Writes a value into an extent behind all pages; where that begins.
 pub(crate) fn append<P: AppendPages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<PageNo> {
-    let commit = pages.commit();
-    pages.append_extent(extent_pages(value.len()), &mut |first, extent| {
-        fill_extent(extent, first, commit, value)
-    })
+    let first = pages.take_extent(extent_pages(value.len()))?;
+    let image = Image::new(first, pages.commit(), value);
+    pages.write_extent(first, image.parts())?;
+    Ok(first)
 }
 
 /// The value that a leaf's payload points to.
