@@ -99,6 +99,10 @@ pub enum Error {
     #[error("there is no store {0} in this environment")]
     NoSuchStore(usize),
 
+    /// Transactions to be committed together are not all of one environment.
+    #[error("the transactions belong to different environments")]
+    ForeignTxn,
+
     /// More stores are wanted than the environment has, while others have it open.
     #[error(
         "the environment is open with {0} stores; more can be added only while nobody else has it open"

@@ -80,10 +80,7 @@ impl JointTxn {
     /// As [`WriteTxn::commit`], for all stores at once. Whatever the environment's [`Durability`](crate::Durability), the commit is visible only when it is
     /// durable.
     pub fn commit(self) -> Result<JointTicket> {
-        let txns = self.txns.into_iter().map(|(_, txn)| txn).collect();
-        Ok(JointTicket {
-            tickets: WriteTxn::commit_jointly(txns)?,
-        })
+        WriteTxn::commit_jointly(self.txns.into_iter().map(|(_, txn)| txn).collect())
     }
 }
 
@@ -102,6 +99,15 @@ pub struct JointTicket {
 }
 
 impl JointTicket {
+    pub(crate) fn new(tickets: Vec<Ticket>) -> Self {
+        Self { tickets }
+    }
+
+    /// Whether the commit is durable, and visible in all its stores.
+    pub fn is_durable(&self) -> bool {
+        self.tickets.iter().all(Ticket::is_durable)
+    }
+
     /// Waits until the commit is durable and visible in all its stores.
     pub fn wait(&self) -> Result<()> {
         self.tickets

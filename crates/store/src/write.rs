@@ -14,9 +14,10 @@ use crate::commit::{self, Durability, Ticket};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::head::Head;
+use crate::joint::JointTicket;
 use crate::own::{OwnPages, Workshop};
 use crate::page::{CommitNo, PAGE_BYTES, PageNo};
-use crate::sync::lock;
+use crate::sync::{Arc, lock};
 
 use nested::Mark;
 use trees::OpenTree;
@@ -125,15 +126,28 @@ impl WriteTxn {
         Ok(self.committed(&head))
     }
 
-    /// Commits transactions of several stores at once.
-    pub(crate) fn commit_jointly(mut txns: Vec<Self>) -> Result<Vec<Ticket>> {
+    /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
+    /// [`JointTxn::commit`](crate::JointTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
+    /// others do the same: two that wait for each other wait for ever.
+    ///
+    /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
+    pub fn commit_jointly(mut txns: Vec<Self>) -> Result<JointTicket> {
+        let regions = |txn: &Self| txn.env().inner().regions.clone();
+        if let Some((first, others)) = txns.split_first() {
+            let first = regions(first);
+            if others.iter().any(|txn| !Arc::ptr_eq(&regions(txn), &first)) {
+                return Err(Error::ForeignTxn);
+            }
+        }
+        // The order in which locks are taken.
+        txns.sort_by_key(|txn| txn.env().inner().identity.store);
         txns.iter_mut().try_for_each(Self::finish)?;
         let heads = commit::commit_jointly(&mut txns)?;
         let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
             let head = head.unwrap_or(txn.head);
             txn.committed(&head)
         });
-        Ok(tickets.collect())
+        Ok(JointTicket::new(tickets.collect()))
     }
 
     /// Refuses what cannot be committed, and ends all changes.

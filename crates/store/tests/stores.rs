@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sapwood_store::{Env, Error, Options, Snapshot, TreeKind, WriteTxn};
+use sapwood_store::{BulkLoad, Env, Error, Options, Snapshot, TreeKind, WriteTxn};
 
 fn options(stores: u16) -> Options {
     Options::new().log_bytes(1 << 20).stores(stores)
@@ -173,6 +173,47 @@ fn a_busy_store_does_not_wait_for_a_resting_one() {
             600
         );
     }
+}
+
+#[test]
+fn transactions_begun_one_by_one_are_committed_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &options(3)).unwrap();
+    let stores: Vec<Env> = (0..3).map(|number| env.store(number).unwrap()).collect();
+    let mut txns: Vec<WriteTxn> = stores.iter().map(|store| store.write().unwrap()).collect();
+    for txn in &mut txns {
+        put(txn, b"key", b"one");
+    }
+    txns.reverse();
+    let ticket = WriteTxn::commit_jointly(txns).unwrap();
+    ticket.wait().unwrap();
+    assert!(ticket.is_durable());
+
+    // Bulk loads have no log record of their pages.
+    let mut loads: Vec<_> = stores.iter().map(|store| store.bulk().unwrap()).collect();
+    for load in &mut loads {
+        let mut tree = load.tree("bulk", TreeKind::COMPACT).unwrap();
+        for n in 0..5000_u32 {
+            tree.push(load, &n.to_be_bytes(), &[1; 100]).unwrap();
+        }
+        tree.finish(load).unwrap();
+    }
+    let syncs = env.stat().unwrap().log_syncs;
+    BulkLoad::commit_jointly(loads).unwrap();
+    assert_eq!(env.stat().unwrap().log_syncs, syncs + 1);
+    for (store, snapshot) in stores.iter().zip(env.read_stores().unwrap()) {
+        assert_eq!(get(&snapshot, b"key").unwrap(), b"one");
+        let tree = snapshot.tree("bulk").unwrap().unwrap();
+        assert_eq!(tree.record().records, 5000);
+        assert!(store.check().unwrap().is_clean());
+    }
+
+    let other = Env::in_memory(&options(1)).unwrap();
+    let foreign = vec![other.write().unwrap(), stores[1].write().unwrap()];
+    assert!(matches!(
+        WriteTxn::commit_jointly(foreign),
+        Err(Error::ForeignTxn)
+    ));
 }
 
 const ROLE: &str = "SAPWOOD_TEST_STORES";
