@@ -21,7 +21,7 @@ use crate::tree::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use buffer::Buffer;
 use merge::Merge;
-use run::{READ_BYTES_MIN, Run, RunReader, TemporaryFile};
+use run::{READ_BYTES_MIN, Run, RunReader, TemporaryFile, WRITE_BYTES};
 
 /// The least memory a sorter works with.
 pub const SORT_MEMORY_BYTES_MIN: usize = 64 << 10;
@@ -52,8 +52,9 @@ impl Sorter {
     pub fn new(folder: &Path, memory_bytes: usize, threads: usize) -> Self {
         let memory_bytes = memory_bytes.max(SORT_MEMORY_BYTES_MIN);
         let threads = threads.clamp(1, 64);
-        // One is filled while each thread sorts another; as much again goes to the buffers files are written through.
-        let buffer_bytes = memory_bytes / (threads + 2);
+        // One is filled while each thread sorts another; what is left goes to the buffers files are written through.
+        let written_through = (threads * WRITE_BYTES).min(memory_bytes / (threads + 2));
+        let buffer_bytes = (memory_bytes - written_through) / (threads + 1);
         Self {
             folder: folder.to_owned(),
             memory_bytes,

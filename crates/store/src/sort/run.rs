@@ -13,7 +13,8 @@ pub(super) const READ_BYTES_MIN: usize = 4 << 10;
 /// More than this makes reading no faster.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-const WRITE_BYTES: usize = 64 << 10;
+/// What a run is written through.
+pub(super) const WRITE_BYTES: usize = 64 << 10;
 
 const LENGTHS_BYTES: usize = 8;
 
