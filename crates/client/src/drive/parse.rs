@@ -2,38 +2,33 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod before;
+mod request;
+
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sapwood_ldap::ber;
-use sapwood_ldap::control::{Control, ControlsBuf};
+use sapwood_ldap::control::Control;
 use sapwood_ldap::extended::PASSWORD_MODIFY;
-use sapwood_ldap::filter::{Assertion, Filter};
-use sapwood_ldap::filter_text;
-use sapwood_ldap::ldif::{self, Block, Body, ModificationKind};
-use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStringsBuf};
-use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest,
-    ModifyDnRequest, ModifyRequest, Operation, Request, Scope, SearchRequest,
-};
+use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
+
+use before::Before;
+use request::message;
 
 use super::lines::{Line, Record, Records};
 use super::plan::{
     CONNECTIONS_MAX, Code, Expect, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase, Plan,
     PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
 };
-use super::template::{MARKER_START, MESSAGE_ID_BASE, Template, Text, marker};
+use super::template::{MARKER_START, Template, marker};
 use super::transaction;
 use super::values::{TRANSACTION, Variable};
 
 /// The widest a value is filled with zeros.
 const WIDTH_MAX: usize = 99;
-
-/// The greatest code that has a name.
-const NAMED_CODE_MAX: u32 = 4096;
 
 /// What a plan is read with.
 #[derive(Debug, Clone, Default)]
@@ -99,18 +94,6 @@ struct Open {
     word: &'static str,
     begin: u32,
     line: u64,
-}
-
-/// What stands in front of an operation.
-#[derive(Default)]
-struct Before {
-    label: Option<String>,
-    weight: Option<u32>,
-    repeat: Option<u32>,
-    codes: Option<Option<Vec<u32>>>,
-    entries: Option<(u64, u64)>,
-    value: Option<(String, Text)>,
-    controls: ControlsBuf,
 }
 
 impl Parser<'_> {
@@ -374,25 +357,25 @@ impl Parser<'_> {
         }
         let line = first.number;
         let (kind, op, controls) = match first.name.as_str() {
-            "dn" => self.ldif(record, first, &before)?,
+            "dn" => request::ldif(record, first, &before)?,
             "search" => (
                 Operation::Search,
-                search(first, options)?,
+                request::search(first, options)?,
                 before.controls.clone(),
             ),
             "compare" => (
                 Operation::Compare,
-                compare(first, options)?,
+                request::compare(first, options)?,
                 before.controls.clone(),
             ),
             "bind" => (
                 Operation::Bind,
-                bind(first, options)?,
+                request::bind(first, options)?,
                 before.controls.clone(),
             ),
             "extended" => (
                 Operation::Extended,
-                extended(first, options)?,
+                request::extended(first, options)?,
                 before.controls.clone(),
             ),
             other => {
@@ -520,80 +503,6 @@ impl Parser<'_> {
         }
     }
 
-    /// What LDIF says: from the `dn:` line to the end of the record.
-    fn ldif(
-        &self,
-        record: &Record,
-        dn: &Line<'_>,
-        before: &Before,
-    ) -> Result<(Operation, Encoded, ControlsBuf), PlanError> {
-        let text = record.text.get(dn.offset..).unwrap_or_default().to_vec();
-        let block = Block::new(text);
-        let mut records = block.records(ldif::Options::default());
-        let record = match records.next() {
-            Some(Ok(record)) => record,
-            Some(Err(rejected)) => {
-                let line = dn.number + rejected.line - 1;
-                return Err(PlanError::new(line, rejected.reason.to_string()));
-            }
-            None => return Err(dn.error("a record must begin with a \"dn:\" line")),
-        };
-        let mut controls = before.controls.clone();
-        for control in &record.controls {
-            controls.push(Control {
-                oid: &control.oid,
-                critical: control.critical,
-                value: control.value.as_deref(),
-            });
-        }
-        let (operation, op) = match &record.body {
-            Body::Entry(values) | Body::Add(values) => {
-                let attributes = ldif::attributes(values);
-                let op = Request::Add(AddRequest {
-                    dn: &record.dn,
-                    attributes: attributes.view(),
-                });
-                (Operation::Add, Encoded::new(&op))
-            }
-            Body::Delete => (
-                Operation::Delete,
-                Encoded::new(&Request::Delete(&record.dn)),
-            ),
-            Body::Modify(modifications) => {
-                let mut changes = ChangesBuf::default();
-                for modification in modifications {
-                    let kind = match modification.kind {
-                        ModificationKind::Add => ChangeKind::Add,
-                        ModificationKind::Delete => ChangeKind::Delete,
-                        ModificationKind::Replace => ChangeKind::Replace,
-                        ModificationKind::Increment => ChangeKind::Increment,
-                    };
-                    let values = modification.values.iter().map(AsRef::as_ref);
-                    changes.push(kind, modification.description.as_bytes(), values);
-                }
-                let op = Request::Modify(ModifyRequest {
-                    dn: &record.dn,
-                    changes: changes.view(),
-                });
-                (Operation::Modify, Encoded::new(&op))
-            }
-            Body::ModifyDn {
-                new_rdn,
-                delete_old_rdn,
-                new_superior,
-            } => {
-                let op = Request::ModifyDn(ModifyDnRequest {
-                    dn: &record.dn,
-                    new_rdn,
-                    delete_old_rdn: *delete_old_rdn,
-                    new_superior: new_superior.as_deref(),
-                });
-                (Operation::ModifyDn, Encoded::new(&op))
-            }
-        };
-        Ok((operation, op, controls))
-    }
-
     fn finish(mut self) -> Result<Plan, PlanError> {
         self.nothing_open()?;
         self.end_phase();
@@ -646,117 +555,6 @@ fn has_operation<'c>(mut code: impl Iterator<Item = &'c Code>) -> bool {
     code.any(|code| matches!(code, Code::Operation { .. }))
 }
 
-impl Before {
-    /// Takes a line that may stand before an operation; `false` if it is another.
-    fn take(&mut self, line: &Line<'_>) -> Result<bool, PlanError> {
-        let count = || line.number(1, u64::from(u32::MAX)).map(|n| Some(n as u32));
-        match line.name.as_str() {
-            "name" => self.label = Some(line.text()?.to_owned()),
-            "weight" => self.weight = count()?,
-            "repeat" => self.repeat = count()?,
-            "expect" => self.codes = Some(codes(line)?),
-            "expect-entries" => {
-                let text = line.text()?;
-                let (least, most) = text.split_once("..").unwrap_or((text, text));
-                let most = if most.is_empty() {
-                    Some(u64::MAX)
-                } else {
-                    most.parse().ok()
-                };
-                let range = (least.parse().ok(), most);
-                self.entries = match range {
-                    (Some(least), Some(most)) if least <= most => Some((least, most)),
-                    _ => {
-                        return Err(
-                            line.error("expected a number of entries, LEAST..MOST or LEAST..")
-                        );
-                    }
-                };
-            }
-            "expect-value" => {
-                let (attribute, value) = line
-                    .text()?
-                    .split_once(':')
-                    .ok_or_else(|| line.error("expected an attribute, a colon and a value"))?;
-                self.value = Some((
-                    attribute.trim().to_ascii_lowercase(),
-                    Text::new(value.trim_start().as_bytes()),
-                ));
-            }
-            "control" => self.control(line)?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// `control: OID [true|false][: VALUE | :: BASE64]`, as in LDIF.
-    fn control(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
-        let text = line.text()?;
-        let (words, value) = match text.split_once(':') {
-            None => (text, None),
-            Some((words, value)) => match value.strip_prefix(':') {
-                None => (words, Some(value.trim_start().as_bytes().to_vec())),
-                Some(base64) => {
-                    let value = sapwood_ldap::base64::decode(base64.trim().as_bytes());
-                    let value =
-                        value.ok_or_else(|| line.error("the value after :: is not base64"))?;
-                    (words, Some(value))
-                }
-            },
-        };
-        let mut words = words.split_ascii_whitespace();
-        let oid = words.next().unwrap_or_default();
-        let critical = match (words.next(), words.next()) {
-            (None | Some("false"), None) => false,
-            (Some("true"), None) => true,
-            _ => {
-                return Err(
-                    line.error("a control is an object identifier, true or false, and a value")
-                );
-            }
-        };
-        if !sapwood_ldap::attribute::is_numeric_oid(oid) {
-            return Err(line.error("a control begins with an object identifier"));
-        }
-        self.controls.push(Control {
-            oid,
-            critical,
-            value: value.as_deref(),
-        });
-        Ok(())
-    }
-}
-
-/// The operation's element of a message.
-struct Encoded(Vec<u8>);
-
-impl Encoded {
-    fn new(op: &Request<'_>) -> Self {
-        use sapwood_ldap::message::ProtocolOp;
-        let mut element = Vec::new();
-        ber::put_header(&mut element, op.tag(), op.content_len());
-        op.put_content(&mut element);
-        Encoded(element)
-    }
-}
-
-/// A whole message, with an ID of four octets.
-fn message(op: &Encoded, controls: &ControlsBuf) -> Vec<u8> {
-    let mut content = Vec::new();
-    ber::put_integer(&mut content, ber::INTEGER, i64::from(MESSAGE_ID_BASE));
-    content.extend_from_slice(&op.0);
-    if !controls.view().is_empty() {
-        ber::put_octets(
-            &mut content,
-            ber::context_constructed(0),
-            controls.view().as_ber(),
-        );
-    }
-    let mut message = Vec::new();
-    ber::put_octets(&mut message, ber::SEQUENCE, &content);
-    message
-}
-
 fn definition<'l>(line: &'l Line<'_>, word: &str) -> Result<(&'l str, &'l str), PlanError> {
     if line.name != word {
         return Err(line.error(&format!("expected another line \"{word}: NAME = …\"")));
@@ -783,154 +581,6 @@ fn decimal(line: &Line<'_>, most: f64) -> Result<f64, PlanError> {
     number
         .filter(|number| *number > 0.0 && *number <= most)
         .ok_or_else(|| line.error(&format!("{} must be a number above 0", line.name)))
-}
-
-/// Result codes by name or number, or `any`.
-fn codes(line: &Line<'_>) -> Result<Option<Vec<u32>>, PlanError> {
-    if line.text()? == "any" {
-        return Ok(None);
-    }
-    let code = |word: &str| {
-        let named = || {
-            (0..=NAMED_CODE_MAX).find(|code| {
-                let known = ResultCode::from(*code);
-                !matches!(known, ResultCode::Other(_)) && known.name().eq_ignore_ascii_case(word)
-            })
-        };
-        let code = word.parse().ok().or_else(named);
-        code.ok_or_else(|| line.error(&format!("{word:?} is not a result code")))
-    };
-    line.text()?
-        .split([',', ' '])
-        .filter(|word| !word.is_empty())
-        .map(code)
-        .collect::<Result<Vec<_>, _>>()
-        .map(Some)
-}
-
-fn search(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
-    let mut filter = None;
-    let mut attributes = OctetStringsBuf::default();
-    let mut request = SearchRequest {
-        base: first.text()?,
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
-        attributes: sapwood_ldap::list::OctetStrings::EMPTY,
-    };
-    const LIMIT_MAX: u64 = i32::MAX as u64;
-    for line in options {
-        match line.name.as_str() {
-            "scope" => {
-                request.scope = match line.text()? {
-                    "base" => Scope::Base,
-                    "one" => Scope::OneLevel,
-                    "sub" => Scope::Subtree,
-                    "children" => Scope::Subordinates,
-                    _ => return Err(line.error("a scope is base, one, sub or children")),
-                }
-            }
-            "filter" => {
-                let parsed = filter_text::parse(line.text()?);
-                filter = Some(parsed.map_err(|error| line.error(&error.to_string()))?);
-            }
-            "attributes" => line
-                .text()?
-                .split([',', ' '])
-                .filter(|word| !word.is_empty())
-                .for_each(|word| attributes.push(word.as_bytes())),
-            "size-limit" => request.size_limit = line.number(0, LIMIT_MAX)? as u32,
-            "time-limit" => request.time_limit = line.number(0, LIMIT_MAX)? as u32,
-            "types-only" => {
-                request.types_only = match line.text()? {
-                    "true" => true,
-                    "false" => false,
-                    _ => return Err(line.error("types-only is true or false")),
-                }
-            }
-            "deref-aliases" => {
-                request.deref_aliases = match line.text()? {
-                    "never" => DerefAliases::Never,
-                    "searching" => DerefAliases::InSearching,
-                    "finding" => DerefAliases::FindingBase,
-                    "always" => DerefAliases::Always,
-                    _ => {
-                        return Err(
-                            line.error("deref-aliases is never, searching, finding or always")
-                        );
-                    }
-                }
-            }
-            _ => {
-                return Err(line.error(
-                    "a search has scope, filter, attributes, size-limit, time-limit, types-only and deref-aliases",
-                ));
-            }
-        }
-    }
-    if let Some(filter) = &filter {
-        request.filter = filter.as_filter();
-    }
-    request.attributes = attributes.view();
-    Ok(Encoded::new(&Request::Search(request)))
-}
-
-fn compare(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
-    let [line] = options else {
-        return Err(first.error("a compare is followed by one line: the attribute and the value"));
-    };
-    // The name was made lower case, which attribute descriptions do not mind.
-    Ok(Encoded::new(&Request::Compare(CompareRequest {
-        dn: first.text()?,
-        assertion: Assertion {
-            attribute: line.name.as_bytes(),
-            value: &line.value,
-        },
-    })))
-}
-
-fn bind(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
-    let (mut password, mut mechanism, mut credentials) = (None, None, None);
-    for line in options {
-        match line.name.as_str() {
-            "password" => password = Some(line),
-            "mechanism" => mechanism = Some(line),
-            "credentials" => credentials = Some(line),
-            _ => return Err(line.error("a bind has a password, or a mechanism and credentials")),
-        }
-    }
-    let authentication = match (password, mechanism) {
-        (Some(_), Some(line)) => {
-            return Err(line.error("a bind has either a password or a mechanism"));
-        }
-        (None, Some(mechanism)) => Authentication::Sasl {
-            mechanism: mechanism.text()?,
-            credentials: credentials.map(|line| line.value.as_ref()),
-        },
-        (password, None) => {
-            Authentication::Simple(password.map_or(&[][..], |line| line.value.as_ref()))
-        }
-    };
-    Ok(Encoded::new(&Request::Bind(BindRequest {
-        version: 3,
-        name: first.text()?,
-        authentication,
-    })))
-}
-
-fn extended(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
-    let value = match options {
-        [] => None,
-        [line] if line.name == "value" => Some(line.value.as_ref()),
-        [line, ..] => return Err(line.error("an extended operation has one value")),
-    };
-    Ok(Encoded::new(&Request::Extended(ExtendedRequest {
-        name: first.text()?,
-        value,
-    })))
 }
 
 #[cfg(test)]

@@ -2,15 +2,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::drive::template::MESSAGE_ID_BASE;
 
 fn read(text: &str) -> Result<Plan, PlanError> {
     Plan::read(text.as_bytes(), &PlanOptions::default())
-}
-
-fn refused(text: &str, line: u64, part: &str) {
-    let error = read(text).map(drop).expect_err(text);
-    assert_eq!(error.line, line, "{error}\n{text}");
-    assert!(error.reason.contains(part), "'{part}' is not in: {error}");
 }
 
 #[test]
@@ -133,54 +128,63 @@ fn settings_can_be_replaced_and_dollars_written() {
 
 #[test]
 fn errors_name_the_line() {
-    refused("", 1, "no operations");
-    refused(
-        "dn: x\nchangetype: delete\n\nsearch: x\nscope: two\n",
-        5,
-        "scope",
-    );
-    refused("# c\n\nsearch: x\n# c\nfilter: (a=\n", 5, "parenthesis");
-    refused(
-        "dn: x\nchangetype: modify\n# c\nreplace: a\nb: 1\n",
-        5,
-        "expected a value of a",
-    );
-    refused("dn: x\nchangetype: delete\n\nfoo: 1\n", 4, "not known");
-    refused("search: x\n\nsearch: ${n}\n", 3, "no variable");
-    refused("let: n = random 5\n", 1, "FIRST..LAST");
-    refused(
-        "let: n = random 1..5\n\nlet: m = random 1..${n}\n",
-        3,
-        "only a setting",
-    );
-    refused("loop: 2\n\nsearch: x\n", 3, "has not ended");
-    refused(
-        "loop: 2\n\nwait:\n\nend: loop\n\nsearch: x\n",
-        5,
-        "no operation in the loop",
-    );
-    refused(
-        "session: a\n\nwait:\n\nsession: b\n\nsearch: x\n",
-        7,
-        "session \"a\"",
-    );
-    refused("search: x\n\nend: loop\n", 3, "no \"loop\" to end");
-    refused("session: a\nqueue: 0\n", 2, "from 1 to");
-    refused(
-        "session: a\n\nsession: b\n\nsearch: x\n",
-        5,
-        "session \"a\"",
-    );
-    refused("expect: nothing\nsearch: x\n", 1, "not a result code");
-    refused(
-        "expect-entries: 1\ndn: x\nchangetype: delete\n",
-        2,
-        "only a search",
-    );
-    refused("weight: 2\n", 1, "an operation must follow");
-    refused("compare: x\n", 1, "one line");
-    refused("dn: x\ncn: \u{2}\n", 2, "base64");
-    refused("group:\n\nweight: 2\nsearch: x\n", 3, "weight");
+    let refused = |text: &str, line: u64, part: &str| {
+        let error = read(text).map(drop).expect_err(text);
+        assert_eq!(error.line, line, "{error}\n{text}");
+        assert!(error.reason.contains(part), "'{part}' is not in: {error}");
+    };
+    for (text, line, part) in [
+        ("", 1, "no operations"),
+        (
+            "dn: x\nchangetype: delete\n\nsearch: x\nscope: two\n",
+            5,
+            "scope",
+        ),
+        ("# c\n\nsearch: x\n# c\nfilter: (a=\n", 5, "parenthesis"),
+        (
+            "dn: x\nchangetype: modify\n# c\nreplace: a\nb: 1\n",
+            5,
+            "expected a value of a",
+        ),
+        ("dn: x\nchangetype: delete\n\nfoo: 1\n", 4, "not known"),
+        ("search: x\n\nsearch: ${n}\n", 3, "no variable"),
+        ("let: n = random 5\n", 1, "FIRST..LAST"),
+        (
+            "let: n = random 1..5\n\nlet: m = random 1..${n}\n",
+            3,
+            "only a setting",
+        ),
+        ("loop: 2\n\nsearch: x\n", 3, "has not ended"),
+        (
+            "loop: 2\n\nwait:\n\nend: loop\n\nsearch: x\n",
+            5,
+            "no operation in the loop",
+        ),
+        (
+            "session: a\n\nwait:\n\nsession: b\n\nsearch: x\n",
+            7,
+            "session \"a\"",
+        ),
+        ("search: x\n\nend: loop\n", 3, "no \"loop\" to end"),
+        ("session: a\nqueue: 0\n", 2, "from 1 to"),
+        (
+            "session: a\n\nsession: b\n\nsearch: x\n",
+            5,
+            "session \"a\"",
+        ),
+        ("expect: nothing\nsearch: x\n", 1, "not a result code"),
+        (
+            "expect-entries: 1\ndn: x\nchangetype: delete\n",
+            2,
+            "only a search",
+        ),
+        ("weight: 2\n", 1, "an operation must follow"),
+        ("compare: x\n", 1, "one line"),
+        ("dn: x\ncn: \u{2}\n", 2, "base64"),
+        ("group:\n\nweight: 2\nsearch: x\n", 3, "weight"),
+    ] {
+        refused(text, line, part);
+    }
     refused(&"loop: 1\n\n".repeat(20), 33, "more than 16");
     let long = format!("dn: {}\n", "x".repeat(2 << 20));
     refused(&long, 1, "longer than");
