@@ -119,7 +119,19 @@ impl<E: Engine> Snapshot<E> {
         progress: &mut impl FnMut(u64),
     ) -> Result<()> {
         let view = self.view();
-        let next_id = definition::next_id(view)?;
+        let next_ids = (0..self.directory().stores() as u16)
+            .map(|store| definition::next_id(view, store))
+            .collect::<engine::Result<Vec<_>>>()?;
+        let is_given = |id: EntryId| match id.partitions() {
+            Some(_) => self
+                .state()
+                .partitioned
+                .iter()
+                .any(|parent| parent.id == id),
+            None => next_ids
+                .get(usize::from(id.store()))
+                .is_some_and(|next| id < *next),
+        };
         let mut names = NameCheck::default();
         let mut keys = Keys::default();
         let (vocabulary, mut spelled) = (self.vocabulary(), Vec::new());
@@ -133,10 +145,8 @@ impl<E: Engine> Snapshot<E> {
                 report.problem("a key of the entry table is no id".into());
                 continue;
             };
-            if id >= next_id {
-                report.problem(format!(
-                    "entry {id} has an id that is still to be given (from {next_id} on)"
-                ));
+            if !is_given(id) {
+                report.problem(format!("entry {id} has an id that is still to be given"));
             }
             let Ok(user) = Entry::new(record) else {
                 report.problem(format!(
@@ -419,7 +429,9 @@ impl NameCheck {
             return Ok(());
         }
         let contexts = &snapshot.state().contexts;
-        if parent == EntryId::ROOT && !contexts.iter().any(|context| context.normal == self.normal)
+        let mut contexts = contexts.iter();
+        if parent.is_root()
+            && !contexts.any(|context| context.normal == self.normal && context.root == parent)
         {
             report.problem(format!(
                 "entry {id}: '{rdn}' is no naming context but has no parent"

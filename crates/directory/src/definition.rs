@@ -7,15 +7,17 @@
 //! form 2
 //! preparation <version of the string preparation the indexes were built with>
 //! context <DN>
+//! context-in <store> <DN>
+//! partitioned <first store> <number of stores> <DN>
 //! index <attribute type> eq|pres|sub|ord complete|building
 //! ```
 
 use crate::attributes::AttributeTable;
-use crate::directory::{Config, IndexDefinition};
-use crate::engine::{self, EntryId, IndexKind, Read, STORE_ENTRIES_MAX, Table, Write};
+use crate::directory::{Config, IndexDefinition, Partition};
+use crate::engine::{self, EntryId, IndexKind, Read, STORE_ENTRIES_MAX, STORES_MAX, Table, Write};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness, can_index};
-use crate::names::NamingContext;
+use crate::names::{self, NamingContext, PartitionedParent};
 use crate::schema::{AttributeTypeId, NormalDn, PREPARATION_VERSION, Schema};
 use crate::state::State;
 
@@ -65,7 +67,16 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "preparation" => state.preparation = rest.parse().unwrap_or_default(),
-            "context" => state.contexts.push(context(schema, rest)?),
+            "context" => state.contexts.push(context(schema, rest, 0)?),
+            "context-in" => {
+                let (store, dn) = store_number(line, rest)?;
+                state.contexts.push(context(schema, dn, store)?);
+            }
+            "partitioned" => {
+                let (first, rest) = store_number(line, rest)?;
+                let (stores, dn) = store_number(line, rest)?;
+                partition(schema, &mut state, dn, first, stores)?;
+            }
             "index" => read_index(&mut state, schema, rest)?,
             _ => {
                 return Err(Error::corrupt(format!(
@@ -77,18 +88,46 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
     Ok(state)
 }
 
-fn context(schema: &Schema, dn: &str) -> Result<NamingContext> {
+/// The number before the rest of a line.
+fn store_number<'l>(line: &str, rest: &'l str) -> Result<(u16, &'l str)> {
+    rest.split_once(' ')
+        .and_then(|(number, rest)| Some((number.parse().ok()?, rest)))
+        .filter(|(number, _)| *number <= STORES_MAX)
+        .ok_or_else(|| Error::corrupt(format!("the definition has the line '{line}'")))
+}
+
+fn parse(schema: &Schema, dn: &str, what: &str) -> Result<NormalDn> {
     let mut normal = NormalDn::new();
     normal
         .parse(schema, dn.as_bytes())
-        .map_err(|error| Error::Config(format!("the naming context '{dn}' is no DN: {error}")))?;
+        .map_err(|error| Error::Config(format!("the {what} '{dn}' is no DN: {error}")))?;
     if normal.is_empty() || dn.contains('\n') {
-        return Err(Error::Config(format!("'{dn}' cannot be a naming context")));
+        return Err(Error::Config(format!("'{dn}' cannot be a {what}")));
     }
+    Ok(normal)
+}
+
+fn context(schema: &Schema, dn: &str, store: u16) -> Result<NamingContext> {
     Ok(NamingContext {
         dn: dn.to_owned(),
-        normal,
+        normal: parse(schema, dn, "naming context")?,
+        root: EntryId::root_of(store),
     })
+}
+
+/// Adds a partitioned parent whose children are in `stores` stores from `first` on.
+fn partition(schema: &Schema, state: &mut State, dn: &str, first: u16, stores: u16) -> Result<()> {
+    let normal = parse(schema, dn, "partitioned parent")?;
+    if state.partitioned.iter().any(|known| known.normal == normal) {
+        return Err(Error::Config(format!("'{dn}' is partitioned twice")));
+    }
+    let number = state.partitioned.len() as u32;
+    state.partitioned.push(PartitionedParent {
+        dn: dn.to_owned(),
+        normal,
+        id: EntryId::partitioned(number, first, stores),
+    });
+    Ok(())
 }
 
 fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
@@ -113,12 +152,12 @@ fn read_index(state: &mut State, schema: &Schema, line: &str) -> Result<()> {
         .number(known.id(), "")
         .ok_or_else(damaged)?;
     let indexes = state.indexes.of_mut(known.id(), number);
-    *place(indexes, kind).ok_or_else(damaged)? = completeness;
+    *place_of(indexes, kind).ok_or_else(damaged)? = completeness;
     Ok(())
 }
 
 /// Where the completeness of a kind of index stands.
-pub(crate) fn place<'i>(
+pub(crate) fn place_of<'i>(
     indexes: &'i mut AttributeIndexes,
     kind: &str,
 ) -> Option<&'i mut Completeness> {
@@ -138,8 +177,15 @@ pub(crate) fn store<W: Write>(
     state: &mut State,
 ) -> engine::Result<()> {
     let mut text = format!("{FORM_LINE}\npreparation {}\n", state.preparation);
-    for context in &state.contexts {
-        text.push_str(&format!("context {}\n", context.dn));
+    for NamingContext { dn, root, .. } in &state.contexts {
+        text.push_str(&match root.store() {
+            0 => format!("context {dn}\n"),
+            store => format!("context-in {store} {dn}\n"),
+        });
+    }
+    for PartitionedParent { dn, id, .. } in &state.partitioned {
+        let (first, stores) = id.partitions().unwrap_or_default();
+        text.push_str(&format!("partitioned {first} {stores} {dn}\n"));
     }
     for indexes in state.indexes.iter() {
         let name = schema.type_of(indexes.attribute_type).name();
@@ -161,19 +207,25 @@ pub(crate) fn store<W: Write>(
     Ok(())
 }
 
-/// Makes the definition of a new directory; the indexes are empty and complete.
-pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) -> Result<State> {
-    let mut state = State {
-        preparation: PREPARATION_VERSION,
-        ..State::default()
-    };
+/// Gives naming contexts and partitions their stores; how many stores there are in all.
+pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Result<u16> {
     if config.naming_contexts.is_empty() || config.naming_contexts.len() > CONTEXTS_MAX {
         return Err(Error::Config(format!(
             "a directory has 1 to {CONTEXTS_MAX} naming contexts"
         )));
     }
+    // The first store holds what concerns all, and whatever is above partitions.
+    let mut next = 1;
+    for Partition { parent, stores } in &config.partitions {
+        if *stores == 0 {
+            let text = format!("'{parent}' cannot be spread over no store");
+            return Err(Error::Config(text));
+        }
+        partition(schema, state, parent, next, *stores)?;
+        next = next.saturating_add(*stores);
+    }
     for dn in &config.naming_contexts {
-        let added = context(schema, dn)?;
+        let mut added = context(schema, dn, 0)?;
         if state
             .contexts
             .iter()
@@ -183,8 +235,45 @@ pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) ->
                 "the naming context '{dn}' is there twice"
             )));
         }
+        let has_partitions = state
+            .partitioned
+            .iter()
+            .any(|parent| parent.normal.is_at_or_below(&added.normal));
+        if config.own_stores && !has_partitions {
+            added.root = EntryId::root_of(next);
+            next = next.saturating_add(1);
+        }
         state.contexts.push(added);
     }
+    for parent in &state.partitioned {
+        let Some(context) = names::context_of(&state.contexts, &parent.normal) else {
+            let text = format!("'{}' is in none of the naming contexts", parent.dn);
+            return Err(Error::Config(text));
+        };
+        // A naming context within the one that has the partitions may have a store of its own.
+        if state.contexts[context].root != EntryId::ROOT {
+            let text = format!(
+                "'{}' is in a naming context with a store of its own",
+                parent.dn
+            );
+            return Err(Error::Config(text));
+        }
+    }
+    if next > STORES_MAX {
+        return Err(Error::Config(format!(
+            "a directory has at most {STORES_MAX} stores, not {next}"
+        )));
+    }
+    Ok(next)
+}
+
+/// Makes the definition of a new directory; the indexes are empty and complete.
+pub(crate) fn create<W: Write>(txn: &mut W, schema: &Schema, config: &Config) -> Result<State> {
+    let mut state = State {
+        preparation: PREPARATION_VERSION,
+        ..State::default()
+    };
+    place(schema, config, &mut state)?;
     let always = ["objectClass", "entryUUID"].map(|attribute| IndexDefinition {
         attribute: attribute.to_owned(),
         equality: true,
@@ -239,23 +328,33 @@ pub(crate) fn set_index<W: Write>(
     if let Some((_, Some(kind))) = KIND_WORDS.iter().find(|(word, _)| *word == kind) {
         txn.create_index(indexes.index(*kind))?;
     }
-    if let Some(place) = place(indexes, kind) {
+    if let Some(place) = place_of(indexes, kind) {
         *place = completeness;
     }
     Ok(known.id())
 }
 
-/// The id the next new entry gets.
-pub(crate) fn next_id<R: Read>(read: &R) -> engine::Result<EntryId> {
-    match read.get(Table::Meta, NEXT_ID_KEY)? {
-        None => Ok(EntryId(1)),
+/// The id the next new entry of a store gets.
+pub(crate) fn next_id<R: Read>(read: &R, store: u16) -> engine::Result<EntryId> {
+    let root = EntryId::root_of(store);
+    match read.get(Table::Meta, &next_id_key(store))? {
+        None => Ok(EntryId(root.0 + 1)),
         Some(id) => EntryId::from_key(&id)
-            .filter(|id| id.0 > 0 && id.0 <= STORE_ENTRIES_MAX)
+            .filter(|id| *id > root && id.0 <= root.0 + STORE_ENTRIES_MAX)
             .ok_or_else(|| engine::Error::Corrupt("the next entry id is no id".into())),
     }
 }
 
-/// Sets the id the next new entry gets.
+/// Sets the id the next new entry of its store gets.
 pub(crate) fn put_next_id<W: Write>(txn: &mut W, id: EntryId) -> engine::Result<()> {
-    txn.put(Table::Meta, NEXT_ID_KEY, &id.to_key())
+    txn.put(Table::Meta, &next_id_key(id.store()), &id.to_key())
+}
+
+fn next_id_key(store: u16) -> Vec<u8> {
+    let mut key = NEXT_ID_KEY.to_vec();
+    if store > 0 {
+        key.push(0);
+        key.extend_from_slice(&store.to_be_bytes());
+    }
+    key
 }

@@ -3,14 +3,18 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use sapwood_ldap::message::Request;
+
 use crate::access::AccessPolicy;
 use crate::beside::Beside;
 use crate::definition;
 use crate::engine::{
-    self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, Table, Ticket, Verdict, Write,
+    self, Bundle, CommitNo, Embedded, Engine, EntryId, Read, StoreSet, Table, Ticket, Verdict,
+    Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::homes;
 use crate::import::Prepared;
 use crate::names::{self, DnCache};
 use crate::root_dse::RootDse;
@@ -20,7 +24,8 @@ use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
 use crate::state::State;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
-use crate::update::{Applied, Batch, Update, Work, WriterState};
+use crate::update::stamp::Stamps;
+use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +34,29 @@ pub struct Config {
     pub naming_contexts: Vec<String>,
     /// The indexes. Equality of objectClass and entryUUID are always there.
     pub indexes: Vec<IndexDefinition>,
+    /// Entries, whether they exist yet or not, whose children are spread over stores of their own.
+    pub partitions: Vec<Partition>,
+    /// Whether each naming context without partitions has a store of its own, and so a writer of its own.
+    pub own_stores: bool,
+}
+
+/// An entry whose children are spread over several stores, by a hash of their RDN; what is below a child is in its store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// The entry's DN.
+    pub parent: String,
+    /// Over how many stores.
+    pub stores: u16,
+}
+
+impl Config {
+    /// How many stores such a directory has.
+    ///
+    /// # Errors
+    /// When the definition cannot be.
+    pub fn stores(&self, schema: &Schema) -> Result<u16> {
+        definition::place(schema, self, &mut State::default())
+    }
 }
 
 /// The indexes of one attribute.
@@ -104,7 +132,9 @@ struct Shared<E> {
     options: Options,
     /// What snapshots know, and the newest commit it was compared with.
     known: RwLock<(CommitNo, Arc<State>)>,
-    writer: Mutex<WriterState>,
+    /// By the number of the store.
+    writers: Vec<Mutex<WriterState>>,
+    stamps: Mutex<Stamps>,
     root_dse: Beside,
     subschema: Beside,
 }
@@ -112,7 +142,7 @@ struct Shared<E> {
 impl Directory {
     /// Makes a directory in an empty or missing folder.
     pub fn create(path: &Path, config: &Config, options: Options) -> Result<Directory> {
-        let engine = Embedded::open(path, &sapwood_store::Options::new().create(true))?;
+        let engine = Embedded::create(path, config.stores(&options.schema)?)?;
         Directory::create_on(engine, config, options)
     }
 
@@ -130,6 +160,7 @@ impl<E: Engine> Directory<E> {
     pub fn create_on(engine: E, config: &Config, options: Options) -> Result<Directory<E>> {
         let mut create = Create {
             schema: &options.schema,
+            stores: engine.stores(),
             config,
             failure: None,
         };
@@ -155,10 +186,11 @@ impl<E: Engine> Directory<E> {
         let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
         let known = RwLock::new((view.commit(), Arc::new(state)));
         let shared = Shared {
+            writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
+            stamps: Mutex::default(),
             engine,
             options,
             known,
-            writer: Mutex::default(),
             root_dse,
             subschema,
         };
@@ -247,21 +279,57 @@ impl<E: Engine> Directory<E> {
     /// # Errors
     /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
     pub fn apply(&self, updates: &[Update]) -> Result<Applied<E::Ticket>> {
-        self.run(Work::Updates(updates))
+        let homes = updates.iter().map(|update| self.homes(&update.request));
+        self.apply_in(updates, homes.fold(StoreSet::default(), StoreSet::with))
+    }
+
+    /// The same, of updates whose [homes](Self::homes) are known.
+    pub fn apply_in(&self, updates: &[Update], homes: StoreSet) -> Result<Applied<E::Ticket>> {
+        self.run(Work::Updates(updates), homes)
+    }
+
+    /// How many stores with a writer each there are.
+    pub fn stores(&self) -> usize {
+        self.shared.engine.stores()
+    }
+
+    /// The stores that an update is to be applied in, as far as its DNs tell; what they do not tell is found when it is applied.
+    pub fn homes(&self, request: &UpdateRequest) -> StoreSet {
+        if self.stores() == 1 {
+            return StoreSet::FIRST;
+        }
+        homes::of_request(self.schema(), &self.newest_known(), self.stores(), request)
+    }
+
+    /// The [homes](Self::homes) of an update that is decoded already.
+    pub fn homes_of(&self, request: &Request<'_>) -> StoreSet {
+        if self.stores() == 1 {
+            return StoreSet::FIRST;
+        }
+        homes::of_message(self.schema(), &self.newest_known(), self.stores(), request)
+    }
+
+    fn newest_known(&self) -> Arc<State> {
+        let known = self.shared.known.read();
+        known.unwrap_or_else(PoisonError::into_inner).1.clone()
     }
 
     /// Adds entries of an import in one commit, each succeeding or failing alone.
     pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<E::Ticket>> {
-        self.run(Work::Grafts(entries))
+        self.run(Work::Grafts(entries), StoreSet::all(self.stores()))
     }
 
-    fn run(&self, work: Work<'_>) -> Result<Applied<E::Ticket>> {
-        let mut writer = self
-            .shared
-            .writer
+    fn run(&self, work: Work<'_>, homes: StoreSet) -> Result<Applied<E::Ticket>> {
+        let Shared {
+            writers,
+            stamps,
+            options,
+            ..
+        } = &*self.shared;
+        let mut writer = writers[usize::from(homes.least()).min(writers.len() - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut batch = Batch::new(&self.shared.options, work, &mut writer);
+        let mut batch = Batch::new(options, work, homes, stamps, &mut writer);
         let ticket = self.shared.engine.write(&mut batch)?;
         Ok(Applied {
             outcomes: batch.keep_state(),
@@ -273,6 +341,7 @@ impl<E: Engine> Directory<E> {
 /// Makes the definition of a new directory.
 struct Create<'c> {
     schema: &'c Schema,
+    stores: usize,
     config: &'c Config,
     failure: Option<Error>,
 }
@@ -280,6 +349,10 @@ struct Create<'c> {
 impl Bundle for Create<'_> {
     fn operations(&self) -> usize {
         1
+    }
+
+    fn stores(&self) -> StoreSet {
+        StoreSet::all(self.stores)
     }
 
     fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
@@ -294,6 +367,7 @@ impl Bundle for Create<'_> {
         }
         match definition::create(txn, self.schema, self.config) {
             Ok(_) => Ok(Verdict::Keep),
+            Err(Error::Engine(error)) => Err(error),
             Err(error) => {
                 self.failure = Some(error);
                 Ok(Verdict::Undo)

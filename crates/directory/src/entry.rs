@@ -169,7 +169,7 @@ impl<'r> Entry<'r> {
         self.operational
     }
 
-    /// The parent's id; [`EntryId::ROOT`] for a naming context.
+    /// The parent's id; the root of its store for a naming context.
     #[inline]
     pub(crate) fn parent(&self) -> EntryId {
         self.parent

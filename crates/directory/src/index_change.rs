@@ -8,11 +8,11 @@
 use std::ops::Bound;
 
 use crate::Directory;
-use crate::definition::{self, KIND_WORDS, place, set_index};
+use crate::definition::{self, KIND_WORDS, place_of, set_index};
 use crate::directory::IndexDefinition;
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, Table, Ticket, Verdict,
-    Write,
+    self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, StoreSet, Table, Ticket,
+    Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -82,6 +82,7 @@ impl<E: Engine> Directory<E> {
             after: None,
             end: None,
             filed: 0,
+            is_spread: self.stores() > 1,
             is_done: false,
         };
         while !file.is_done {
@@ -161,7 +162,7 @@ impl Change<'_> {
                         .of(*known)
                         .map(|indexes| indexes.number)
                         .ok_or_else(dropped)?;
-                    let place = place(state.indexes.of_mut(*known, number), kind);
+                    let place = place_of(state.indexes.of_mut(*known, number), kind);
                     let place = place
                         .filter(|place| **place != Completeness::Absent)
                         .ok_or_else(dropped)?;
@@ -228,7 +229,7 @@ impl Change<'_> {
                 Some(kind) => txn.drop_index(indexes.index(kind))?,
                 None => txn.drop_table(indexes.order_table())?,
             };
-            if let Some(place) = place(indexes, kind) {
+            if let Some(place) = place_of(indexes, kind) {
                 *place = Completeness::Absent;
             }
             self.kinds.push((known.id(), kind));
@@ -274,6 +275,7 @@ struct File<'f> {
     /// Entries from here on came after the index began, so that it has them.
     end: Option<EntryId>,
     filed: u64,
+    is_spread: bool,
     is_done: bool,
 }
 
@@ -356,10 +358,15 @@ impl Bundle for File<'_> {
         1
     }
 
+    fn stores(&self) -> StoreSet {
+        StoreSet::one(self.after.map_or(0, EntryId::store))
+    }
+
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.state = definition::load(txn, self.schema)?;
-        if self.end.is_none() {
-            self.end = Some(definition::next_id(txn)?);
+        // Ids of several stores are not given in the order in which they stand: there filing goes on until nothing comes.
+        if self.end.is_none() && !self.is_spread {
+            self.end = Some(definition::next_id(txn, 0)?);
         }
         Ok(())
     }

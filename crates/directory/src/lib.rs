@@ -15,6 +15,7 @@ mod directory;
 pub mod engine;
 mod entry;
 mod error;
+mod homes;
 mod import;
 mod index_change;
 mod indexes;
@@ -34,8 +35,10 @@ mod update;
 pub use access::{AccessPolicy, Identity};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::CompareOptions;
-pub use directory::{Config, Credentials, Directory, IndexDefinition, Options, Snapshot};
-pub use engine::{CommitNo, EntryId, Ticket};
+pub use directory::{
+    Config, Credentials, Directory, IndexDefinition, Options, Partition, Snapshot,
+};
+pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
 pub use import::{
     IMPORT_MEMORY_BYTES_DEFAULT, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,

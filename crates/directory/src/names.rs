@@ -2,8 +2,8 @@
 //!
 //! A record of the `name` table says which child of which parent has an RDN. Its key is the parent's id (big-endian)
 //! and the RDN in normal form; its value the child's id (big-endian) and its flags, so that a walk down the tree
-//! notices aliases and referrals without reading entries. A naming context is a child of [`EntryId::ROOT`] under the
-//! normal form of its whole DN.
+//! notices aliases and referrals without reading entries. A naming context is a child of the root of its store
+//! ([`EntryId::root_of`]) under the normal form of its whole DN.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -100,6 +100,19 @@ pub(crate) struct NamingContext {
     pub(crate) dn: String,
     /// Its DN in normal form.
     pub(crate) normal: NormalDn,
+    /// The parent of its own entry, which says in which store it is.
+    pub(crate) root: EntryId,
+}
+
+/// An entry whose children are placed in several stores by a hash of their RDN.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionedParent {
+    /// Its DN as configured.
+    pub(crate) dn: String,
+    /// Its DN in normal form.
+    pub(crate) normal: NormalDn,
+    /// The id that it gets, which names the stores.
+    pub(crate) id: EntryId,
 }
 
 /// Where a walk along a DN ended.
@@ -146,9 +159,13 @@ pub(crate) fn walk<R: Read>(
     let Some(context) = context_of(contexts, dn) else {
         return Ok(None);
     };
-    let context = &contexts[context].normal;
+    let NamingContext {
+        normal: context,
+        root,
+        ..
+    } = &contexts[context];
     let mut key = Vec::with_capacity(64);
-    let Some(top) = child(view, EntryId::ROOT, context.bytes(), &mut key)? else {
+    let Some(top) = child(view, *root, context.bytes(), &mut key)? else {
         return Ok(None);
     };
     let mut walk = Walk {
@@ -194,7 +211,7 @@ pub(crate) struct DnCache {
 pub(crate) struct Superior {
     /// Its DN as written.
     pub(crate) dn: String,
-    /// Its parent; [`EntryId::ROOT`] for a naming context.
+    /// Its parent; none for a naming context.
     pub(crate) parent: Option<Arc<Superior>>,
     /// Its id.
     pub(crate) id: EntryId,
@@ -226,7 +243,7 @@ impl DnCache {
         view: &R,
         id: EntryId,
     ) -> Result<Option<&Arc<Superior>>> {
-        if id == EntryId::ROOT {
+        if id.is_root() {
             return Ok(None);
         }
         if self.last.as_ref().is_none_or(|(last, _)| *last != id) {
@@ -241,7 +258,7 @@ impl DnCache {
         let mut unknown = Vec::new();
         let mut at = id;
         let mut superior = loop {
-            if at == EntryId::ROOT {
+            if at.is_root() {
                 break None;
             }
             if let Some(known) = self.known.get(&at) {

@@ -1,14 +1,17 @@
 //! What a snapshot knows of the directory besides its tables.
 
 use crate::attributes::AttributeTable;
+use crate::engine::EntryId;
 use crate::indexes::IndexSet;
-use crate::names::NamingContext;
+use crate::names::{NamingContext, PartitionedParent};
 
 /// Shared by all snapshots and updates until something in it changes; a changed state is a new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// The naming contexts.
     pub(crate) contexts: Vec<NamingContext>,
+    /// The entries whose children are spread over several stores.
+    pub(crate) partitioned: Vec<PartitionedParent>,
     /// The attribute descriptions in use and their numbers.
     pub(crate) attributes: AttributeTable,
     /// The indexes.
@@ -17,4 +20,29 @@ pub(crate) struct State {
     pub(crate) preparation: u32,
     /// The record most of this was read from: another one means another state.
     pub(crate) definition: Box<str>,
+}
+
+impl State {
+    /// Whether entries are in several stores.
+    pub(crate) fn is_spread(&self) -> bool {
+        let mut contexts = self.contexts.iter();
+        !self.partitioned.is_empty() || contexts.any(|context| context.root != EntryId::ROOT)
+    }
+
+    /// The ids that entries have which are in the same stores as one of them: from the first up to and without the second.
+    pub(crate) fn ids_around(&self, id: EntryId) -> (EntryId, EntryId) {
+        let end = |store: u16| EntryId::root_of(store.saturating_add(1));
+        let mut contexts = self.contexts.iter();
+        let store = id.store();
+        if store > 0 && contexts.any(|context| context.root.store() == store) {
+            return (EntryId::root_of(store), end(store));
+        }
+        // The first store and all partitions; naming contexts with stores of their own come behind them.
+        let partitions = self
+            .partitioned
+            .iter()
+            .filter_map(|parent| parent.id.partitions());
+        let last = partitions.map(|(first, stores)| first + stores - 1).max();
+        (EntryId::ROOT, end(last.unwrap_or(0)))
+    }
 }

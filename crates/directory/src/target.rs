@@ -18,7 +18,7 @@ pub(crate) const SUBSCHEMA_DN: &str = "cn=Subschema";
 pub(crate) struct Target {
     /// The entry.
     pub(crate) entry: Child,
-    /// Its parent; [`EntryId::ROOT`] for a naming context.
+    /// Its parent; the root of its store for a naming context.
     pub(crate) parent: EntryId,
     /// Its DN in normal form.
     pub(crate) normal: NormalDn,
@@ -31,6 +31,8 @@ pub(crate) struct Target {
 pub(crate) struct Vacancy {
     /// The entry above; `None` for a naming context.
     pub(crate) parent: Option<Child>,
+    /// The root of the store that the naming context is in.
+    pub(crate) root: EntryId,
     /// The DN in normal form.
     pub(crate) normal: NormalDn,
 }
@@ -38,7 +40,7 @@ pub(crate) struct Vacancy {
 impl Vacancy {
     /// What the name table files it under.
     pub(crate) fn parent_id(&self) -> EntryId {
-        self.parent.map_or(EntryId::ROOT, |parent| parent.id)
+        self.parent.map_or(self.root, |parent| parent.id)
     }
 
     /// The normal form that stands in the name table.
@@ -62,7 +64,7 @@ impl Target {
 
     /// Whether it is a naming context's own entry.
     pub(crate) fn is_context(&self) -> bool {
-        self.parent == EntryId::ROOT
+        self.parent.is_root()
     }
 }
 
@@ -116,7 +118,7 @@ pub(crate) fn find<R: Read>(
     };
     let parent = match walk.entries.as_slice() {
         [.., parent, _] => parent.id,
-        _ => EntryId::ROOT,
+        _ => state.contexts[context].root,
     };
     Ok(Target {
         entry,
@@ -136,10 +138,12 @@ pub(crate) fn find_vacancy<R: Read>(
 ) -> Result<Vacancy, Stop> {
     let context = names::context_of(&state.contexts, &normal).ok_or_else(outside)?;
     let first_rdns = state.contexts[context].normal.len();
+    let root = state.contexts[context].root;
     let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
         if normal.len() == first_rdns {
             return Ok(Vacancy {
                 parent: None,
+                root,
                 normal,
             });
         }
@@ -173,6 +177,7 @@ pub(crate) fn find_vacancy<R: Read>(
     }
     Ok(Vacancy {
         parent: Some(walk.last()),
+        root,
         normal,
     })
 }

@@ -329,7 +329,7 @@ fn dn_of(number: usize) -> String {
 fn directory_on<E: Engine>(engine: E, indexed: bool) -> Directory<E> {
     let mut config = Config {
         naming_contexts: vec![SUFFIX.to_owned()],
-        indexes: Vec::new(),
+        ..Config::default()
     };
     let attributes = [
         "cn",

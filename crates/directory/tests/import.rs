@@ -9,19 +9,29 @@ use std::sync::Mutex;
 
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
-    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
     ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
 };
 use support::*;
 
 #[derive(Default)]
-struct Rejections(Mutex<Vec<(String, u64, String, String)>>);
+struct Rejections {
+    rejections: Mutex<Vec<(String, u64, String, String)>>,
+    /// How far the last step was, and where it ends, as was told last.
+    last_step: Mutex<(u64, u64)>,
+}
 
 impl ImportObserver for Rejections {
-    fn progress(&self, _progress: ImportProgress) {}
+    fn progress(&self, progress: ImportProgress) {
+        let (written, records) = (progress.index_records_written, progress.index_records);
+        assert!(written <= records && (progress.phase == ImportPhase::Index || written == 0));
+        let mut last = self.last_step.lock().unwrap();
+        assert!(written >= last.0);
+        *last = (written, records);
+    }
 
     fn rejected(&self, rejection: ImportRejection<'_>) {
-        self.0.lock().unwrap().push((
+        self.rejections.lock().unwrap().push((
             rejection.source.to_owned(),
             rejection.line,
             rejection.reason.to_owned(),
@@ -65,7 +75,10 @@ fn import<E: Engine>(
     };
     let rejections = Rejections::default();
     let report = directory.import(sources, &options, &rejections).unwrap();
-    let mut rejected = rejections.0.into_inner().unwrap();
+    let (written, records) = rejections.last_step.into_inner().unwrap();
+    assert_eq!(written, records, "the last step ends where it was said to");
+    assert_eq!(report.built && report.added > 0, records > 0);
+    let mut rejected = rejections.rejections.into_inner().unwrap();
     rejected.sort();
     (report, rejected)
 }

@@ -48,6 +48,7 @@ fn directory_on<E: Engine>(
     let config = Config {
         naming_contexts: vec![SUFFIX.to_owned()],
         indexes: indexes(definitions),
+        ..Config::default()
     };
     let directory =
         Directory::create_on(engine, &config, Options::new(Schema::standard())).unwrap();

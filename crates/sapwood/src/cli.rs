@@ -6,6 +6,7 @@ pub(crate) mod store;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use sapwood_directory::Partition;
 use sapwood_server::listen::ListenUrl;
 
 use crate::index_spec::IndexSpec;
@@ -80,6 +81,23 @@ pub(crate) struct Init {
     /// configuration says otherwise; a crash loses what is newer
     #[arg(long)]
     pub(crate) in_memory: bool,
+    /// Give each naming context a store of its own, and with it a writer of its own
+    #[arg(long)]
+    pub(crate) own_stores: bool,
+    /// Spread the entries right below DN, with all that is below them, over N stores with a writer each
+    #[arg(long = "partition", value_name = "N:DN", value_parser = partition)]
+    pub(crate) partitions: Vec<Partition>,
+}
+
+fn partition(text: &str) -> Result<Partition, String> {
+    text.split_once(':')
+        .and_then(|(stores, parent)| {
+            Some(Partition {
+                parent: parent.trim().to_owned(),
+                stores: stores.trim().parse().ok()?,
+            })
+        })
+        .ok_or_else(|| "a number and a DN are wanted, as in 4:ou=people,dc=example,dc=com".into())
 }
 
 #[derive(Debug, clap::Args)]
@@ -201,6 +219,7 @@ mod tests {
     fn the_documented_lines_parse() {
         for line in [
             "sapwood init d --suffix dc=example,dc=com --suffix o=x --admin-dn cn=root --admin-password-file f --index uid_eq --index cn,mail_eq,sub",
+            "sapwood init d --suffix dc=x --suffix o=y --own-stores --partition 4:dc=x --partition 2:ou=people,o=y",
             "sapwood import d a.ldif b.ldif -",
             "sapwood import d --format ber --continue --memory 64 --reject-file r a.ber",
             "sapwood import --online ldap://h --bind-dn cn=x --password-file f --queue 10 a.ldif",
@@ -229,6 +248,19 @@ mod tests {
         assert!(
             Cli::try_parse_from(["sapwood", "init", "d"]).is_err(),
             "a suffix is required"
+        );
+        assert!(
+            Cli::try_parse_from([
+                "sapwood",
+                "init",
+                "d",
+                "--suffix",
+                "o=x",
+                "--partition",
+                "o=x"
+            ])
+            .is_err(),
+            "a number of stores is required"
         );
         assert!(
             Cli::try_parse_from(["sapwood", "index", "d", "add"]).is_err(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, RenameFlags};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{Directory, Options};
@@ -54,7 +55,7 @@ fn schema(folder: &Path) -> Result<Schema> {
     Ok(builder.build()?)
 }
 
-/// What a directory in memory begins with, in the form of a backup.
+/// What a directory in memory begins with, in the form of a backup: a file or, of several stores, a folder.
 const MEMORY_FILE: &str = "memory";
 
 /// Whether the directory of a folder is kept in memory: nothing but what it begins with is on disk.
@@ -74,13 +75,26 @@ pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
 pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     let (new, file) = (folder.join("memory.new"), folder.join(MEMORY_FILE));
     // Left by one that was interrupted; a backup never overwrites anything.
-    let _ = fs::remove_file(&new);
-    let env = directory.engine().env();
-    env.backup(&new)
-        .map_err(anyhow::Error::from)
-        .and_then(|_| Ok(fs::rename(&new, &file)?))
-        .and_then(|()| Ok(fs::File::open(folder)?.sync_all()?))
-        .with_context(|| file.display().to_string())
+    remove(&new);
+    let write = || {
+        directory.engine().backup(&new)?;
+        if file.is_dir() {
+            // A folder takes the place of none that has something in it.
+            rustix::fs::renameat_with(CWD, &new, CWD, &file, RenameFlags::EXCHANGE)?;
+        } else {
+            fs::rename(&new, &file)?;
+        }
+        fs::File::open(folder)?.sync_all()?;
+        anyhow::Ok(())
+    };
+    write().with_context(|| file.display().to_string())?;
+    remove(&new);
+    Ok(())
+}
+
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+    let _ = fs::remove_dir_all(path);
 }
 
 /// Opens the directory of a folder made by `init`.

@@ -1,15 +1,19 @@
 //! The way of an update from a session to the disk and back.
 //!
-//! Sessions put *units* (the updates of one burst) into one queue. The writer thread takes everything that waits, applies
+//! Sessions put *units* (the updates of one burst) into a queue. The writer thread takes everything that waits, applies
 //! it as one batch, each update succeeding or failing alone, and hands the batch with its commit ticket to the
 //! acknowledging thread, which waits until the commit is durable and only then sends the outcomes back to the sessions.
 //! So the next batch is applied while the last one is on its way to the disk, and one sync serves all that waited.
+//!
+//! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of its
+//! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.
 
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvError, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use sapwood_directory::engine::{self, Ticket as _};
-use sapwood_directory::{Directory, Outcome, Update, UpdateRequest};
+use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
 use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 use tokio::sync::mpsc::UnboundedSender;
@@ -32,6 +36,8 @@ pub(crate) struct Unit {
     pub(crate) updates: Vec<Update>,
     /// One for each update: whom to answer and how.
     pub(crate) replies: Vec<Reply>,
+    /// One for each update: the stores that it is to be applied in.
+    pub(crate) homes: Vec<StoreSet>,
     /// The unit's share of the queue's bytes, given back when the unit has been applied, as is what its transactions hold.
     pub(crate) share: Share,
     pub(crate) transactions: Vec<Share>,
@@ -69,49 +75,93 @@ pub(crate) struct Trial {
 
 struct Batch {
     units: Vec<(Vec<Reply>, UnboundedSender<Completion>)>,
+    homes: StoreSet,
     outcomes: Vec<Outcome>,
     ticket: Option<Ticket>,
 }
 
-/// The queue's entrance. The threads end when the last one is dropped.
+/// The entrance of the queues. The threads end when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    queue: Sender<Waiting>,
+    /// By store.
+    queues: Vec<Sender<Part>>,
 }
 
-/// A unit and the session that gets its answers.
-type Waiting = (Unit, UnboundedSender<Completion>);
+/// The updates of a unit that have the same homes.
+struct Part {
+    homes: StoreSet,
+    updates: Vec<Update>,
+    replies: Vec<Reply>,
+    /// Who gets the answers.
+    session: UnboundedSender<Completion>,
+    /// What the unit holds of the shared memory, until all its parts are applied.
+    shares: Arc<(Share, Vec<Share>)>,
+}
+
+/// The threads of the writer of one store.
+fn start_one(
+    directory: &Directory,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> std::io::Result<Sender<Part>> {
+    let (queue, waiting) = mpsc::channel();
+    let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
+    let directory = directory.clone();
+    let apply = move || apply(&directory, &waiting, &applied);
+    let spawn = |name: &str| thread::Builder::new().name(name.into());
+    threads.push(spawn("writer").spawn(apply)?);
+    threads.push(spawn("acknowledger").spawn(move || acknowledge(&unsynced))?);
+    Ok(queue)
+}
 
 impl Writer {
-    /// Starts the writer and the acknowledging thread.
+    /// Starts, for each store, the writer and the acknowledging thread.
     pub(crate) fn start(directory: Directory) -> std::io::Result<(Self, WriterThreads)> {
-        let (queue, waiting) = mpsc::channel();
-        let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
-        let apply = thread::Builder::new()
-            .name("writer".into())
-            .spawn(move || apply(&directory, &waiting, &applied))?;
-        let acknowledge = thread::Builder::new()
-            .name("acknowledger".into())
-            .spawn(move || acknowledge(&unsynced))?;
-        Ok((
-            Self { queue },
-            WriterThreads {
-                threads: [apply, acknowledge],
-            },
-        ))
+        let mut threads = Vec::new();
+        let queues = (0..directory.stores())
+            .map(|_| start_one(&directory, &mut threads))
+            .collect::<Result<_, _>>()?;
+        Ok((Self { queues }, WriterThreads { threads }))
     }
 
     pub(crate) fn submit(&self, unit: Unit, session: UnboundedSender<Completion>) {
-        if let Err(mpsc::SendError((unit, session))) = self.queue.send((unit, session)) {
+        let shares = Arc::new((unit.share, unit.transactions));
+        let part = |homes, updates, replies| Part {
+            homes,
+            updates,
+            replies,
+            session: session.clone(),
+            shares: Arc::clone(&shares),
+        };
+        let mut homes = unit.homes.iter().copied();
+        let first = homes.next().unwrap_or(StoreSet::FIRST);
+        if homes.all(|homes| homes == first) {
+            return self.send(part(first, unit.updates, unit.replies));
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for ((update, reply), homes) in unit.updates.into_iter().zip(unit.replies).zip(unit.homes) {
+            let at = parts.iter().position(|part| part.homes == homes);
+            let at = at.unwrap_or_else(|| {
+                parts.push(part(homes, Vec::new(), Vec::new()));
+                parts.len() - 1
+            });
+            parts[at].updates.push(update);
+            parts[at].replies.push(reply);
+        }
+        parts.into_iter().for_each(|part| self.send(part));
+    }
+
+    fn send(&self, part: Part) {
+        let store = usize::from(part.homes.least()).min(self.queues.len() - 1);
+        if let Err(mpsc::SendError(part)) = self.queues[store].send(part) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![
                 Outcome::new(
                     ResultCode::Unavailable,
                     "the writer has stopped; restart the server"
                 );
-                unit.updates.len()
+                part.updates.len()
             ];
-            answer(unit.replies, outcomes, &session);
+            answer(part.replies, outcomes, part.homes, &part.session);
         }
     }
 }
@@ -119,7 +169,7 @@ impl Writer {
 /// The threads behind a [`Writer`].
 #[derive(Debug)]
 pub(crate) struct WriterThreads {
-    threads: [JoinHandle<()>; 2],
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl WriterThreads {
@@ -131,31 +181,31 @@ impl WriterThreads {
     }
 }
 
-fn apply(directory: &Directory, waiting: &Receiver<Waiting>, applied: &SyncSender<Batch>) {
+fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &SyncSender<Batch>) {
+    let mut next = None;
     loop {
-        let first = match waiting.recv() {
-            Ok(unit) => unit,
+        let first = match next.take().map_or_else(|| waiting.recv(), Ok) {
+            Ok(part) => part,
             Err(RecvError) => return,
         };
+        let homes = first.homes;
         let mut updates = Vec::new();
         let mut units = Vec::new();
         let mut gathered = 0;
         let mut shares = Vec::new();
-        let mut next = Some(first);
-        while let Some((mut unit, session)) = next {
-            let requests = unit.updates.iter().map(|update| &update.request);
+        next = Some(first);
+        // Updates of other stores, too, make a batch of their own: it waits for the writers of these.
+        while let Some(mut part) = next.take_if(|part: &mut Part| part.homes == homes) {
+            let requests = part.updates.iter().map(|update| &update.request);
             gathered += requests.map(UpdateRequest::updates).sum::<usize>();
-            updates.append(&mut unit.updates);
-            shares.push(unit.share);
-            shares.append(&mut unit.transactions);
-            units.push((unit.replies, session));
-            next = if gathered < BATCH_UPDATES_MAX {
-                waiting.try_recv().ok()
-            } else {
-                None
-            };
+            updates.append(&mut part.updates);
+            shares.push(part.shares);
+            units.push((part.replies, part.session));
+            if gathered < BATCH_UPDATES_MAX {
+                next = waiting.try_recv().ok();
+            }
         }
-        let (outcomes, ticket) = match directory.apply(&updates) {
+        let (outcomes, ticket) = match directory.apply_in(&updates, homes) {
             Ok(batch) => (batch.outcomes, batch.ticket),
             Err(error) => {
                 tracing::error!(
@@ -169,6 +219,7 @@ fn apply(directory: &Directory, waiting: &Receiver<Waiting>, applied: &SyncSende
         if applied
             .send(Batch {
                 units,
+                homes,
                 outcomes,
                 ticket,
             })
@@ -197,16 +248,20 @@ fn acknowledge(unsynced: &Receiver<Batch>) {
         let mut outcomes = outcomes.into_iter();
         for (replies, session) in batch.units {
             let own = outcomes.by_ref().take(replies.len()).collect();
-            answer(replies, own, &session);
+            answer(replies, own, batch.homes, &session);
         }
     }
 }
 
-fn answer(replies: Vec<Reply>, outcomes: Vec<Outcome>, session: &UnboundedSender<Completion>) {
+fn answer(
+    replies: Vec<Reply>,
+    outcomes: Vec<Outcome>,
+    homes: StoreSet,
+    session: &UnboundedSender<Completion>,
+) {
+    let answers = replies.into_iter().zip(outcomes).collect();
     // The session may be gone; its updates stay.
-    let _ = session.send(Completion::Updated(
-        replies.into_iter().zip(outcomes).collect(),
-    ));
+    let _ = session.send(Completion::Updated { homes, answers });
 }
 
 /// What a client is told when the directory itself failed.

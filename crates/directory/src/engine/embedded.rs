@@ -2,6 +2,7 @@
 
 mod cursor;
 mod read;
+mod stores;
 mod txn;
 
 use std::path::Path;
@@ -15,11 +16,13 @@ pub use cursor::{EmbeddedCursor, EmbeddedPostings};
 pub use txn::EmbeddedTxn;
 
 use read::Trees;
+use stores::{Claim, Stores};
 
+use super::placement;
 use super::postings::BlockBuilder;
 use super::{
     Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord, Result,
-    Table, Verdict,
+    STORES_MAX, Table, Verdict,
 };
 
 /// The tree of the change feed: commit number (u64, big-endian) -> record. Under commit 0 stands the last commit whose
@@ -52,42 +55,127 @@ impl From<store::Error> for Error {
     }
 }
 
-/// A directory's environment.
+/// A directory's environment: one store, or several with a writer each.
 #[derive(Clone, Debug)]
 pub struct Embedded {
-    env: Env,
+    stores: Stores,
 }
 
 impl Embedded {
-    /// Opens the environment in a folder.
+    /// Opens the environment in a folder, with all the stores that it has.
     pub fn open(path: &Path, options: &store::Options) -> Result<Embedded> {
-        Ok(Embedded {
-            env: Env::open(path, options)?,
-        })
+        Ok(Embedded::over(Env::open(path, options)?))
+    }
+
+    /// Makes an environment with so many stores in an empty or missing folder.
+    pub fn create(path: &Path, stores: u16) -> Result<Embedded> {
+        let options = store::Options::new().create(true).stores(stores);
+        Embedded::open(path, &options)
     }
 
     /// An environment that lives as long as its last handle.
     pub fn in_memory() -> Result<Embedded> {
-        Ok(Embedded {
-            env: Env::in_memory(&store::Options::new())?,
-        })
+        Embedded::in_memory_with(1)
     }
 
-    /// The same, beginning with the contents of a backup.
+    /// The same with so many stores.
+    pub fn in_memory_with(stores: u16) -> Result<Embedded> {
+        let options = store::Options::new().stores(stores);
+        Ok(Embedded::over(Env::in_memory(&options)?))
+    }
+
+    /// The same, beginning with the contents of a [backup](Self::backup).
     pub fn in_memory_from(backup: &Path) -> Result<Embedded> {
-        Ok(Embedded {
-            env: Env::in_memory_from(backup, &store::Options::new())?,
-        })
+        if backup.is_dir() {
+            let engine = Embedded::in_memory_with(backed_up(backup)?)?;
+            engine.fill(backup)?;
+            return Ok(engine);
+        }
+        Ok(Embedded::over(Env::in_memory_from(
+            backup,
+            &store::Options::new(),
+        )?))
+    }
+
+    /// Makes an environment in an empty or missing folder of a [backup](Self::backup).
+    pub fn restore(backup: &Path, path: &Path) -> Result<()> {
+        if backup.is_dir() {
+            return Embedded::create(path, backed_up(backup)?)?.fill(backup);
+        }
+        store::restore(backup, path)?;
+        Ok(())
+    }
+
+    /// Writes what is visible to `dest`, which must not exist: to a file or, of several stores, to a folder with a file for each.
+    /// Each store is copied as of a moment of its own, so that nobody may write to several of them meanwhile.
+    pub fn backup(&self, dest: &Path) -> Result<()> {
+        if self.envs().len() == 1 {
+            self.env().backup(dest)?;
+            return Ok(());
+        }
+        std::fs::create_dir(dest).map_err(store::Error::from)?;
+        for (number, env) in self.envs().iter().enumerate() {
+            env.backup(dest.join(number.to_string()))?;
+        }
+        let folder = std::fs::File::open(dest);
+        folder
+            .and_then(|folder| folder.sync_all())
+            .map_err(store::Error::from)?;
+        Ok(())
+    }
+
+    /// Fills empty stores with their backups.
+    fn fill(&self, backup: &Path) -> Result<()> {
+        let mut bulks = self.stores.bulk()?;
+        for (number, bulk) in bulks.iter_mut().enumerate() {
+            let backup = backup.join(number.to_string());
+            let snapshot = Env::in_memory_from(backup, &store::Options::new())?.read()?;
+            for name in snapshot.tree_names()? {
+                let Some(tree) = snapshot.tree(&name)? else {
+                    continue;
+                };
+                let mut copy = bulk.tree(&name, tree.record().kind)?;
+                let mut cursor = tree.cursor();
+                let mut standing = cursor.first()?;
+                while standing {
+                    if let Some((key, value)) = cursor.record()? {
+                        copy.push(bulk, key, value)?;
+                    }
+                    standing = cursor.next()?;
+                }
+                copy.finish(bulk)?;
+            }
+        }
+        Ok(store::BulkLoad::commit_jointly(bulks)?)
     }
 
     /// The engine over an environment that is open already, such as one on a simulated disk.
     pub fn over(env: Env) -> Embedded {
-        Embedded { env }
+        Embedded {
+            stores: Stores::of(env),
+        }
     }
 
-    /// The environment, for what concerns pages and files: check, backup, figures.
+    /// The first store, for what concerns pages and files: check, backup, figures.
     pub fn env(&self) -> &Env {
-        &self.env
+        self.stores.first()
+    }
+
+    /// All stores, for what concerns the pages and the file of each.
+    pub fn envs(&self) -> &[Env] {
+        self.stores.all()
+    }
+}
+
+/// How many stores a folder has the backups of.
+fn backed_up(folder: &Path) -> Result<u16> {
+    let stores = (0..STORES_MAX).take_while(|number| folder.join(number.to_string()).is_file());
+    match stores.count() {
+        0 => Err(Error::Unavailable(format!(
+            "{} holds no backup of a store",
+            folder.display()
+        ))),
+        stores => Ok(stores as u16),
     }
 }
 
@@ -124,54 +212,46 @@ impl Engine for Embedded {
         }
     }
 
+    fn stores(&self) -> usize {
+        self.stores.count()
+    }
+
     fn snapshot(&self) -> Result<EmbeddedSnapshot> {
-        Ok(EmbeddedSnapshot {
-            snapshot: self.env.read()?,
-            fixed: Default::default(),
-            indexes: Default::default(),
-        })
+        EmbeddedSnapshot::new(&self.stores)
     }
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<EmbeddedTicket>> {
-        let mut txn = EmbeddedTxn::new(self.env.write()?)?;
-        bundle.begin(&mut txn)?;
-        let operations = bundle.operations();
-        let mut kept = 0;
-        for operation in 0..operations {
-            // Alone, or standing and falling with the others, an operation is undone by dropping the transaction.
-            let savepoint = (operations > 1 && !bundle.stands_or_falls_as_one())
-                .then(|| (txn.txn.savepoint(), txn.trees.clone()));
-            match (bundle.apply(&mut txn, operation)?, savepoint) {
-                (Verdict::Keep, savepoint) => {
-                    kept += 1;
-                    if let Some((savepoint, _)) = savepoint {
-                        txn.txn.release(savepoint);
-                    }
-                }
-                (Verdict::Undo, Some((savepoint, trees))) => {
-                    txn.txn.rollback_to(&savepoint);
-                    txn.txn.release(savepoint);
-                    txn.trees = trees;
-                }
-                (Verdict::Undo, None) => return Ok(None),
+        let mut held = bundle.stores();
+        loop {
+            let mut txn = EmbeddedTxn::new(&self.stores, held)?;
+            let kept = run(bundle, &mut txn);
+            if !txn.wanted().is_empty() {
+                held = held.with(txn.wanted());
+                continue;
             }
+            if !kept? {
+                return Ok(None);
+            }
+            let ticket = txn.commit()?;
+            return Ok(Some(EmbeddedTicket { ticket }));
         }
-        if kept == 0 {
-            return Ok(None);
-        }
-        bundle.finish(&mut txn)?;
-        Ok(Some(EmbeddedTicket {
-            ticket: txn.txn.commit()?,
-        }))
     }
 
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {
         self.drop_empty_trees()?;
         let mut loader = EmbeddedLoader {
-            bulk: self.env.bulk()?,
+            bulks: self.stores.bulk()?,
         };
         load.run(&mut loader)?;
-        Ok(CommitNo(loader.bulk.commit()?.0))
+        let mut bulks = loader.bulks;
+        if bulks.len() > 1 {
+            store::BulkLoad::commit_jointly(bulks)?;
+            return Ok(CommitNo(self.env().read()?.commit().0));
+        }
+        match bulks.pop() {
+            Some(bulk) => Ok(CommitNo(bulk.commit()?.0)),
+            None => Err(Error::Corrupt("the environment has no store".into())),
+        }
     }
 
     fn changes(
@@ -179,7 +259,11 @@ impl Engine for Embedded {
         after: CommitNo,
         mut each: impl FnMut(CommitNo, &[u8]) -> bool,
     ) -> Result<()> {
-        let snapshot = self.env.read()?;
+        if self.stores.count() > 1 {
+            let text = "there is no order between the changes of several stores";
+            return Err(Error::Unavailable(text.into()));
+        }
+        let snapshot = self.env().read()?;
         let Some(tree) = snapshot.tree(CHANGE)? else {
             return Ok(());
         };
@@ -203,21 +287,48 @@ impl Engine for Embedded {
     }
 }
 
+/// Runs a bundle once; whether anything is to be committed.
+fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
+    bundle.begin(txn)?;
+    let operations = bundle.operations();
+    let mut kept = 0;
+    for operation in 0..operations {
+        // Alone, or standing and falling with the others, an operation is undone by dropping the transaction.
+        let before = (operations > 1 && !bundle.stands_or_falls_as_one()).then(|| txn.before());
+        match (bundle.apply(txn, operation)?, before) {
+            (Verdict::Keep, before) => {
+                kept += 1;
+                if let Some(before) = before {
+                    txn.forget(before);
+                }
+            }
+            (Verdict::Undo, Some(before)) => txn.bring_back(before),
+            (Verdict::Undo, None) => return Ok(false),
+        }
+    }
+    if kept > 0 {
+        bundle.finish(txn)?;
+    }
+    Ok(kept > 0)
+}
+
 impl Embedded {
     /// A bulk build makes its trees: those that exist and are empty give way.
     fn drop_empty_trees(&self) -> Result<()> {
-        let mut txn = self.env.write()?;
-        let names = self.env.read()?.tree_names()?;
-        let mut dropped = false;
-        for name in names {
-            if let Some(tree) = txn.tree(&name)?
-                && txn.view(tree)?.record().records == 0
-            {
-                dropped |= txn.drop_tree(&name)?;
+        for env in self.envs() {
+            let mut txn = env.write()?;
+            let names = env.read()?.tree_names()?;
+            let mut dropped = false;
+            for name in names {
+                if let Some(tree) = txn.tree(&name)?
+                    && txn.view(tree)?.record().records == 0
+                {
+                    dropped |= txn.drop_tree(&name)?;
+                }
             }
-        }
-        if dropped {
-            txn.commit()?.wait()?;
+            if dropped {
+                txn.commit()?.wait()?;
+            }
         }
         Ok(())
     }
@@ -233,7 +344,7 @@ fn commit_of(key: &[u8]) -> Result<CommitNo> {
 /// A commit of the store on its way to the disk.
 #[derive(Clone, Debug)]
 pub struct EmbeddedTicket {
-    ticket: store::Ticket,
+    ticket: Claim,
 }
 
 impl super::Ticket for EmbeddedTicket {
@@ -243,15 +354,60 @@ impl super::Ticket for EmbeddedTicket {
 
     fn wait(self) -> Result<CommitNo> {
         match self.ticket.wait() {
-            Ok(commit) => Ok(CommitNo(commit.0)),
+            Ok(commit) => Ok(commit),
             Err(error) => Err(Error::Undetermined(error.to_string())),
         }
     }
 }
 
-/// A snapshot of the store.
+/// A snapshot of the stores.
 #[derive(Debug)]
 pub struct EmbeddedSnapshot {
+    first: StoreView,
+    others: Vec<StoreView>,
+}
+
+impl EmbeddedSnapshot {
+    fn new(stores: &Stores) -> Result<EmbeddedSnapshot> {
+        let (first, others) = stores.read()?;
+        Ok(EmbeddedSnapshot {
+            first: StoreView::new(first),
+            others: others.into_iter().map(StoreView::new).collect(),
+        })
+    }
+
+    #[inline]
+    fn view(&self, store: usize) -> &StoreView {
+        match store {
+            0 => &self.first,
+            store => &self.others[store - 1],
+        }
+    }
+}
+
+impl Trees for EmbeddedSnapshot {
+    fn commit(&self) -> CommitNo {
+        CommitNo(self.first.snapshot.commit().0)
+    }
+
+    #[inline]
+    fn stores(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    #[inline]
+    fn table(&self, store: usize, table: Table) -> Result<Option<store::Tree<'_>>> {
+        self.view(store).table(table)
+    }
+
+    fn blocks(&self, store: usize, index: Index) -> Result<Option<store::Tree<'_>>> {
+        self.view(store).blocks(index)
+    }
+}
+
+/// A snapshot of one store, with the trees that were needed.
+#[derive(Debug)]
+struct StoreView {
     snapshot: store::Snapshot,
     /// The fixed tables' trees, looked up when they are first needed.
     fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
@@ -262,9 +418,13 @@ pub struct EmbeddedSnapshot {
 /// How many indexes' trees a snapshot remembers; more are looked up each time.
 const INDEXES_KNOWN_MAX: usize = 12;
 
-impl Trees for EmbeddedSnapshot {
-    fn commit(&self) -> CommitNo {
-        CommitNo(self.snapshot.commit().0)
+impl StoreView {
+    fn new(snapshot: store::Snapshot) -> StoreView {
+        StoreView {
+            snapshot,
+            fixed: Default::default(),
+            indexes: Default::default(),
+        }
     }
 
     #[inline]
@@ -304,9 +464,39 @@ impl Trees for EmbeddedSnapshot {
     }
 }
 
-/// A bulk build of the store.
+/// Bulk builds of all stores.
 struct EmbeddedLoader {
-    bulk: store::BulkLoad,
+    bulks: Vec<store::BulkLoad>,
+}
+
+impl EmbeddedLoader {
+    /// Begins a tree in each store.
+    fn trees(&mut self, name: &str, kind: TreeKind) -> Result<Vec<store::BulkTree>> {
+        let begin = |bulk: &mut store::BulkLoad| Ok(bulk.tree(name, kind)?);
+        self.bulks.iter_mut().map(begin).collect()
+    }
+
+    fn finish(&mut self, trees: Vec<store::BulkTree>) -> Result<()> {
+        for (tree, bulk) in trees.into_iter().zip(&mut self.bulks) {
+            tree.finish(bulk)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a record to the tree of the store that it belongs to.
+    fn push(
+        bulks: &mut [store::BulkLoad],
+        trees: &mut [store::BulkTree],
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let store = match bulks.len() {
+            1 => 0,
+            stores => placement::store_of(table, key, stores),
+        };
+        Ok(trees[store].push(&mut bulks[store], key, value)?)
+    }
 }
 
 impl Loader for EmbeddedLoader {
@@ -315,11 +505,10 @@ impl Loader for EmbeddedLoader {
         table: Table,
         fill: impl FnOnce(&mut PushRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        let bulk = &mut self.bulk;
-        let mut tree = bulk.tree(table.name(), kind(table))?;
-        fill(&mut |key, value| Ok(tree.push(bulk, key, value)?))?;
-        tree.finish(bulk)?;
-        Ok(())
+        let mut trees = self.trees(table.name().as_str(), kind(table))?;
+        let bulks = &mut self.bulks;
+        fill(&mut |key, value| Self::push(bulks, &mut trees, table, key, value))?;
+        self.finish(trees)
     }
 
     fn index(
@@ -327,14 +516,19 @@ impl Loader for EmbeddedLoader {
         index: Index,
         fill: impl FnOnce(&mut PushPosting<'_>) -> Result<()>,
     ) -> Result<()> {
-        let bulk = &mut self.bulk;
-        let mut tree = bulk.tree(index.name(), INDEX_KIND)?;
-        let mut blocks = BlockBuilder::default();
-        let mut push = |key: &[u8], value: &[u8]| Ok(tree.push(bulk, key, value)?);
-        fill(&mut |key, id| blocks.post(key, id, &mut push))?;
-        blocks.flush(&mut push)?;
-        tree.finish(bulk)?;
-        Ok(())
+        let mut trees = self.trees(index.name().as_str(), INDEX_KIND)?;
+        let mut blocks: Vec<_> = trees.iter().map(|_| BlockBuilder::default()).collect();
+        let bulks = &mut self.bulks;
+        let stores = bulks.len();
+        fill(&mut |key, id| {
+            let store = placement::store_of_id(id, stores);
+            let (tree, bulk) = (&mut trees[store], &mut bulks[store]);
+            blocks[store].post(key, id, &mut |key, value| Ok(tree.push(bulk, key, value)?))
+        })?;
+        for ((blocks, tree), bulk) in blocks.iter_mut().zip(&mut trees).zip(&mut *bulks) {
+            blocks.flush(&mut |key, value| Ok(tree.push(bulk, key, value)?))?;
+        }
+        self.finish(trees)
     }
 }
 

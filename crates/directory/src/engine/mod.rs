@@ -15,6 +15,7 @@
 
 mod embedded;
 mod model;
+mod placement;
 mod postings;
 mod table;
 
@@ -24,9 +25,13 @@ pub use embedded::{
     Embedded, EmbeddedCursor, EmbeddedPostings, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn,
 };
 pub use model::{Model, ModelSnapshot, ModelTicket, ModelTxn};
+pub use placement::StoreSet;
+pub(crate) use placement::partition_of;
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
 pub(crate) use postings::{put_varint, take_varint};
-pub use table::{AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, Table, TableName};
+pub use table::{
+    AttributeNo, EntryId, Index, IndexKind, STORE_ENTRIES_MAX, STORES_MAX, Table, TableName,
+};
 
 /// The number of a commit, increasing in commit order. 0 is "before the first commit".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,6 +96,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The engine's limits.
     fn caps(&self) -> Caps;
+
+    /// How many stores with a writer each there are; 1 for an engine that has no such thing.
+    fn stores(&self) -> usize {
+        1
+    }
 
     /// The newest visible commit.
     fn snapshot(&self) -> Result<Self::Snapshot>;
@@ -208,7 +218,7 @@ pub trait Read {
     /// The ids filed under `key`, ascending.
     fn postings(&self, index: Index, key: &[u8]) -> Result<Self::Postings<'_>>;
 
-    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, in key order, until it answers
+    /// Hands every key of an index in `range` (of index keys) with its ids to `each`, store by store in key order, until it answers
     /// false: how an index is checked, and how a range of values is read from an equality index.
     fn scan_index(
         &self,
@@ -220,6 +230,9 @@ pub trait Read {
     /// About how many ids are filed under `key`; exact while they fit a few blocks. If there are no more than
     /// [`POSTINGS_FEW_MAX`] of them, `few` is replaced by the ids, so that whoever asks need not read the list; otherwise by none.
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64>;
+
+    /// The store that an entry with this key in the name table is to be numbered in.
+    fn birthplace(&self, name_key: &[u8]) -> u16;
 
     /// Whether the index was created (it may still be incomplete: that is the directory's to know).
     fn has_index(&self, index: Index) -> Result<bool>;
@@ -234,11 +247,17 @@ pub trait Write: Read {
     /// Removes `key`; whether it was there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool>;
 
+    /// States that what this operation does depends on what this record is: nobody else may change it meanwhile. What an
+    /// operation writes need not be guarded.
+    fn guard(&mut self, table: Table, key: &[u8]) -> Result<()>;
     /// States that this operation needs `parent` to stay while a child is added below it. Free under one writer; a lock
     /// key under snapshot isolation.
     fn guard_child(&mut self, parent: EntryId) -> Result<()>;
     /// States that this operation removes `parent` and needs it to stay without children.
     fn guard_removal(&mut self, parent: EntryId) -> Result<()>;
+    /// States that this operation gives an entry another parent and needs what is above that to stay where it is: no other
+    /// move may take place meanwhile.
+    fn guard_move(&mut self) -> Result<()>;
 
     /// Makes an index readable in this transaction; whether it exists. Writing to it does so, too. Until then it reads
     /// as empty.
@@ -277,6 +296,10 @@ pub enum Verdict {
 pub trait Bundle {
     /// How many operations there are.
     fn operations(&self) -> usize;
+    /// The stores that the operations are known to write to. An engine that finds that there are others runs the bundle again.
+    fn stores(&self) -> StoreSet {
+        StoreSet::FIRST
+    }
     /// Whether one [`Verdict::Undo`] undoes all.
     fn stands_or_falls_as_one(&self) -> bool {
         false

@@ -276,6 +276,10 @@ macro_rules! read_from_state {
                 Ok(list.len() as u64)
             }
 
+            fn birthplace(&self, _name_key: &[u8]) -> u16 {
+                0
+            }
+
             fn has_index(&self, index: Index) -> Result<bool> {
                 Ok(self.state.indexes.contains_key(&index))
             }
@@ -318,11 +322,19 @@ impl Write for ModelTxn {
         Ok(records.is_some_and(|records| Arc::make_mut(records).remove(key).is_some()))
     }
 
+    fn guard(&mut self, _table: Table, _key: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     fn guard_child(&mut self, _parent: EntryId) -> Result<()> {
         Ok(())
     }
 
     fn guard_removal(&mut self, _parent: EntryId) -> Result<()> {
+        Ok(())
+    }
+
+    fn guard_move(&mut self) -> Result<()> {
         Ok(())
     }
 

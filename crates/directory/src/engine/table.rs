@@ -2,16 +2,65 @@
 
 use std::fmt;
 
-/// How many entries one store can number: the id's upper 16 bits are the store's number.
-pub const STORE_ENTRIES_MAX: u64 = (1 << 48) - 1;
+/// How many entries one store can number.
+pub const STORE_ENTRIES_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
-/// The number of an entry: 16 bits of store number, then 48 bits counted up in that store, never used again.
+/// How many stores a directory can have.
+pub const STORES_MAX: u16 = sapwood_store::STORES_MAX;
+
+const STORE_SHIFT: u32 = 48;
+const COUNTER_BITS: u32 = 47;
+/// Says that the rest of the id is not counted up, but names the stores of the children.
+const PARTITIONED: u64 = 1 << COUNTER_BITS;
+const FIRST_SHIFT: u32 = 35;
+const STORES_SHIFT: u32 = 23;
+const STORES_MASK: u64 = (1 << 12) - 1;
+
+/// The number of an entry, never used again: the store that holds it, and what is counted up in that store.
+///
+/// ```text
+///  bits 48..64  the number of the store
+///  bit      47  0: a number counted up in bits 0..47; 0 is the root of the store's own naming contexts
+///               1: a partitioned parent; its children are placed by a hash of their RDN in so many stores (bits 23..35)
+///                  from this one on (bits 35..47). Which of the partitioned parents it is stands in bits 0..23
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(pub u64);
 
 impl EntryId {
-    /// The parent of the naming contexts: the root of the tree, which is no entry of a table.
+    /// The parent of the naming contexts of the first store: the root of the tree, which is no entry of a table.
     pub const ROOT: EntryId = EntryId(0);
+
+    /// The parent of the naming contexts of a store.
+    pub const fn root_of(store: u16) -> EntryId {
+        EntryId((store as u64) << STORE_SHIFT)
+    }
+
+    /// Whether it is the parent of naming contexts, of whichever store.
+    pub const fn is_root(self) -> bool {
+        self.0 & (u64::MAX >> (64 - STORE_SHIFT)) == 0
+    }
+
+    /// The store that holds the entry.
+    pub const fn store(self) -> u16 {
+        (self.0 >> STORE_SHIFT) as u16
+    }
+
+    /// The partitioned parent with a number, which the first store holds, whose children are in `stores` stores from `first` on.
+    pub const fn partitioned(number: u32, first: u16, stores: u16) -> EntryId {
+        let stores = ((first as u64) << FIRST_SHIFT) | ((stores as u64) << STORES_SHIFT);
+        EntryId(PARTITIONED | stores | number as u64)
+    }
+
+    /// Of a partitioned parent: the first of the stores that its children are in, and how many there are.
+    pub const fn partitions(self) -> Option<(u16, u16)> {
+        if self.0 & PARTITIONED == 0 {
+            return None;
+        }
+        let first = (self.0 >> FIRST_SHIFT) & STORES_MASK;
+        let stores = (self.0 >> STORES_SHIFT) & STORES_MASK;
+        Some((first as u16, stores as u16))
+    }
 
     /// The key of tables that are ordered by id.
     pub fn to_key(self) -> [u8; 8] {
@@ -73,7 +122,7 @@ pub struct Index {
 /// | `entry` | id -> header, attribute table, user attributes as BER, protected ones last, operational attributes; counted |
 /// | `state` | id -> bind-time state, so that a bind never rewrites an entry |
 /// | `attr` | attribute number (u16, big-endian) -> description |
-/// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id |
+/// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id; words of other stores than the first end with 0 and the store's number (u16, big-endian) |
 /// | `order/<attr>` | escaped, terminated ordering value + id -> nothing; counted |
 ///
 /// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form.
@@ -178,5 +227,21 @@ impl fmt::Write for TableName {
             .copy_from_slice(text.as_bytes());
         self.length = end;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_their_store_and_where_children_are() {
+        let id = EntryId::partitioned(3, 5, 64);
+        assert_eq!((id.store(), id.partitions()), (0, Some((5, 64))));
+        assert!(!id.is_root());
+        assert_ne!(id, EntryId::partitioned(4, 5, 64));
+        let last = EntryId(EntryId::root_of(7).0 + STORE_ENTRIES_MAX);
+        assert_eq!((last.store(), last.partitions()), (7, None));
+        assert!(EntryId::root_of(7).is_root() && EntryId::ROOT.is_root() && !last.is_root());
     }
 }

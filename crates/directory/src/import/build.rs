@@ -1,11 +1,11 @@
 //! The second half of an import into an empty directory: every table built bottom-up from sorted input.
 //!
 //! Entries come in the order of their DNs, so a parent comes right before what is below it: ids are counted up along the
-//! way, and a stack of the entries above tells each its parent's id. The table of entries is written on the way; names
+//! way (in each store), and a stack of the entries above tells each its parent's id. The table of entries is written on the way; names
 //! and index keys are sorted once more, by the table they belong to and their key in it. What goes through
 //! that sort for an index is not each posting but, for each key of a batch of entries, the ids of the batch that have it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -19,8 +19,8 @@ use super::births::Births;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::definition;
 use crate::engine::{
-    self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Table, Ticket, Verdict, Write,
-    append_escaped, put_varint, take_escaped, take_varint,
+    self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Read, StoreSet, Table, Ticket, Verdict,
+    Write, append_escaped, put_varint, take_escaped, take_varint,
 };
 use crate::entry::{Damaged, Entry, set_parent};
 use crate::error::{Error, Result};
@@ -41,14 +41,14 @@ const BATCHES_WAITING: usize = 1;
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
     let entries = shared.entries_read.load(Relaxed);
     let births = Births::new(shared)?;
-    let first = reserve_ids(shared, entries)?;
+    let next = reserve_ids(shared, entries)?;
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
     let mut build = Build {
         shared,
         state: &state,
         sorted,
-        next: first,
+        next,
         births,
         failure: None,
     };
@@ -60,22 +60,30 @@ pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result
     Ok(())
 }
 
-/// Takes ids for all entries before the first is written, so that none is ever given twice.
-fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<EntryId> {
+/// Takes ids for all entries in each store before the first is written, so that none is ever given twice; the first by store.
+fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<Vec<EntryId>> {
     struct Reserve {
         entries: u64,
-        first: EntryId,
+        stores: usize,
+        first: Vec<EntryId>,
     }
     impl Bundle for Reserve {
         fn operations(&self) -> usize {
             1
         }
+        fn stores(&self) -> StoreSet {
+            StoreSet::all(self.stores)
+        }
         fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            self.first.clear();
             Ok(())
         }
         fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
-            self.first = definition::next_id(txn)?;
-            definition::put_next_id(txn, EntryId(self.first.0 + self.entries))?;
+            for store in 0..self.stores as u16 {
+                let first = definition::next_id(txn, store)?;
+                definition::put_next_id(txn, EntryId(first.0 + self.entries))?;
+                self.first.push(first);
+            }
             Ok(Verdict::Keep)
         }
         fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
@@ -84,7 +92,8 @@ fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<EntryI
     }
     let mut reserve = Reserve {
         entries,
-        first: EntryId::ROOT,
+        stores: shared.directory.stores(),
+        first: Vec::new(),
     };
     if let Some(ticket) = shared.directory.engine().write(&mut reserve)? {
         ticket.wait()?;
@@ -96,7 +105,8 @@ struct Build<'b, E: Engine> {
     shared: &'b Shared<'b, E>,
     state: &'b State,
     sorted: Sorted,
-    next: EntryId,
+    /// The next id, by store.
+    next: Vec<EntryId>,
     births: Births<'b, E>,
     /// What failed here, when it is not the engine.
     failure: Option<Error>,
@@ -145,6 +155,15 @@ struct Batch {
     /// Id, then the ends of its record and of the spelled operational attributes in `bytes`.
     entries: Vec<(EntryId, usize, usize)>,
     bytes: Vec<u8>,
+}
+
+impl Batch {
+    fn push(&mut self, id: EntryId, record: &[u8], operational: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(operational);
+        self.entries.push((id, end, self.bytes.len()));
+    }
 }
 
 impl<E: Engine> Load for Build<'_, E> {
@@ -211,10 +230,15 @@ impl<E: Engine> Build<'_, E> {
             }
             Ok(written?)
         })?;
-        self.shared.progress(ImportPhase::Index);
         let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sorted = sorter.finish().map_err(sort_failed)?;
-        later(loader, &tables, sorted)
+        let shared = self.shared;
+        shared.index_records.store(sorted.records(), Relaxed);
+        shared.progress(ImportPhase::Index);
+        later(loader, &tables, sorted, &|written| {
+            shared.index_records_written.store(written, Relaxed);
+            shared.progress(ImportPhase::Index);
+        })
     }
 
     /// Gives ids and parents; entries without a parent, and second ones of a DN, are rejected.
@@ -228,7 +252,13 @@ impl<E: Engine> Build<'_, E> {
         let mut above: Vec<(Vec<u8>, EntryId)> = Vec::new();
         let (mut normal, mut key) = (Vec::new(), Vec::new());
         let (mut record, mut operational) = (Vec::new(), Vec::new());
-        let mut batch = Batch::default();
+        // Ids of a batch follow each other: there is one for each store.
+        let mut batches: Vec<Batch> = self.next.iter().map(|_| Batch::default()).collect();
+        let batch_bytes_max = BATCH_BYTES / batches.len();
+        // Which store a name is in.
+        let view = self.shared.directory.snapshot()?;
+        // Their ids stand behind all others of the first store.
+        let mut partitioned = BTreeMap::new();
         while let Some((sort_key, value)) = self.sorted.next().map_err(sort_failed)? {
             normal.clear();
             normal.extend_from_slice(sort_key);
@@ -250,24 +280,38 @@ impl<E: Engine> Build<'_, E> {
                 continue;
             }
             let parent = match (prepared.rdn_start, last) {
-                (0, _) => EntryId::ROOT,
+                (0, _) => root_of(self.state, &normal),
                 (start, Some((known, id))) if *known == normal[..start] => *id,
                 _ => {
                     reject(self.shared, &prepared, "there is no entry above it");
                     continue;
                 }
             };
-            let id = self.next;
-            self.next = EntryId(id.0 + 1);
+            name_key(parent, &normal[prepared.rdn_start..], &mut key);
+            let store = usize::from(view.view().birthplace(&key));
+            let mut known = self.state.partitioned.iter();
+            let known = known.find(|parent| parent.normal.bytes() == normal);
+            let id = match known {
+                Some(parent) => parent.id,
+                None => {
+                    let id = self.next[store];
+                    self.next[store] = EntryId(id.0 + 1);
+                    id
+                }
+            };
             record.clear();
             record.extend_from_slice(prepared.records[0]);
             set_parent(&mut record, parent);
             self.births
                 .record(&prepared, &mut operational, &mut record)?;
-            push(&id.to_key(), &record)?;
+            if known.is_some() {
+                partitioned.insert(id, [record.clone(), operational.clone()]);
+            } else {
+                push(&id.to_key(), &record)?;
+                batches[store].push(id, &record, &operational);
+            }
             {
                 let mut sorter = sorter.lock().unwrap_or_else(PoisonError::into_inner);
-                name_key(parent, &normal[prepared.rdn_start..], &mut key);
                 key.splice(0..0, tag(NAME));
                 let child = Child {
                     id,
@@ -275,28 +319,53 @@ impl<E: Engine> Build<'_, E> {
                 };
                 sorter.push(&key, &child.to_value()).map_err(sort_failed)?;
             }
-            batch.bytes.extend_from_slice(&record);
-            let end = batch.bytes.len();
-            batch.bytes.extend_from_slice(&operational);
-            batch.entries.push((id, end, batch.bytes.len()));
             above.push((normal.clone(), id));
             self.shared.entries_written.fetch_add(1, Relaxed);
-            if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= BATCH_BYTES {
+            let batch = &mut batches[store];
+            if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= batch_bytes_max {
                 self.shared.progress(ImportPhase::Write);
-                if !send(std::mem::take(&mut batch)) {
+                if !send(std::mem::take(batch)) {
                     // The workers have failed and say why.
                     return Ok(());
                 }
             }
         }
-        send(batch);
+        for (id, [record, operational]) in partitioned {
+            push(&id.to_key(), &record)?;
+            let mut batch = Batch::default();
+            batch.push(id, &record, &operational);
+            batches.push(batch);
+        }
+        // If the workers have failed, they say why.
+        let _ = batches.into_iter().all(send);
         Ok(())
     }
 }
 
-/// Builds the tables of the second sort.
-fn later<L: Loader>(loader: &mut L, tables: &[Later<'_>], mut sorted: Sorted) -> Result<()> {
-    let mut next = Next::default();
+/// The parent of a naming context's own entry.
+fn root_of(state: &State, normal: &[u8]) -> EntryId {
+    let mut contexts = state.contexts.iter();
+    let context = contexts.find(|context| context.normal.bytes() == normal);
+    context.map_or(EntryId::ROOT, |context| context.root)
+}
+
+/// Records of the second sort between two calls about progress.
+const PROGRESS_RECORDS: u64 = 1 << 16;
+
+/// Builds the tables of the second sort; `progress` is told how many of its records are dealt with.
+fn later<L: Loader>(
+    loader: &mut L,
+    tables: &[Later<'_>],
+    mut sorted: Sorted,
+    progress: &dyn Fn(u64),
+) -> Result<()> {
+    let mut next = Next {
+        is_there: false,
+        key: Vec::new(),
+        value: Vec::new(),
+        taken: 0,
+        progress,
+    };
     next.advance(&mut sorted)?;
     for (at, table) in tables.iter().enumerate() {
         let tag = tag(at);
@@ -334,23 +403,30 @@ fn later<L: Loader>(loader: &mut L, tables: &[Later<'_>], mut sorted: Sorted) ->
             Ok(())
         })?;
     }
+    progress(next.taken);
     Ok(())
 }
 
 /// The next record of the second sort.
-#[derive(Default)]
-struct Next {
+struct Next<'p> {
     is_there: bool,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// How many records there have been.
+    taken: u64,
+    progress: &'p dyn Fn(u64),
 }
 
-impl Next {
+impl Next<'_> {
     fn advance(&mut self, sorted: &mut Sorted) -> engine::Result<()> {
         self.key.clear();
         self.value.clear();
         let next = sorted.next()?;
         self.is_there = next.is_some();
+        self.taken += u64::from(self.is_there);
+        if self.taken.is_multiple_of(PROGRESS_RECORDS) {
+            (self.progress)(self.taken);
+        }
         if let Some((key, value)) = next {
             self.key.extend_from_slice(key);
             self.value.extend_from_slice(value);

@@ -79,6 +79,10 @@ pub struct ImportProgress {
     pub entries_read: u64,
     /// Entries that are written.
     pub entries_written: u64,
+    /// Records of names and indexes that are to be written, as soon as it is known how many there are; else 0.
+    pub index_records: u64,
+    /// How many of them are written.
+    pub index_records_written: u64,
     /// Entries that were rejected.
     pub rejected: u64,
 }
@@ -121,6 +125,8 @@ pub(crate) struct Shared<'i, E: Engine> {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) entries_read: AtomicU64,
     pub(crate) entries_written: AtomicU64,
+    pub(crate) index_records: AtomicU64,
+    pub(crate) index_records_written: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) present: AtomicU64,
 }
@@ -150,6 +156,8 @@ impl<E: Engine> Shared<'_, E> {
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             entries_read: self.entries_read.load(Ordering::Relaxed),
             entries_written: self.entries_written.load(Ordering::Relaxed),
+            index_records: self.index_records.load(Ordering::Relaxed),
+            index_records_written: self.index_records_written.load(Ordering::Relaxed),
             rejected: self.rejected.load(Ordering::Relaxed),
         });
     }
@@ -187,6 +195,8 @@ impl<E: Engine> Directory<E> {
             bytes_read: AtomicU64::new(0),
             entries_read: AtomicU64::new(0),
             entries_written: AtomicU64::new(0),
+            index_records: AtomicU64::new(0),
+            index_records_written: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             present: AtomicU64::new(0),
         };

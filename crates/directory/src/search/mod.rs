@@ -112,6 +112,8 @@ struct Running {
     filter: Node,
     selection: Selection,
     covered: Covered,
+    /// The ids that anything covered has: from the first up to and without the second.
+    ids: (EntryId, EntryId),
     source: Source,
     position: Position,
     limits: Limits,
@@ -265,6 +267,7 @@ fn begin<E: Engine>(
         filter,
         selection,
         covered: Covered::new(EntryId::ROOT, request.scope),
+        ids: (EntryId::ROOT, EntryId(u64::MAX)),
         source: Source::Base,
         position: Position::Id(EntryId::ROOT),
         limits: limits(request, &options, || snapshot.now_micros()),
@@ -329,6 +332,9 @@ fn begin<E: Engine>(
             .covered
             .follow_aliases(&planner, &locator, &mut names)?;
         snapshot.put_back_names(names);
+    }
+    if !running.covered.is_extended() {
+        running.ids = state.ids_around(base.id);
     }
     running.source = choose(&planner, snapshot, &running)?;
     running.position = first_position(&running);
@@ -411,9 +417,10 @@ fn choose<E: Engine>(
         }
         _ => None,
     };
+    let (from, to) = (running.ids.0.to_key(), running.ids.1.to_key());
     let entries = planner
         .view
-        .estimate(Table::Entry, crate::engine::Range::ALL)?;
+        .estimate(Table::Entry, crate::engine::Range::between(&from, &to))?;
     if let Some(term) = planner.term(&running.filter)? {
         let term = match running.manage_dsa_it {
             true => term,
@@ -433,7 +440,8 @@ fn choose<E: Engine>(
         }
     }
     let below = names::children_count(planner.view, covered.base())?;
-    let is_context = planner.state.contexts.len() == 1 && running.is_at_top(planner)?;
+    let has_all = running.ids.0.store() > 0 || planner.state.contexts.len() == 1;
+    let is_context = has_all && running.is_at_top(planner)?;
     Ok(match covered.scope() {
         _ if covered.is_extended() => Source::Entries,
         Scope::OneLevel if below <= entries / 2 => Source::Names,
@@ -464,6 +472,7 @@ fn first_position(running: &Running) -> Position {
             parent: running.covered.base(),
             last_key: Vec::new(),
         }]),
+        Source::Entries | Source::Postings(_) => Position::Id(running.ids.0),
         _ => Position::Id(EntryId::ROOT),
     }
 }
@@ -478,7 +487,7 @@ impl Running {
             .ok_or_else(|| Error::corrupt(format!("entry {base} has a name but does not exist")))?;
         let entry = Entry::new(&record)
             .map_err(|damaged| Error::corrupt(format!("entry {base}: {damaged}")))?;
-        Ok(entry.parent() == EntryId::ROOT)
+        Ok(entry.parent().is_root())
     }
 
     /// Goes on where a page ended. The plan may have changed since: a position in the other order begins anew there.
@@ -564,6 +573,7 @@ impl Running {
             manage_dsa_it: self.manage_dsa_it,
             filter: &self.filter,
             covered: &mut self.covered,
+            end: self.ids.1,
             names: &mut names,
             evaluator: Evaluator::new(schema, SUBSCHEMA_DN),
             sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),

@@ -31,6 +31,8 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) manage_dsa_it: bool,
     pub(super) filter: &'v Node,
     pub(super) covered: &'v mut Covered,
+    /// No entry from here on is covered.
+    pub(super) end: EntryId,
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
@@ -62,7 +64,7 @@ pub(super) fn walk<R: Read>(
         (Source::Entries, Position::Id(at)) => entries(visitor, at),
         (Source::Postings(term), Position::Id(at)) => {
             let mut stream = Stream::open(visitor.view, term)?;
-            while let Some(id) = stream.seek(*at)? {
+            while let Some(id) = stream.seek(*at)?.filter(|id| *id < visitor.end) {
                 let flow = visitor.visit_id(id)?;
                 if let Flow::Next | Flow::Pause = flow {
                     *at = EntryId(id.0.saturating_add(1));
@@ -80,9 +82,9 @@ pub(super) fn walk<R: Read>(
 }
 
 fn entries<R: Read>(visitor: &mut Visitor<'_, R>, at: &mut EntryId) -> Result<Option<Flow>> {
-    let from = at.to_key();
+    let (from, to) = (at.to_key(), visitor.end.to_key());
     let view = visitor.view;
-    let mut records = view.scan(Table::Entry, Range::from(&from), Direction::Forward)?;
+    let mut records = view.scan(Table::Entry, Range::between(&from, &to), Direction::Forward)?;
     while let Some((key, record)) = records.next()? {
         let id = EntryId::from_key(key)
             .ok_or_else(|| Error::corrupt("a key of the entry table is not an id"))?;

@@ -51,7 +51,7 @@ impl<T: Write> Run<'_, T> {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
         }
         let flags = flags_of(schema, class);
-        let stamp = Stamp::from(self.stamps.next(self.options.clock.now_micros()));
+        let stamp = Stamp::from(self.moment());
         let uuid = uuid_text(self.options.uuids.uuid());
         stamp_new(&mut draft, schema, class, self.identity.dn(), &stamp, &uuid);
 
@@ -63,7 +63,7 @@ impl<T: Write> Run<'_, T> {
             rdn: &rdn,
         };
         self.form(&draft, frame)?;
-        let id = self.new_id()?;
+        let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
         self.write_records(id, None, ChangeKind::Added)?;

@@ -14,29 +14,32 @@ pub(crate) mod reindex;
 mod rename;
 pub(crate) mod stamp;
 
+use std::sync::{Mutex, PoisonError};
+
 use sapwood_ldap::control::ControlsBuf;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
-use self::stamp::{Stamp, Stamps};
+use self::stamp::{Moment, Stamp, Stamps};
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
 use crate::definition;
 use crate::directory::Options;
 use crate::engine::{
-    self, AttributeNo, Bundle, CommitNo, EntryId, STORE_ENTRIES_MAX, Table, Verdict, Write,
+    self, AttributeNo, Bundle, CommitNo, EntryId, STORE_ENTRIES_MAX, StoreSet, Table, Verdict,
+    Write,
 };
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
-use crate::names::Child;
+use crate::names::{Child, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
 use crate::state::State;
-use crate::target::{self, Target};
+use crate::target::{self, Target, Vacancy};
 
 pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class};
@@ -141,7 +144,6 @@ pub struct Applied<T> {
 pub(crate) struct WriterState {
     /// What the last batch knew; `None` before the first one and after one that failed.
     state: Option<State>,
-    stamps: Stamps,
     records: Records,
     reindex: reindex::Scratch,
     key: Vec<u8>,
@@ -155,7 +157,11 @@ pub(crate) struct Batch<'b> {
     pub(crate) writer: &'b mut WriterState,
     state: State,
     changes: Vec<u8>,
-    next_id: Option<EntryId>,
+    /// The stores that it is to be applied in.
+    homes: StoreSet,
+    stamps: &'b Mutex<Stamps>,
+    /// The ids that new entries get next, in the stores that have got some.
+    next_ids: Vec<EntryId>,
 }
 
 /// What a batch does.
@@ -181,6 +187,8 @@ impl<'b> Batch<'b> {
     pub(crate) fn new(
         options: &'b Options,
         work: Work<'b>,
+        homes: StoreSet,
+        stamps: &'b Mutex<Stamps>,
         writer: &'b mut WriterState,
     ) -> Batch<'b> {
         Batch {
@@ -190,7 +198,9 @@ impl<'b> Batch<'b> {
             writer,
             state: State::default(),
             changes: Vec::new(),
-            next_id: None,
+            homes,
+            stamps,
+            next_ids: Vec::new(),
         }
     }
 
@@ -209,10 +219,14 @@ impl Bundle for Batch<'_> {
         }
     }
 
+    fn stores(&self) -> StoreSet {
+        self.homes
+    }
+
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.outcomes.clear();
         self.changes.clear();
-        self.next_id = None;
+        self.next_ids.clear();
         let schema = &self.options.schema;
         // Another process may have changed the definition or given numbers.
         let known = self.writer.state.take();
@@ -232,7 +246,7 @@ impl Bundle for Batch<'_> {
 
     fn apply<T: Write>(&mut self, txn: &mut T, operation: usize) -> engine::Result<Verdict> {
         let numbers = self.state.attributes.len();
-        let (changes, next_id) = (self.changes.len(), self.next_id);
+        let changes = self.changes.len();
         let mut run = Run {
             schema: &self.options.schema,
             options: self.options,
@@ -241,12 +255,12 @@ impl Bundle for Batch<'_> {
                 Work::Grafts(_) => &Identity::Anonymous,
             },
             state: &mut self.state,
-            stamps: &mut self.writer.stamps,
+            stamps: self.stamps,
             records: &mut self.writer.records,
             reindex: &mut self.writer.reindex,
             key: &mut self.writer.key,
             changes: &mut self.changes,
-            next_id: &mut self.next_id,
+            next_ids: &mut self.next_ids,
             response: None,
             txn,
         };
@@ -276,14 +290,13 @@ impl Bundle for Batch<'_> {
         if verdict == Verdict::Undo {
             self.state.attributes.truncate(numbers);
             self.changes.truncate(changes);
-            self.next_id = next_id;
         }
         Ok(verdict)
     }
 
     fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
-        if let Some(next_id) = self.next_id {
-            definition::put_next_id(txn, next_id)?;
+        for next_id in &self.next_ids {
+            definition::put_next_id(txn, *next_id)?;
         }
         if self.changes.is_empty() {
             return Ok(());
@@ -306,12 +319,12 @@ pub(crate) struct Run<'r, T> {
     options: &'r Options,
     identity: &'r Identity,
     state: &'r mut State,
-    stamps: &'r mut Stamps,
+    stamps: &'r Mutex<Stamps>,
     records: &'r mut Records,
     reindex: &'r mut reindex::Scratch,
     key: &'r mut Vec<u8>,
     changes: &'r mut Vec<u8>,
-    next_id: &'r mut Option<EntryId>,
+    next_ids: &'r mut Vec<EntryId>,
     /// The response controls so far.
     response: Option<ControlsBuf>,
     txn: &'r mut T,
@@ -392,7 +405,7 @@ impl<'r, T: Write> Run<'r, T> {
             bytes.extend_from_slice(record);
         }
         set_parent(&mut self.records.bytes[0], parent);
-        let id = self.new_id()?;
+        let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
         self.put_name(
             parent,
@@ -436,9 +449,22 @@ impl<'r, T: Write> Run<'r, T> {
         ))
     }
 
-    /// Finds an update's target.
-    fn find(&self, dn: &str, normal: NormalDn, manage_dsa_it: bool) -> Result<Target, Stop> {
-        target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)
+    /// Finds an update's target, which stays as it is found until the update is done.
+    fn find(&mut self, dn: &str, normal: NormalDn, manage_dsa_it: bool) -> Result<Target, Stop> {
+        let target = target::find(self.txn, self.schema, self.state, dn, normal, manage_dsa_it)?;
+        if self.state.is_spread() {
+            name_key(target.parent, target.normal_rdn(), self.key);
+            self.txn.guard(Table::Name, self.key)?;
+            self.txn.guard(Table::Entry, &target.entry.id.to_key())?;
+        }
+        Ok(target)
+    }
+
+    /// The moment of the next change, which no other update of the directory has.
+    fn moment(&self) -> Moment {
+        let now = self.options.clock.now_micros();
+        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        stamps.next(now)
     }
 
     fn vocabulary(&self) -> Vocabulary<'_> {
@@ -546,24 +572,39 @@ impl<'r, T: Write> Run<'r, T> {
         self.changes.extend_from_slice(&id.0.to_le_bytes());
     }
 
-    /// The id of a new entry.
-    fn new_id(&mut self) -> Result<EntryId, Stop> {
-        let id = match *self.next_id {
-            Some(id) => id,
-            None => definition::next_id(self.txn)?,
+    /// The id of a new entry. One that is not used in the end is not used at all.
+    fn new_id(&mut self, vacancy: &Vacancy) -> Result<EntryId, Stop> {
+        let mut partitioned = self.state.partitioned.iter();
+        if let Some(parent) = partitioned.find(|parent| parent.normal == vacancy.normal) {
+            if self.txn.get(Table::Entry, &parent.id.to_key())?.is_some() {
+                let diagnostic = "the partitioned entry that had this DN has another one now, and there can be no second";
+                return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
+            }
+            return Ok(parent.id);
+        }
+        name_key(vacancy.parent_id(), vacancy.normal_rdn(), self.key);
+        let store = self.txn.birthplace(self.key);
+        let known = self.next_ids.iter().position(|id| id.store() == store);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                self.next_ids.push(definition::next_id(self.txn, store)?);
+                self.next_ids.len() - 1
+            }
         };
-        if id.0 >= STORE_ENTRIES_MAX {
+        let id = self.next_ids[at];
+        if id.0 >= EntryId::root_of(store).0 + STORE_ENTRIES_MAX {
             return Err(Stop::refuse(
                 ResultCode::AdminLimitExceeded,
                 "the store has used all entry ids",
             ));
         }
-        *self.next_id = Some(EntryId(id.0 + 1));
+        self.next_ids[at] = EntryId(id.0 + 1);
         Ok(id)
     }
 
     fn put_name(&mut self, parent: EntryId, normal_rdn: &[u8], child: Child) -> Result<(), Stop> {
-        crate::names::name_key(parent, normal_rdn, self.key);
+        name_key(parent, normal_rdn, self.key);
         match self.txn.insert(Table::Name, self.key, &child.to_value()) {
             Ok(()) => Ok(()),
             Err(engine::Error::Exists) => Err(Stop::refuse(

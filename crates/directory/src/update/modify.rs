@@ -111,7 +111,7 @@ impl<T: Write> Run<'_, T> {
         let schema = self.schema;
         let stored = self.read_record(id)?;
         let user = read(id, &stored)?;
-        let moment = self.stamps.next(self.options.clock.now_micros());
+        let moment = self.moment();
         let brief = self.brief(&user, changes);
         let brief = brief.and_then(|brief| brief.changed(moment, self.identity.dn()));
         let spelled;

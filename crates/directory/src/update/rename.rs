@@ -42,10 +42,15 @@ impl<T: Write> Run<'_, T> {
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
         }
         let parent = match new_superior {
-            Some((dn, normal)) => self.new_parent(&target, dn, normal)?,
+            Some((dn, normal)) => {
+                self.txn.guard_move()?;
+                self.new_parent(&target, dn, normal)?
+            }
             None => target.parent,
         };
         let new_key = normal_rdn.bytes();
+        names::name_key(parent, new_key, self.key);
+        self.txn.guard(Table::Name, self.key)?;
         if let Some(there) = names::child(self.txn, parent, new_key, self.key)?
             && there.id != id
         {
@@ -59,7 +64,7 @@ impl<T: Write> Run<'_, T> {
 
     /// The id of the new superior, after the checks that concern it.
     fn new_parent(
-        &self,
+        &mut self,
         target: &Target,
         dn: &str,
         normal: NormalDn,
@@ -108,7 +113,7 @@ impl<T: Write> Run<'_, T> {
         let old_name = Dn::parse(rdn_of(id, &old[0])?).map_err(|error| {
             Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
         })?;
-        let stamp = Stamp::from(self.stamps.next(self.options.clock.now_micros()));
+        let stamp = Stamp::from(self.moment());
         let mut draft = Draft::of(self.state, id, old)?;
         if delete_old_rdn {
             for ava in old_name.rdn().iter().flat_map(|rdn| rdn.avas()) {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome, Ticket,
-    Update, UpdateRequest, UuidSource,
+    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
+    Partition, Ticket, Update, UpdateRequest, UuidSource,
 };
 use sapwood_ldap::control::{Control, Controls, ControlsBuf};
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
@@ -65,11 +65,27 @@ pub(crate) fn config() -> Config {
                 ..equality("uidNumber")
             },
         ],
+        ..Config::default()
     }
 }
 
 pub(crate) fn in_memory() -> Directory {
     Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
+}
+
+/// The same in five stores: the children of the first naming context are spread over three, the other one has its own.
+pub(crate) fn in_stores() -> Directory {
+    let config = Config {
+        partitions: vec![Partition {
+            parent: "DC=example,dc=com".into(),
+            stores: 3,
+        }],
+        own_stores: true,
+        ..config()
+    };
+    let stores = config.stores(&Schema::standard()).unwrap();
+    let engine = Embedded::in_memory_with(stores).unwrap();
+    Directory::create_on(engine, &config, options()).unwrap()
 }
 
 pub(crate) fn admin() -> Identity {

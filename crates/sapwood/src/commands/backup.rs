@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use sapwood_directory::engine::Embedded;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::{Config, admin};
 
@@ -21,17 +22,31 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
         );
     }
     let directory = open::directory(&args.folder, &config, true)?;
-    let commit = directory
-        .engine()
-        .env()
-        .backup(&args.file)
-        .with_context(|| args.file.display().to_string())?;
-    println!(
-        "{} holds commit {} of {}",
-        args.file.display(),
-        commit.0,
-        args.folder.display()
-    );
+    if directory.stores() > 1 && admin::is_running(&args.folder) {
+        bail!(
+            "a server runs on {}, which is in several stores: stop it first, for each is copied by itself",
+            args.folder.display()
+        );
+    }
+    let engine = directory.engine();
+    let name = || args.file.display().to_string();
+    if directory.stores() > 1 {
+        engine.backup(&args.file).with_context(name)?;
+        println!(
+            "{} holds the {} stores of {}",
+            name(),
+            directory.stores(),
+            args.folder.display()
+        );
+    } else {
+        let commit = engine.env().backup(&args.file).with_context(name)?;
+        println!(
+            "{} holds commit {} of {}",
+            name(),
+            commit.0,
+            args.folder.display()
+        );
+    }
     println!(
         "Configuration, password and certificate are not in it: copy {CONFIG_FILE} and the files it names as well."
     );
@@ -57,7 +72,7 @@ pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
             data.display()
         );
     }
-    if !args.file.is_file() {
+    if !args.file.exists() {
         bail!("{} is no backup: no such file", args.file.display());
     }
     fs::DirBuilder::new()
@@ -65,16 +80,12 @@ pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
         .mode(0o700)
         .create(&args.folder)
         .with_context(|| args.folder.display().to_string())?;
-    let restored = sapwood_store::restore(&args.file, &data);
+    let restored = Embedded::restore(&args.file, &data);
     if restored.is_err() {
         let _ = fs::remove_dir_all(&data);
     }
-    let commit = restored.with_context(|| args.file.display().to_string())?;
-    println!(
-        "{} holds commit {} of the backup",
-        args.folder.display(),
-        commit.0
-    );
+    restored.with_context(|| args.file.display().to_string())?;
+    println!("{} holds what is in the backup", args.folder.display());
     if !args.folder.join(CONFIG_FILE).exists() {
         println!("There is no {CONFIG_FILE} in it yet: put back a copy, with the files it names.");
     }

@@ -14,13 +14,26 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
     let mut out = stdout().lock();
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
-    let pages = directory.engine().env().check()?;
-    writeln!(
-        out,
-        "Commit {}: {} records in {} tables, {} pages used, {} free",
-        pages.commit.0, pages.records, pages.trees, pages.pages_used, pages.pages_free
-    )?;
-    let mut problems = pages.problems;
+    let mut problems = Vec::new();
+    let envs = directory.engine().envs();
+    for (number, env) in envs.iter().enumerate() {
+        let pages = env.check()?;
+        let store = match envs.len() {
+            1 => String::new(),
+            _ => format!("Store {number}, "),
+        };
+        writeln!(
+            out,
+            "{store}Commit {}: {} records in {} tables, {} pages used, {} free",
+            pages.commit.0, pages.records, pages.trees, pages.pages_used, pages.pages_free
+        )?;
+        problems.extend(
+            pages
+                .problems
+                .into_iter()
+                .map(|problem| store.clone() + &problem),
+        );
+    }
     // Tables on damaged pages would be reported a second time, and in worse words.
     if problems.is_empty() {
         let mut progress = Progress::new(0, "entries checked");

@@ -64,6 +64,8 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         .collect::<Result<_, _>>()
         .map_err(anyhow::Error::msg)?,
         in_memory: false,
+        own_stores: false,
+        partitions: Vec::new(),
     };
     let made = init::make(&make, &password)?;
     let config = Config::load(&folder)?;

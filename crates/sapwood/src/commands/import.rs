@@ -184,13 +184,13 @@ impl ImportObserver for Observer {
                 ImportPhase::Write => state.progress.restart(now.entries_read, "entries written"),
                 ImportPhase::Index => state
                     .progress
-                    .restart(0, "entries; writing names and indexes"),
+                    .restart(now.index_records, "records of names and indexes written"),
             }
         }
-        state.progress.set(if now.phase == ImportPhase::Read {
-            now.bytes_read
-        } else {
-            now.entries_written
+        state.progress.set(match now.phase {
+            ImportPhase::Read => now.bytes_read,
+            ImportPhase::Write => now.entries_written,
+            ImportPhase::Index => now.index_records_written,
         });
     }
 

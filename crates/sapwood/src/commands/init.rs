@@ -109,10 +109,14 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
     let contents = sapwood_directory::Config {
         naming_contexts: args.suffixes.clone(),
         indexes: index_spec::definitions(&args.indexes),
+        partitions: args.partitions.clone(),
+        own_stores: args.own_stores,
     };
     let options = open::options(folder, &config)?;
     if args.in_memory {
-        let directory = Directory::create_on(Embedded::in_memory()?, &contents, options)?;
+        let stores = contents.stores(&options.schema)?;
+        let engine = Embedded::in_memory_with(stores)?;
+        let directory = Directory::create_on(engine, &contents, options)?;
         open::write_memory(folder, &directory)?;
     } else {
         Directory::create(&open::data_folder(folder), &contents, options)?;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use sapwood_server::{Config, admin};
+use sapwood_store::Env;
 use sapwood_store::page::PAGE_BYTES;
 
 use crate::cli::Folder;
@@ -14,8 +15,6 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
     let mut out = stdout().lock();
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
-    let env = directory.engine().env();
-    let stat = env.stat()?;
     let contexts: Vec<_> = directory
         .snapshot()?
         .naming_contexts()
@@ -31,6 +30,19 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
             "not running"
         }
     )?;
+    let envs = directory.engine().envs();
+    for (number, env) in envs.iter().enumerate() {
+        if envs.len() > 1 {
+            writeln!(out, "\nStore {number}")?;
+        }
+        store(env, &mut out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The figures of one store.
+fn store(env: &Env, out: &mut impl Write) -> Result<()> {
+    let stat = env.stat()?;
     writeln!(
         out,
         "Commits:          {} visible, {} in the data file",
@@ -64,5 +76,5 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
             writeln!(out, "  {:>12}  {name}", tree.record().records)?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, Snapshot, UpdateRequest};
+use sapwood_directory::{Identity, Outcome, Snapshot, StoreSet, UpdateRequest};
 use sapwood_ldap::control::{self, Controls, queue_length};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::extended as oids;
@@ -66,8 +66,11 @@ impl std::fmt::Display for Peer {
 
 /// What another thread has finished for a session.
 pub(crate) enum Completion {
-    /// The updates of a unit, durable if they succeeded.
-    Updated(Vec<(Reply, Outcome)>),
+    /// Updates with the same homes, durable if they succeeded.
+    Updated {
+        homes: StoreSet,
+        answers: Vec<(Reply, Outcome)>,
+    },
     /// The password of a bind has been checked.
     Verified { id: u32, identity: Option<Identity> },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
@@ -130,6 +133,8 @@ pub(crate) struct Session {
     searches: search::Running,
     /// Message ids of the updates that the writer has.
     updating: HashSet<u32>,
+    /// How many of them have these homes, if the directory is in several stores.
+    homes: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
     exclusive: Option<u32>,
     transactions: Transactions,
@@ -176,6 +181,7 @@ impl Session {
             written: 0,
             searches: search::Running::default(),
             updating: HashSet::new(),
+            homes: Vec::new(),
             exclusive: None,
             transactions: Transactions::default(),
             now: Instant::now(),
@@ -424,8 +430,9 @@ impl Session {
     /// Takes in what another thread has finished. [`Session::process`] goes on.
     pub(crate) fn complete(&mut self, completion: Completion) {
         match completion {
-            Completion::Updated(answers) => {
+            Completion::Updated { homes, answers } => {
                 self.answers_due -= answers.len();
+                self.left(homes, answers.len());
                 for (reply, outcome) in answers {
                     self.updating.remove(&reply.id);
                     self.answer_update(reply, outcome);
@@ -522,6 +529,11 @@ impl Session {
             }
         };
         if is_exclusive(&message.op) && !(self.is_idle() && burst.unit.updates.is_empty()) {
+            return false;
+        }
+        if let Request::Extended(request) = &message.op
+            && self.overtakes(self.homes_of_end(request), &burst.unit)
+        {
             return false;
         }
         let id = message.id;

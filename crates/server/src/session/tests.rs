@@ -43,7 +43,7 @@ impl Bench {
         .unwrap();
         let contents = sapwood_directory::Config {
             naming_contexts: vec!["o=X".into()],
-            indexes: Vec::new(),
+            ..sapwood_directory::Config::default()
         };
         let engine = Embedded::in_memory().unwrap();
         let directory =

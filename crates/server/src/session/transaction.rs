@@ -7,11 +7,12 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
-    Identity, Outcome, Settlement, Transaction, TransactionUpdate, UpdateRequest, check_controls,
+    Identity, Outcome, Settlement, StoreSet, Transaction, TransactionUpdate, UpdateRequest,
+    check_controls,
 };
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
-use sapwood_ldap::message::{ExtendedResponse, Message, RequestMessage, Response};
+use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, RequestMessage, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::{Burst, Session};
@@ -39,6 +40,8 @@ struct OpenTransaction {
     /// The message ids of the updates.
     ids: HashSet<u32>,
     bytes: usize,
+    /// The stores that the updates are to be applied in.
+    homes: StoreSet,
     is_eager: bool,
     last_used: Instant,
     /// Its share of the memory of all transactions.
@@ -66,7 +69,8 @@ impl Transactions {
 }
 
 impl OpenTransaction {
-    fn push(&mut self, id: u32, request: UpdateRequest) {
+    fn push(&mut self, id: u32, request: UpdateRequest, homes: StoreSet) {
+        self.homes = self.homes.with(homes);
         self.ids.insert(id);
         self.bytes += request.bytes() + UPDATE_BYTES;
         self.updates.push(TransactionUpdate { id, request });
@@ -129,6 +133,7 @@ impl Session {
             updates: Vec::new(),
             ids: HashSet::new(),
             bytes: 0,
+            homes: StoreSet::default(),
             is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
                 && self.service.extensions.eager_transactions,
             last_used: Instant::now(),
@@ -258,8 +263,9 @@ impl Session {
             return self.answer_update(reply, refusal);
         }
         open.last_used = self.now;
+        let homes = self.service.directory.homes(&request);
         if !open.is_eager {
-            open.push(reply.id, request);
+            open.push(reply.id, request, homes);
             return self.answer_update(reply, Outcome::SUCCESS);
         }
         let mut updates = open.updates.clone();
@@ -268,6 +274,7 @@ impl Session {
             request: request.clone(),
         });
         let identifier = open.identifier.clone();
+        let homes = homes.with(open.homes);
         // What comes next may depend on what becomes of it.
         self.exclusive = Some(reply.id);
         let trial = UpdateRequest::Transaction(Transaction {
@@ -282,7 +289,7 @@ impl Session {
                 form: reply.form,
             })),
         };
-        self.push(trial, reply, share, unit);
+        self.push(trial, reply, homes, share, unit);
     }
 
     /// An update of an eager transaction has been tried.
@@ -307,11 +314,24 @@ impl Session {
         }
         if outcome.code == ResultCode::Success {
             match self.transactions.position(&trial.identifier) {
-                Some(at) => self.transactions.open[at].push(id, trial.request),
+                Some(at) => {
+                    let homes = self.service.directory.homes(&trial.request);
+                    self.transactions.open[at].push(id, trial.request, homes);
+                }
                 None => outcome = unknown_transaction(),
             }
         }
         self.answer_update(reply, outcome);
+    }
+
+    /// The homes of the updates that a request commits, if it is the end of a transaction.
+    pub(super) fn homes_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
+        let value = request
+            .value
+            .filter(|_| request.name == oids::END_TRANSACTION);
+        let end = value.and_then(|value| EndTransaction::decode(value).ok());
+        let at = end.and_then(|end| self.transactions.position(end.identifier));
+        at.map_or(StoreSet::default(), |at| self.transactions.open[at].homes)
     }
 
     /// End Transaction (RFC 5805 §2.3): its updates go to the writer as one.
@@ -331,7 +351,8 @@ impl Session {
                 let form = Form::EndTransaction;
                 let reply = Reply { id, form };
                 // It keeps the memory that it has.
-                self.push(transaction, reply, Share::default(), &mut burst.unit);
+                let (homes, share) = (open.homes, Share::default());
+                self.push(transaction, reply, homes, share, &mut burst.unit);
                 burst.unit.transactions.push(open.share);
             }
             Ok(None) => self.answer_extended(id, &Outcome::SUCCESS, None, None),

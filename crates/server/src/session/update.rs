@@ -1,6 +1,6 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
-use sapwood_directory::{Outcome, Update, UpdateRequest, hash_passwords};
+use sapwood_directory::{Outcome, StoreSet, Update, UpdateRequest, hash_passwords};
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
@@ -15,7 +15,7 @@ use crate::writer::{Form, Reply, Unit};
 const UPDATE_BYTES: usize = 256;
 
 impl Session {
-    /// `false` when the queue has no room for the update yet.
+    /// `false` when the queue has no room for the update yet, or when it would overtake others.
     pub(super) fn update(
         &mut self,
         bytes: &[u8],
@@ -35,6 +35,10 @@ impl Session {
                 return true;
             }
         };
+        let homes = self.service.directory.homes_of(&message.op);
+        if transaction.is_none() && self.overtakes(homes, &burst.unit) {
+            return false;
+        }
         // What is tried together with it is copied.
         let tried_bytes = transaction.map_or(0, |at| self.tried_bytes(at));
         let wanted = Wanted::Update(bytes.len() + UPDATE_BYTES + tried_bytes);
@@ -55,9 +59,31 @@ impl Session {
         } else if let Some(at) = transaction {
             self.join(at, request, reply, share, &mut burst.unit);
         } else {
-            self.push(request, reply, share, &mut burst.unit);
+            self.push(request, reply, homes, share, &mut burst.unit);
         }
         true
+    }
+
+    /// Whether an update with these homes could be applied before one that came earlier and that it may depend on. Those of
+    /// different partitions do not depend on each other; all depend on what is in the first store, above the partitions.
+    pub(super) fn overtakes(&self, homes: StoreSet, unit: &Unit) -> bool {
+        let may_depend = |other: StoreSet| {
+            other != homes && (other.meets(homes) || other.contains(0) || homes.contains(0))
+        };
+        !homes.is_empty()
+            && self.service.directory.stores() > 1
+            && (self.homes.iter().any(|(other, _)| may_depend(*other))
+                || unit.homes.iter().any(|other| may_depend(*other)))
+    }
+
+    /// Updates with these homes have been applied.
+    pub(super) fn left(&mut self, homes: StoreSet, count: usize) {
+        if let Some(at) = self.homes.iter().position(|(known, _)| *known == homes) {
+            self.homes[at].1 -= count;
+            if self.homes[at].1 == 0 {
+                self.homes.swap_remove(at);
+            }
+        }
     }
 
     /// Makes an update part of a unit.
@@ -65,10 +91,12 @@ impl Session {
         &mut self,
         request: UpdateRequest,
         reply: Reply,
+        homes: StoreSet,
         share: Share,
         unit: &mut Unit,
     ) {
         let identity = self.identity.clone();
+        unit.homes.push(homes);
         unit.updates.push(Update { identity, request });
         unit.replies.push(reply);
         unit.share.add(share);
@@ -82,6 +110,14 @@ impl Session {
         }
         self.updating
             .extend(unit.replies.iter().map(|reply| reply.id));
+        if self.service.directory.stores() > 1 {
+            for homes in &unit.homes {
+                match self.homes.iter_mut().find(|(known, _)| known == homes) {
+                    Some((_, count)) => *count += 1,
+                    None => self.homes.push((*homes, 1)),
+                }
+            }
+        }
         self.service.writer.submit(unit, self.completions.clone());
     }
 
@@ -101,7 +137,10 @@ impl Session {
             (Ok(request), Some(identifier)) => {
                 self.join_identified(&identifier, request, reply, share, &mut unit);
             }
-            (Ok(request), None) => self.push(request, reply, share, &mut unit),
+            (Ok(request), None) => {
+                let homes = self.service.directory.homes(&request);
+                self.push(request, reply, homes, share, &mut unit);
+            }
         }
         self.submit(unit);
     }

@@ -49,6 +49,19 @@ impl TestServer {
 
     /// A server whose directory is on this engine, which gets the path of a folder it may use.
     pub fn on(config: &str, engine: impl FnOnce(&Path) -> Embedded) -> Self {
+        let contents = sapwood_directory::Config {
+            naming_contexts: vec![SUFFIX.into()],
+            ..sapwood_directory::Config::default()
+        };
+        Self::of(&contents, config, engine)
+    }
+
+    /// The same, of a directory that is defined so.
+    pub fn of(
+        contents: &sapwood_directory::Config,
+        config: &str,
+        engine: impl FnOnce(&Path) -> Embedded,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         std::fs::write(
@@ -62,12 +75,8 @@ impl TestServer {
         let mut options = Options::new(Schema::standard());
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
-        let contents = sapwood_directory::Config {
-            naming_contexts: vec![SUFFIX.into()],
-            indexes: Vec::new(),
-        };
         let directory =
-            Directory::create_on(engine(&path.join("data")), &contents, options).unwrap();
+            Directory::create_on(engine(&path.join("data")), contents, options).unwrap();
         let listen = vec![
             "ldap://127.0.0.1:0".parse().unwrap(),
             "ldaps://127.0.0.1:0".parse().unwrap(),

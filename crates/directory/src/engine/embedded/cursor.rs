@@ -9,16 +9,19 @@ use sapwood_store::tree::{Cursor as StoreCursor, View};
 use crate::engine::postings::{BlockCursor, BlockTree, List};
 use crate::engine::{Cursor, Direction, EntryId, Index, Postings, Range, Result};
 
-/// A scan of a tree of the store.
+/// A scan of a table, which may lie in several stores.
 pub struct EmbeddedCursor<'t> {
-    /// `None` when there is nothing to scan.
-    cursor: Option<store::TreeCursor<'t>>,
-    is_over: bool,
-    direction: Direction,
-    /// The far end.
-    end: Bound<Vec<u8>>,
-    /// Whether the cursor stands on a record that was not lent yet.
-    ahead: bool,
+    scan: Scan<'t>,
+    others: Others<'t>,
+}
+
+/// What else is scanned.
+enum Others<'t> {
+    None,
+    /// Trees whose keys all come behind those of the scan, the last one first.
+    InTurn(Vec<store::Tree<'t>>),
+    /// Trees whose keys come between those of the scan.
+    Merged(Vec<Scan<'t>>),
 }
 
 impl<'t> EmbeddedCursor<'t> {
@@ -27,17 +30,120 @@ impl<'t> EmbeddedCursor<'t> {
         range: Range<'_>,
         direction: Direction,
     ) -> Result<EmbeddedCursor<'t>> {
+        Ok(EmbeddedCursor {
+            scan: Scan::new(tree, range, direction)?,
+            others: Others::None,
+        })
+    }
+
+    /// Scans trees of which no key of one comes before those of the one before it.
+    pub(super) fn in_turn(
+        mut trees: Vec<store::Tree<'t>>,
+        range: Range<'_>,
+        direction: Direction,
+    ) -> Result<EmbeddedCursor<'t>> {
+        if direction == Direction::Forward {
+            trees.reverse();
+        }
+        let first = trees.pop();
+        Ok(EmbeddedCursor {
+            scan: Scan::new(first, range, direction)?,
+            others: Others::InTurn(trees),
+        })
+    }
+
+    /// Scans trees in the order of all their keys.
+    pub(super) fn merged(
+        mut trees: Vec<store::Tree<'t>>,
+        range: Range<'_>,
+        direction: Direction,
+    ) -> Result<EmbeddedCursor<'t>> {
+        let first = trees.pop();
+        let others = trees
+            .into_iter()
+            .map(|tree| Scan::new(Some(tree), range, direction))
+            .collect::<Result<_>>()?;
+        Ok(EmbeddedCursor {
+            scan: Scan::new(first, range, direction)?,
+            others: Others::Merged(others),
+        })
+    }
+}
+
+impl Cursor for EmbeddedCursor<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let EmbeddedCursor { scan, others } = self;
+        match others {
+            Others::None => {}
+            Others::InTurn(trees) => {
+                while !scan.advance()? {
+                    let Some(tree) = trees.pop() else {
+                        return Ok(None);
+                    };
+                    scan.go_on_with(tree)?;
+                }
+            }
+            Others::Merged(others) => {
+                let direction = scan.direction;
+                let mut next: Option<&mut Scan<'_>> = None;
+                for scan in std::iter::once(scan).chain(others) {
+                    if !scan.advance_to_key()? {
+                        continue;
+                    }
+                    let is_next = match (&next, direction) {
+                        (None, _) => true,
+                        (Some(next), Direction::Forward) => scan.key < next.key,
+                        (Some(next), Direction::Backward) => scan.key > next.key,
+                    };
+                    if is_next {
+                        next = Some(scan);
+                    }
+                }
+                return match next {
+                    Some(scan) => scan.next(),
+                    None => Ok(None),
+                };
+            }
+        }
+        scan.next()
+    }
+}
+
+/// A scan of a tree of the store.
+struct Scan<'t> {
+    /// `None` when there is nothing to scan.
+    cursor: Option<store::TreeCursor<'t>>,
+    is_over: bool,
+    direction: Direction,
+    /// The far end.
+    end: Bound<Vec<u8>>,
+    /// Whether the cursor stands on a record that was not lent yet.
+    ahead: bool,
+    /// Whether it is known that this record is within the range.
+    looked_at: bool,
+    /// Its key, when it was [asked for](Scan::advance_to_key).
+    key: Vec<u8>,
+}
+
+impl<'t> Scan<'t> {
+    fn new(
+        tree: Option<store::Tree<'t>>,
+        range: Range<'_>,
+        direction: Direction,
+    ) -> Result<Scan<'t>> {
         let (near, end) = match direction {
             Direction::Forward => (range.from, range.to),
             Direction::Backward => (range.to, range.from),
         };
         let end = end.map(<[u8]>::to_vec);
-        let mut scan = EmbeddedCursor {
+        let mut scan = Scan {
             cursor: None,
             is_over: false,
             direction,
             end,
             ahead: true,
+            looked_at: false,
+            key: Vec::new(),
         };
         let Some(tree) = tree else { return Ok(scan) };
         let mut cursor = tree.cursor();
@@ -63,13 +169,47 @@ impl<'t> EmbeddedCursor<'t> {
         scan.cursor = standing.then_some(cursor);
         Ok(scan)
     }
-}
 
-impl Cursor for EmbeddedCursor<'_> {
+    /// Scans another tree from its near end on.
+    fn go_on_with(&mut self, tree: store::Tree<'t>) -> Result<()> {
+        let mut cursor = tree.cursor();
+        let standing = match self.direction {
+            Direction::Forward => cursor.first()?,
+            Direction::Backward => cursor.last()?,
+        };
+        self.cursor = standing.then_some(cursor);
+        (self.is_over, self.ahead, self.looked_at) = (false, true, false);
+        Ok(())
+    }
+
+    /// Goes to the next record, if that was not done already, without lending it; whether there is one.
+    fn advance(&mut self) -> Result<bool> {
+        if !self.looked_at {
+            let there_is = self.next()?.is_some();
+            (self.ahead, self.looked_at) = (there_is, there_is);
+        }
+        Ok(self.looked_at)
+    }
+
+    /// The same; its key is then in `key`.
+    fn advance_to_key(&mut self) -> Result<bool> {
+        if self.looked_at {
+            return Ok(true);
+        }
+        let there_is = self.advance()?;
+        let Scan { cursor, key, .. } = self;
+        if let Some(cursor) = cursor.as_mut().filter(|_| there_is) {
+            key.clear();
+            key.extend_from_slice(cursor.key()?.unwrap_or_default());
+        }
+        Ok(there_is)
+    }
+
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let Some(cursor) = self.cursor.as_mut().filter(|_| !self.is_over) else {
             return Ok(None);
         };
+        self.looked_at = false;
         let standing = match (std::mem::take(&mut self.ahead), self.direction) {
             (true, _) => true,
             (false, Direction::Forward) => cursor.next()?,
@@ -95,30 +235,56 @@ impl Cursor for EmbeddedCursor<'_> {
     }
 }
 
-/// A posting list of an index of the store.
+/// A posting list of an index: those of all stores, one after the other, for the ids of a store come before those of the next.
 pub struct EmbeddedPostings<'t> {
     list: List<'t, store::Tree<'t>>,
+    /// The lists of the other stores, the last one first.
+    others: Vec<List<'t, store::Tree<'t>>>,
 }
 
 impl<'t> EmbeddedPostings<'t> {
+    /// `trees` has one at least.
     pub(super) fn new(
         index: Index,
-        tree: Option<store::Tree<'t>>,
+        mut trees: impl DoubleEndedIterator<Item = Result<Option<store::Tree<'t>>>>,
         key: &[u8],
     ) -> Result<EmbeddedPostings<'t>> {
+        let first = trees.next().transpose()?.flatten();
         Ok(EmbeddedPostings {
-            list: List::new(index, tree, key)?,
+            list: List::new(index, first, key)?,
+            others: trees
+                .rev()
+                .map(|tree| List::new(index, tree?, key))
+                .collect::<Result<_>>()?,
         })
     }
 }
 
 impl Postings for EmbeddedPostings<'_> {
     fn next(&mut self) -> Result<Option<EntryId>> {
-        self.list.next()
+        loop {
+            let next = self.list.next()?;
+            if next.is_some() {
+                return Ok(next);
+            }
+            match self.others.pop() {
+                Some(list) => self.list = list,
+                None => return Ok(None),
+            }
+        }
     }
 
     fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
-        self.list.seek(id)
+        loop {
+            let found = self.list.seek(id)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            match self.others.pop() {
+                Some(list) => self.list = list,
+                None => return Ok(None),
+            }
+        }
     }
 }
 

@@ -3,18 +3,24 @@
 use sapwood_store::Tree;
 
 use super::{EmbeddedCursor, EmbeddedPostings};
+use crate::engine::placement::{self, Scanned};
 use crate::engine::postings;
-use crate::engine::{CommitNo, Direction, EntryId, Index, Range, Read, Result, Table};
+use crate::engine::{
+    CommitNo, Direction, EntryId, Index, POSTINGS_FEW_MAX, Range, Read, Result, Table,
+};
 
 /// Where the trees of tables and indexes are found.
 pub(super) trait Trees {
     fn commit(&self) -> CommitNo;
 
-    /// The tree of a table; none when it was never written.
-    fn table(&self, table: Table) -> Result<Option<Tree<'_>>>;
+    /// How many stores there are.
+    fn stores(&self) -> usize;
 
-    /// The tree of an index's blocks; none when it was not created.
-    fn blocks(&self, index: Index) -> Result<Option<Tree<'_>>>;
+    /// The tree of a table in a store; none when it was never written.
+    fn table(&self, store: usize, table: Table) -> Result<Option<Tree<'_>>>;
+
+    /// The tree of an index's blocks in a store; none when it was not created.
+    fn blocks(&self, store: usize, index: Index) -> Result<Option<Tree<'_>>>;
 }
 
 impl<T: Trees> Read for T {
@@ -37,7 +43,11 @@ impl<T: Trees> Read for T {
 
     #[inline]
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        match self.table(table)? {
+        let store = match self.stores() {
+            1 => 0,
+            stores => placement::store_of(table, key, stores),
+        };
+        match self.table(store, table)? {
             Some(tree) => Ok(tree.get(key)?),
             None => Ok(None),
         }
@@ -49,35 +59,90 @@ impl<T: Trees> Read for T {
         range: Range<'_>,
         direction: Direction,
     ) -> Result<EmbeddedCursor<'_>> {
-        EmbeddedCursor::new(self.table(table)?, range, direction)
-    }
-
-    fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
-        match self.table(table)? {
-            Some(tree) => Ok(tree.estimate(range.from, range.to)?),
-            None => Ok(0),
+        let trees = |first: usize, last: usize| {
+            (first..=last)
+                .filter_map(|store| self.table(store, table).transpose())
+                .collect::<Result<Vec<_>>>()
+        };
+        match self.stores() {
+            1 => EmbeddedCursor::new(self.table(0, table)?, range, direction),
+            stores => match placement::scanned(table, range, stores) {
+                Scanned::InTurn(store, last) if store == last => {
+                    EmbeddedCursor::new(self.table(store, table)?, range, direction)
+                }
+                Scanned::InTurn(first, last) => {
+                    EmbeddedCursor::in_turn(trees(first, last)?, range, direction)
+                }
+                Scanned::Merged(first, last) => {
+                    EmbeddedCursor::merged(trees(first, last)?, range, direction)
+                }
+            },
         }
     }
 
+    fn estimate(&self, table: Table, range: Range<'_>) -> Result<u64> {
+        let (first, last) = match self.stores() {
+            1 => (0, 0),
+            stores => match placement::scanned(table, range, stores) {
+                Scanned::InTurn(first, last) | Scanned::Merged(first, last) => (first, last),
+            },
+        };
+        let mut records = 0;
+        for store in first..=last {
+            if let Some(tree) = self.table(store, table)? {
+                records += tree.estimate(range.from, range.to)?;
+            }
+        }
+        Ok(records)
+    }
+
     fn postings(&self, index: Index, key: &[u8]) -> Result<EmbeddedPostings<'_>> {
-        EmbeddedPostings::new(index, self.blocks(index)?, key)
+        EmbeddedPostings::new(
+            index,
+            (0..self.stores()).map(|store| self.blocks(store, index)),
+            key,
+        )
     }
 
     fn scan_index(
         &self,
         index: Index,
         range: Range<'_>,
-        each: impl FnMut(&[u8], EntryId) -> bool,
+        mut each: impl FnMut(&[u8], EntryId) -> bool,
     ) -> Result<()> {
-        self.blocks(index)?
-            .map_or(Ok(()), |tree| postings::scan(index, tree, range, each))
+        let mut goes_on = true;
+        for store in 0..self.stores() {
+            if let Some(tree) = self.blocks(store, index)?.filter(|_| goes_on) {
+                postings::scan(index, tree, range, |key, id| {
+                    goes_on = each(key, id);
+                    goes_on
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
-        postings::cardinality(index, self.blocks(index)?, key, few)
+        let mut ids = postings::cardinality(index, self.blocks(0, index)?, key, few)?;
+        let mut more = Vec::new();
+        for store in 1..self.stores() {
+            ids += postings::cardinality(index, self.blocks(store, index)?, key, &mut more)?;
+            few.append(&mut more);
+        }
+        if ids > POSTINGS_FEW_MAX as u64 {
+            few.clear();
+        }
+        Ok(ids)
+    }
+
+    fn birthplace(&self, name_key: &[u8]) -> u16 {
+        match self.stores() {
+            1 => 0,
+            stores => placement::store_of(Table::Name, name_key, stores) as u16,
+        }
     }
 
     fn has_index(&self, index: Index) -> Result<bool> {
-        Ok(self.blocks(index)?.is_some())
+        Ok(self.blocks(0, index)?.is_some())
     }
 }

@@ -1,30 +1,47 @@
 //! The write transaction of the embedded store.
+//!
+//! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one of
+//! them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sapwood_store as store;
-use sapwood_store::{TreeId, TreeKind, WriteTxn};
+use sapwood_store::{Savepoint, TreeId, TreeKind, WriteTxn};
 
 use super::read::Trees;
-use super::{CHANGE, INDEX_KIND, TRIMMED_KEY, commit_of, fixed, kind};
+use super::stores::{Claim, Joint, Stores};
+use super::{CHANGE, EmbeddedSnapshot, INDEX_KIND, TRIMMED_KEY, commit_of, fixed, kind};
+use crate::engine::placement::{self, StoreSet};
 use crate::engine::postings::{self, BlockTree, BlockTreeMut, Scratch};
-use crate::engine::{AttributeNo, CommitNo, EntryId, Error, Index, Result, Table, Write};
+use crate::engine::{AttributeNo, CommitNo, EntryId, Error, Index, Read, Result, Table, Write};
 
-/// The write transaction of the store, with the trees it has touched.
+/// The write transaction of the stores, with the trees it has touched.
 #[derive(Debug)]
 pub struct EmbeddedTxn {
-    pub(super) txn: WriteTxn,
-    /// Shared with the savepoints that would bring it back: it seldom changes.
-    pub(super) trees: Arc<KnownTrees>,
+    txn: Joint,
+    /// By the position of their store in the transaction: shared with the savepoints that would bring them back, for they
+    /// seldom change.
+    trees: Vec<Arc<KnownTrees>>,
+    all: Stores,
+    /// What the other stores show.
+    seen: OnceLock<EmbeddedSnapshot>,
+    /// Stores that have to be held, too.
+    wanted: StoreSet,
     scratch: ScratchBox,
 }
 
-/// The trees known to a transaction. The fixed tables are looked up at its beginning, all others when they are needed.
+/// The trees known to a transaction in one store. The fixed tables are looked up at its beginning, all others when they are needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownTrees {
     fixed: [Option<TreeId>; Table::FIXED.len()],
     order: Vec<(Table, TreeId)>,
     indexes: Vec<(Index, TreeId)>,
+}
+
+/// What brings back the state before an operation.
+pub(super) struct Before {
+    first: (Savepoint, Arc<KnownTrees>),
+    others: Vec<(Savepoint, Arc<KnownTrees>)>,
 }
 
 #[derive(Default)]
@@ -37,90 +54,209 @@ impl std::fmt::Debug for ScratchBox {
 }
 
 impl EmbeddedTxn {
-    pub(super) fn new(mut txn: WriteTxn) -> Result<EmbeddedTxn> {
-        let mut trees = KnownTrees::default();
-        for (table, place) in Table::FIXED.iter().zip(&mut trees.fixed) {
-            *place = txn.tree(table.name().as_str())?;
+    /// Begins one that holds some of the stores.
+    pub(super) fn new(all: &Stores, held: StoreSet) -> Result<EmbeddedTxn> {
+        let mut txn = all.write(held)?;
+        let mut known = Vec::with_capacity(txn.len());
+        for at in 0..txn.len() {
+            let mut trees = KnownTrees::default();
+            for (table, place) in Table::FIXED.iter().zip(&mut trees.fixed) {
+                *place = txn.txn_mut(at).tree(table.name().as_str())?;
+            }
+            known.push(Arc::new(trees));
         }
         Ok(EmbeddedTxn {
             txn,
-            trees: Arc::new(trees),
+            trees: known,
+            all: all.clone(),
+            seen: OnceLock::new(),
+            wanted: StoreSet::default(),
             scratch: ScratchBox::default(),
         })
     }
 
-    fn trees_mut(&mut self) -> &mut KnownTrees {
-        Arc::make_mut(&mut self.trees)
+    /// The stores that it lacked.
+    pub(super) fn wanted(&self) -> StoreSet {
+        self.wanted
+    }
+
+    pub(super) fn before(&mut self) -> Before {
+        let mut savepoint = |at: usize| (self.txn.txn_mut(at).savepoint(), self.trees[at].clone());
+        Before {
+            first: savepoint(0),
+            others: (1..self.trees.len()).map(savepoint).collect(),
+        }
+    }
+
+    pub(super) fn forget(&mut self, before: Before) {
+        for (at, (savepoint, _)) in std::iter::once(before.first)
+            .chain(before.others)
+            .enumerate()
+        {
+            self.txn.txn_mut(at).release(savepoint);
+        }
+    }
+
+    pub(super) fn bring_back(&mut self, before: Before) {
+        for (at, (savepoint, trees)) in std::iter::once(before.first)
+            .chain(before.others)
+            .enumerate()
+        {
+            let txn = self.txn.txn_mut(at);
+            txn.rollback_to(&savepoint);
+            txn.release(savepoint);
+            self.trees[at] = trees;
+        }
+    }
+
+    pub(super) fn commit(self) -> Result<Claim> {
+        self.txn.commit()
+    }
+
+    /// The position of a store, if it is held.
+    #[inline]
+    fn position(&self, store: usize) -> Option<usize> {
+        match self.all.count() {
+            1 => Some(0),
+            _ => self.txn.position(store),
+        }
+    }
+
+    /// The position of a store; without it the bundle is run again.
+    #[inline]
+    fn hold(&mut self, store: usize) -> Result<usize> {
+        let position = self.position(store);
+        if position.is_none() {
+            self.wanted = self.wanted.with(StoreSet::one(store as u16));
+        }
+        position.ok_or(Error::Conflict)
+    }
+
+    fn hold_all(&mut self) -> Result<()> {
+        let held = (0..self.all.count()).map(|store| self.hold(store).map(drop));
+        // Each that is missing is wanted, not the first of them alone.
+        held.fold(Ok(()), Result::and)
+    }
+
+    #[inline]
+    fn hold_record(&mut self, table: Table, key: &[u8]) -> Result<usize> {
+        match self.all.count() {
+            1 => Ok(0),
+            stores => self.hold(placement::store_of(table, key, stores)),
+        }
+    }
+
+    #[inline]
+    fn hold_entry(&mut self, id: EntryId) -> Result<usize> {
+        match self.all.count() {
+            1 => Ok(0),
+            stores => self.hold(placement::store_of_id(id, stores)),
+        }
+    }
+
+    /// What the stores that are not held show.
+    fn seen(&self) -> Result<&EmbeddedSnapshot> {
+        if let Some(seen) = self.seen.get() {
+            return Ok(seen);
+        }
+        self.all.settle()?;
+        let seen = EmbeddedSnapshot::new(&self.all)?;
+        Ok(self.seen.get_or_init(|| seen))
+    }
+
+    fn trees_mut(&mut self, at: usize) -> &mut KnownTrees {
+        Arc::make_mut(&mut self.trees[at])
     }
 
     /// The tree to write a table to, made when it is missing.
-    fn tree_mut(&mut self, table: Table) -> Result<TreeId> {
-        if let Some(tree) = self.open_table(table)? {
+    fn tree_mut(&mut self, at: usize, table: Table) -> Result<TreeId> {
+        if let Some(tree) = self.open_table(at, table)? {
             return Ok(tree);
         }
-        let tree = self.txn.create_tree(table.name().as_str(), kind(table))?;
+        let txn = self.txn.txn_mut(at);
+        let tree = txn.create_tree(table.name().as_str(), kind(table))?;
         match fixed(table) {
-            Some(at) => self.trees_mut().fixed[at] = Some(tree),
-            None => self.trees_mut().order.push((table, tree)),
+            Some(place) => self.trees_mut(at).fixed[place] = Some(tree),
+            None => self.trees_mut(at).order.push((table, tree)),
         }
         Ok(tree)
     }
 
-    fn open_table(&mut self, table: Table) -> Result<Option<TreeId>> {
-        if let Some(at) = fixed(table) {
-            return Ok(self.trees.fixed[at]);
+    fn open_table(&mut self, at: usize, table: Table) -> Result<Option<TreeId>> {
+        let trees = &self.trees[at];
+        if let Some(place) = fixed(table) {
+            return Ok(trees.fixed[place]);
         }
-        if let Some((_, tree)) = self.trees.order.iter().find(|(known, _)| *known == table) {
+        if let Some((_, tree)) = trees.order.iter().find(|(known, _)| *known == table) {
             return Ok(Some(*tree));
         }
-        let tree = self.txn.tree(table.name().as_str())?;
+        let tree = self.txn.txn_mut(at).tree(table.name().as_str())?;
         if let Some(tree) = tree {
-            self.trees_mut().order.push((table, tree));
+            self.trees_mut(at).order.push((table, tree));
         }
         Ok(tree)
     }
 
-    fn open_blocks(&mut self, index: Index) -> Result<Option<TreeId>> {
-        if let Some((_, tree)) = self.trees.indexes.iter().find(|(known, _)| *known == index) {
+    fn open_blocks(&mut self, at: usize, index: Index) -> Result<Option<TreeId>> {
+        let known = self.trees[at]
+            .indexes
+            .iter()
+            .find(|(known, _)| *known == index);
+        if let Some((_, tree)) = known {
             return Ok(Some(*tree));
         }
-        let tree = self.txn.tree(index.name().as_str())?;
+        let tree = self.txn.txn_mut(at).tree(index.name().as_str())?;
         if let Some(tree) = tree {
-            self.trees_mut().indexes.push((index, tree));
+            self.trees_mut(at).indexes.push((index, tree));
         }
         Ok(tree)
     }
 
-    fn existing_blocks(&mut self, index: Index) -> Result<TreeId> {
-        self.open_blocks(index)?.ok_or_else(|| {
+    /// The blocks of an index in the store of an entry.
+    fn blocks_mut(&mut self, index: Index, id: EntryId) -> Result<(TxnBlocks<'_>, &mut Scratch)> {
+        let at = self.hold_entry(id)?;
+        let tree = self.open_blocks(at, index)?.ok_or_else(|| {
             Error::Corrupt(format!("index {} does not exist", index.name().as_str()))
-        })
+        })?;
+        let txn = self.txn.txn_mut(at);
+        Ok((TxnBlocks { txn, tree }, &mut self.scratch.0))
     }
 }
 
 impl Trees for EmbeddedTxn {
     fn commit(&self) -> CommitNo {
-        CommitNo(self.txn.commit_no().0)
+        CommitNo(self.txn.txn(0).commit_no().0)
     }
 
-    fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
+    fn stores(&self) -> usize {
+        self.all.count()
+    }
+
+    fn table(&self, store: usize, table: Table) -> Result<Option<store::Tree<'_>>> {
+        let Some(at) = self.position(store) else {
+            return self.seen()?.table(store, table);
+        };
+        let trees = &self.trees[at];
         let tree = match fixed(table) {
-            Some(at) => self.trees.fixed[at],
-            None => self
-                .trees
+            Some(place) => trees.fixed[place],
+            None => trees
                 .order
                 .iter()
                 .find(|(known, _)| *known == table)
                 .map(|(_, tree)| *tree),
         };
-        tree.map(|tree| self.txn.view(tree))
+        tree.map(|tree| self.txn.txn(at).view(tree))
             .transpose()
             .map_err(Error::from)
     }
 
-    fn blocks(&self, index: Index) -> Result<Option<store::Tree<'_>>> {
-        let tree = self.trees.indexes.iter().find(|(known, _)| *known == index);
-        tree.map(|(_, tree)| self.txn.view(*tree))
+    fn blocks(&self, store: usize, index: Index) -> Result<Option<store::Tree<'_>>> {
+        let Some(at) = self.position(store) else {
+            return self.seen()?.blocks(store, index);
+        };
+        let mut known = self.trees[at].indexes.iter();
+        let tree = known.find(|(known, _)| *known == index);
+        tree.map(|(_, tree)| self.txn.txn(at).view(*tree))
             .transpose()
             .map_err(Error::from)
     }
@@ -128,14 +264,16 @@ impl Trees for EmbeddedTxn {
 
 impl Write for EmbeddedTxn {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        let tree = self.tree_mut(table)?;
-        self.txn.put(tree, key, value)?;
+        let at = self.hold_record(table, key)?;
+        let tree = self.tree_mut(at, table)?;
+        self.txn.txn_mut(at).put(tree, key, value)?;
         Ok(())
     }
 
     fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        let tree = self.tree_mut(table)?;
-        if self.txn.insert(tree, key, value)? {
+        let at = self.hold_record(table, key)?;
+        let tree = self.tree_mut(at, table)?;
+        if self.txn.txn_mut(at).insert(tree, key, value)? {
             Ok(())
         } else {
             Err(Error::Exists)
@@ -143,96 +281,119 @@ impl Write for EmbeddedTxn {
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        match self.open_table(table)? {
-            Some(tree) => Ok(self.txn.delete(tree, key)?),
+        let at = self.hold_record(table, key)?;
+        match self.open_table(at, table)? {
+            Some(tree) => Ok(self.txn.txn_mut(at).delete(tree, key)?),
             None => Ok(false),
         }
     }
 
-    fn guard_child(&mut self, _parent: EntryId) -> Result<()> {
-        Ok(())
+    fn guard(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        self.hold_record(table, key).map(drop)
     }
 
-    fn guard_removal(&mut self, _parent: EntryId) -> Result<()> {
-        Ok(())
+    fn guard_child(&mut self, parent: EntryId) -> Result<()> {
+        // Who removes a partitioned parent holds all stores; naming contexts have no parent.
+        if self.all.count() == 1 || parent.is_root() || parent.partitions().is_some() {
+            return Ok(());
+        }
+        // It was found by a name that may be in a store that is not held, where it may be gone by now.
+        if self.get(Table::Entry, &parent.to_key())?.is_none() {
+            self.hold_all()?;
+        }
+        self.hold_entry(parent).map(drop)
+    }
+
+    fn guard_removal(&mut self, parent: EntryId) -> Result<()> {
+        self.hold_entry(parent).map(drop)
+    }
+
+    fn guard_move(&mut self) -> Result<()> {
+        self.hold_all()
     }
 
     fn open_index(&mut self, index: Index) -> Result<bool> {
-        Ok(self.open_blocks(index)?.is_some())
+        let mut exists = true;
+        for at in 0..self.trees.len() {
+            exists &= self.open_blocks(at, index)?.is_some();
+        }
+        Ok(exists)
     }
 
     fn open_order(&mut self, attribute: AttributeNo) -> Result<bool> {
-        Ok(self.open_table(Table::Order(attribute))?.is_some())
+        let mut exists = false;
+        for at in 0..self.trees.len() {
+            exists |= self.open_table(at, Table::Order(attribute))?.is_some();
+        }
+        Ok(exists)
     }
 
     fn create_index(&mut self, index: Index) -> Result<()> {
-        if self.open_blocks(index)?.is_none() {
-            let tree = self.txn.create_tree(index.name().as_str(), INDEX_KIND)?;
-            self.trees_mut().indexes.push((index, tree));
+        self.hold_all()?;
+        for at in 0..self.trees.len() {
+            if self.open_blocks(at, index)?.is_none() {
+                let txn = self.txn.txn_mut(at);
+                let tree = txn.create_tree(index.name().as_str(), INDEX_KIND)?;
+                self.trees_mut(at).indexes.push((index, tree));
+            }
         }
         Ok(())
     }
 
     fn drop_index(&mut self, index: Index) -> Result<bool> {
-        self.trees_mut()
-            .indexes
-            .retain(|(known, _)| *known != index);
-        Ok(self.txn.drop_tree(index.name().as_str())?)
+        self.hold_all()?;
+        let mut existed = false;
+        for at in 0..self.trees.len() {
+            let trees = self.trees_mut(at);
+            trees.indexes.retain(|(known, _)| *known != index);
+            existed |= self.txn.txn_mut(at).drop_tree(index.name().as_str())?;
+        }
+        Ok(existed)
     }
 
     fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
-        let tree = self.existing_blocks(index)?;
-        postings::add(
-            index,
-            &mut TxnBlocks {
-                txn: &mut self.txn,
-                tree,
-            },
-            &mut self.scratch.0,
-            key,
-            id,
-        )
+        let (mut blocks, scratch) = self.blocks_mut(index, id)?;
+        postings::add(index, &mut blocks, scratch, key, id)
     }
 
     fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
-        let tree = self.existing_blocks(index)?;
-        postings::remove(
-            index,
-            &mut TxnBlocks {
-                txn: &mut self.txn,
-                tree,
-            },
-            &mut self.scratch.0,
-            key,
-            id,
-        )
+        let (mut blocks, scratch) = self.blocks_mut(index, id)?;
+        postings::remove(index, &mut blocks, scratch, key, id)
     }
 
     fn drop_table(&mut self, table: Table) -> Result<bool> {
-        match fixed(table) {
-            Some(at) => self.trees_mut().fixed[at] = None,
-            None => self.trees_mut().order.retain(|(known, _)| *known != table),
+        self.hold_all()?;
+        let mut existed = false;
+        for at in 0..self.trees.len() {
+            let trees = self.trees_mut(at);
+            match fixed(table) {
+                Some(place) => trees.fixed[place] = None,
+                None => trees.order.retain(|(known, _)| *known != table),
+            }
+            existed |= self.txn.txn_mut(at).drop_tree(table.name().as_str())?;
         }
-        Ok(self.txn.drop_tree(table.name().as_str())?)
+        Ok(existed)
     }
 
     fn record_change(&mut self, record: &[u8]) -> Result<()> {
-        let tree = match self.txn.tree(CHANGE)? {
+        let txn = self.txn.txn_mut(0);
+        let tree = match txn.tree(CHANGE)? {
             Some(tree) => tree,
-            None => self.txn.create_tree(CHANGE, TreeKind::COMPACT)?,
+            None => txn.create_tree(CHANGE, TreeKind::COMPACT)?,
         };
-        let commit = self.txn.commit_no().0.to_be_bytes();
-        self.txn.put(tree, &commit, record)?;
+        let commit = txn.commit_no().0.to_be_bytes();
+        txn.put(tree, &commit, record)?;
         Ok(())
     }
 
     fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()> {
-        let Some(tree) = self.txn.tree(CHANGE)? else {
+        let txn = self.txn.txn_mut(0);
+        let Some(tree) = txn.tree(CHANGE)? else {
             return Ok(());
         };
         let mut doomed = Vec::new();
         {
-            let mut cursor = self.txn.view(tree)?.cursor();
+            let mut cursor = txn.view(tree)?.cursor();
             let mut standing = cursor.seek(&1u64.to_be_bytes())?;
             while standing && doomed.len() < records_max {
                 let Some(key) = cursor.key()? else { break };
@@ -245,10 +406,10 @@ impl Write for EmbeddedTxn {
             }
         }
         for commit in &doomed {
-            self.txn.delete(tree, &commit.0.to_be_bytes())?;
+            txn.delete(tree, &commit.0.to_be_bytes())?;
         }
         if let Some(last) = doomed.last() {
-            self.txn.put(tree, &TRIMMED_KEY, &last.0.to_be_bytes())?;
+            txn.put(tree, &TRIMMED_KEY, &last.0.to_be_bytes())?;
         }
         Ok(())
     }

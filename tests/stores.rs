@@ -1,0 +1,282 @@
+//! A directory in several stores: real clients see one tree, what was acknowledged survives kill -9 whole or not at all, and
+//! the commands know about all stores.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sapwood_client::{Client, Options};
+use sapwood_ldap::control::{Control, ControlsBuf, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
+use sapwood_ldap::list::{ChangeKind, ChangesBuf};
+use sapwood_ldap::message::{ModifyRequest, Request};
+use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, text};
+
+const PEOPLE: usize = 200;
+
+/// The entries below the suffix are in three stores, `o=other` has one of its own.
+fn folder(more: &[&str]) -> Folder {
+    let partition = format!("3:{SUFFIX}");
+    let mut args = vec![
+        "--suffix",
+        "o=other",
+        "--own-stores",
+        "--partition",
+        &partition,
+    ];
+    args.extend(more);
+    let folder = Folder::init(&args);
+    let (people, other) = (folder.beside("people.ldif"), folder.beside("other.ldif"));
+    let entries = PEOPLE.to_string();
+    let generated = sapwood_ok([
+        "drive",
+        "generate",
+        "--shape",
+        "flat",
+        "--suffix",
+        SUFFIX,
+        "--entries",
+        &entries,
+    ]);
+    std::fs::write(&people, generated).unwrap();
+    std::fs::write(&other, "dn: o=other\nobjectClass: organization\no: other\n").unwrap();
+    folder.sapwood_ok(
+        "import",
+        &[people.to_str().unwrap(), other.to_str().unwrap()],
+    );
+    folder
+}
+
+fn uid(number: usize) -> String {
+    format!("uid=u{number:08},{SUFFIX}")
+}
+
+/// Runs one of the ldap-utils as the administrator; standard output of what must succeed.
+#[track_caller]
+fn ldap_util(tool: &str, server: &Running, args: &[&str], input: &str) -> String {
+    let mut child = program(tool, "ldap-utils")
+        .args(["-x", "-H", server.ldap(), "-D", ADMIN, "-w", PASSWORD])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    support::succeeded(child.wait_with_output().unwrap())
+}
+
+/// The DNs that ldapsearch prints, sorted.
+fn found(server: &Running, args: &[&str]) -> Vec<String> {
+    let printed = ldap_util(
+        "ldapsearch",
+        server,
+        &[&["-LLL", "-o", "ldif-wrap=no"], args].concat(),
+        "",
+    );
+    let lines = printed.lines().filter_map(|line| line.strip_prefix("dn: "));
+    let mut dns: Vec<String> = lines.map(str::to_owned).collect();
+    dns.sort();
+    dns
+}
+
+fn clean(folder: &Folder) {
+    let said = folder.sapwood_ok("check", &[]);
+    assert!(
+        said.contains("Store 4, ") && said.contains("Nothing is wrong."),
+        "{said}"
+    );
+}
+
+/// What clients and commands see, whatever the directory is kept in.
+fn one_tree(folder: &Folder) {
+    let server = folder.serve();
+    for args in [
+        ["-b", SUFFIX, "-s", "one"].as_slice(),
+        &["-b", SUFFIX, "(uid=*)"],
+        &[
+            "-b",
+            SUFFIX,
+            "-E",
+            "pr=17/noprompt",
+            "(objectClass=inetOrgPerson)",
+        ],
+    ] {
+        let all = found(&server, &[args, &["dn"]].concat());
+        assert_eq!(all.len(), PEOPLE, "{args:?}");
+    }
+    assert_eq!(found(&server, &["-b", "o=other", "dn"]), ["o=other"]);
+    let contexts = ldap_util(
+        "ldapsearch",
+        &server,
+        &["-LLL", "-b", "", "-s", "base", "namingContexts"],
+        "",
+    );
+    assert!(contexts.contains("namingContexts: o=other"), "{contexts}");
+    let mut changes = String::new();
+    for number in 1..=20 {
+        changes += &format!(
+            "dn: {}\nchangetype: modrdn\nnewrdn: uid=r{number}\ndeleteoldrdn: 1\n\n\
+             dn: uid=r{number},{SUFFIX}\nchangetype: modify\nreplace: description\ndescription: renamed\n\n\
+             dn: cn=below,uid=r{number},{SUFFIX}\nchangetype: add\nobjectClass: device\ncn: below\n\n",
+            uid(number)
+        );
+    }
+    ldap_util("ldapmodify", &server, &[], &changes);
+    assert_eq!(
+        found(&server, &["-b", SUFFIX, "(description=renamed)", "dn"]).len(),
+        20
+    );
+    assert_eq!(
+        found(&server, &["-b", &format!("uid=r7,{SUFFIX}"), "dn"]).len(),
+        2
+    );
+    ldap_util(
+        "ldapdelete",
+        &server,
+        &["-r", &format!("uid=r7,{SUFFIX}")],
+        "",
+    );
+    server.stop();
+}
+
+#[test]
+fn clients_and_commands_see_one_tree() {
+    let folder = folder(&[]);
+    one_tree(&folder);
+    clean(&folder);
+    let exported = folder.sapwood_ok("export", &[]);
+    assert_eq!(exported.matches("\ndn: ").count(), PEOPLE + 1 + 1 + 20 - 2);
+    assert!(folder.sapwood_ok("stat", &[]).contains("\nStore 3\n"));
+    folder.sapwood_ok("index", &["add", "description eq"]);
+    clean(&folder);
+    let file = folder.name_beside("backup");
+    folder.sapwood_ok("backup", &[&file]);
+    std::fs::remove_dir_all(folder.path().join("data")).unwrap();
+    folder.sapwood_ok("restore", &[&file]);
+    clean(&folder);
+    assert_eq!(folder.sapwood_ok("export", &[]), exported);
+    let server = folder.serve();
+    let refused = folder.sapwood("backup", &[&folder.name_beside("second")]);
+    assert!(
+        text(&refused.stderr).contains("stop it first"),
+        "{refused:?}"
+    );
+    ldap_util(
+        "ldapadd",
+        &server,
+        &[],
+        "dn: cn=late,o=other\nobjectClass: device\ncn: late\n",
+    );
+    server.stop();
+    clean(&folder);
+}
+
+#[test]
+fn in_memory_the_stores_come_back_after_a_stop() {
+    let folder = folder(&["--in-memory"]);
+    one_tree(&folder);
+    let exported = folder.sapwood_ok("export", &[]);
+    assert_eq!(exported.matches("\ndn: ").count(), PEOPLE + 1 + 1 + 20 - 2);
+    clean(&folder);
+    folder.serve().stop();
+    assert_eq!(folder.sapwood_ok("export", &[]), exported);
+}
+
+/// Transactions that describe entries of all stores, until the server is gone; the last that was acknowledged stands in
+/// `acknowledged`.
+async fn describe_all(
+    url: &str,
+    first: u32,
+    acknowledged: &AtomicU32,
+) -> Result<(), sapwood_client::Error> {
+    let client = Client::connect(url, &Options::default()).await?;
+    client.bind(ADMIN, PASSWORD.as_bytes()).await?;
+    for round in first.. {
+        let identifier = client.extended(START_TRANSACTION, None).await?.unwrap();
+        let mut controls = ControlsBuf::default();
+        controls.push(Control {
+            oid: TRANSACTION_SPECIFICATION,
+            critical: true,
+            value: Some(&identifier),
+        });
+        let text = format!("round {round}");
+        let mut changes = ChangesBuf::default();
+        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        for dn in (1..=12)
+            .map(uid)
+            .chain([SUFFIX.to_owned(), "o=other".to_owned()])
+        {
+            let op = Request::Modify(ModifyRequest {
+                dn: &dn,
+                changes: changes.view(),
+            });
+            client.request(op, controls.view()).await?;
+        }
+        let mut value = Vec::new();
+        EndTransaction {
+            commit: true,
+            identifier: &identifier,
+        }
+        .encode(&mut value);
+        client.extended(END_TRANSACTION, Some(&value)).await?;
+        acknowledged.store(round, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+#[test]
+fn after_kill_9_a_transaction_is_in_all_stores_or_in_none() {
+    let folder = folder(&[]);
+    let acknowledged = AtomicU32::new(0);
+    for round in 0..12u64 {
+        let server = folder.serve();
+        let url = server.ldap().to_owned();
+        let before = acknowledged.load(Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                // It ends when the server does.
+                assert!(
+                    runtime
+                        .block_on(describe_all(&url, before + 1, &acknowledged))
+                        .is_err()
+                );
+            });
+            while acknowledged.load(Ordering::SeqCst) < before + 3 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_micros(round * 700));
+            server.kill();
+        });
+        let exported = folder.sapwood_ok("export", &["--filter", "(description=*)"]);
+        let mut rounds: Vec<u32> = exported
+            .lines()
+            .filter_map(|line| line.strip_prefix("description: round "))
+            .map(|round| round.parse().unwrap())
+            .collect();
+        assert_eq!(rounds.len(), 14, "{exported}");
+        rounds.dedup();
+        assert_eq!(rounds.len(), 1, "{rounds:?}");
+        let acknowledged_last = acknowledged.load(Ordering::SeqCst);
+        assert!(
+            rounds[0] == acknowledged_last || rounds[0] == acknowledged_last + 1,
+            "{rounds:?} of {acknowledged_last}"
+        );
+        acknowledged.store(rounds[0], Ordering::SeqCst);
+    }
+    clean(&folder);
+}
