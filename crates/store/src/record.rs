@@ -10,10 +10,13 @@
 //!      16   104  roots      see `head`
 //!     120        items      up to the end of the record
 //!
-//!  page:    1  tag 1
+//!  page:    1  tag 3
 //!           v  number, v base (0: begins as zeroes)
 //!           4  checksum of the finished page
-//!              runs of changed words: v words unchanged, v words changed, the changed words; ended by 0, 0
+//!              runs of changed bytes, ended by 0, 0: v bytes unchanged, v bytes changed * 4 + form, and by form
+//!              0: the bytes
+//!              1: v n, n bytes: what stood here has moved up, and these are in front
+//!              2: v n, n bytes: what stood here has moved down, and these are behind
 //!  extent:  1  tag 2
 //!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
 //! ```
@@ -34,6 +37,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use sapwood_wal::Position;
 
 use crate::error::{Error, Result};
@@ -44,12 +49,16 @@ use crate::varint;
 const KIND_CHANGES: u8 = 1;
 const KIND_ROOTS: u8 = 2;
 const KIND_JOINT: u8 = 3;
-const TAG_PAGE: u8 = 1;
+const TAG_PAGE: u8 = 3;
 const TAG_EXTENT: u8 = 2;
 const HEADER_BYTES: usize = 16 + Roots::BYTES;
 
+const CHECKSUM_BYTES: usize = 4;
 const WORD_BYTES: usize = 8;
-const WORDS: usize = PAGE_BYTES / WORD_BYTES;
+/// How far the entries of a page's arrays move when one comes or goes, and with them those of an array behind.
+const MOVES: [usize; 5] = [2, 4, 6, 8, 10];
+/// A shorter run is written as it is.
+const MOVED_BYTES_MIN: usize = 16;
 /// Compared at once: most of a page is unchanged.
 const BLOCK_WORDS: usize = 8;
 
@@ -235,10 +244,9 @@ pub(crate) struct PageItem<'a> {
 impl PageItem<'_> {
     /// Makes the page of its base, which is in `page` already (or zeroes, if it has none).
     pub(crate) fn apply(&self, page: &mut Page, commit: CommitNo) -> Result<()> {
-        let (words, _) = page.bytes_mut().as_chunks_mut::<WORD_BYTES>();
-        walk_runs(&mut &*self.runs, |at, changed| {
-            let places = words.get_mut(at..at + changed.len());
-            places.unwrap_or_default().copy_from_slice(changed);
+        let bytes = page.bytes_mut();
+        walk_runs(&mut &*self.runs, |at, run| {
+            run.apply(bytes.get_mut(at).unwrap_or_default());
         })?;
         page.set_number(self.number);
         page.set_commit(commit);
@@ -331,20 +339,31 @@ fn differs(at: usize, base: [u8; WORD_BYTES], page: [u8; WORD_BYTES]) -> bool {
 }
 
 fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Vec<u8>) {
+    let mut written = 0;
+    let mut put = |words: Range<usize>| {
+        // The checksum before the first changed byte is not among the changes.
+        let mut at = (words.start * WORD_BYTES).max(CHECKSUM_BYTES)..words.end * WORD_BYTES;
+        let is_same = |at: usize| base.get(at) == page.get(at);
+        while !at.is_empty() && is_same(at.start) {
+            at.start += 1;
+        }
+        while !at.is_empty() && is_same(at.end - 1) {
+            at.end -= 1;
+        }
+        if let (Some(before), Some(after)) = (base.get(at.clone()), page.get(at.clone()))
+            && !at.is_empty()
+        {
+            varint::put((at.start - written) as u64, out);
+            Run::between(before, after).put(after.len(), out);
+            written = at.end;
+        }
+    };
     let (base, page) = (
         base.as_chunks::<WORD_BYTES>().0,
         page.as_chunks::<WORD_BYTES>().0,
     );
-    // The run that is being gathered, and where the one before it ended.
-    let (mut from, mut to, mut written) = (0, 0, 0);
-    let mut put = |from: usize, to: usize, out: &mut Vec<u8>| {
-        if let Some(run) = page.get(from..to).filter(|run| !run.is_empty()) {
-            varint::put((from - written) as u64, out);
-            varint::put(run.len() as u64, out);
-            out.extend_from_slice(run.as_flattened());
-            written = to;
-        }
-    };
+    // The run that is being gathered.
+    let mut run = 0..0;
     let blocks = base.as_chunks::<BLOCK_WORDS>().0;
     let blocks = blocks.iter().zip(page.as_chunks::<BLOCK_WORDS>().0);
     for (block, (before, after)) in (0..).step_by(BLOCK_WORDS).zip(blocks) {
@@ -355,15 +374,14 @@ fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Ve
             if !differs(at, *before, *after) {
                 continue;
             }
-            // One unchanged word in between is cheaper than a new run.
-            if from == to || at > to + 1 {
-                put(from, to, out);
-                from = at;
+            if at != run.end {
+                put(run);
+                run = at..at;
             }
-            to = at + 1;
+            run.end = at + 1;
         }
     }
-    put(from, to, out);
+    put(run);
     out.extend_from_slice(&[0, 0]);
 }
 
@@ -378,8 +396,78 @@ fn is_same(
     difference.fold(0, |all, word| all | word) == 0
 }
 
-/// Calls `each` with every run of changed words, which lies within a page, and leaves the input behind them.
-fn walk_runs(input: &mut &[u8], mut each: impl FnMut(usize, &[[u8; WORD_BYTES]])) -> Result<()> {
+/// What became of some bytes of a page.
+#[derive(Clone, Copy, Debug)]
+enum Run<'a> {
+    /// They are these now.
+    New(&'a [u8]),
+    /// They moved up, behind these.
+    Up(&'a [u8]),
+    /// They moved down, in front of these.
+    Down(&'a [u8]),
+}
+
+impl<'a> Run<'a> {
+    /// How `before` became `after`, which is as long.
+    fn between(before: &[u8], after: &'a [u8]) -> Self {
+        if after.len() >= MOVED_BYTES_MIN {
+            for by in MOVES {
+                let (Some((low, high)), Some((new, moved))) = (
+                    before.split_at_checked(before.len() - by),
+                    after.split_at_checked(by),
+                ) else {
+                    break;
+                };
+                if low == moved {
+                    return Run::Up(new);
+                }
+                let (Some((_, moved)), Some((kept, new))) = (
+                    before.split_at_checked(by),
+                    after.split_at_checked(low.len()),
+                ) else {
+                    break;
+                };
+                debug_assert_eq!(high.len(), new.len());
+                if moved == kept {
+                    return Run::Down(new);
+                }
+            }
+        }
+        Run::New(after)
+    }
+
+    fn put(self, bytes: usize, out: &mut Vec<u8>) {
+        let (form, new) = match self {
+            Run::New(new) => (0, new),
+            Run::Up(new) => (1, new),
+            Run::Down(new) => (2, new),
+        };
+        varint::put(bytes as u64 * 4 + form, out);
+        if form != 0 {
+            varint::put(new.len() as u64, out);
+        }
+        out.extend_from_slice(new);
+    }
+
+    /// Does it to the bytes, which are at least as many as the new ones.
+    fn apply(self, bytes: &mut [u8]) {
+        match self {
+            Run::New(new) => bytes.copy_from_slice(new),
+            Run::Up(new) => {
+                bytes.copy_within(..bytes.len() - new.len(), new.len());
+                bytes.split_at_mut(new.len()).0.copy_from_slice(new);
+            }
+            Run::Down(new) => {
+                let moved = bytes.len() - new.len();
+                bytes.copy_within(new.len().., 0);
+                bytes.split_at_mut(moved).1.copy_from_slice(new);
+            }
+        }
+    }
+}
+
+/// Calls `each` with every run of changed bytes, which lies within a page, and leaves the input behind them.
+fn walk_runs<'a>(input: &mut &'a [u8], mut each: impl FnMut(Range<usize>, Run<'a>)) -> Result<()> {
     let mut at = 0;
     loop {
         let unchanged = take_number(input)?;
@@ -387,15 +475,28 @@ fn walk_runs(input: &mut &[u8], mut each: impl FnMut(usize, &[[u8; WORD_BYTES]])
         if unchanged == 0 && changed == 0 {
             return Ok(());
         }
-        let left = (WORDS - at) as u64;
+        let (changed, form) = (changed / 4, changed % 4);
+        let left = (PAGE_BYTES - at) as u64;
         if unchanged > left || changed == 0 || changed > left - unchanged {
             return Err(damaged("changes bytes beyond the end of a page"));
         }
-        at += unchanged as usize;
-        let changed = take(input, changed as usize * WORD_BYTES)?;
-        let (words, _) = changed.as_chunks();
-        each(at, words);
-        at += words.len();
+        let start = at + unchanged as usize;
+        at = start + changed as usize;
+        let new = match form {
+            0 => changed,
+            _ => take_number(input)?,
+        };
+        if new > changed {
+            return Err(damaged("moves more bytes than there are"));
+        }
+        let new = take(input, new as usize)?;
+        let run = match form {
+            0 => Run::New(new),
+            1 => Run::Up(new),
+            2 => Run::Down(new),
+            _ => return Err(damaged("has a run of an unknown form")),
+        };
+        each(start..at, run);
     }
 }
 
@@ -432,7 +533,21 @@ mod tests {
         let next = page(6, 9, &[(100, 1), (2000, 3)]);
         let mut out = Vec::new();
         encode_page(&next, Some((PageNo(5), &base)), &mut out);
-        assert!(out.len() < 24, "{} bytes", out.len());
+        assert!(out.len() < 16, "{} bytes", out.len());
+    }
+
+    #[test]
+    fn an_entry_that_comes_or_goes_in_an_array_is_a_small_item() {
+        let entries: Vec<_> = (0..1000).map(|at| (at, (at * 7 % 251) as u8)).collect();
+        let base = page(5, 8, &entries);
+        for (from, to) in [(300, 304), (304, 300)] {
+            let mut next = page(6, 9, &entries);
+            next.bytes_mut().copy_within(from..900, to);
+            next.seal();
+            let mut out = Vec::new();
+            encode_page(&next, Some((PageNo(5), &base)), &mut out);
+            assert!(out.len() < 24, "{} bytes", out.len());
+        }
     }
 
     #[test]
@@ -455,10 +570,19 @@ mod tests {
         fn pages_are_rebuilt(
             before in prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..200),
             after in prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..200),
+            moves in prop::collection::vec((24..PAGE_BYTES, 0..600_usize, 24..PAGE_BYTES), 0..4),
+            near: bool,
             has_base: bool,
         ) {
             let base = page(5, 8, &before);
-            let next = page(6, 9, &if has_base { [before, after].concat() } else { after });
+            let mut next = page(6, 9, &if has_base { [before, after].concat() } else { after });
+            for (from, bytes, to) in moves {
+                // Mostly a little up or down, as arrays in which an entry comes or goes.
+                let to = if near { (from + to % 23).saturating_sub(11).max(24) } else { to };
+                let bytes = bytes.min(PAGE_BYTES - from.max(to));
+                next.bytes_mut().copy_within(from..from + bytes, to);
+            }
+            next.seal();
             let mut out = Vec::new();
             header().encode(&mut out);
             encode_page(&next, has_base.then_some((PageNo(5), &base)), &mut out);
