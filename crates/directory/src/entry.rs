@@ -14,12 +14,11 @@
 //!      12     4  protected  where the protected attributes begin, from the start of the BER; its length when none
 //!      16     4  rdn        length of the RDN as written (of a naming context: of the whole DN)
 //!      20     4  ber        length of the BER
-//!      24   12n  table      a row for each attribute, in the order of the BER:
+//!      24    8n  table      a row for each attribute, in the order of the BER:
 //!                             0  2  number of the attribute description
 //!                             2  2  length of what stands before the values: headers and description
-//!                             4  4  where the PartialAttribute begins, from the start of the BER
-//!                             8  4  its length
-//!   24+12n   rdn  RDN
+//!                             4  4  length of the PartialAttribute, which begins where the one before ends
+//!    24+8n   rdn  RDN
 //!            ber  BER        PartialAttribute elements, one after the other
 //!            ...  operational
 //! ```
@@ -42,7 +41,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 const FORM: u8 = 2;
 const HEADER_BYTES: usize = 24;
 const PARENT_AT: usize = 4;
-const ROW_BYTES: usize = 12;
+const ROW_BYTES: usize = 8;
 
 /// A record does not have the form of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -215,11 +214,12 @@ impl<'r> Entry<'r> {
         &self,
     ) -> impl Iterator<Item = Result<StoredAttribute<'r>, Damaged>> + use<'r> {
         let (ber, protected) = (self.ber, self.protected);
-        self.table
-            .as_chunks::<ROW_BYTES>()
-            .0
-            .iter()
-            .map(move |row| StoredAttribute::new(row, ber, protected))
+        let mut offset = 0;
+        self.rows().iter().map(move |row| {
+            let start = offset;
+            offset += length_of(row);
+            StoredAttribute::new(row, start, ber, protected)
+        })
     }
 
     /// The attribute with this number.
@@ -229,12 +229,27 @@ impl<'r> Entry<'r> {
         number: AttributeNo,
     ) -> Result<Option<StoredAttribute<'r>>, Damaged> {
         let wanted = number.0.to_le_bytes();
-        let rows = self.table.as_chunks::<ROW_BYTES>().0;
-        match rows.iter().find(|row| row.starts_with(&wanted)) {
-            Some(row) => StoredAttribute::new(row, self.ber, self.protected).map(Some),
-            None => Ok(None),
+        let mut offset = 0;
+        for row in self.rows() {
+            if row.starts_with(&wanted) {
+                return StoredAttribute::new(row, offset, self.ber, self.protected).map(Some);
+            }
+            offset += length_of(row);
         }
+        Ok(None)
     }
+
+    #[inline]
+    fn rows(&self) -> &'r [[u8; ROW_BYTES]] {
+        self.table.as_chunks().0
+    }
+}
+
+/// The length of the attribute that a row is about.
+#[inline]
+fn length_of(row: &[u8; ROW_BYTES]) -> usize {
+    let [.., l0, l1, l2, l3] = *row;
+    u32::from_le_bytes([l0, l1, l2, l3]) as usize
 }
 
 /// One attribute of a record.
@@ -250,16 +265,15 @@ impl<'r> StoredAttribute<'r> {
     #[inline]
     fn new(
         row: &[u8; ROW_BYTES],
+        offset: usize,
         ber: &'r [u8],
         protected: usize,
     ) -> Result<StoredAttribute<'r>, Damaged> {
-        let [n0, n1, b0, b1, o0, o1, o2, o3, l0, l1, l2, l3] = *row;
-        let offset = u32::from_le_bytes([o0, o1, o2, o3]) as usize;
-        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let [n0, n1, b0, b1, ..] = *row;
         let before_values = usize::from(u16::from_le_bytes([b0, b1]));
         let ber = ber
             .get(offset..)
-            .and_then(|from| from.get(..length))
+            .and_then(|from| from.get(..length_of(row)))
             .ok_or(Damaged)?;
         if before_values > ber.len() {
             return Err(Damaged);
@@ -321,7 +335,6 @@ struct Part {
 struct Row {
     number: AttributeNo,
     before_values: usize,
-    offset: usize,
     length: usize,
 }
 
@@ -370,7 +383,6 @@ impl RecordBuilder {
         part.rows.push(Row {
             number,
             before_values: length - values_bytes,
-            offset,
             length,
         });
     }
@@ -385,7 +397,6 @@ impl RecordBuilder {
         part.rows.push(Row {
             number: attribute.number,
             before_values: attribute.before_values,
-            offset: part.ber.len(),
             length: attribute.ber.len(),
         });
         part.ber.extend_from_slice(attribute.ber);
@@ -417,13 +428,10 @@ impl RecordBuilder {
         out.extend_from_slice(&(self.public.ber.len() as u32).to_le_bytes());
         out.extend_from_slice(&(rdn.len() as u32).to_le_bytes());
         out.extend_from_slice(&(ber_bytes as u32).to_le_bytes());
-        for (part, base) in [(&self.public, 0), (&self.protected, self.public.ber.len())] {
-            for row in &part.rows {
-                out.extend_from_slice(&row.number.0.to_le_bytes());
-                out.extend_from_slice(&(row.before_values as u16).to_le_bytes());
-                out.extend_from_slice(&((base + row.offset) as u32).to_le_bytes());
-                out.extend_from_slice(&(row.length as u32).to_le_bytes());
-            }
+        for row in self.public.rows.iter().chain(&self.protected.rows) {
+            out.extend_from_slice(&row.number.0.to_le_bytes());
+            out.extend_from_slice(&(row.before_values as u16).to_le_bytes());
+            out.extend_from_slice(&(row.length as u32).to_le_bytes());
         }
         out.extend_from_slice(rdn.as_bytes());
         out.extend_from_slice(&self.public.ber);
