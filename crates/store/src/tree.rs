@@ -11,7 +11,7 @@ mod duplicates;
 pub(crate) mod entries;
 pub(crate) mod node;
 pub(crate) mod order;
-mod prefetch;
+pub(crate) mod prefetch;
 mod since;
 pub(crate) mod value;
 mod write;
