@@ -91,7 +91,9 @@ impl Region {
 
     /// How many frames are free for a commit, as far as was known last.
     pub(crate) fn room(&self) -> u64 {
-        let used = self.ring.head.load(Ordering::Acquire) - self.ring.free.load(Ordering::Acquire);
+        // In this order, since both only grow, and the head that is loaded last is not behind what was free before.
+        let free = self.ring.free.load(Ordering::Acquire);
+        let used = self.ring.head.load(Ordering::Acquire) - free;
         self.frames().saturating_sub(used)
     }
 
