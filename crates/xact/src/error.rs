@@ -58,12 +58,6 @@ pub enum Error {
     /// As many transactions run as can: [`SLOTS_MAX`](crate::SLOTS_MAX).
     #[error("too many transactions run at the same time")]
     SlotsFull,
-    /// A transaction touches more pages than the system can protect one by one. More than that can be used in explicit mode.
-    #[error("a transaction can touch {max} pages in this mode")]
-    TooManyPages {
-        /// How many it can touch.
-        max: usize,
-    },
     /// As many processes have the space open as can.
     #[error("too many processes have the space open")]
     ProcessesFull,

@@ -14,6 +14,7 @@ mod error;
 mod explicit;
 mod fault;
 mod file;
+mod granule;
 mod guard;
 mod header;
 mod heap;

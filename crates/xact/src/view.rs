@@ -10,10 +10,13 @@
 //!  read         reading; is in the read set   reading
 //!  written      writing; is in the write set  writing; is in the write set
 //! ```
+//!
+//! A transaction that touches very many pages is given them in groups, see `granule`.
 
 // A mapping whose pages come and go under the program's loads and stores.
 #![allow(unsafe_code)]
 
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -24,6 +27,7 @@ use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use crate::error::{Doing, Error, Result};
 use crate::explicit;
 use crate::fault;
+use crate::granule::{self, Areas};
 use crate::header::HEADER_PAGES;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
 use crate::slot::{Signature, Snapshot};
@@ -37,12 +41,10 @@ const COPIED: u8 = 4;
 /// Snapshot mode: it may not be read yet. Outlives the transaction.
 const HIDDEN: u8 = 8;
 
-/// So many pages are given back one by one; more of them all at once.
+/// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest readable
+/// looked up once more.
 const PAGES_ONE_BY_ONE: usize = 256;
-
-/// How many pages a transaction can touch by faults: the system bounds the number of differently protected areas
-/// (`vm.max_map_count`, 65,530 by default).
-const TOUCHED_MAX: usize = 24_000;
+const PAGES_ONE_BY_ONE_IN_SNAPSHOT: usize = 4096;
 
 /// A view of a space.
 #[derive(Debug)]
@@ -52,7 +54,8 @@ pub(crate) struct View {
     mode: Mode,
     /// A byte for each page.
     states: Area,
-    /// The pages touched, in order; as many as could be.
+    areas: Areas,
+    /// The pages touched, in order; room for all there are.
     touched: Area,
     touched_count: usize,
     /// Whether a transaction runs that may be given pages.
@@ -99,7 +102,8 @@ impl View {
             pages: inner.pages,
             mode,
             states: Area::new(inner.pages as usize)?,
-            touched: Area::new(TOUCHED_MAX * size_of::<u64>())?,
+            areas: Areas::default(),
+            touched: Area::new(inner.pages as usize * size_of::<u64>())?,
             touched_count: 0,
             running: AtomicBool::new(false),
             read_only: true,
@@ -163,12 +167,42 @@ impl View {
             if content.version > self.snapshot.version {
                 break;
             }
-            self.forget(content.page, 1)?;
-            self.protect(content.page, 1, MprotectFlags::empty())?;
-            self.set_state(content.page, HIDDEN);
+            if self.state(content.page) != HIDDEN {
+                self.hide(content.page)?;
+            }
             self.seen += 1;
         }
         Ok(())
+    }
+
+    /// Snapshot mode: has the next access to a page be learnt of, and perhaps that to its neighbours.
+    fn hide(&mut self, page: u64) -> Result<()> {
+        self.in_granules(page, |view, pages| {
+            let count = pages.end - pages.start;
+            view.forget(pages.start, count)?;
+            view.protect(pages.start, count, MprotectFlags::empty())?;
+            pages.for_each(|page| view.set_state(page, HIDDEN));
+            Ok(())
+        })
+    }
+
+    /// Does something with a page, or with as many of its neighbours besides as are needed to remain within the number of
+    /// areas that the system allows.
+    fn in_granules(
+        &mut self,
+        page: u64,
+        mut what: impl FnMut(&mut Self, Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let mut granule = granule::pages();
+        loop {
+            let first = page - page % granule;
+            let end = first.saturating_add(granule).min(self.pages);
+            match what(self, first..end) {
+                // Here it may allow fewer than by default, or the program may have many others.
+                Err(_) if end - first < self.pages => granule = granule::larger(granule),
+                result => return result,
+            }
+        }
     }
 
     /// The transaction looks at nothing any more.
@@ -179,7 +213,12 @@ impl View {
     }
 
     fn forget_touched(&mut self) -> Result<()> {
-        if self.mode == Mode::Tracked && self.touched_count > PAGES_ONE_BY_ONE {
+        let most = match self.mode {
+            Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
+            _ => PAGES_ONE_BY_ONE,
+        };
+        if self.touched_count > most {
+            self.seen = 0;
             return self.forget_all();
         }
         for place in 0..self.touched_count {
@@ -241,42 +280,50 @@ impl View {
         !is_allowed && self.admit(page, access).is_ok()
     }
 
-    /// Gives the transaction access to a page that it had not.
+    /// Gives the transaction access to a page that it had not, and perhaps to its neighbours.
     fn admit(&mut self, page: u64, access: u8) -> Result<()> {
-        let state = self.state(page);
-        let is_write = access == WRITTEN;
-        if is_write && self.read_only {
+        if access == WRITTEN && self.read_only {
             return Err(Error::ReadOnly);
         }
-        let is_first = state & (READ | WRITTEN) == 0;
-        if is_first && self.touched_count >= TOUCHED_MAX {
-            return Err(Error::TooManyPages { max: TOUCHED_MAX });
+        self.in_granules(page, |view, pages| view.admit_all(pages, access))
+    }
+
+    fn admit_all(&mut self, pages: Range<u64>, access: u8) -> Result<()> {
+        let (first, count) = (pages.start, pages.end - pages.start);
+        let writable = MprotectFlags::READ | MprotectFlags::WRITE;
+        // All of them become one area.
+        let is_write = access == WRITTEN || pages.clone().any(|p| self.state(p) & WRITTEN != 0);
+        let is_writable = is_write || count > 1;
+        if is_writable {
+            self.protect(first, count, writable)?;
         }
-        let mut new = state & !HIDDEN | READ | access;
         // SAFETY: set when the transaction began, which runs and borrows the space.
         let inner = unsafe { &*self.inner };
-        if state & READ == 0 {
-            let before = explicit::before(inner, &self.snapshot, page);
-            if before != inner.page_in_file(page) {
-                self.protect(page, 1, MprotectFlags::READ | MprotectFlags::WRITE)?;
-                // SAFETY: the snapshot's slot keeps the frame; the page is writable and nobody else uses it.
-                unsafe { ptr::copy_nonoverlapping(before.cast(), self.page(page), PAGE_BYTES) };
-                new |= COPIED;
+        for page in pages {
+            let state = self.state(page);
+            let mut new = state & !HIDDEN | READ | if is_write { WRITTEN } else { 0 };
+            if state & READ == 0 {
+                let before = explicit::before(inner, &self.snapshot, page);
+                if before != inner.page_in_file(page) {
+                    if !is_writable {
+                        self.protect(page, 1, writable)?;
+                    }
+                    // SAFETY: the snapshot's slot keeps the frame; the page is writable and nobody else uses it.
+                    unsafe { ptr::copy_nonoverlapping(before.cast(), self.page(page), PAGE_BYTES) };
+                    new |= COPIED;
+                }
             }
+            if state & (READ | WRITTEN) == 0 {
+                let place = self.touched_count * size_of::<u64>();
+                self.touched.bytes_mut()[place..place + 8].copy_from_slice(&page.to_le_bytes());
+                self.touched_count += 1;
+            }
+            self.set_state(page, new);
         }
-        let wanted = if is_write {
-            MprotectFlags::READ | MprotectFlags::WRITE
-        } else {
-            MprotectFlags::READ
-        };
-        self.protect(page, 1, wanted)?;
-        if is_first {
-            let place = self.touched_count * size_of::<u64>();
-            self.touched.bytes_mut()[place..place + 8].copy_from_slice(&page.to_le_bytes());
-            self.touched_count += 1;
+        if is_write {
+            return Ok(());
         }
-        self.set_state(page, new);
-        Ok(())
+        self.protect(first, count, MprotectFlags::READ)
     }
 
     /// Gives the transaction access to pages before it touches them.
@@ -342,7 +389,29 @@ impl View {
     }
 
     fn set_state(&mut self, page: u64, state: u8) {
+        let before = self.borders(page);
         self.states.bytes_mut()[page as usize] = state;
+        let after = self.borders(page);
+        self.areas.change(before, after);
+    }
+
+    /// To how many of its neighbours a page has another protection.
+    fn borders(&self, page: u64) -> usize {
+        let states = self.states.bytes();
+        let access = |state: u8| match (state & WRITTEN != 0, self.mode) {
+            (true, _) => WRITTEN,
+            (false, Mode::Snapshot) => READ * u8::from(state & HIDDEN == 0),
+            (false, _) => state & READ,
+        };
+        let page = page as usize;
+        let own = access(states[page]);
+        let before = page
+            .checked_sub(1)
+            .is_some_and(|at| access(states[at]) != own);
+        let after = states
+            .get(page + 1)
+            .is_some_and(|state| access(*state) != own);
+        usize::from(before) + usize::from(after)
     }
 
     fn touched_page(&self, place: usize) -> u64 {
@@ -362,7 +431,9 @@ impl View {
     fn forget_all(&mut self) -> Result<()> {
         self.states.clear()?;
         self.forget(0, self.pages)?;
-        self.protect(0, self.pages, resting(self.mode))
+        self.protect(0, self.pages, resting(self.mode))?;
+        self.areas.clear();
+        Ok(())
     }
 
     fn protect(&self, page: u64, pages: u64, access: MprotectFlags) -> Result<()> {
