@@ -45,6 +45,20 @@ pub(crate) struct Attempt<'a> {
     pub(crate) record: &'a [u8],
 }
 
+impl Attempt<'_> {
+    /// The pages that it has changed, as a signature.
+    pub(crate) fn written(&self) -> Signature {
+        let mut signature = Signature::default();
+        let changes = self.changes.iter();
+        changes.for_each(|(page, _)| signature.add(*page));
+        signature
+    }
+
+    fn age(&self) -> Age {
+        Age::new(self.first_version, self.slot)
+    }
+}
+
 /// A commit that others can see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Committed {
@@ -98,7 +112,7 @@ impl Inner {
             }
             // Whoever waits below keeps nothing from being given up: what it waits for may be waiting for just that.
             version = self.region.last_version();
-            if let Some(older) = self.older_in_the_way(attempt) {
+            if let Some(older) = self.older_in_the_way(attempt.age(), || attempt.written()) {
                 self.slot(attempt.slot).end();
                 let turn = self.slot(older).turn();
                 drop(lock);
@@ -153,24 +167,35 @@ impl Inner {
             && region.large.load(Ordering::SeqCst) <= version
     }
 
-    /// A transaction that began before this one, has lost since, and might lose again if this one was committed.
-    fn older_in_the_way(&self, attempt: &Attempt<'_>) -> Option<u32> {
+    /// A transaction that began before this one, has lost since, and might lose again if this one was committed with what it
+    /// has written.
+    fn older_in_the_way(&self, own: Age, written: impl FnOnce() -> Signature) -> Option<u32> {
         if self.region.slots.losers.load(Ordering::SeqCst) == 0 {
             return None;
         }
-        let own = Age::new(attempt.first_version, attempt.slot);
-        let mut signature = Signature::default();
-        attempt
-            .changes
-            .iter()
-            .for_each(|(page, _)| signature.add(*page));
+        let written = written();
         let mut slots = (0..).zip(self.slots());
         let older = slots.find(|(number, slot)| {
-            *number != attempt.slot
-                && slot.age(*number).is_some_and(|age| age < own)
-                && slot.touches(&signature)
+            slot.age(*number).is_some_and(|age| age < own) && slot.touches(&written)
         });
         older.map(|(number, _)| number)
+    }
+
+    /// Has one that has lost wait for those that it would make way for after its next attempt, if it writes to the same pages
+    /// again.
+    pub(crate) fn give_way(&self, own: Age, written: Signature) -> Result<()> {
+        while let Some(older) = self.older_in_the_way(own, || written) {
+            let turn = self.slot(older).turn();
+            // If that one has ended before its turn was looked at, it is another one's.
+            if self.slot(older).age(older).is_some_and(|age| age < own) {
+                match self.make_way(older, turn) {
+                    // Where all have to wait, at the beginning, this one will too.
+                    Err(Error::Conflict) => break,
+                    result => result?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits until an older transaction has ended.

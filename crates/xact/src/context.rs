@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::explicit::Explicit;
 use crate::page::PageBytes;
 use crate::record::Builder;
-use crate::slot::{Signature, Snapshot};
+use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Inner, Mode};
 use crate::view::View;
 
@@ -22,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) access: Access,
     builder: Builder,
     touched: Vec<u64>,
+    /// What the last attempt that has lost would have written to.
+    lost: Signature,
 }
 
 /// How it learns what is touched.
@@ -65,6 +67,7 @@ impl Context {
             access,
             builder: Builder::default(),
             touched: Vec::new(),
+            lost: Signature::default(),
         })
     }
 
@@ -121,6 +124,7 @@ impl Context {
         };
         let committed = inner.commit(&attempt);
         if matches!(committed, Err(crate::Error::Conflict)) {
+            self.lost = attempt.written();
             let signature = self.access.signature();
             let slots = &inner.region.slots;
             inner
@@ -129,6 +133,11 @@ impl Context {
         }
         self.end(inner);
         inner.acknowledge(committed?, frames)
+    }
+
+    /// Waits for those that the transaction, which has lost, must make way for.
+    pub(crate) fn give_way(&self, inner: &Inner) -> Result<()> {
+        inner.give_way(Age::new(self.first_version, self.slot), self.lost)
     }
 
     /// The transaction no longer looks at anything.

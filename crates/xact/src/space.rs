@@ -18,7 +18,7 @@ use crate::open;
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::region::{FRAMES_MAX, Region};
 use crate::slot::{Slot, Snapshot, wait_while};
-use crate::transaction::{Transaction, backoff};
+use crate::transaction::Transaction;
 
 /// How the system learns what a transaction reads and writes, and with it what isolation means. Chosen when a space is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +133,8 @@ impl Options {
         self
     }
 
-    /// Whether a transaction that has lost waits for a short random time before it tries again. It does by default.
+    /// Whether a transaction that has lost waits, before it tries again, for older ones that have lost too and that it would have
+    /// to make way for after its work. It does by default.
     pub fn backoff(mut self, backoff: bool) -> Self {
         self.backoff = backoff;
         self
@@ -212,7 +213,6 @@ impl Space {
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut transaction = Transaction::begin(&self.inner, false)?;
-        let mut losses = 0;
         loop {
             let result = body(&mut transaction);
             let value = match result {
@@ -226,10 +226,6 @@ impl Space {
                 Ok(()) => return Ok(value),
                 Err(Error::Conflict) => {}
                 Err(error) => return Err(error.into()),
-            }
-            losses += 1;
-            if self.inner.options.backoff {
-                backoff(losses);
             }
             transaction.begin_again()?;
         }

@@ -8,7 +8,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
-use std::time::Duration;
 
 use crate::allocator;
 use crate::context::{Access, Context};
@@ -123,7 +122,7 @@ impl<'s> Transaction<'s> {
     /// fault for each page. The pages count as used then. In explicit mode there is no need for it.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::TooManyPages`], [`Fault::OutOfBounds`].
+    /// [`Error::ReadOnly`], [`Error::Io`], [`Fault::OutOfBounds`].
     pub fn touch(&mut self, offset: u64, bytes: u64, access: PageAccess) -> Result<()> {
         self.check(offset, bytes)?;
         let is_write = access == PageAccess::Write;
@@ -161,13 +160,16 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Begins another attempt.
+    /// Begins another attempt; with backoff when no older one is in the way any more.
     pub(crate) fn begin_again(&mut self) -> Result<()> {
         let inner = self.inner;
-        match self.context.get_mut() {
-            Some(context) => context.begin(inner, false, false),
-            None => Ok(()),
+        let Some(context) = self.context.get_mut() else {
+            return Ok(());
+        };
+        if inner.options.backoff {
+            context.give_way(inner)?;
         }
+        context.begin(inner, false, false)
     }
 
     /// Gives it up; what it has shown to the program is durable then.
@@ -302,18 +304,4 @@ impl Memory for Transaction<'_> {
     fn set_root(&mut self, root: u64) -> Result<()> {
         allocator::set_root(self, root)
     }
-}
-
-/// The shortest and the longest mean wait after a loss, in microseconds.
-const BACKOFF_US: (u64, u64) = (10, 2000);
-
-/// Waits for a random time that doubles with each loss.
-pub(crate) fn backoff(losses: u32) {
-    let mut random = [0; 8];
-    // Without chance it waits for the mean.
-    let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    let (shortest, longest) = BACKOFF_US;
-    let mean = (shortest << losses.min(16)).min(longest);
-    let wait = u64::from_le_bytes(random) % (2 * mean);
-    std::thread::sleep(Duration::from_micros(wait));
 }
