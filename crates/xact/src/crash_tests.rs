@@ -12,7 +12,7 @@ use sapwood_wal::storage::Storage;
 use sapwood_wal::storage::recording::{Disk, Fault};
 
 use crate::guard::{Guard, Guards};
-use crate::{Durability, Error, Memory, Options, PAGE_BYTES, Space, Transaction};
+use crate::{Durability, Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
 
 /// What is wrong, or nothing.
 type Verdict = Result<(), String>;
@@ -45,7 +45,20 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
         2 => Durability::Eventual,
         _ => Durability::Durable,
     };
-    let mut first = Life::begin(Disk::new(), guards, durability, seed, 0, true)?;
+    let mode = match seed / 3 % 3 {
+        0 => Mode::Explicit,
+        1 => Mode::Tracked,
+        _ => Mode::Snapshot,
+    };
+    let options = Options::new()
+        .mode(mode)
+        .durability(durability)
+        .bytes(BYTES as u64)
+        .log_bytes(0)
+        .versions_bytes(32 * PAGE_BYTES as u64)
+        .patience(std::time::Duration::ZERO);
+    let options = Options { guards, ..options };
+    let mut first = Life::begin(Disk::new(), &options, seed, 0, true)?;
     first
         .work(26)
         .map_err(|error| format!("seed {seed}: {error}"))?;
@@ -55,8 +68,7 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
             let known = crash.notes().iter().max().copied();
             let mut second = Life::begin(
                 disk,
-                guards,
-                durability,
+                &options,
                 seed * 1000 + number,
                 known.unwrap_or(0),
                 known.is_none(),
@@ -65,15 +77,8 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
             for crash in second.disk.crashes(seed + number, 8) {
                 let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
                 let known = crash.notes().iter().max().copied().or(known);
-                Life::begin(
-                    disk,
-                    guards,
-                    durability,
-                    0,
-                    known.unwrap_or(0),
-                    known.is_none(),
-                )
-                .map_err(|error| format!("{error}, second {crash}"))?;
+                Life::begin(disk, &options, 0, known.unwrap_or(0), known.is_none())
+                    .map_err(|error| format!("{error}, second {crash}"))?;
             }
             Ok(())
         };
@@ -88,34 +93,23 @@ struct Life {
     space: Option<Space>,
     dice: u64,
     number: u64,
-    durability: Durability,
 }
 
 impl Life {
     /// Opens the space and looks whether everything is there that must be.
     fn begin(
         disk: Disk,
-        guards: Guards,
-        durability: Durability,
+        options: &Options,
         seed: u64,
         acknowledged: u64,
         may_be_missing: bool,
     ) -> Result<Self, String> {
-        let mut options = Options::new()
-            .durability(durability)
-            .bytes(BYTES as u64)
-            .log_bytes(0)
-            .versions_bytes(32 * PAGE_BYTES as u64)
-            .patience(std::time::Duration::ZERO)
-            .create(may_be_missing);
-        options.guards = guards;
         let mut life = Self {
             disk,
-            options,
+            options: options.clone().create(may_be_missing),
             space: None,
             dice: seed,
             number: 0,
-            durability,
         };
         life.open(acknowledged)?;
         // Not before the space is there for good.
@@ -130,7 +124,7 @@ impl Life {
 
     /// So is a commit, if it is a durable one.
     fn note_commit(&self) {
-        if self.durability == Durability::Durable {
+        if self.options.durability == Durability::Durable {
             self.note();
         }
     }

@@ -28,7 +28,7 @@ use crate::region::Region;
 use crate::space::{Inner, Options, Space, free_slots_of};
 
 const LOCK_NAME: &str = "lock";
-pub(crate) const DATA_NAME: &str = "data";
+const DATA_NAME: &str = "data";
 const NEW_DATA_NAME: &str = "data.new";
 const LOG_NAME: &str = "log";
 const LOG_SEGMENTS: u32 = 8;

@@ -75,11 +75,6 @@ unsafe impl Send for View {}
 impl View {
     /// A view of the whole space, known to the signal handler.
     pub(crate) fn new(inner: &Inner, mode: Mode) -> Result<Box<Self>> {
-        let path = inner.storage.path().ok_or(Error::BadOptions(
-            "only in explicit mode can it be in memory alone",
-        ))?;
-        let file = std::fs::File::open(path.join(crate::open::DATA_NAME))
-            .doing("cannot open the data file")?;
         let bytes = inner.pages as usize * PAGE_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let offset = HEADER_PAGES * PAGE_BYTES as u64;
@@ -91,7 +86,7 @@ impl View {
                 bytes,
                 ProtFlags::from_bits_retain(access.bits()),
                 flags,
-                file.as_fd(),
+                inner.data.handle().as_fd(),
                 offset,
             )
         };
