@@ -3,24 +3,30 @@
 //! Everything that is committed is a function of the number of commits, see [`commit_next`]. A child is this test program once
 //! more; it dies at a given step of the code (`step`), or when it is killed. What it was told is committed stands in a file.
 
-#![allow(clippy::unwrap_used)]
+// In the modes in which the space is plain memory it is used as such.
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::slice;
 use std::time::Duration;
 
 use crate::step::die_at;
-use crate::{Error, Memory, Offset, Options, PAGE_BYTES, Space, Transaction};
+use crate::{Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
 
 const PAGES: u64 = 24;
-const NUMBER: Offset<u64> = Offset::new(16);
+const NUMBER: u64 = 16;
 const FOLDER: &str = "SAPWOOD_XACT_FOLDER";
 const WORK: &str = "SAPWOOD_XACT_WORK";
+const MODE: &str = "SAPWOOD_XACT_MODE";
+const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
 
-fn options() -> Options {
+/// The mode is that of whoever makes the space.
+fn options(mode: Mode) -> Options {
     Options::new()
+        .mode(mode)
         .bytes(PAGES * PAGE_BYTES as u64)
         .log_bytes(0)
         .versions_bytes(32 * PAGE_BYTES as u64)
@@ -42,12 +48,37 @@ fn writes(number: u64) -> impl Iterator<Item = (u64, [u8; 48])> {
     })
 }
 
+fn bytes<'a>(t: &'a Transaction<'_>, place: u64, length: usize) -> Result<&'a [u8], Error> {
+    let Some(base) = t.map() else {
+        return t.read(place, length);
+    };
+    // SAFETY: within the space, which is borrowed with the transaction that runs.
+    Ok(unsafe { slice::from_raw_parts(base.as_ptr().add(place as usize), length) })
+}
+
+fn store(t: &mut Transaction<'_>, place: u64, bytes: &[u8]) -> Result<(), Error> {
+    let place = match t.map() {
+        // SAFETY: as above, and borrowed exclusively.
+        Some(base) => unsafe {
+            slice::from_raw_parts_mut(base.as_ptr().add(place as usize), bytes.len())
+        },
+        None => t.write(place, bytes.len())?,
+    };
+    place.copy_from_slice(bytes);
+    Ok(())
+}
+
+fn number(t: &Transaction<'_>) -> Result<u64, Error> {
+    let number = bytes(t, NUMBER, 8)?.try_into().unwrap();
+    Ok(u64::from_le_bytes(number))
+}
+
 fn commit_next(space: &Space) -> Result<u64, Error> {
     space.transaction(|t| {
-        let number = t.load(NUMBER)? + 1;
-        t.store(NUMBER, &number)?;
+        let number = number(t)? + 1;
+        store(t, NUMBER, &number.to_le_bytes())?;
         for (place, bytes) in writes(number) {
-            t.write(place, bytes.len())?.copy_from_slice(&bytes);
+            store(t, place, &bytes)?;
         }
         Ok(number)
     })
@@ -55,14 +86,15 @@ fn commit_next(space: &Space) -> Result<u64, Error> {
 
 /// Compares everything with what it must be; gives the number of commits.
 fn check(t: &Transaction<'_>) -> Result<u64, Error> {
-    let number = t.load(NUMBER)?;
+    let number = number(t)?;
     let mut model = vec![0; (PAGES as usize) * PAGE_BYTES];
     for (place, bytes) in (1..=number).flat_map(writes) {
         let place = place as usize;
         model[place..place + bytes.len()].copy_from_slice(&bytes);
     }
     model[16..24].copy_from_slice(&number.to_le_bytes());
-    assert!(t.read(0, model.len())? == model, "after {number} commits");
+    let found = bytes(t, 0, model.len())?;
+    assert!(found == model, "after {number} commits");
     Ok(number)
 }
 
@@ -94,7 +126,12 @@ fn child() {
     let folder = Path::new(&folder);
     let acknowledged = Acknowledged::open(folder);
     let work = std::env::var(WORK).unwrap();
-    let space = Space::open(folder.join("space"), &options()).unwrap();
+    let mode = std::env::var(MODE).unwrap();
+    let mode = MODES
+        .into_iter()
+        .find(|m| format!("{m:?}") == mode)
+        .unwrap();
+    let space = Space::open(folder.join("space"), &options(mode)).unwrap();
     if let Ok(step) = work.parse() {
         die_at(step);
         for round in 0..8 {
@@ -115,11 +152,12 @@ fn child() {
     }
 }
 
-fn spawn(folder: &Path, work: &str) -> Child {
+fn spawn(folder: &Path, mode: Mode, work: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["kill_tests::child", "--exact"])
         .env(FOLDER, folder)
         .env(WORK, work)
+        .env(MODE, format!("{mode:?}"))
         .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::null())
         .spawn()
@@ -138,18 +176,18 @@ fn go_on(space: &Space, acknowledged: &Acknowledged) {
     space.read(check).unwrap();
 }
 
-/// A process dies at each step of some work in turn.
-fn die_everywhere(somebody_survives: bool) {
+/// A process dies at each step of some work in turn, or at each of so many of them.
+fn die_everywhere(mode: Mode, stride: usize, somebody_survives: bool) {
     let mut folder = tempfile::tempdir().unwrap();
-    for step in 0.. {
+    for (round, step) in (0..).step_by(stride).enumerate() {
         // The model takes longer with each commit.
-        if step % 40 == 0 {
+        if round % 40 == 0 {
             folder = tempfile::tempdir().unwrap();
         }
-        let open = || Space::open(folder.path().join("space"), &options()).unwrap();
+        let open = || Space::open(folder.path().join("space"), &options(mode)).unwrap();
         let acknowledged = Acknowledged::open(folder.path());
         let survivor = somebody_survives.then(open);
-        let mut child = spawn(folder.path(), &step.to_string());
+        let mut child = spawn(folder.path(), mode, &step.to_string());
         let done = child.wait().unwrap().success();
         let survivor = survivor.unwrap_or_else(open);
         go_on(&survivor, &acknowledged);
@@ -161,26 +199,36 @@ fn die_everywhere(somebody_survives: bool) {
     }
 }
 
+/// The steps are the same in all modes, so that a part of them will do where the space is plain memory.
+const STRIDE: usize = 5;
+
 #[test]
 fn a_process_may_die_at_every_step() {
-    die_everywhere(true);
+    die_everywhere(Mode::Explicit, 1, true);
 }
 
 #[test]
 fn all_processes_may_die_at_every_step() {
-    die_everywhere(false);
+    die_everywhere(Mode::Explicit, 1, false);
+}
+
+#[test]
+fn a_process_may_die_in_plain_memory() {
+    for mode in [Mode::Tracked, Mode::Snapshot] {
+        die_everywhere(mode, STRIDE, true);
+        die_everywhere(mode, STRIDE, false);
+    }
 }
 
 /// Processes are killed at any moment while others go on.
-#[test]
-fn kill_loops() {
+fn kill_loops(mode: Mode, rounds: u64) {
     for processes in [1, 2, 4] {
         let folder = tempfile::tempdir().unwrap();
         let acknowledged = Acknowledged::open(folder.path());
         let mut children: Vec<Child> = Vec::new();
-        for round in 0..24_u64 {
+        for round in 0..rounds {
             while children.len() < processes {
-                children.push(spawn(folder.path(), "for ever"));
+                children.push(spawn(folder.path(), mode, "for ever"));
             }
             let before = acknowledged.newest();
             while acknowledged.newest() < before + 8 {
@@ -194,7 +242,7 @@ fn kill_loops() {
                 assert!(child.try_wait().unwrap().is_none(), "another one died too");
             }
             // The space is opened and closed by this process each time: sometimes nobody else has it open.
-            let space = Space::open(folder.path().join("space"), &options()).unwrap();
+            let space = Space::open(folder.path().join("space"), &options(mode)).unwrap();
             let known = acknowledged.newest();
             let number = space.read(check).unwrap();
             assert!(number >= known, "commit {known} of {number} is missing");
@@ -203,7 +251,18 @@ fn kill_loops() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let space = Space::open(folder.path().join("space"), &options()).unwrap();
+        let space = Space::open(folder.path().join("space"), &options(mode)).unwrap();
         go_on(&space, &acknowledged);
     }
+}
+
+#[test]
+fn processes_are_killed() {
+    kill_loops(Mode::Explicit, 24);
+}
+
+#[test]
+fn processes_are_killed_in_plain_memory() {
+    kill_loops(Mode::Tracked, 12);
+    kill_loops(Mode::Snapshot, 12);
 }
