@@ -21,7 +21,7 @@ pub(crate) struct Audit {
     /// The crash-state replays and kill loops at length.
     #[arg(long)]
     crash: bool,
-    /// The store and the log under AddressSanitizer (a nightly toolchain).
+    /// The store, memory-mapped transactions and the log under AddressSanitizer (a nightly toolchain).
     #[arg(long)]
     sanitize: bool,
     /// Whether the store compiles for the systems it does not run on yet (rustup fetches their standard libraries).
@@ -103,7 +103,10 @@ fn sanitize() -> Result<()> {
     run(Command::new("cargo")
         .args(["+nightly", "test", "--lib", "--tests", "--target", &target])
         .args(["--package", "sapwood-wal", "--package", "sapwood-store"])
+        .args(["--package", "sapwood-xact"])
         .env("RUSTFLAGS", "-Zsanitizer=address")
+        // Tests of what becomes of a segmentation fault want it to end the process.
+        .env("ASAN_OPTIONS", "handle_segv=0")
         .env("CARGO_TARGET_DIR", root().join("target").join("sanitize"))
         .current_dir(root()))
 }
@@ -120,6 +123,8 @@ fn crash(factor: u32) -> Result<()> {
             "sapwood-wal",
             "--package",
             "sapwood-store",
+            "--package",
+            "sapwood-xact",
         ])
         .env("SAPWOOD_CRASH_FACTOR", factor.to_string())
         .current_dir(root()))?;
