@@ -116,6 +116,11 @@ impl File for SlowFile {
         self.file.sync_data()
     }
 
+    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.gate.pass();
+        self.file.sync_room(offset, length)
+    }
+
     fn map(&self, reserve: usize) -> io::Result<Map> {
         self.file.map(reserve)
     }
