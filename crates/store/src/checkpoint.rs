@@ -3,11 +3,12 @@
 //! 1. Pin the visible commit N as the *target*: its pages are not used again from here on.
 //! 2. Sync the log up to N, which may be a relaxed commit, and the data file. Commits go on meanwhile; copy on write keeps
 //!    them off N's pages.
-//! 3. Write the meta page for N over the older of the two, and sync it.
-//! 4. Let the log be used again before the *other* meta page, and before those of all other stores.
+//! 3. Write the meta page for N over the older of the two, and make it durable.
+//! 4. Do the same with the other one. Now nothing refers to older pages.
+//! 5. Let the log be used again before N, as far as no other store needs it.
 //!
 //! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
-//! to it. After 3, recovery begins at N.
+//! to it. After 3, recovery begins at N. During 4, the page that 3 has written is whole.
 
 use sapwood_wal::lock::Taken;
 
@@ -65,13 +66,14 @@ impl<'i> CheckpointLock<'i> {
         Ok(self)
     }
 
-    /// Checkpoints the visible commit; does nothing if the newest meta page holds it already.
+    /// Checkpoints the visible commit; does nothing if both meta pages hold it already.
     pub(crate) fn run(&self) -> Result<CommitNo> {
         let head = self.pin()?;
-        if self.newest() < place(&head) {
+        if self.oldest() < place(&head) {
             self.sync_log(&head)?;
             self.sync_data()?;
             guard::interlude();
+            self.write_meta_if_newer(&head)?;
             self.write_meta(&head)?;
         }
         Ok(head.commit)
@@ -81,18 +83,6 @@ impl<'i> CheckpointLock<'i> {
     pub(crate) fn write_meta_if_newer(&self, head: &Head) -> Result<()> {
         if self.newest() < place(head) {
             self.write_meta(head)?;
-        }
-        Ok(())
-    }
-
-    /// Checkpoints so that the whole log before the visible commit can be used again: both meta pages get to hold it.
-    pub(crate) fn run_twice(&self) -> Result<()> {
-        let head = self.pin()?;
-        if self.oldest() < place(&head) {
-            self.sync_log(&head)?;
-            self.sync_data()?;
-            self.write_meta_if_newer(&head)?;
-            self.write_meta(&head)?;
         }
         Ok(())
     }
@@ -107,6 +97,7 @@ impl<'i> CheckpointLock<'i> {
             if region.visible() == commit
                 && let Some(head) = region.head(commit)
             {
+                region.metas.superseded.store(0, Ordering::Relaxed);
                 return self.as_of_now(head?);
             }
         }
@@ -136,7 +127,7 @@ impl<'i> CheckpointLock<'i> {
 
     /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how it goes
     /// on: otherwise the other meta page would not lead to this commit.
-    fn sync_log(&self, head: &Head) -> Result<()> {
+    pub(crate) fn sync_log(&self, head: &Head) -> Result<()> {
         match &self.inner.wal {
             Some(wal) if self.inner.options.guards.has(Guard::SyncLogBeforeMeta) => {
                 Ok(wal.sync_to(head.log.lsn)?)
@@ -183,10 +174,13 @@ impl<'i> CheckpointLock<'i> {
             head: *head,
         };
         let page = meta.encode(slot);
-        let file = &inner.data.file;
-        file.write_all_at(page.bytes(), (slot * PAGE_BYTES) as u64)?;
+        let (file, offset) = (&inner.data.file, (slot * PAGE_BYTES) as u64);
         if inner.options.guards.has(Guard::SyncMeta) {
-            file.sync_data().inspect_err(|_| inner.poison())?;
+            // The pages of later commits, dirty by now, need not be waited for.
+            let written = file.write_all_durably_at(page.bytes(), offset);
+            written.inspect_err(|_| inner.poison())?;
+        } else {
+            file.write_all_at(page.bytes(), offset)?;
         }
         self.note(slot, head);
         self.recycle_log();
@@ -280,22 +274,22 @@ pub(crate) fn checkpoint_due_if_nobody_does(inner: &Inner) -> Result<()> {
     checkpoint_others_due(inner)
 }
 
-/// Lets everything be used again that the visible commit does not need: both meta pages get to hold it.
-pub(crate) fn release_pages(inner: &Inner) -> Result<()> {
-    if inner.wal.is_none() {
-        return Ok(());
-    }
-    CheckpointLock::take(inner)?.run_twice()
-}
-
 /// Makes whatever has been applied durable and visible, and the data file hold it.
 pub(crate) fn settle(inner: &Inner) -> Result<()> {
     inner.sync()?;
     checkpoint(inner).map(drop)
 }
 
-/// Whether so much of the log is used that a checkpoint is due.
-pub(crate) fn is_due(inner: &Inner) -> bool {
+/// With fewer superseded pages than this no checkpoint is due on their account.
+const SUPERSEDED_PAGES_MIN: u64 = if cfg!(test) { 64 } else { 2048 };
+
+/// Whether a checkpoint is due: one in sixteen of the pages of the store whose newest commit this is serves the last checkpoint's commit
+/// only, and is not used again before the next checkpoint; or a store keeps much of the log.
+pub(crate) fn is_due(inner: &Inner, newest: &Head) -> bool {
+    let superseded = inner.region.metas.superseded.load(Ordering::Relaxed);
+    if superseded > SUPERSEDED_PAGES_MIN.max(newest.roots.pages / 16) {
+        return true;
+    }
     inner.regions.iter().any(|region| keeps_much(inner, region))
 }
 
@@ -306,7 +300,7 @@ fn keeps_much(inner: &Inner, region: &Region) -> bool {
     let lsns = &region.metas.lsns;
     let newest = lsns.iter().map(|lsn| lsn.load(Ordering::Relaxed)).max();
     let used = wal.end().0.saturating_sub(newest.unwrap_or_default());
-    used > wal.capacity() / 4
+    used > wal.capacity() / 8 * 3
 }
 
 /// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who holds a
@@ -316,10 +310,10 @@ pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
         return Err(Error::Damaged("there is no log to be emptied".into()));
     }
     inner.sync()?;
-    CheckpointLock::take(inner)?.run_twice()?;
+    CheckpointLock::take(inner)?.run()?;
     for other in inner.others() {
         other.sync()?;
-        CheckpointLock::take(&other)?.run_twice()?;
+        CheckpointLock::take(&other)?.run()?;
     }
     Ok(())
 }

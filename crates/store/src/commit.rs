@@ -172,8 +172,11 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     }
     let before = *txn.head();
     let pages = txn.own_mut();
+    let metas = &inner.region.metas;
+    let superseded = pages.superseded(metas.newest());
     let free = pages.save_free_list()?;
     wait_for_place(inner, &before)?;
+    metas.superseded.fetch_add(superseded, Ordering::Relaxed);
     Ok(Some(RecordHeader {
         has_changes: true,
         store: inner.identity.store,
@@ -343,6 +346,8 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
             let written = lock.write_meta(&header.head(log));
             written.inspect_err(|_| inner.poison())?;
         }
+        // What the file grew ahead by need not stay when what it was for is over; if it cannot be cut, it stays.
+        let _: Result<()> = inner.trim_file(&header.head(log));
     }
     Ok(log)
 }
@@ -363,7 +368,7 @@ pub(crate) fn afterwards(env: &Env, head: &Head) {
     if inner.wal.is_none() {
         return;
     }
-    let is_due = checkpoint::is_due(inner);
+    let is_due = checkpoint::is_due(inner, head);
     if inner.options.idle_checkpoint.is_some() {
         inner.background.committed(is_due);
     } else if is_due && inner.make_visible(head.commit, head.log.lsn).is_ok() {

@@ -22,6 +22,7 @@ use crate::file_names::FileNames;
 use crate::free::FreePages;
 use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
+use crate::head::Head;
 use crate::joint::{self, JointTxn};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
@@ -447,7 +448,8 @@ impl Drop for Owner {
         for store in &self.stores {
             if store.options.idle_checkpoint.is_some() && !store.options.read_only {
                 // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
-                let _: Result<CommitNo> = checkpoint::checkpoint(store);
+                let checkpointed = checkpoint::checkpoint(store);
+                let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());
             }
             store.idle_readers.close();
         }
@@ -457,8 +459,8 @@ impl Drop for Owner {
 /// Pages at the end of the file that only deletions and commits may use when it cannot grow: what they need at most to free more.
 const RESERVE_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
-/// The file grows by an eighth, but at most by this many pages at a time.
-const GROWTH_PAGES_MAX: u64 = 16 * 1024;
+/// The file grows by one part in 32, but at most by this many pages at a time.
+const GROWTH_PAGES_MAX: u64 = 4 * 1024;
 
 impl Inner {
     /// Fails in a forked child.
@@ -614,6 +616,38 @@ impl Inner {
         Ok(())
     }
 
+    /// Gives back to the file system what the file has behind the pages of the newest commit, but for a little. For the holder of
+    /// the writer lock: nobody else looks there.
+    pub(crate) fn trim_file(&self, newest: &Head) -> Result<()> {
+        let growth = &self.region.growth.pages;
+        let needed = newest.roots.pages + RESERVE_PAGES;
+        let kept = needed.next_multiple_of(WINDOW_PAGES);
+        let me = self.membership.index();
+        let grower = &self.region.grower;
+        grower.lock(me, |process| self.is_alive(process));
+        let result = if kept < growth.load(Ordering::Acquire) {
+            growth.store(kept, Ordering::Release);
+            self.data.file.set_size(bytes(kept))
+        } else {
+            Ok(())
+        };
+        grower.unlock();
+        Ok(result?)
+    }
+
+    /// As [`Inner::trim_file`], unless somebody is writing.
+    fn trim_file_if_nobody_writes(&self) -> Result<()> {
+        let writer = &self.region.writer;
+        // A dead owner's place is left to whoever completes what it did.
+        if writer.try_lock(self.membership.index(), |_| true).is_some() {
+            let head = self.region.applied_head();
+            let result = head.and_then(|head| self.trim_file(&head));
+            writer.unlock();
+            return result;
+        }
+        Ok(())
+    }
+
     fn allocate(&self, room: u64, end: u64) -> Result<u64> {
         let end = end.next_multiple_of(WINDOW_PAGES);
         self.data.file.allocate(bytes(room), bytes(end - room))?;
@@ -626,5 +660,5 @@ fn bytes(pages: u64) -> u64 {
 }
 
 fn growth_step(room: u64) -> u64 {
-    (room / 8).clamp(WINDOW_PAGES, GROWTH_PAGES_MAX)
+    (room / 32).clamp(WINDOW_PAGES, GROWTH_PAGES_MAX)
 }

@@ -7,7 +7,7 @@
 //!                  8  blocker, big-endian            v commits between born and freed
 //!                  8  freed, big-endian
 //!                  4  serial, big-endian
-//!  ready      key  1  2                     value    extents, in order of use: v first page, v pages
+//!  ready      key  1  2                     value    extents, the last to be used first: v first page, v pages; zeroes
 //! ```
 //!
 //! **Reuse rule.** An extent that was live in the commits [born, freed) may be used again only if
@@ -275,20 +275,22 @@ fn read_pending(freed: CommitNo, mut value: &[u8], limit: u64) -> Option<Vec<Fre
 
 fn read_ready(mut value: &[u8], limit: u64) -> Option<Vec<Run>> {
     let mut runs = Vec::new();
-    while !value.is_empty() {
+    while value.first().is_some_and(|&byte| byte != 0) {
         let first = varint::take(&mut value)?;
         runs.push(read_run(first, varint::take(&mut value)?, limit)?);
     }
-    Some(runs)
+    value.iter().all(|&byte| byte == 0).then_some(runs)
 }
 
-/// The value of the ready extents.
+/// The value of the ready extents. Its length is a multiple of some bytes, so that mostly it changes in place.
 pub(crate) fn encode_ready(runs: impl Iterator<Item = Run>) -> Vec<u8> {
-    let mut value = Vec::new();
+    const STEP_BYTES: usize = 64;
+    let mut value = Vec::with_capacity(8 * STEP_BYTES);
     for run in runs {
         varint::put(run.first.0, &mut value);
         varint::put(u64::from(run.pages), &mut value);
     }
+    value.resize(value.len().next_multiple_of(STEP_BYTES), 0);
     value
 }
 

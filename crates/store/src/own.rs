@@ -18,7 +18,7 @@ use crate::head::Head;
 use crate::mapped::{MappedPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
-use crate::tree::{self, TreeRecord};
+use crate::tree::{self, TreeMut, TreeRecord};
 
 use states::{OwnMap, State};
 
@@ -173,6 +173,12 @@ impl OwnPages {
         self.appended
     }
 
+    /// How many pages the transaction has freed that were written by `commit` or before.
+    pub(crate) fn superseded(&self, commit: CommitNo) -> u64 {
+        let old = self.freed.iter().filter(|extent| extent.born <= commit);
+        old.map(|extent| u64::from(extent.pages)).sum()
+    }
+
     /// Own pages in use with the pages they were copied from (0 if none), ascending.
     pub(crate) fn changed_pages(&self) -> Vec<(PageNo, PageNo)> {
         let mut pages: Vec<_> = self
@@ -238,6 +244,10 @@ impl OwnPages {
         self.may_use_reserve = true;
         let mut serial = 0;
         self.save_changed_records(&mut free, &mut serial)?;
+        if !self.freed.is_empty() {
+            // Nearly all records go to the last leaf. What it takes to make that the transaction's own is among what they tell.
+            TreeMut::new(self, &mut free).touch_last()?;
+        }
         let (mut freed, mut next) = (Vec::new(), serial);
         loop {
             // First: its page is the one that most others go to, and what that frees is among what is saved next.

@@ -42,7 +42,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -105,6 +105,17 @@ pub(crate) struct Metas {
     pub(crate) lsns: [AtomicU64; 2],
     /// The commit that a checkpoint is about to write, or the last one wrote.
     pub(crate) target: AtomicU64,
+    /// Pages of the last target that commits since then have freed.
+    pub(crate) superseded: AtomicU64,
+}
+
+impl Metas {
+    /// The newest commit that a meta page holds or is about to.
+    pub(crate) fn newest(&self) -> CommitNo {
+        let [first, second] = &self.commits;
+        let newest = [first, second, &self.target].map(|commit| commit.load(Ordering::Relaxed));
+        CommitNo(newest.into_iter().max().unwrap_or_default())
+    }
 }
 
 /// The roots of one commit. A reader that meets the commit number it looks for before and after reading the rest has
@@ -422,7 +433,7 @@ mod tests {
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 4, .. })
+            Err(Error::UnknownVersion { found: 5, .. })
         ));
     }
 }

@@ -83,7 +83,7 @@ impl WriteTxn {
         let head = inner.region.applied_head()?;
         if inner.is_nearly_full(head.roots.pages) {
             // What the meta pages still protect had better be used again.
-            checkpoint::release_pages(&inner)?;
+            checkpoint::checkpoint(&inner)?;
         }
         let shop = lock(&inner.workshop).take();
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));

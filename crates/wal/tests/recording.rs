@@ -170,6 +170,29 @@ fn a_sync_of_room_makes_the_size_durable_and_nothing_else() {
 }
 
 #[test]
+fn a_durable_write_is_durable_and_nothing_else_is() {
+    let (disk, file) = three_sectors();
+    file.write_all_at(&[1; 512], 0).unwrap();
+    file.write_all_durably_at(&[2; 512], 512).unwrap();
+    disk.note(1);
+    let states: BTreeSet<_> = disk
+        .crashes(5, STATES)
+        .filter(|crash| crash.notes() == [1])
+        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
+        .collect();
+    assert_eq!(states, [vec![0, 2, 0], vec![1, 2, 0]].into());
+    disk.fail(1, Fault::Io, false);
+    file.write_all_durably_at(&[3; 512], 512).unwrap_err();
+    disk.note(2);
+    let states: BTreeSet<_> = disk
+        .crashes(6, STATES)
+        .filter(|crash| crash.notes() == [1, 2])
+        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap())[1])
+        .collect();
+    assert_eq!(states, [2, 3].into(), "nothing may be assumed");
+}
+
+#[test]
 fn names_arrive_in_order_and_surely_after_a_sync_only() {
     let disk = Disk::new();
     let file = create(&disk, "a");

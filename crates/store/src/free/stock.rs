@@ -295,7 +295,7 @@ impl Stock {
             return Err(impossible());
         };
         let found = runs.iter().map(|run| u64::from(run.pages)).sum();
-        self.entries.extend(runs);
+        self.entries.extend(runs.into_iter().rev());
         Ok(found)
     }
 
@@ -491,7 +491,9 @@ impl Stock {
 
     /// The ready extents, if they are not what the tree says; from now on it is taken to say so.
     pub(crate) fn changed_ready(&mut self) -> Option<Vec<u8>> {
-        let left = self.entries.iter().filter(|run| run.pages > 0).copied();
+        // What is used first stands last: what an earlier commit has written of the others stays as it is.
+        let left = self.entries.iter().rev().filter(|run| run.pages > 0);
+        let left = left.copied();
         let ready = encode_ready(left);
         if self.ready.as_deref().unwrap_or_default() == ready {
             return None;

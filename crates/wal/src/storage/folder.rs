@@ -117,6 +117,10 @@ impl File for SystemFile {
         sys::sync_data(&self.0)
     }
 
+    fn write_durably_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        sys::write_durably_at(&self.0, parts, offset)
+    }
+
     fn map(&self, reserve: usize) -> io::Result<Map> {
         Map::new(&self.0, reserve)
     }

@@ -114,6 +114,15 @@ pub trait File: Send + Sync + Debug {
     /// read it back. After an error nothing may be assumed about what reached the disk, and calling again proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// Writes the parts one after the other at `offset`, makes what was written durable, with the size needed to read it back, and
+    /// returns how many bytes that were, which may be fewer than given. Whatever else was written to the file is not waited for.
+    /// After an error nothing may be assumed, as after one of [`File::sync_data`].
+    fn write_durably_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let written = self.write_at(parts, offset)?;
+        self.sync_data()?;
+        Ok(written)
+    }
+
     /// Maps the whole file read-only into a reserved address range of `reserve` bytes, under which it may grow without being
     /// mapped again.
     ///
@@ -164,24 +173,44 @@ impl dyn File + '_ {
     ///
     /// # Errors
     /// As [`write_all_at`](#method.write_all_at).
-    pub fn write_parts_at(&self, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
-        // Leading empty parts would make a write of nothing look like a full disk.
-        IoSlice::advance_slices(&mut parts, 0);
-        while !parts.is_empty() {
-            // The system takes so many parts in one call.
-            let at_once = parts.len().min(PARTS_PER_CALL_MAX);
-            match self.write_at(&parts[..at_once], offset) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    IoSlice::advance_slices(&mut parts, written);
-                    offset += written as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    pub fn write_parts_at(&self, parts: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        write_all(parts, offset, |parts, offset| self.write_at(parts, offset))
     }
+
+    /// Writes `bytes` at `offset` and makes them durable, going on after interruptions and short writes.
+    ///
+    /// # Errors
+    /// Those of a write and of a sync, with what may be assumed after the latter: nothing.
+    pub fn write_all_durably_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let parts = &mut [IoSlice::new(bytes)];
+        write_all(parts, offset, |parts, offset| {
+            self.write_durably_at(parts, offset)
+        })
+    }
+}
+
+/// Calls `write` with what is left to be written until nothing is.
+fn write_all(
+    mut parts: &mut [IoSlice<'_>],
+    mut offset: u64,
+    write: impl Fn(&[IoSlice<'_>], u64) -> io::Result<usize>,
+) -> io::Result<()> {
+    // Leading empty parts would make a write of nothing look like a full disk.
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        // The system takes so many parts in one call.
+        let at_once = parts.len().min(PARTS_PER_CALL_MAX);
+        match write(&parts[..at_once], offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut parts, written);
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The most parts one `pwritev(2)` takes (`IOV_MAX`).

@@ -73,6 +73,10 @@ pub(crate) fn write_at(_: &File, _: &[IoSlice<'_>], _: u64) -> io::Result<usize>
     unsupported()
 }
 
+pub(crate) fn write_durably_at(_: &File, _: &[IoSlice<'_>], _: u64) -> io::Result<usize> {
+    unsupported()
+}
+
 pub(crate) fn allocate(_: &File, _: u64, _: u64) -> io::Result<()> {
     unsupported()
 }

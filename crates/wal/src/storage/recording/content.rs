@@ -1,6 +1,7 @@
 //! The bytes of a simulated file, sparse and cheap to copy.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a disk writes wholly or not at all, in bytes.
@@ -70,7 +71,7 @@ impl Content {
     }
 
     /// The sectors that `offset..offset + length` touches.
-    pub(super) fn sectors(offset: u64, length: usize) -> impl Iterator<Item = u64> {
+    pub(super) fn sectors(offset: u64, length: usize) -> Range<u64> {
         let end = offset + length as u64;
         offset / SECTOR_BYTES as u64..end.div_ceil(SECTOR_BYTES as u64)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use super::Event;
 use super::content::{Content, SECTOR_BYTES, Sector};
@@ -113,9 +114,18 @@ impl Replay {
             Event::Sync {
                 file,
                 succeeded: true,
-            } => self.file(*file).sync(),
-            Event::Sync { file, .. } => self.file(*file).failed = Some(now),
-            Event::SyncSize { file } => self.file(*file).sync_size(),
+            } => self.file(*file).sync_sectors(&(0..u64::MAX)),
+            Event::SyncRange {
+                file,
+                offset,
+                length,
+                succeeded: true,
+            } => self
+                .file(*file)
+                .sync_sectors(&Content::sectors(*offset, *length)),
+            Event::Sync { file, .. } | Event::SyncRange { file, .. } => {
+                self.file(*file).failed = Some(now);
+            }
             Event::Create { name, file } => self
                 .name_changes
                 .push(NameChange::Create(name.clone(), *file)),
@@ -216,21 +226,18 @@ impl FileReplay {
         self.failed.is_none_or(|failed| event > failed)
     }
 
-    /// Makes the newest content durable, but for what an earlier sync has failed to write and nobody wrote again.
-    fn sync(&mut self) {
+    /// Makes the newest content of these sectors durable, but for what an earlier sync has failed to write and nobody wrote
+    /// again, and the size.
+    fn sync_sectors(&mut self, synced: &Range<u64>) {
         let mut sectors = std::mem::take(&mut self.sectors);
         sectors.retain(|sector, versions| match versions.last() {
-            Some((event, content)) if self.is_certain(*event) => {
+            Some((event, content)) if synced.contains(sector) && self.is_certain(*event) => {
                 self.synced.write(*sector * SECTOR_BYTES as u64, content);
                 false
             }
             _ => true,
         });
         self.sectors = sectors;
-        self.sync_size();
-    }
-
-    fn sync_size(&mut self) {
         // A size stands in the file system's journal: where that cannot be written, no later sync succeeds either.
         if let Some((_, size)) = self.sizes.pop() {
             self.synced.set_size(size);

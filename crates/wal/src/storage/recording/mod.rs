@@ -113,9 +113,12 @@ enum Event {
         file: usize,
         succeeded: bool,
     },
-    /// Makes the size durable and nothing else.
-    SyncSize {
+    /// As a sync, but of these bytes and the size only.
+    SyncRange {
         file: usize,
+        offset: u64,
+        length: usize,
+        succeeded: bool,
     },
     Create {
         name: String,
@@ -442,6 +445,20 @@ impl Handle {
         }
         Ok(())
     }
+
+    /// A sync of some bytes and the size.
+    fn record_sync_of(&self, offset: u64, length: usize) -> io::Result<()> {
+        let mut state = self.disk.lock();
+        state.see_windows();
+        let answer = state.count(Call::Change);
+        state.events.push(Event::SyncRange {
+            file: self.number,
+            offset,
+            length,
+            succeeded: answer.is_ok(),
+        });
+        answer.map(drop)
+    }
 }
 
 impl File for Handle {
@@ -504,17 +521,13 @@ impl File for Handle {
 
     /// The byte that the real thing writes is zero before and after: there is nothing to record of it.
     fn sync_room(&self, _: u64, _: u64) -> io::Result<()> {
-        let mut state = self.disk.lock();
-        state.see_windows();
-        let answer = state.count(Call::Change);
-        state.events.push(match answer {
-            Ok(_) => Event::SyncSize { file: self.number },
-            Err(_) => Event::Sync {
-                file: self.number,
-                succeeded: false,
-            },
-        });
-        answer.map(drop)
+        self.record_sync_of(0, 0)
+    }
+
+    fn write_durably_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        let length = self.write_at(parts, offset)?;
+        self.record_sync_of(offset, length)?;
+        Ok(length)
     }
 
     fn map(&self, reserve: usize) -> io::Result<Map> {

@@ -102,6 +102,22 @@ pub(crate) fn write_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::R
     Ok(rustix::io::pwritev(file, parts, offset)?)
 }
 
+/// One call for both; where the file system cannot do that, two. As a sync, it is never repeated here.
+pub(crate) fn write_durably_at(
+    file: &File,
+    parts: &[IoSlice<'_>],
+    offset: u64,
+) -> io::Result<usize> {
+    match rustix::io::pwritev2(file, parts, offset, ReadWriteFlags::DSYNC) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let written = write_at(file, parts, offset)?;
+            sync_data(file)?;
+            Ok(written)
+        }
+        written => Ok(written?),
+    }
+}
+
 /// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on.
 pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
     match retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), offset, length)) {
