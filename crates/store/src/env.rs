@@ -102,7 +102,7 @@ impl Options {
         self
     }
 
-    /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When a quarter of it is used,
+    /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When three eighths of it are used,
     /// a checkpoint begins; so it bounds the work of a recovery. A transaction that changes more than half of it is
     /// committed by syncing the data file instead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// After how long without a commit the environment checkpoints by itself. With `None` there is no background thread at
-    /// all, and checkpoints happen within a commit that finds a quarter of the log used.
+    /// all, and checkpoints happen within a commit that finds three eighths of the log used.
     pub fn idle_checkpoint(mut self, after: Option<Duration>) -> Self {
         self.idle_checkpoint = after;
         self
