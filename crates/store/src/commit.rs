@@ -29,7 +29,7 @@ use crate::own::OwnPages;
 use crate::page::{CommitNo, PageNo, ReadPages};
 use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 use crate::tree::prefetch;
 use crate::write::WriteTxn;
 
