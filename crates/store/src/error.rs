@@ -103,6 +103,10 @@ pub enum Error {
     #[error("the transactions belong to different environments")]
     ForeignTxn,
 
+    /// Snapshots to be compared are not of the same store.
+    #[error("the snapshots are of different stores")]
+    ForeignSnapshot,
+
     /// More stores are wanted than the environment has, while others have it open.
     #[error(
         "the environment is open with {0} stores; more can be added only while nobody else has it open"

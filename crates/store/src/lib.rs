@@ -56,11 +56,11 @@ pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};
 pub use readers::READERS_MAX;
 pub use sapwood_wal::process::PROCESSES_MAX;
-pub use snapshot::{Snapshot, Tree, TreeCursor};
+pub use snapshot::{ChangedTree, Snapshot, Tree, TreeChanges, TreeCursor};
 pub use stat::{Reader, Stat};
 pub use tree::{
-    Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder, TreeKind,
-    VALUE_BYTES_MAX,
+    Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
+    TreeKind, VALUE_BYTES_MAX,
 };
 pub use write::{
     ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,

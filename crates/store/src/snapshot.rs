@@ -10,13 +10,16 @@ use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PAGE_BYTES};
 use crate::readers::ReaderHandle;
 use crate::sync::Arc;
-use crate::tree::{Cursor, TreeRecord, View};
+use crate::tree::{Changes, Cursor, TreeRecord, View};
 
 /// A tree as a snapshot or an open write transaction sees it; values borrow from that.
 pub type Tree<'s> = View<'s, MappedPages>;
 
 /// A cursor over a [`Tree`].
 pub type TreeCursor<'s> = Cursor<'s, MappedPages>;
+
+/// The records that differ between two states of a [`Tree`].
+pub type TreeChanges<'s> = Changes<'s, MappedPages>;
 
 /// An unchanging view of the whole environment as of one commit, held by a slot of the reader table.
 ///
@@ -89,6 +92,64 @@ impl Snapshot {
         Ok(View::new(&self.pages, record))
     }
 
+    /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each tells its records
+    /// that differ. The work is in proportion to what was written in between, not to what there is: whatever both snapshots have in the
+    /// same pages is passed over. The snapshots may be given in any order; `older` is what changes lead away from.
+    ///
+    /// Fails with [`Error::ForeignSnapshot`] if they are of different stores.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// use sapwood_store::{Change, Env, Options, TreeKind};
+    ///
+    /// let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let colours = txn.create_tree("colours", TreeKind::COMPACT)?;
+    /// txn.put(colours, b"sea", b"blue")?;
+    /// txn.put(colours, b"sky", b"blue")?;
+    /// txn.commit()?.wait()?;
+    /// let evening = env.read()?;
+    ///
+    /// let mut txn = env.write()?;
+    /// let colours = txn.tree("colours")?.unwrap();
+    /// txn.put(colours, b"sky", b"red")?;
+    /// txn.delete(colours, b"sea")?;
+    /// txn.commit()?.wait()?;
+    /// let night = env.read()?;
+    ///
+    /// let trees = night.changes_since(&evening)?;
+    /// assert_eq!(trees[0].name, b"colours");
+    /// let mut changes = trees[0].changes();
+    /// let deleted = Change { key: b"sea", old: Some(b"blue"), new: None };
+    /// assert_eq!(changes.next()?, Some(deleted));
+    /// let replaced = Change { key: b"sky", old: Some(b"blue"), new: Some(b"red") };
+    /// assert_eq!(changes.next()?, Some(replaced));
+    /// assert_eq!(changes.next()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn changes_since<'s>(&'s self, older: &'s Self) -> Result<Vec<ChangedTree<'s>>> {
+        self.inner().check_usable()?;
+        if !Arc::ptr_eq(&self.inner().region, &older.inner().region) {
+            return Err(Error::ForeignSnapshot);
+        }
+        let mut changed = Vec::new();
+        let mut records = Changes::between(Some(older.catalog()?), Some(self.catalog()?));
+        while let Some(record) = records.next()? {
+            let name = record.key.to_vec();
+            let [old, new] = [(older, record.old), (self, record.new)].map(|(snapshot, record)| {
+                let Some(record) = record else {
+                    return Ok(None);
+                };
+                let tree = View::new(&snapshot.pages, decode_record(&name, record)?);
+                Ok::<_, Error>(Some(tree.ordered_by(self.inner().comparators.of(&name))))
+            });
+            let (old, new) = (old?, new?);
+            changed.push(ChangedTree { name, old, new });
+        }
+        Ok(changed)
+    }
+
     /// The names of all trees, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
         self.inner().check_usable()?;
@@ -106,6 +167,32 @@ impl Snapshot {
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.handle.inner
+    }
+}
+
+/// A tree that differs between two snapshots: [`Snapshot::changes_since`].
+pub struct ChangedTree<'s> {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The tree in the older snapshot, if it was there.
+    pub old: Option<Tree<'s>>,
+    /// The tree in the newer snapshot, if it is there.
+    pub new: Option<Tree<'s>>,
+}
+
+impl<'s> ChangedTree<'s> {
+    /// The records that differ. If the tree was made anew as one of another kind, first all that were deleted, then all that are
+    /// there.
+    pub fn changes(&self) -> TreeChanges<'s> {
+        Changes::between(self.old, self.new)
+    }
+}
+
+impl fmt::Debug for ChangedTree<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangedTree")
+            .field("name", &String::from_utf8_lossy(&self.name))
+            .finish_non_exhaustive()
     }
 }
 

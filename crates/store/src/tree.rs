@@ -3,6 +3,7 @@
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
 //! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
+mod changes;
 mod check;
 mod copy;
 mod count;
@@ -24,6 +25,7 @@ use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
 use duplicates::Values;
 use node::{Cell, Mark, Node};
 
+pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range};

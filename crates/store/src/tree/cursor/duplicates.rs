@@ -33,7 +33,7 @@ impl Position {
 
 impl<'p> Values<'p> {
     /// A value that stands in the leaf.
-    fn get(&self, at: usize) -> Option<&'p [u8]> {
+    pub(in crate::tree) fn get(&self, at: usize) -> Option<&'p [u8]> {
         match self {
             Values::One(value) => (at == 0).then_some(value),
             Values::Page(page) => page.get(at),
