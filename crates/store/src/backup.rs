@@ -17,11 +17,13 @@ use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 use crate::check::{Report, check_pages};
 use crate::env::Inner;
 use crate::error::{Error, Result};
+use crate::file_names::FileNames;
 use crate::guard::Guards;
 use crate::head::Head;
+use crate::joint;
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::open::{DATA_NAME, NEW_DATA_NAME, newest, read_metas, write_meta};
+use crate::open::{DATA_NAME, newest, read_metas, stores_of, write_meta};
 use crate::page::{CommitNo, PAGE_BYTES, ReadPages};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
@@ -47,38 +49,94 @@ pub(crate) fn backup(inner: &Arc<Inner>, content: &Content<'_>, dest: &Path) -> 
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
     // What is copied must not be taken back by a power cut.
     inner.make_visible(head.commit, head.log.lsn)?;
-    let meta = Meta {
-        identity: StoreIdentity {
-            log: NO_LOG,
-            // A backup becomes an environment of one store.
-            store: 0,
-            stores: 0,
-            ..inner.identity
-        },
-        head: Head {
-            log: Position::START,
-            ..head
-        },
+    let identity = StoreIdentity {
+        log: NO_LOG,
+        stores: 0,
+        ..inner.identity
     };
+    let meta = alone(identity, &head);
     if let Some(base) = &base {
         increment::check_follows(base, &meta)?;
     }
-    let name = dest.file_name().and_then(|name| name.to_str());
+    let (folder, name) = place_of(dest)?;
+    in_new_file(&folder, name, |file| {
+        match (content, &base) {
+            (_, Some(base)) => increment::write(snapshot.pages(), file, base, &meta),
+            (Content::Compacted, None) => write_compacted(&snapshot, file, &meta),
+            (_, None) => write_full(snapshot.pages(), file, &meta),
+        }?;
+        Ok(folder.sync_names()?)
+    })?;
+    Ok(head.commit)
+}
+
+/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each. The first one's says how many
+/// there are, and comes last.
+pub(crate) fn backup_stores(stores: &[Arc<Inner>], dest: &Path) -> Result<Vec<CommitNo>> {
+    let snapshots = joint::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
+        snapshot.commit()
+    })?;
+    let folder = new_folder(dest)?;
+    let names = FileNames::default();
+    for (store, (snapshot, head)) in stores.iter().zip(&snapshots).rev() {
+        store.make_visible(head.commit, head.log.lsn)?;
+        let is_first_of_several = store.identity.store == 0 && stores.len() > 1;
+        let count = if is_first_of_several { stores.len() } else { 0 };
+        let identity = StoreIdentity {
+            log: NO_LOG,
+            stores: u16::try_from(count).unwrap_or(u16::MAX),
+            ..store.identity
+        };
+        let meta = alone(identity, head);
+        in_new_file(&folder, &names.data_of(store.identity.store), |file| {
+            write_full(snapshot.pages(), file, &meta)?;
+            Ok(folder.sync_names()?)
+        })?;
+    }
+    Ok(snapshots.iter().map(|(_, head)| head.commit).collect())
+}
+
+/// What a file without log says of itself.
+fn alone(identity: StoreIdentity, head: &Head) -> Meta {
+    Meta {
+        identity,
+        head: Head {
+            log: Position::START,
+            ..*head
+        },
+    }
+}
+
+/// The folder of a file, and the file's name in it.
+fn place_of(path: &Path) -> Result<(Folder, &str)> {
+    let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
-    let parent = dest.parent().filter(|parent| *parent != Path::new(""));
-    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    Ok((Folder::open(parent.unwrap_or(Path::new(".")))?, name))
+}
+
+/// Makes a file that must not exist; if writing it fails, removes it: what was begun is nothing, and the failure is what counts.
+fn in_new_file(
+    folder: &Folder,
+    name: &str,
+    write: impl FnOnce(&dyn File) -> Result<()>,
+) -> Result<()> {
     let file = folder.open(name, OpenMode::CreateNew)?;
-    let written = match (content, base) {
-        (_, Some(base)) => increment::write(snapshot.pages(), &*file, &base, &meta),
-        (Content::Compacted, None) => write_compacted(&snapshot, &*file, &meta),
-        (_, None) => write_full(snapshot.pages(), &*file, &meta),
-    };
-    let written = written.and_then(|()| Ok(folder.sync_names()?));
+    let written = write(&*file);
     if written.is_err() {
-        // What was begun is no backup; the failure is what counts.
         let _: std::io::Result<()> = folder.remove(name);
     }
-    written.map(|()| head.commit)
+    written
+}
+
+/// A folder that did not exist, or is empty.
+fn new_folder(path: &Path) -> Result<Folder> {
+    fs::create_dir_all(path)?;
+    let folder = Folder::open(path)?;
+    if !folder.names()?.is_empty() {
+        return Err(std::io::Error::from(ErrorKind::DirectoryNotEmpty).into());
+    }
+    Ok(folder)
 }
 
 /// The state that a backup holds.
@@ -87,10 +145,7 @@ fn read_base(path: &Path) -> Result<Meta> {
     if let Some(header) = increment::Header::read(&mut file)? {
         return Ok(header.meta);
     }
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let folder = Folder::open(parent.unwrap_or(Path::new(".")))?;
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
+    let (folder, name) = place_of(path)?;
     let file = folder.open(name, OpenMode::Read)?;
     let meta = *newest(&read_metas(&*file, Guards::default())?)?;
     refuse_log(&meta)?;
@@ -160,29 +215,80 @@ pub fn restore_increments(
     increments: &[&Path],
     dest: impl AsRef<Path>,
 ) -> Result<CommitNo> {
-    let (src, dest) = (src.as_ref(), dest.as_ref());
-    let mut from = fs::File::open(src)?;
-    fs::create_dir_all(dest)?;
-    let folder = Folder::open(dest)?;
-    if !folder.names()?.is_empty() {
-        return Err(std::io::Error::from(ErrorKind::DirectoryNotEmpty).into());
-    }
-    let restored = copy_and_check(&mut from, increments, &folder);
-    if restored.is_err() {
-        // Half a copy is of no use; the failure is what counts.
-        let _: std::io::Result<()> = folder.remove(NEW_DATA_NAME);
-    }
-    restored
+    let mut from = fs::File::open(src.as_ref())?;
+    let folder = new_folder(dest.as_ref())?;
+    let mut restored = CommitNo(0);
+    in_new_file_of(&folder, 0, |file| {
+        let (data, mut meta) = checked_copy(&mut from, increments, file)?;
+        // One store of several becomes an environment of its own.
+        (meta.identity.store, meta.identity.stores) = (0, 0);
+        complete(&*data.file, &meta)?;
+        restored = meta.head.commit;
+        Ok(())
+    })?;
+    Ok(restored)
 }
 
-fn copy_and_check(from: &mut fs::File, increments: &[&Path], folder: &Folder) -> Result<CommitNo> {
-    let file = folder.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
-    let (data, mut meta) = checked_copy(from, increments, file)?;
-    meta.head.log = Position::START;
-    complete(&*data.file, &meta)?;
-    folder.rename(NEW_DATA_NAME, DATA_NAME)?;
-    folder.sync_names()?;
-    Ok(meta.head.commit)
+/// Makes a new environment in the folder `dest`, which must not exist or be empty, of a backup of several stores
+/// ([`Env::backup_stores`](crate::Env::backup_stores)). As [`restore`], nothing in it is believed.
+pub fn restore_stores(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
+    let folder = new_folder(dest.as_ref())?;
+    let mut restored = Vec::new();
+    // The first one last: with it the environment is there.
+    for number in (0..stores_in(src.as_ref())?).rev() {
+        in_new_file_of(&folder, number, |file| {
+            let (data, meta) = checked_copy_of_store(src.as_ref(), number, file)?;
+            complete(&*data.file, &meta)?;
+            restored.push(meta.head.commit);
+            Ok(())
+        })?;
+    }
+    restored.reverse();
+    Ok(restored)
+}
+
+/// How many stores a backup of several has.
+pub(crate) fn stores_in(src: &Path) -> Result<u16> {
+    let file = Folder::open(src)?.open(DATA_NAME, OpenMode::Read)?;
+    Ok(stores_of(&read_metas(&*file, Guards::default())?))
+}
+
+/// [`checked_copy`] of one store from a backup of several.
+pub(crate) fn checked_copy_of_store(
+    src: &Path,
+    number: u16,
+    file: Arc<dyn File>,
+) -> Result<(DataFile, Meta)> {
+    let name = FileNames::default().data_of(number);
+    let mut from = fs::File::open(src.join(&name))?;
+    let (data, meta) = checked_copy(&mut from, &[], file)?;
+    if meta.identity.store != number {
+        return Err(Error::Damaged(format!(
+            "the backup's file {name} is that of another store"
+        )));
+    }
+    Ok((data, meta))
+}
+
+/// Makes the data file of a store, which gets its name when it is complete.
+fn in_new_file_of(
+    folder: &Folder,
+    store: u16,
+    write: impl FnOnce(Arc<dyn File>) -> Result<()>,
+) -> Result<()> {
+    let names = FileNames::default();
+    let new_data = names.new_data_of(store);
+    let written = folder
+        .open(&new_data, OpenMode::CreateNew)
+        .map_err(Error::from)
+        .and_then(write);
+    if written.is_err() {
+        // Half a copy is of no use; the failure is what counts.
+        let _: std::io::Result<()> = folder.remove(&new_data);
+    }
+    written?;
+    folder.rename(&new_data, &names.data_of(store))?;
+    Ok(folder.sync_names()?)
 }
 
 /// Copies a backup, with increments that follow it, to an empty file and checks the copy in full. What it begins is on a timeline of its
@@ -214,11 +320,8 @@ pub(crate) fn checked_copy(
     }
     refuse_damage(&check_pages(&pages_of_copy(&data, &meta), &meta.head)?.report)?;
     data.file.allocate(0, size)?;
-    meta.identity.timeline = meta
-        .identity
-        .timeline
-        .checked_add(1)
-        .ok_or_else(|| Error::Damaged("the backup's timeline is impossible".into()))?;
+    meta.identity.timeline = meta.identity.another_timeline();
+    meta.head.log = Position::START;
     Ok((data, meta))
 }
 

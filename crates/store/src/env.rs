@@ -230,6 +230,11 @@ impl Env {
         open::in_memory_from(backup.as_ref(), options)
     }
 
+    /// As [`Env::in_memory_from`], of a backup of several stores ([`Env::backup_stores`]).
+    pub fn in_memory_from_stores(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        open::in_memory_from_stores(backup.as_ref(), options)
+    }
+
     /// An environment on any storage, such as the simulated disk of crash tests. Other processes cannot open it, and opening
     /// the same storage twice at a time is the caller's mistake.
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
@@ -274,7 +279,7 @@ impl Env {
     /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
     /// nothing, and with a commit all that was visible before it.
     pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
-        joint::read(&self.owner.stores)
+        joint::read(&self.owner.stores, Snapshot::begin, Snapshot::commit)
     }
 
     /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
@@ -383,6 +388,13 @@ impl Env {
     /// Every page keeps its number. [`restore`](crate::restore) makes an environment of it.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
         backup::backup(self.inner(), &Content::Full, dest.as_ref())
+    }
+
+    /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
+    /// writers. [`restore_stores`](crate::restore_stores) makes an environment of it. Each file is a backup of its store too, which
+    /// [`restore`](crate::restore) takes and increments can follow. Gives the commit of each store.
+    pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
+        backup::backup_stores(&self.owner.stores, dest.as_ref())
     }
 
     /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.

@@ -10,13 +10,17 @@ use crate::append::AppendLock;
 use crate::commit::Ticket;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::snapshot::Snapshot;
+use crate::page::CommitNo;
 use crate::sync::{Arc, Ordering};
 use crate::write::WriteTxn;
 
-/// Snapshots of all stores, of one moment.
-pub(crate) fn read(stores: &[Arc<Inner>]) -> Result<Vec<Snapshot>> {
-    let take_all = || stores.iter().map(Snapshot::begin).collect();
+/// Snapshots of all stores, of one moment. `begin` takes one of them, of which `commit` tells what it sees.
+pub(crate) fn read<T>(
+    stores: &[Arc<Inner>],
+    begin: impl Fn(&Arc<Inner>) -> Result<T>,
+    commit: impl Fn(&T) -> CommitNo,
+) -> Result<Vec<T>> {
+    let begin_all = || stores.iter().map(&begin).collect();
     let Some(first) = stores.first() else {
         return Ok(Vec::new());
     };
@@ -24,7 +28,7 @@ pub(crate) fn read(stores: &[Arc<Inner>]) -> Result<Vec<Snapshot>> {
     let Some(wal) = &first.wal else {
         // In memory, commits are shown by whoever has this lock.
         let _nobody_commits = AppendLock::take(first)?;
-        return take_all();
+        return begin_all();
     };
     loop {
         let durable = wal.durable();
@@ -36,12 +40,10 @@ pub(crate) fn read(stores: &[Arc<Inner>]) -> Result<Vec<Snapshot>> {
         for store in stores {
             store.region.publish_ready(|| durable);
         }
-        let snapshots: Vec<Snapshot> = take_all()?;
-        let still = stores
-            .iter()
-            .zip(&snapshots)
-            .all(|(store, snapshot)| store.region.visible() == snapshot.commit());
-        if still && wal.durable() == durable {
+        let snapshots: Vec<T> = begin_all()?;
+        let is_newest =
+            |(store, snapshot): (&Arc<Inner>, &T)| store.region.visible() == commit(snapshot);
+        if stores.iter().zip(&snapshots).all(is_newest) && wal.durable() == durable {
             return Ok(snapshots);
         }
     }

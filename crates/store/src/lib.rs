@@ -42,7 +42,7 @@ pub mod tree;
 mod varint;
 mod write;
 
-pub use backup::{restore, restore_increments};
+pub use backup::{restore, restore_increments, restore_stores};
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};

@@ -10,7 +10,7 @@
 //!      40    16  store id     random; told to backups
 //!      56     2  store        number within the environment
 //!      58     2  stores       in the first store: how many the environment has, 0 for one; otherwise zero
-//!      60     4  timeline     counts the restores and lost tails in the store's history
+//!      60     4  timeline     drawn anew by each restore: what is committed behind it is nobody else's future
 //!      64     8  generation   counts the times when pages were moved by other means than copy on write
 //!      72    16  log id       all zeroes: no log goes with the file, as in a backup
 //!      88     8  log position behind the record of this commit
@@ -62,6 +62,19 @@ impl StoreIdentity {
             timeline: 1,
             generation: 0,
             log: LogId(uuid::Uuid::new_v4().into_bytes()),
+        }
+    }
+}
+
+impl StoreIdentity {
+    /// The number of a timeline that begins here. It is drawn by lot, since two restores of one backup know nothing of each other and must
+    /// not be taken for the same.
+    pub(crate) fn another_timeline(&self) -> u32 {
+        loop {
+            let drawn = uuid::Uuid::new_v4().as_u128() as u32;
+            if drawn != 0 && drawn != self.timeline {
+                return drawn;
+            }
         }
     }
 }

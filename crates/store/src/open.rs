@@ -22,7 +22,7 @@ use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, cr
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::background::Background;
-use crate::backup::checked_copy;
+use crate::backup::{checked_copy, checked_copy_of_store, stores_in};
 use crate::checkpoint;
 use crate::comparators::Registry;
 use crate::env::{Env, Inner, Options, Owner, STORES_MAX};
@@ -38,7 +38,6 @@ use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
 
 pub(crate) const DATA_NAME: &str = "data-0";
-pub(crate) const NEW_DATA_NAME: &str = "data-0.new";
 
 /// The commit that a new store consists of: nothing.
 const FIRST_COMMIT: CommitNo = CommitNo(1);
@@ -145,8 +144,19 @@ pub(crate) fn in_memory(options: &Options) -> Result<Env> {
 pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
     let mut from = std::fs::File::open(backup)?;
     let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-    let (data, meta) = checked_copy(&mut from, &[], file)?;
+    let (data, mut meta) = checked_copy(&mut from, &[], file)?;
+    (meta.identity.store, meta.identity.stores) = (0, 0);
     begin_in_memory(vec![(data, meta.identity, meta.head)], options)
+}
+
+/// An environment in memory that begins with what is in a backup of several stores.
+pub(crate) fn in_memory_from_stores(backup: &Path, options: &Options) -> Result<Env> {
+    let stores = (0..stores_in(backup)?).map(|store| {
+        let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
+        let (data, meta) = checked_copy_of_store(backup, store, file)?;
+        Ok((data, meta.identity, meta.head))
+    });
+    begin_in_memory(stores.collect::<Result<_>>()?, options)
 }
 
 fn begin_in_memory(stores: Vec<(DataFile, StoreIdentity, Head)>, options: &Options) -> Result<Env> {
@@ -277,7 +287,7 @@ impl<'o> Places<'o> {
 
 /// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it already; then it is
 /// there.
-fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
+pub(crate) fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
     let known = metas.iter().flatten().map(|meta| meta.identity.stores);
     known.max().unwrap_or_default().clamp(1, STORES_MAX)
 }
@@ -289,23 +299,15 @@ fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
         create_log_and_store(places)?;
     }
     let file = places.open(0)?;
-    let mut metas = places.metas(&*file)?;
+    let metas = places.metas(&*file)?;
     let known = stores_of(&metas);
-    let first = newest(&metas)?;
     // One of them, if giving it a log was interrupted.
     let stands_alone = metas
         .iter()
         .flatten()
         .any(|meta| meta.identity.log == NO_LOG);
-    if stands_alone {
-        metas = give_log(storage, &*file, first, options)?;
-    }
-    for meta in metas.iter_mut().flatten() {
-        meta.identity.stores = known;
-    }
-    let log = newest(&metas)?.identity.log;
-    let mut stores = vec![Recovering::new(file, metas, &regions[0])?];
-    for (store, region) in (1..known).zip(regions.iter().skip(1)) {
+    let mut files = vec![(file, metas)];
+    for store in 1..known {
         let file = places.open(store)?;
         let metas = places.metas(&*file)?;
         if newest(&metas)?.identity.store != store {
@@ -313,6 +315,17 @@ fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
                 "the data file of store {store} is that of another one"
             )));
         }
+        files.push((file, metas));
+    }
+    if stands_alone {
+        give_log(storage, &mut files, options)?;
+    }
+    for meta in files[0].1.iter_mut().flatten() {
+        meta.identity.stores = known;
+    }
+    let log = newest(&files[0].1)?.identity.log;
+    let mut stores = Vec::with_capacity(regions.len());
+    for ((file, metas), region) in files.into_iter().zip(&**regions) {
         stores.push(Recovering::new(file, metas, region)?);
     }
     let shared = regions[0].clone();
@@ -424,22 +437,28 @@ fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Resul
     Ok(())
 }
 
-/// Gives a data file that stands alone a log of its own.
+/// A data file and its meta pages.
+type DataAndMetas = (Arc<dyn File>, [Option<Meta>; 2]);
+
+/// Gives data files that stand alone a log of their own; the first one last, which tells whether this was done.
 fn give_log(
     storage: &Arc<dyn Storage>,
-    file: &dyn File,
-    meta: &Meta,
+    files: &mut [DataAndMetas],
     options: &Options,
-) -> Result<[Option<Meta>; 2]> {
-    let mut meta = *meta;
-    meta.identity.log = StoreIdentity::new().log;
-    meta.head.log = Position::START;
-    create_log(storage, meta.identity.log, options)?;
-    for slot in 0..2 {
-        write_meta(file, slot, &meta)?;
-        file.sync_data()?;
+) -> Result<()> {
+    let log = StoreIdentity::new().log;
+    create_log(storage, log, options)?;
+    for (file, metas) in files.iter_mut().rev() {
+        let mut meta = *newest(metas)?;
+        meta.identity.log = log;
+        meta.head.log = Position::START;
+        for slot in 0..2 {
+            write_meta(&**file, slot, &meta)?;
+            file.sync_data()?;
+        }
+        *metas = [Some(meta); 2];
     }
-    Ok([Some(meta); 2])
+    Ok(())
 }
 
 /// The head of a new store whose log begins here.

@@ -154,6 +154,7 @@ fn apply(txn: &mut WriteTxn, model: &mut Model, step: &Step) {
     }
 }
 
+type OldAndNew = (Option<Vec<u8>>, Option<Vec<u8>>);
 type Told = Vec<(String, Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>)>;
 
 fn told(old: &Snapshot, new: &Snapshot) -> Told {
@@ -174,7 +175,7 @@ fn expected(old: &Model, new: &Model) -> Told {
     for name in TREES {
         let nothing = Records::new();
         let [old, new] = [old, new].map(|model| model.get(name).unwrap_or(&nothing));
-        let mut differ: BTreeMap<_, (Option<Vec<u8>>, Option<Vec<u8>>)> = BTreeMap::new();
+        let mut differ: BTreeMap<_, OldAndNew> = BTreeMap::new();
         let by_value = kind(name).duplicates.is_some();
         let place = |(key, value): &(Vec<u8>, Vec<u8>)| {
             (

@@ -216,6 +216,96 @@ fn transactions_begun_one_by_one_are_committed_together() {
     ));
 }
 
+#[test]
+fn a_backup_of_all_stores_is_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path().join("env"), &options(3)).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let mut txn = env.write_stores(&[0, 1, 2]).unwrap();
+                for store in 0..3 {
+                    let part = txn.store(store).unwrap();
+                    let count = part.commit_no().0;
+                    put(part, b"number", &count.to_be_bytes());
+                    put(part, &count.to_be_bytes(), &[store as u8; 200]);
+                }
+                txn.commit().unwrap().wait().unwrap();
+            }
+        });
+        for round in 0..3 {
+            let backup = path(&format!("backup {round}"));
+            let commits = env.backup_stores(&backup).unwrap();
+            assert_eq!(commits.len(), 3);
+            let restored = path(&format!("restored {round}"));
+            assert_eq!(
+                sapwood_store::restore_stores(&backup, &restored).unwrap(),
+                commits
+            );
+            for env in [
+                Env::open(&restored, &options(1)).unwrap(),
+                Env::in_memory_from_stores(&backup, &options(1)).unwrap(),
+            ] {
+                assert_eq!(env.stores(), 3);
+                let numbers: Vec<u64> = env.read_stores().unwrap().iter().map(number).collect();
+                assert!(numbers.iter().all(|n| *n == numbers[0]), "{numbers:?}");
+                let mut txn = env.write_stores(&[0, 2]).unwrap();
+                put(txn.store(2).unwrap(), b"goes", b"on");
+                put(txn.store(0).unwrap(), b"goes", b"on");
+                txn.commit().unwrap().wait().unwrap();
+            }
+            // Each file is a backup of its store, too.
+            let one = path(&format!("one {round}"));
+            sapwood_store::restore(backup.join("data-1"), &one).unwrap();
+            let one = Env::open(&one, &options(1)).unwrap();
+            assert_eq!(one.stores(), 1);
+            assert!(number(&one.read().unwrap()) > 0 || commits[1].0 == 1);
+            let increment = path(&format!("increment {round}"));
+            let store = env.store(1).unwrap();
+            store
+                .backup_since(backup.join("data-1"), &increment)
+                .unwrap();
+            let again = path(&format!("again {round}"));
+            let commit =
+                sapwood_store::restore_increments(backup.join("data-1"), &[&increment], &again);
+            assert!(commit.unwrap() >= commits[1]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    // Not the other way round, and not without one of them.
+    std::fs::copy(path("backup 0/data-1"), path("backup 0/data-2")).unwrap();
+    let error = sapwood_store::restore_stores(path("backup 0"), path("wrong"));
+    assert!(matches!(error, Err(Error::Damaged(_))), "{error:?}");
+    std::fs::remove_file(path("backup 0/data-2")).unwrap();
+    assert!(sapwood_store::restore_stores(path("backup 0"), path("missing")).is_err());
+    assert!(!path("missing/data-0").exists());
+}
+
+#[test]
+fn two_restores_of_one_backup_are_not_taken_for_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let env = Env::open(path("env"), &options(1)).unwrap();
+    env.backup(path("backup")).unwrap();
+    let restored = ["one", "other"].map(|name| {
+        sapwood_store::restore(path("backup"), path(name)).unwrap();
+        let env = Env::open(path(name), &options(1)).unwrap();
+        let mut txn = env.write().unwrap();
+        put(&mut txn, b"name", name.as_bytes());
+        txn.commit().unwrap().wait().unwrap();
+        env.backup(path(&format!("backup of {name}"))).unwrap();
+        env
+    });
+    let since = |of: usize, base: &str, dest: &str| {
+        restored[of].backup_since(path(base), path(dest)).map(drop)
+    };
+    since(0, "backup of one", "increment").unwrap();
+    let error = since(0, "backup of other", "refused");
+    assert!(matches!(error, Err(Error::NotTheBase(_))), "{error:?}");
+}
+
 const ROLE: &str = "SAPWOOD_TEST_STORES";
 
 /// Another process: counts jointly for ever, or opens with more stores.
