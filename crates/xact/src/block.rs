@@ -130,6 +130,11 @@ impl Header {
         HEADER_BYTES + SLOT_BYTES * self.count
     }
 
+    /// Whether a record of these bytes, slot included, fits.
+    fn fits(&self, bytes: usize) -> bool {
+        self.cells - self.slots_end() + self.holes >= bytes
+    }
+
     /// Bytes that records take, with their slots.
     fn used(&self, block_bytes: usize) -> usize {
         SLOT_BYTES * self.count + (block_bytes - self.cells) - self.holes
@@ -260,6 +265,11 @@ impl<'m, M: Memory> Block<'m, M> {
     /// Bytes that records take, with their slots.
     pub(crate) fn used(&self) -> usize {
         self.header.used(self.bytes)
+    }
+
+    /// Whether a record of these bytes, slot included, fits.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        self.header.fits(bytes)
     }
 
     #[inline]
@@ -560,7 +570,12 @@ impl<'m, M: Memory> BlockMut<'m, M> {
 
     /// Whether a record of these bytes, slot included, fits.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
-        self.header.cells - self.header.slots_end() + self.header.holes >= bytes
+        self.header.fits(bytes)
+    }
+
+    /// Changes nothing but the count of changes: for whoever relies on what the block does not hold.
+    pub(crate) fn note_change(&mut self) -> Result<(), M::Error> {
+        self.store_header()
     }
 
     pub(crate) fn set_first(&mut self, first: u64) -> Result<(), M::Error> {

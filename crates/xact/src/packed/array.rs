@@ -1,12 +1,23 @@
 //! An array of segments in key order, with room left in each, and its index.
+//!
+//! The segments are in use from the first one to the last one that the index bounds; those behind it have never been touched. They
+//! lie in one area of the memory, or in several when the array has grown at its end: each further area has as many as all before it.
+//!
+//! ```text
+//! OFFSET  SIZE  DESCRIPTION
+//!      0     8  segments in the first area
+//!      8     8  how many areas there are
+//!     16     8  offset of the index
+//!     24   232  offsets of the areas
+//! ```
 
 use std::ops::Range;
 
-use super::index::{Bound, HEAD_BYTES, Index};
+use super::index::{Bound, HEAD_BYTES, Index, SEGMENTS_MAX};
 use crate::block::{
     Block, BlockMut, CELL_HEADER_BYTES, HEADER_BYTES, Kind, Records, damaged, separator,
 };
-use crate::memory::{Memory, PAGE_BYTES};
+use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
 
 /// A segment is a page, the granule of conflicts and of disks.
 pub(super) const SEGMENT_BYTES: usize = PAGE_BYTES;
@@ -17,6 +28,12 @@ pub(super) const CAPACITY: usize = SEGMENT_BYTES - HEADER_BYTES;
 /// How full segments are packed where no record is expected soon: a tenth is left for those that come all the same.
 pub(super) const DENSE_BYTES: usize = CAPACITY / 10 * 9;
 
+/// So many areas hold as many segments as an array can have, however small the first one is.
+const AREAS_MAX: usize = SEGMENTS_MAX.ilog2() as usize + 1;
+
+/// Bytes that describe an array.
+pub(super) const ARRAY_BYTES: usize = 24 + 8 * AREAS_MAX;
+
 /// Fewer segments than this are not worth asking for ahead.
 const AHEAD_SEGMENTS_MIN: u64 = 8;
 
@@ -26,7 +43,10 @@ const AHEAD_SEGMENTS_MAX: u64 = 256;
 /// Segments and their index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Array {
-    pub(super) segments: u64,
+    /// Segments in the first area.
+    first: u64,
+    /// Where each area begins; 0 behind the last.
+    areas: [u64; AREAS_MAX],
     pub(super) index: Index,
 }
 
@@ -42,12 +62,126 @@ pub(super) enum Spread {
 }
 
 impl Array {
+    /// Takes room for an array. Its index is not cleared and its segments are not made yet.
+    pub(super) fn allocate<M: Memory>(memory: &mut M, segments: u64) -> Result<Self, M::Error> {
+        if !(1..=SEGMENTS_MAX).contains(&segments) {
+            let bytes = segments.saturating_mul(SEGMENT_BYTES as u64);
+            return Err(Fault::Full { bytes }.into());
+        }
+        let index = memory.allocate(Index::pages(segments) * PAGE_BYTES as u64)?;
+        let mut areas = [0; AREAS_MAX];
+        areas[0] = memory.allocate(segments * SEGMENT_BYTES as u64)?;
+        Ok(Self {
+            first: segments,
+            areas,
+            index: Index::new(index, segments),
+        })
+    }
+
+    /// Makes room for as many segments again at the end; they are not made yet. `None` if the array is as large as it can be.
+    pub(super) fn grow<M: Memory>(&self, memory: &mut M) -> Result<Option<Self>, M::Error> {
+        let count = self.count();
+        let free = self.areas.iter().position(|area| *area == 0);
+        let Some(free) = free.filter(|_| count <= SEGMENTS_MAX / 2) else {
+            return Ok(None);
+        };
+        let mut grown = *self;
+        grown.areas[free] = memory.allocate(count * SEGMENT_BYTES as u64)?;
+        let pages = Index::pages(2 * count);
+        let index = memory.allocate(pages * PAGE_BYTES as u64)?;
+        grown.index = Index::new(index, 2 * count);
+        grown.index.clear(memory, 0..pages)?;
+        self.index.copy(memory, &grown.index)?;
+        // Whoever is about to change the index must find that it lost.
+        let pages = Index::pages(count);
+        self.index.clear(memory, 0..pages)?;
+        memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;
+        Ok(Some(grown))
+    }
+
+    /// Gives back an array that no search reaches any more.
+    pub(super) fn release<M: Memory>(&self, memory: &mut M) -> Result<(), M::Error> {
+        let pages = Index::pages(self.count());
+        memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;
+        let mut segments = self.first;
+        for (number, area) in self.areas.iter().take_while(|area| **area != 0).enumerate() {
+            memory.free(*area, segments * SEGMENT_BYTES as u64)?;
+            if number > 0 {
+                segments *= 2;
+            }
+        }
+        Ok(())
+    }
+
+    /// The array that these [`ARRAY_BYTES`] at `at` describe.
+    pub(super) fn decode<E: From<Fault>>(at: u64, bytes: &[u8]) -> Result<Self, E> {
+        let impossible = || damaged::<E>(at, "an array of an impossible size");
+        let mut numbers = bytes.chunks_exact(8).map(u64::decode);
+        let mut number = || numbers.next().unwrap_or(0);
+        let (first, count, index) = (number(), number(), number());
+        let doublings = u32::try_from(count)
+            .ok()
+            .and_then(|count| count.checked_sub(1))
+            .filter(|doublings| (*doublings as usize) < AREAS_MAX)
+            .ok_or_else(impossible)?;
+        let segments = first.saturating_mul(1 << doublings);
+        if !(1..=SEGMENTS_MAX).contains(&segments) {
+            return Err(impossible());
+        }
+        let end = |start: u64, pages: u64| start.checked_add(pages * PAGE_BYTES as u64);
+        end(index, Index::pages(segments)).ok_or_else(impossible)?;
+        let mut areas = [0; AREAS_MAX];
+        for area in &mut areas[..=doublings as usize] {
+            *area = number();
+            end(*area, segments)
+                .filter(|_| *area != 0)
+                .ok_or_else(impossible)?;
+        }
+        Ok(Self {
+            first,
+            areas,
+            index: Index::new(index, segments),
+        })
+    }
+
+    /// Describes the array in [`ARRAY_BYTES`].
+    pub(super) fn encode(&self, to: &mut [u8]) {
+        let areas = self.areas.iter().take_while(|area| **area != 0).count();
+        let numbers = [self.first, areas as u64, self.index.at()];
+        let numbers = numbers.into_iter().chain(self.areas);
+        for (to, number) in to.chunks_exact_mut(8).zip(numbers) {
+            number.encode(to);
+        }
+    }
+
+    /// How many segments there is room for.
     pub(super) fn count(&self) -> u64 {
         self.index.segments()
     }
 
+    /// How many segments are in use, unless a move has taken some of them or is still filling them.
+    pub(super) fn in_use<M: Memory>(&self, memory: &M) -> Result<u64, M::Error> {
+        Ok(self.index.last(memory)? + 1)
+    }
+
+    /// The offset of a segment, and how many are together from there on.
+    fn place(&self, segment: u64) -> (u64, u64) {
+        let (area, start, end) = match segment.checked_div(self.first) {
+            None | Some(0) => (0, 0, self.first),
+            Some(times) => {
+                let doublings = times.ilog2();
+                let start = self.first << doublings;
+                (doublings as usize + 1, start, 2 * start)
+            }
+        };
+        let area = self.areas.get(area).copied().unwrap_or(0);
+        let within = segment - start;
+        (area + within * SEGMENT_BYTES as u64, end - segment)
+    }
+
+    /// The offset of a segment that there is room for.
     pub(super) fn at(&self, segment: u64) -> u64 {
-        self.segments + segment * SEGMENT_BYTES as u64
+        self.place(segment).0
     }
 
     /// A segment in use, which may have been moved away.
@@ -56,11 +190,11 @@ impl Array {
         memory: &'m M,
         segment: u64,
     ) -> Result<Block<'m, M>, M::Error> {
+        if segment >= self.count() {
+            return Err(damaged(self.index.at(), "a segment beyond the array"));
+        }
         let block = Block::open(memory, self.at(segment), SEGMENT_BYTES)?;
-        if segment >= self.count()
-            || block.level() != 0
-            || !matches!(block.kind(), Kind::Leaf | Kind::Moved)
-        {
+        if block.level() != 0 || !matches!(block.kind(), Kind::Leaf | Kind::Moved) {
             return Err(block.damaged("no segment is there"));
         }
         Ok(block)
@@ -105,9 +239,15 @@ impl Array {
     /// Says that these segments will be read or written in order.
     pub(super) fn prefetch<M: Memory>(&self, memory: &M, segments: Range<u64>) {
         let end = segments.end.min(self.count());
-        let count = end.saturating_sub(segments.start);
-        if count >= AHEAD_SEGMENTS_MIN {
-            memory.prefetch(self.at(segments.start), count * SEGMENT_BYTES as u64);
+        let mut start = segments.start;
+        if end.saturating_sub(start) < AHEAD_SEGMENTS_MIN {
+            return;
+        }
+        while start < end {
+            let (at, together) = self.place(start);
+            let count = together.min(end - start);
+            memory.prefetch(at, count * SEGMENT_BYTES as u64);
+            start += count;
         }
     }
 
@@ -182,17 +322,39 @@ impl Array {
         }
         let mut start = 0;
         for ((segment, end), fence) in window.clone().zip(&cuts).zip(fences) {
-            BlockMut::format(memory, self.at(segment), SEGMENT_BYTES, Kind::Leaf, 0)?.fill(
-                records,
-                start..*end,
-                fence,
-            )?;
+            self.format(memory, segment)?
+                .fill(records, start..*end, fence)?;
             start = *end;
         }
         for (segment, bound) in window.zip(&bounds).skip(1) {
             self.index.set(memory, segment, *bound)?;
         }
         Ok(Some(cuts.len() as u64))
+    }
+
+    /// Makes a segment of these records, wherever it has no bound to keep.
+    pub(super) fn make<M: Memory>(
+        &self,
+        memory: &mut M,
+        segment: u64,
+        records: &Records,
+        bound: Option<&[u8]>,
+    ) -> Result<(), M::Error> {
+        let fence = bound.filter(|bound| bound.len() > HEAD_BYTES);
+        self.format(memory, segment)?
+            .fill(records, 0..records.len(), fence)?;
+        match segment {
+            0 => Ok(()),
+            _ => self.index.set(memory, segment, bound),
+        }
+    }
+
+    fn format<'m, M: Memory>(
+        &self,
+        memory: &'m mut M,
+        segment: u64,
+    ) -> Result<BlockMut<'m, M>, M::Error> {
+        BlockMut::format(memory, self.at(segment), SEGMENT_BYTES, Kind::Leaf, 0)
     }
 
     /// Takes the records of segments.
@@ -244,26 +406,6 @@ impl Array {
             keys += block.count() as u64;
         }
         Ok(keys)
-    }
-
-    /// Makes the array known to a page, from the offset on.
-    pub(super) fn decode<E: From<crate::memory::Fault>>(
-        at: u64,
-        bytes: [u64; 3],
-    ) -> Result<Self, E> {
-        let [segments, count, index] = bytes;
-        if !(1..=super::index::SEGMENTS_MAX).contains(&count)
-            || segments.checked_add(count * SEGMENT_BYTES as u64).is_none()
-            || index
-                .checked_add(Index::pages(count) * PAGE_BYTES as u64)
-                .is_none()
-        {
-            return Err(damaged(at, "an array of an impossible size"));
-        }
-        Ok(Self {
-            segments,
-            index: Index::new(index, count),
-        })
     }
 }
 

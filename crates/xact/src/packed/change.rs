@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use super::array::{Array, CAPACITY, SEGMENT_BYTES, Spread};
+use super::array::{CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
+use super::index::SEGMENTS_MAX;
 use super::upkeep::Run;
 use super::{
     Description, KEY_BYTES_MAX, LEAF_MAX, LEAF_MIN, PackedTree, Place, ROOT_MAX, ROOT_MIN, Side,
 };
 use crate::block::{
-    BlockMut, CELL_HEADER_BYTES, Cell, OUTSIDE_BYTES, Records, SLOT_BYTES, damaged,
+    BlockMut, CELL_HEADER_BYTES, Cell, OUTSIDE_BYTES, Records, SLOT_BYTES, damaged, separator,
 };
 use crate::memory::{Fault, Memory};
 use crate::value;
@@ -69,12 +70,23 @@ impl<M: Memory> PackedTree<M> {
             value: if outside { &area } else { value },
             outside,
         };
+        let bytes = cell.bytes() + SLOT_BYTES;
         for _ in 0..MOVES_MAX {
-            let mut block = description
-                .array(place.side)
-                .segment_mut(&mut self.memory, place.segment)?;
-            if block.fits(cell.bytes() + SLOT_BYTES) {
-                block.insert(index, cell)?;
+            let block = self.segment(&description, place)?;
+            // Deferred upkeep lives on the room that is left in each segment.
+            let crowded = self.upkeep.is_deferred() && block.used() + bytes > DENSE_BYTES;
+            let fits = block.fits(bytes);
+            if (!fits || crowded)
+                && index == block.count()
+                && self.extend(&description, place, cell)?
+            {
+                return Ok(!found);
+            }
+            if fits {
+                description
+                    .array(place.side)
+                    .segment_mut(&mut self.memory, place.segment)?
+                    .insert(index, cell)?;
                 return Ok(!found);
             }
             if self.make_room(&description, place, index, cell)? {
@@ -126,6 +138,46 @@ impl<M: Memory> PackedTree<M> {
             .remove(index)
     }
 
+    /// Puts a record that comes after all others into a new segment behind the last one. Returns `false` if other records come after
+    /// it or there is no room.
+    fn extend(
+        &mut self,
+        description: &Description,
+        place: Place,
+        cell: Cell<'_>,
+    ) -> Result<bool, M::Error> {
+        let (mut array, new) = (description.current, place.segment + 1);
+        if place.side != Side::Current || array.in_use(&self.memory)? != new {
+            return Ok(false);
+        }
+        let block = array.segment(&self.memory, place.segment)?;
+        let Some(last) = block.count().checked_sub(1) else {
+            return Ok(false);
+        };
+        let bound = separator(block.key(last)?, cell.key);
+        if new == array.count() {
+            if description.next.is_some() {
+                return Ok(false);
+            }
+            let Some(grown) = array.grow(&mut self.memory)? else {
+                return Ok(false);
+            };
+            self.describe(Description {
+                current: grown,
+                ..*description
+            })?;
+            array = grown;
+        }
+        // Whoever is about to put a record of the new segment into this one must find that it lost.
+        array
+            .segment_mut(&mut self.memory, place.segment)?
+            .note_change()?;
+        let mut records = Records::default();
+        records.push(cell);
+        array.make(&mut self.memory, new, &records, Some(bound))?;
+        Ok(true)
+    }
+
     /// Rebalances the smallest window around a full segment that has room to spare, with the new record in it. Returns `false` if
     /// the record is still to be inserted, because the whole array had to move.
     fn make_room(
@@ -137,7 +189,7 @@ impl<M: Memory> PackedTree<M> {
     ) -> Result<bool, M::Error> {
         let array = description.array(place.side);
         let in_use = self.in_use(description, place.side)?;
-        let mut windows = Windows::new(&array, in_use, place.segment);
+        let mut windows = Windows::new(in_use, place.segment);
         let mut used = (cell.bytes() + SLOT_BYTES) as u64;
         used += array.used(&self.memory, windows.window.clone())?;
         while windows.widen() {
@@ -178,12 +230,17 @@ impl<M: Memory> PackedTree<M> {
     ) -> Result<(), M::Error> {
         let array = description.array(place.side);
         let in_use = self.in_use(description, place.side)?;
-        let mut windows = Windows::new(&array, in_use, place.segment);
+        let mut windows = Windows::new(in_use.clone(), place.segment);
         while windows.widen() {
             for added in windows.added.clone() {
                 used += array.used(&self.memory, added)?;
             }
-            if used as f64 >= windows.bound(LEAF_MIN, ROOT_MIN) * windows.capacity() {
+            let capacity = match windows.window == in_use {
+                // What has room and is not in use counts as well.
+                true => array.count() as f64 * CAPACITY as f64,
+                false => windows.capacity(),
+            };
+            if used as f64 >= windows.bound(LEAF_MIN, ROOT_MIN) * capacity {
                 self.rebalance(description, place.side, windows.window.clone(), None)?;
                 return Ok(());
             }
@@ -258,7 +315,7 @@ impl<M: Memory> PackedTree<M> {
 struct Windows {
     segment: u64,
     in_use: Range<u64>,
-    /// Levels of windows in the array.
+    /// Levels of windows in what is in use.
     height: u32,
     level: u32,
     window: Range<u64>,
@@ -267,11 +324,16 @@ struct Windows {
 }
 
 impl Windows {
-    fn new(array: &Array, in_use: Range<u64>, segment: u64) -> Self {
+    fn new(in_use: Range<u64>, segment: u64) -> Self {
         Self {
             segment,
+            // The array may have any number of segments, of which some may have been moved away.
+            height: in_use
+                .end
+                .clamp(2, SEGMENTS_MAX)
+                .next_power_of_two()
+                .ilog2(),
             in_use,
-            height: array.count().next_power_of_two().ilog2().max(1),
             level: 0,
             window: segment..segment + 1,
             added: [0..0, 0..0],

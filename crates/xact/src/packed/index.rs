@@ -165,6 +165,24 @@ impl Index {
         Ok(child)
     }
 
+    /// The last segment that has a bound, or the first one: none behind it is in use.
+    pub(super) fn last<M: Memory>(&self, memory: &M) -> Result<u64, M::Error> {
+        let mut child = 0;
+        for level in (0..self.height()).rev() {
+            let page = memory.read(self.page(level, child), PAGE_BYTES)?;
+            let mut way = 0_usize;
+            for depth in 0..PAGE_LEVELS {
+                let tag = page.get(place(depth, way)).unwrap_or(&INFINITE);
+                way = 2 * way + usize::from(*tag != INFINITE);
+            }
+            child = child * FANOUT + way as u64;
+        }
+        if child >= self.segments {
+            return Err(damaged(self.at, "the index leads beyond its segments"));
+        }
+        Ok(child)
+    }
+
     /// Where the bound of a segment is. The first segment has none.
     fn place_of(&self, segment: u64) -> Option<u64> {
         if segment == 0 || segment >= self.segments {
@@ -229,6 +247,19 @@ impl Index {
         // What does not change is not written: an index page is shared by many segments.
         if memory.read(at, PLACE_BYTES)? != bytes {
             memory.write(at, PLACE_BYTES)?.copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    /// Sets the bounds of all segments in another index to what they are in this one.
+    pub(super) fn copy<M: Memory>(&self, memory: &mut M, to: &Self) -> Result<(), M::Error> {
+        for segment in 1..self.segments {
+            let (Some(from), Some(to)) = (self.place_of(segment), to.place_of(segment)) else {
+                return Err(damaged(to.at, "an index that is too small"));
+            };
+            let mut bytes = [0; PLACE_BYTES];
+            bytes.copy_from_slice(memory.read(from, PLACE_BYTES)?);
+            memory.write(to, PLACE_BYTES)?.copy_from_slice(&bytes);
         }
         Ok(())
     }

@@ -5,6 +5,9 @@
 //! falls with its size, from [`LEAF_MAX`] to [`ROOT_MAX`], and how empty from [`ROOT_MIN`] to [`LEAF_MIN`]. A walk through
 //! all records is a walk through the array from one end to the other, however the disk below likes its blocks.
 //!
+//! A record that comes after all others begins a new segment behind the last when that is full, and an array that has no room for it
+//! grows where it is: keys in order are written once, as in a log.
+//!
 //! When the whole array is too full or too empty, its records move to another one. They move from left to right in
 //! steps of a few segments, each step complete in itself, so that it can be a transaction of its own: a search that finds its segment
 //! moved goes on in the next array. Windows too large for one transaction are not rebalanced either: the array moves then too.
@@ -13,9 +16,9 @@
 //! OFFSET  SIZE  DESCRIPTION
 //!      0     8  "sappackd"
 //!      8     8  reserved
-//!     16    24  the array: offset of the segments, how many, offset of the index
-//!     40    24  the next array, or zeros
-//!     64     8  how far the move to it is: offset of a page, or 0
+//!     16   256  the array
+//!    272   256  the next array, or zeros
+//!    528     8  how far the move to it is: offset of a page, or 0
 //! ```
 
 mod array;
@@ -28,8 +31,7 @@ mod upkeep;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use self::array::{Array, SEGMENT_BYTES};
-use self::index::{Index, SEGMENTS_MAX};
+use self::array::{ARRAY_BYTES, Array, SEGMENT_BYTES};
 use self::rebuild::Progress;
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::bplus::Census;
@@ -51,7 +53,12 @@ const ROOT_MIN: f64 = 0.30;
 const LEAF_MIN: f64 = 0.08;
 
 const MAGIC: [u8; 8] = *b"sappackd";
-const DESCRIPTION_BYTES: usize = 72;
+
+/// Where the description has the array, the next one, and how far the move is.
+const CURRENT_AT: usize = 16;
+const NEXT_AT: usize = CURRENT_AT + ARRAY_BYTES;
+const PROGRESS_AT: usize = NEXT_AT + ARRAY_BYTES;
+const DESCRIPTION_BYTES: usize = PROGRESS_AT + 8;
 
 /// A cache-oblivious B-tree in a memory.
 ///
@@ -101,7 +108,7 @@ impl<M: Memory> PackedTree<M> {
     /// What the memory says.
     pub fn create(mut memory: M) -> Result<Self, M::Error> {
         let at = memory.allocate(PAGE_BYTES as u64)?;
-        let current = allocate(&mut memory, 1)?;
+        let current = Array::allocate(&mut memory, 1)?;
         current.index.clear(&mut memory, 0..1)?;
         BlockMut::format(&mut memory, current.at(0), SEGMENT_BYTES, Kind::Leaf, 0)?;
         memory.write(at, MAGIC.len())?.copy_from_slice(&MAGIC);
@@ -228,31 +235,31 @@ impl<M: Memory> PackedTree<M> {
 
     fn description(&self) -> Result<Description, M::Error> {
         let bytes = self.memory.read(self.at, DESCRIPTION_BYTES)?;
-        let number = |at: usize| u64::decode(&bytes[at..at + 8]);
-        let array =
-            |at: usize| Array::decode(self.at, [number(at), number(at + 8), number(at + 16)]);
+        let array = |at: usize| Array::decode(self.at, &bytes[at..at + ARRAY_BYTES]);
         Ok(Description {
-            current: array(16)?,
-            next: match number(64) {
+            current: array(CURRENT_AT)?,
+            next: match u64::decode(&bytes[PROGRESS_AT..]) {
                 0 => None,
-                progress => Some((array(40)?, progress)),
+                progress => Some((array(NEXT_AT)?, progress)),
             },
         })
     }
 
     fn describe(&mut self, description: Description) -> Result<(), M::Error> {
-        let array = |array: Array| [array.segments, array.count(), array.index.at()];
-        let (next, progress) = description
-            .next
-            .map_or(([0; 3], 0), |(next, progress)| (array(next), progress));
-        let numbers = array(description.current)
-            .into_iter()
-            .chain(next)
-            .chain([progress]);
-        let place = self.memory.write(self.at + 16, DESCRIPTION_BYTES - 16)?;
-        for (to, number) in place.chunks_exact_mut(8).zip(numbers) {
-            number.encode(to);
-        }
+        let bytes = self.memory.write(self.at, DESCRIPTION_BYTES)?;
+        description.current.encode(&mut bytes[CURRENT_AT..NEXT_AT]);
+        let next = &mut bytes[NEXT_AT..PROGRESS_AT];
+        let progress = match &description.next {
+            None => {
+                next.fill(0);
+                0
+            }
+            Some((array, progress)) => {
+                array.encode(next);
+                *progress
+            }
+        };
+        progress.encode(&mut bytes[PROGRESS_AT..]);
         Ok(())
     }
 
@@ -296,39 +303,21 @@ impl<M: Memory> PackedTree<M> {
         let Some((next, progress)) = description.next else {
             return Ok(match side {
                 Side::Next => 0..0,
-                Side::Current => 0..description.current.count(),
+                Side::Current => 0..description.current.in_use(&self.memory)?,
             });
         };
         let progress = Progress::load(&self.memory, progress)?;
-        if progress.from > description.current.count() || progress.to > next.count() {
+        let end = match side {
+            Side::Next => next.count(),
+            Side::Current => description.current.in_use(&self.memory)?,
+        };
+        let segments = match side {
+            Side::Next => 0..progress.to,
+            Side::Current => progress.from..end,
+        };
+        if segments.start > end || segments.end > end {
             return Err(damaged(self.at, "a move beyond the end of the array"));
         }
-        Ok(match side {
-            Side::Next => 0..progress.to,
-            Side::Current => progress.from..description.current.count(),
-        })
+        Ok(segments)
     }
-}
-
-/// Takes room for an array. Its index is not cleared and its segments are not made yet.
-fn allocate<M: Memory>(memory: &mut M, segments: u64) -> Result<Array, M::Error> {
-    if !(1..=SEGMENTS_MAX).contains(&segments) {
-        let bytes = segments.saturating_mul(SEGMENT_BYTES as u64);
-        return Err(crate::memory::Fault::Full { bytes }.into());
-    }
-    let index = memory.allocate(Index::pages(segments) * PAGE_BYTES as u64)?;
-    let at = memory.allocate(segments * SEGMENT_BYTES as u64)?;
-    Ok(Array {
-        segments: at,
-        index: Index::new(index, segments),
-    })
-}
-
-/// Gives back an array that no search reaches any more.
-fn release<M: Memory>(memory: &mut M, array: &Array) -> Result<(), M::Error> {
-    memory.free(
-        array.index.at(),
-        Index::pages(array.count()) * PAGE_BYTES as u64,
-    )?;
-    memory.free(array.segments, array.count() * SEGMENT_BYTES as u64)
 }

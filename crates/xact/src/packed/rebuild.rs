@@ -16,11 +16,11 @@
 
 use std::ops::Range;
 
-use super::array::{Array, CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
+use super::array::{Array, CAPACITY, DENSE_BYTES, Spread};
 use super::index::Index;
 use super::upkeep::Run;
-use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side, allocate, release};
-use crate::block::{BlockMut, Kind, Records};
+use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side};
+use crate::block::{Kind, Records};
 use crate::memory::{Fixed, Memory, PAGE_BYTES};
 
 /// How full the next array is: in the middle of what the root may be, so that it stays for a while.
@@ -124,15 +124,16 @@ impl<M: Memory> PackedTree<M> {
     /// Counts some more segments, and begins a move when all are counted and it is worth it.
     fn measure(&mut self, description: &Description) -> Result<bool, M::Error> {
         let array = description.current;
+        let in_use = array.in_use(&self.memory)?;
         let mut measured = *self.upkeep.measured();
-        if measured.array != array.segments {
-            measured.array = array.segments;
+        if measured.array != array.index.at() {
+            measured.array = array.index.at();
             (measured.segments, measured.bytes) = (0, 0);
         }
-        let end = array.count().min(measured.segments + STEP_COUNTED_SEGMENTS);
+        let end = in_use.min(measured.segments + STEP_COUNTED_SEGMENTS);
         measured.bytes += array.used(&self.memory, measured.segments..end)?;
         measured.segments = end;
-        let complete = end == array.count();
+        let complete = end == in_use;
         let bytes = measured.bytes;
         if complete {
             (measured.segments, measured.bytes) = (0, 0);
@@ -150,7 +151,7 @@ impl<M: Memory> PackedTree<M> {
         // Crowded in one part and empty elsewhere, it stays as large as it is.
         let segments = match density < ROOT_MIN {
             true => segments_for(bytes),
-            false => segments_for(bytes).max(array.count()),
+            false => segments_for(bytes).max(in_use),
         };
         self.begin(description, segments, bytes)?;
         Ok(true)
@@ -163,23 +164,26 @@ impl<M: Memory> PackedTree<M> {
         segments: u64,
         used: u64,
     ) -> Result<(), M::Error> {
-        let next = allocate(&mut self.memory, segments)?;
+        // Some are kept for what is inserted meanwhile, and for what comes behind all others later.
+        let room = segments + segments / SPARE_PART;
+        let next = Array::allocate(&mut self.memory, room)?;
         let page = self.memory.allocate(PAGE_BYTES as u64)?;
         let mut progress = Progress {
             cleared: 0,
             from: 0,
             to: 0,
-            // Some are kept for what is inserted meanwhile.
-            goal: used.div_ceil(segments - segments / SPARE_PART).max(1),
+            goal: used.div_ceil(segments).max(1),
             gap: 0,
             split: 0,
         };
-        if self.upkeep.run() != Run::None {
+        let split = self.upkeep.split();
+        // What comes behind all others finds room there anyway.
+        if self.upkeep.run() != Run::None && split < description.current.in_use(&self.memory)? {
             // Some are lost where records do not fill a segment exactly, and at the seams between steps.
             let dense = used.div_ceil(DENSE_BYTES as u64);
             progress.goal = DENSE_BYTES as u64;
             progress.gap = segments.saturating_sub(dense + dense / 8 + 2);
-            progress.split = self.upkeep.split().min(description.current.count());
+            progress.split = split;
         }
         progress.store(&mut self.memory, page)?;
         self.describe(Description {
@@ -216,7 +220,7 @@ impl<M: Memory> PackedTree<M> {
             progress.to = end;
             progress.gap -= free;
         } else if !rest.is_empty() {
-            let end = current.count().min(progress.from + STEP_SEGMENTS * factor);
+            let end = rest.end.min(progress.from + STEP_SEGMENTS * factor);
             let end = match progress.gap {
                 0 => end,
                 _ => end.min(progress.split),
@@ -238,17 +242,13 @@ impl<M: Memory> PackedTree<M> {
                 }
             }
             (progress.from, progress.to) = (end, to);
-        } else if progress.to < next.count() {
-            let end = next.count().min(progress.to + STEP_FREE_SEGMENTS * factor);
-            self.leave_free(&next, progress.to..end, None)?;
-            progress.to = end;
         } else {
             self.describe(Description {
                 current: next,
                 next: None,
             })?;
             self.memory.free(page, PAGE_BYTES as u64)?;
-            release(&mut self.memory, &current)?;
+            current.release(&mut self.memory)?;
             return Ok(false);
         }
         progress.store(&mut self.memory, page)?;
@@ -315,18 +315,7 @@ impl<M: Memory> PackedTree<M> {
     ) -> Result<(), M::Error> {
         let none = Records::default();
         for segment in segments {
-            let fence = bound.filter(|bound| bound.len() > super::index::HEAD_BYTES);
-            BlockMut::format(
-                &mut self.memory,
-                array.at(segment),
-                SEGMENT_BYTES,
-                Kind::Leaf,
-                0,
-            )?
-            .fill(&none, 0..0, fence)?;
-            if segment > 0 {
-                array.index.set(&mut self.memory, segment, bound)?;
-            }
+            array.make(&mut self.memory, segment, &none, bound)?;
         }
         Ok(())
     }
@@ -342,14 +331,13 @@ impl<M: Memory> PackedTree<M> {
         }
         let mut segments = segments_for(used);
         loop {
-            let array = allocate(&mut self.memory, segments)?;
+            let array = Array::allocate(&mut self.memory, segments)?;
             array
                 .index
                 .clear(&mut self.memory, 0..Index::pages(segments))?;
             let spread = match self.upkeep.run() {
-                Run::Rising => Spread::Gap(records.len()),
                 Run::Falling => Spread::Gap(0),
-                Run::None => Spread::Even,
+                Run::Rising | Run::None => Spread::Even,
             };
             let window = 0..segments;
             let laid_out = array.lay_out(&mut self.memory, window, &records, spread, None)?;
@@ -360,7 +348,7 @@ impl<M: Memory> PackedTree<M> {
                     next: None,
                 });
             }
-            release(&mut self.memory, &array)?;
+            array.release(&mut self.memory)?;
             segments *= 2;
         }
     }
@@ -377,9 +365,9 @@ impl<M: Memory> PackedTree<M> {
         }
         if let Some((next, page)) = description.next {
             self.memory.free(page, PAGE_BYTES as u64)?;
-            release(&mut self.memory, &next)?;
+            next.release(&mut self.memory)?;
         }
-        release(&mut self.memory, &description.current)
+        description.current.release(&mut self.memory)
     }
 }
 

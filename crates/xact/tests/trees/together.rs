@@ -1,0 +1,102 @@
+//! Trees that several transactions change at once, where a transaction does not conflict by what it has only read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sapwood_xact::{Census, Error, Memory, Mode, Options, PackedTree, Space, Upkeep};
+
+const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
+
+fn open(folder: &std::path::Path, mode: Mode) -> Space {
+    let options = Options::new()
+        .mode(mode)
+        .bytes(64 << 20)
+        .log_bytes(16 << 20)
+        .versions_bytes(16 << 20);
+    let space = Space::open(folder, &options).unwrap();
+    space
+        .transaction(|t| {
+            let root = PackedTree::create(&mut *t)?.offset();
+            t.set_root(root)
+        })
+        .unwrap();
+    space
+}
+
+fn open_tree<M: Memory>(memory: M, upkeep: &Arc<Upkeep>) -> Result<PackedTree<M>, M::Error> {
+    let root = memory.root()?;
+    PackedTree::with_upkeep(memory, root, Arc::clone(upkeep))
+}
+
+fn insert(t: &mut impl Memory<Error = Error>, key: &[u8], value: &[u8]) -> Result<bool, Error> {
+    open_tree(t, &Arc::new(Upkeep::immediate()))?.insert(key, value)
+}
+
+fn census(space: &Space) -> Census {
+    let mut t = space.begin_read().unwrap();
+    let tree = open_tree(&mut t, &Arc::new(Upkeep::immediate())).unwrap();
+    tree.check().unwrap()
+}
+
+/// A new segment at the end takes keys away from the segment that was the last one, whose page it need not change otherwise.
+#[test]
+fn a_record_behind_all_others_conflicts_with_a_new_segment() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        for key in 0..8_u8 {
+            space.transaction(|t| insert(t, &[key], &[0; 480])).unwrap();
+        }
+        let mut t = space.begin().unwrap();
+        assert!(insert(&mut t, b"zero", b"small").unwrap());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                space
+                    .transaction(|t| insert(t, b"large", &[1; 500]))
+                    .unwrap()
+            });
+            assert!(other.join().unwrap());
+        });
+        // A space may also find out before the end.
+        assert!(matches!(t.commit(), Err(Error::Conflict)), "{mode:?}");
+        space.transaction(|t| insert(t, b"zero", b"small")).unwrap();
+        let census = census(&space);
+        assert_eq!((census.keys, census.leaves), (10, 2), "{mode:?}");
+    }
+}
+
+#[test]
+fn keys_that_several_threads_insert_in_order_and_anywhere_are_all_there() {
+    const THREADS: u64 = 4;
+    const KEYS: u64 = 400;
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let upkeep = Arc::new(Upkeep::deferred());
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..KEYS {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let key = match number % 4 {
+                            0 => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1,
+                            _ => number | 1 << 63,
+                        };
+                        space
+                            .transaction(|t| {
+                                open_tree(t, &upkeep)?.insert(&key.to_be_bytes(), &[7; 90])
+                            })
+                            .unwrap();
+                        if upkeep.due() {
+                            space
+                                .transaction(|t| open_tree(t, &upkeep)?.maintain())
+                                .unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(census(&space).keys, THREADS * KEYS, "{mode:?}");
+    }
+}
