@@ -173,6 +173,17 @@ static uint64_t cpu_us(const struct rusage *usage) {
         + (uint64_t)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec);
 }
 
+/* Bytes read from the disk so far; 0 where the system does not count them. */
+static uint64_t read_bytes(void) {
+    unsigned long long bytes = 0;
+    char line[128];
+    FILE *io = fopen("/proc/self/io", "r");
+    if (io == NULL) return 0;
+    while (fgets(line, sizeof line, io) != NULL && sscanf(line, "read_bytes: %llu", &bytes) != 1) continue;
+    fclose(io);
+    return bytes;
+}
+
 int main(int count_of_arguments, char **arguments) {
     if (count_of_arguments != 8) {
         fprintf(stderr, "peers ENGINE PHASE FOLDER FIRST COUNT TOTAL CACHE_BYTES\n");
@@ -190,7 +201,7 @@ int main(int count_of_arguments, char **arguments) {
     if (fgets(line, sizeof line, stdin) == NULL) return 1;
 
     struct rusage before, after;
-    uint64_t log_before = log_bytes(), done = 0;
+    uint64_t log_before = log_bytes(), read_before = read_bytes(), done = 0;
     getrusage(RUSAGE_SELF, &before);
     uint64_t start = now(), last = start;
     if (strcmp(phase, "scan") == 0) {
@@ -214,9 +225,10 @@ int main(int count_of_arguments, char **arguments) {
     }
     uint64_t elapsed = now() - start;
     getrusage(RUSAGE_SELF, &after);
-    printf("%llu %llu %llu %ld %ld %llu %llu", (unsigned long long)done, (unsigned long long)elapsed,
+    printf("%llu %llu %llu %ld %ld %llu %llu %llu", (unsigned long long)done, (unsigned long long)elapsed,
            (unsigned long long)(cpu_us(&after) - cpu_us(&before)), after.ru_majflt - before.ru_majflt,
-           after.ru_minflt - before.ru_minflt, (unsigned long long)(log_bytes() - log_before),
+           after.ru_minflt - before.ru_minflt, (unsigned long long)(read_bytes() - read_before),
+           (unsigned long long)(log_bytes() - log_before),
            (unsigned long long)slowest);
     for (int i = 0; i < 64 * 16; i++) {
         if (buckets[i] > 0) printf(" %d:%llu", i, (unsigned long long)buckets[i]);

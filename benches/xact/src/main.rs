@@ -51,6 +51,9 @@ struct Options {
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
+    /// Add what the search trees did to what is in this file, and report both; with --rounds 0 only what is in it
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Let what is cached stay between phases
     #[arg(long)]
     warm: bool,

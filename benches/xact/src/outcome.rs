@@ -19,6 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) cpu_us: u64,
     pub(crate) major_faults: u64,
     pub(crate) minor_faults: u64,
+    /// Bytes read from the disk.
+    pub(crate) read_bytes: u64,
     pub(crate) log_bytes: u64,
     pub(crate) times: Times,
 }
@@ -107,6 +109,7 @@ impl Outcome {
         self.cpu_us += other.cpu_us;
         self.major_faults += other.major_faults;
         self.minor_faults += other.minor_faults;
+        self.read_bytes += other.read_bytes;
         // Everybody sees the one log.
         self.log_bytes = self.log_bytes.max(other.log_bytes);
         self.times.merge(&other.times);
@@ -132,12 +135,13 @@ impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} {} {} {} {} {} {}",
+            "{} {} {} {} {} {} {} {}",
             self.done,
             self.nanoseconds,
             self.cpu_us,
             self.major_faults,
             self.minor_faults,
+            self.read_bytes,
             self.log_bytes,
             self.times.slowest
         )?;
@@ -165,6 +169,7 @@ impl FromStr for Outcome {
             cpu_us: number()?,
             major_faults: number()?,
             minor_faults: number()?,
+            read_bytes: number()?,
             log_bytes: number()?,
             times: Times::default(),
         };
@@ -204,6 +209,6 @@ mod tests {
             assert!(told >= exact && told <= exact + exact / 16 + 1, "{told}");
         }
         assert!("1 2 3".parse::<Outcome>().is_err());
-        assert!("1 2 3 4 5 6 7 9999:1".parse::<Outcome>().is_err());
+        assert!("1 2 3 4 5 6 7 8 9999:1".parse::<Outcome>().is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! The tables of the thesis: trees without transactions, with more data than memory.
 
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -17,20 +20,22 @@ const BLOCKS_KIB: [usize; 7] = [2, 4, 16, 32, 64, 256, 512];
 /// How many keys are searched for.
 const SEARCHES: u64 = 1000;
 
-/// The phases, with what is forgotten before each.
-const PHASES: [(Phase, &str); 4] = [
-    (Phase::InsertRandom, "random inserts"),
-    (Phase::Scan, "walk through all"),
-    (Phase::Search, "searches"),
-    (Phase::InsertInOrder, "in-order inserts"),
+/// The phases, and how often each is done in a round: the short ones several times, as one delay of the disk would decide them.
+const PHASES: [(Phase, &str, u64); 4] = [
+    (Phase::InsertRandom, "random inserts", 1),
+    (Phase::Scan, "walk through all", 5),
+    (Phase::Search, "searches", 5),
+    (Phase::InsertInOrder, "in-order inserts", 1),
 ];
 
 struct Candidate {
     name: String,
     engine: Engine,
     block_bytes: usize,
-    /// For each of [`PHASES`], what was measured in each round.
+    /// For each of [`PHASES`], what was measured each time.
     outcomes: [Vec<Outcome>; PHASES.len()],
+    /// What the files took on the disk after the inserts of each phase that makes a tree.
+    stored_bytes: [u64; PHASES.len()],
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -46,25 +51,83 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             kib << 10,
         ));
     }
-    candidates.retain(|candidate| options.wants(&candidate.name));
+    if let Some(results) = &options.results {
+        recall(results, &mut candidates)?;
+    }
     let memory_bytes = options.memory_mib << 20;
     let mut crew = options.crew();
     crew.limit = Limit::new(memory_bytes);
     let limited = crew.limit.is_some();
     for round in 0..options.rounds {
-        for candidate in &mut candidates {
+        let wanted = candidates.iter_mut().filter(|one| options.wants(&one.name));
+        for candidate in wanted {
             let folder = place.folder.join("trees");
-            for (number, (phase, what)) in PHASES.iter().enumerate() {
-                let outcome = measure(options, &crew, candidate, &folder, *phase, memory_bytes)
-                    .with_context(|| format!("{}, {what}", candidate.name))?;
-                let seconds = outcome.seconds();
-                eprintln!("round {round}: {}: {what}: {seconds:.3} s", candidate.name);
-                candidate.outcomes[number].push(outcome);
+            for (number, (phase, what, times)) in PHASES.iter().enumerate() {
+                for time in 0..*times {
+                    let work = work(options, candidate, &folder, *phase, time);
+                    let outcome = measure(options, &crew, &work)
+                        .with_context(|| format!("{}, {what}", candidate.name))?;
+                    let (seconds, stored) = (outcome.seconds(), stored(&folder)?);
+                    eprintln!("round {round}: {}: {what}: {seconds:.3} s", candidate.name);
+                    if let Some(results) = &options.results {
+                        note(results, &candidate.name, what, stored, &outcome)?;
+                    }
+                    candidate.stored_bytes[number] = stored;
+                    candidate.outcomes[number].push(outcome);
+                }
             }
             clear(&folder)?;
         }
     }
+    candidates.retain(|candidate| {
+        candidate
+            .outcomes
+            .iter()
+            .all(|outcomes| !outcomes.is_empty())
+    });
+    anyhow::ensure!(!candidates.is_empty(), "nothing was measured");
     report(options, &candidates, limited)
+}
+
+/// What a folder takes on the disk.
+fn stored(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        bytes += 512 * entry?.metadata()?.blocks();
+    }
+    Ok(bytes)
+}
+
+/// Adds an outcome to a file of results: a line whose parts are separated by tabs.
+fn note(results: &Path, name: &str, what: &str, stored: u64, outcome: &Outcome) -> Result<()> {
+    let open = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(results);
+    let mut file = open.with_context(|| results.display().to_string())?;
+    Ok(writeln!(file, "{name}\t{what}\t{stored}\t{outcome}")?)
+}
+
+/// Takes the outcomes of earlier runs from a file of results, if there is one.
+fn recall(results: &Path, candidates: &mut [Candidate]) -> Result<()> {
+    if !results.exists() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(results).with_context(|| results.display().to_string())?;
+    for line in text.lines() {
+        let parts: Vec<&str> = line.split('\t').collect();
+        let &[name, what, stored, outcome] = &parts[..] else {
+            anyhow::bail!("{}: no result: {line}", results.display());
+        };
+        let candidate = candidates.iter_mut().find(|one| one.name == name);
+        let number = PHASES.iter().position(|phase| phase.1 == what);
+        let (Some(candidate), Some(number)) = (candidate, number) else {
+            anyhow::bail!("{}: of something else: {line}", results.display());
+        };
+        candidate.stored_bytes[number] = stored.parse()?;
+        candidate.outcomes[number].push(outcome.parse()?);
+    }
+    Ok(())
 }
 
 fn candidate(name: &str, engine: Engine, block_bytes: usize) -> Candidate {
@@ -73,51 +136,50 @@ fn candidate(name: &str, engine: Engine, block_bytes: usize) -> Candidate {
         engine,
         block_bytes,
         outcomes: Default::default(),
+        stored_bytes: Default::default(),
     }
 }
 
-fn measure(
-    options: &Options,
-    crew: &Crew,
-    candidate: &Candidate,
-    folder: &Path,
-    phase: Phase,
-    memory_bytes: u64,
-) -> Result<Outcome> {
-    let work = |phase, count| Work {
+/// A phase for the given time in its round; other keys are searched for each time.
+fn work(options: &Options, candidate: &Candidate, folder: &Path, phase: Phase, time: u64) -> Work {
+    let (first, count) = match phase {
+        Phase::Search => (time * SEARCHES, SEARCHES),
+        _ => (0, options.records),
+    };
+    Work {
         engine: candidate.engine,
         phase,
         folder: folder.to_owned(),
-        first: 0,
+        first,
         count,
         total: options.records,
         // Half of the memory, as the rest goes to what the system caches for it.
-        cache_bytes: memory_bytes / 2,
+        cache_bytes: (options.memory_mib << 20) / 2,
         block_bytes: candidate.block_bytes,
-    };
-    if matches!(phase, Phase::InsertRandom | Phase::InsertInOrder) {
-        clear(folder)?;
-        crew.one(&work(Phase::Create, 0))?;
+    }
+}
+
+fn measure(options: &Options, crew: &Crew, work: &Work) -> Result<Outcome> {
+    if matches!(work.phase, Phase::InsertRandom | Phase::InsertInOrder) {
+        clear(&work.folder)?;
+        crew.one(&Work {
+            phase: Phase::Create,
+            ..work.clone()
+        })?;
     }
     if !options.warm {
-        forget(folder)?;
+        forget(&work.folder)?;
     }
-    let (count, expected) = match phase {
-        Phase::Search => (SEARCHES, SEARCHES),
-        _ => (options.records, options.records),
-    };
-    let outcome = crew.one(&work(phase, count))?;
-    anyhow::ensure!(
-        outcome.done == expected,
-        "{} of {expected} records",
-        outcome.done
-    );
+    let outcome = crew.one(work)?;
+    let (done, expected) = (outcome.done, work.count);
+    anyhow::ensure!(done == expected, "{done} of {expected} records");
     Ok(outcome)
 }
 
 /// Prints the tables and says what was required.
 fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<()> {
-    let mut report = Report::new("trees", options.docs.as_deref());
+    let section = if options.warm { "trees-warm" } else { "trees" };
+    let mut report = Report::new(section, options.docs.as_deref());
     report.machine(format_args!(
         "{} records with keys of 128 bytes",
         options.records
@@ -131,27 +193,31 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
     } else {
         "each phase begins cold"
     };
+    let most = |number: usize| candidates.iter().map(move |one| one.outcomes[number].len());
     report.paragraph(format_args!(
-        "{memory}; {cold}; median of {}. Seconds, and in brackets the page faults that had to read from the disk.",
-        options.rounds
+        "{memory}; {cold}; median of {}, of walks and searches of {}. Seconds, and in brackets the page faults that had to read \
+         from the disk and the MiB that were read.",
+        most(0).max().unwrap_or(0),
+        most(1).max().unwrap_or(0),
     ));
     let mut columns = vec![""];
-    columns.extend(PHASES.iter().map(|(_, what)| *what));
+    columns.extend(PHASES.iter().map(|(_, what, _)| *what));
     report.head(&columns);
     for candidate in candidates {
         let mut cells = vec![candidate.name.clone()];
         for outcomes in &candidate.outcomes {
             let outcome = median(outcomes).context("no rounds")?;
             cells.push(format!(
-                "{:.3} ({})",
+                "{:.3} ({}; {})",
                 outcome.seconds(),
-                outcome.major_faults
+                outcome.major_faults,
+                outcome.read_bytes >> 20
             ));
         }
         report.row(&cells);
     }
     report
-        .paragraph("\nA random insert, in microseconds; processor time of all of them in seconds.");
+        .paragraph("\nA random insert, in microseconds; processor time of all of them in seconds; MiB on the disk after random and after in-order inserts.");
     report.head(&[
         "",
         "p50",
@@ -160,6 +226,8 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
         "slowest",
         "CPU",
         "faults without reading",
+        "MiB, random",
+        "MiB, in order",
     ]);
     for candidate in candidates {
         let outcome = median(&candidate.outcomes[0]).context("no rounds")?;
@@ -172,11 +240,13 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
             us(outcome.times.ranked(1)),
             format!("{:.2}", outcome.cpu_us as f64 / 1e6),
             outcome.minor_faults.to_string(),
+            (candidate.stored_bytes[0] >> 20).to_string(),
+            (candidate.stored_bytes[3] >> 20).to_string(),
         ]);
     }
     report.line("");
     requirements(&mut report, candidates);
-    for (number, (_, what)) in PHASES.iter().enumerate() {
+    for (number, (_, what, _)) in PHASES.iter().enumerate() {
         let point = |candidate: &Candidate| {
             (
                 candidate.block_bytes as f64 / 1024.0,
@@ -201,7 +271,7 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
                 line("Berkeley DB", Engine::BerkeleyDb),
             ],
         };
-        report.plot(&format!("trees-{}", what.replace(' ', "-")), &plot)?;
+        report.plot(&format!("{section}-{}", what.replace(' ', "-")), &plot)?;
     }
     report.publish()
 }

@@ -269,6 +269,7 @@ fn drive(work: &Work, tree: &mut impl Subject, log_bytes: impl Fn() -> u64) -> R
     outcome.cpu_us = used.cpu_us - usage.cpu_us;
     outcome.major_faults = used.major_faults - usage.major_faults;
     outcome.minor_faults = used.minor_faults - usage.minor_faults;
+    outcome.read_bytes = used.read_bytes - usage.read_bytes;
     outcome.log_bytes = log_bytes() - log;
     println!("{outcome}");
     Ok(())

@@ -27,6 +27,7 @@ mod open;
 mod packed;
 mod page;
 mod plain;
+mod range;
 mod record;
 mod recovery;
 mod region;
@@ -39,12 +40,13 @@ mod value;
 mod versions;
 mod view;
 
-pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census, Range as BPlusRange};
+pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census};
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
-pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Range as PackedRange, Upkeep};
+pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Upkeep};
 pub use plain::Plain;
+pub use range::Range;
 pub use slot::SLOTS_MAX;
 pub use space::{
     Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, Space, Stat,

@@ -21,9 +21,10 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
+use crate::range::Range;
 use crate::value;
 
-pub use range::Range;
+pub(crate) use range::Way;
 
 /// The smallest block: 2 KiB.
 pub const BLOCK_BYTES_MIN: usize = 2 << 10;
@@ -172,11 +173,7 @@ impl<M: Memory> BPlusTree<M> {
         &'t self,
         keys: impl RangeBounds<&'k [u8]>,
     ) -> Result<Range<'t, M>, M::Error> {
-        Range::new(
-            self,
-            keys.start_bound().map(|key| *key),
-            keys.end_bound().map(|key| *key),
-        )
+        Range::between(&self.memory, &keys, |edge| self.cursor(edge))
     }
 
     /// Goes through the whole tree and verifies the structure: levels, order, separators, the accounts of every block.

@@ -1,160 +1,84 @@
-//! Walking through the records in order, from both ends.
+//! How a walk finds its way from leaf to leaf.
 
-use std::ops::Bound;
+use super::{BPlusTree, Found};
+use crate::block::Block;
+use crate::memory::{Memory, PAGE_BYTES};
+use crate::range::{self, Ahead, Cursor, Edge};
 
-use super::{BPlusTree, Found, HEIGHT_MAX};
-use crate::block::{Block, Cell, Record};
-use crate::memory::Memory;
-use crate::value;
-
-/// How far ahead of a walk blocks are asked for, in bytes: enough to keep a disk busy.
-const AHEAD_BYTES: usize = 256 << 10;
-
-/// The records between two keys: an iterator over keys and values that can be taken from both ends.
-///
-/// After an error the iterator has ended.
+/// For each level above the leaf, the branch and which of its children leads down.
 #[derive(Debug)]
-pub struct Range<'t, M> {
+pub(crate) struct Way<'t, M> {
     tree: &'t BPlusTree<M>,
-    front: Cursor<'t, M>,
-    back: Cursor<'t, M>,
-    /// Both cursors have met.
-    ended: bool,
-}
-
-/// A place between two records.
-#[derive(Debug)]
-struct Cursor<'t, M> {
-    /// For each level above the leaf, the block and the child that leads down.
     branches: Vec<(Block<'t, M>, usize)>,
-    leaf: Block<'t, M>,
-    /// How many records of the leaf are before the cursor.
-    index: usize,
+    ahead: Ahead,
 }
 
-impl<'t, M: Memory> Range<'t, M> {
-    pub(super) fn new(
-        tree: &'t BPlusTree<M>,
-        start: Bound<&[u8]>,
-        end: Bound<&[u8]>,
-    ) -> Result<Self, M::Error> {
-        let front = match start {
-            Bound::Included(key) => Cursor::at(tree, key, false)?,
-            Bound::Excluded(key) => Cursor::at(tree, key, true)?,
-            Bound::Unbounded => Cursor::first(tree)?,
+impl<M: Memory> BPlusTree<M> {
+    /// The place of an edge.
+    pub(super) fn cursor(&self, edge: Edge<'_>) -> Result<Cursor<'_, M>, M::Error> {
+        let mut way = Way {
+            tree: self,
+            branches: Vec::new(),
+            ahead: Ahead::new(self.block_bytes),
         };
-        let back = match end {
-            Bound::Included(key) => Cursor::at(tree, key, true)?,
-            Bound::Excluded(key) => Cursor::at(tree, key, false)?,
-            Bound::Unbounded => Cursor::last(tree)?,
-        };
-        let ended = front.order() >= back.order();
-        Ok(Self {
-            tree,
-            front,
-            back,
-            ended,
-        })
-    }
-
-    fn step(&mut self, forward: bool) -> Result<Option<Record<'t>>, M::Error> {
-        if self.ended {
-            return Ok(None);
-        }
-        let cell = if forward {
-            self.front.next(self.tree)?
-        } else {
-            self.back.previous(self.tree)?
-        };
-        let Some(cell) = cell else {
-            self.ended = true;
-            return Ok(None);
-        };
-        // The cursors can pass each other only within a leaf: each enters the other's before it gets beyond it.
-        if self.front.leaf.at() == self.back.leaf.at() {
-            self.ended = self.front.index >= self.back.index;
-            if self.front.index > self.back.index {
-                return Ok(None);
+        let (key, behind) = match edge {
+            Edge::Before(key) => (key, false),
+            Edge::Behind(key) => (key, true),
+            Edge::First | Edge::Last => {
+                let root = self.root()?;
+                let root = self.block(root.block, root.height - 1)?;
+                let last = matches!(edge, Edge::Last);
+                let block = way.descend(root, last)?;
+                if !last && self.block_bytes > PAGE_BYTES {
+                    self.memory.prefetch(block.at(), self.block_bytes as u64);
+                }
+                return Ok(Cursor {
+                    block,
+                    index: if last { block.count() } else { 0 },
+                    way: range::Way::BPlus(way),
+                });
             }
-        }
-        Ok(Some((cell.key, value::load(&self.tree.memory, cell)?)))
-    }
-}
-
-impl<'t, M: Memory> Cursor<'t, M> {
-    /// Before the first record whose key is not below `key`, or not at or below it if `behind`.
-    fn at(tree: &'t BPlusTree<M>, key: &[u8], behind: bool) -> Result<Self, M::Error> {
+        };
         let Found {
             path,
             leaf,
             index,
             found,
-        } = tree.find(key)?;
-        let mut branches = Vec::with_capacity(path.height - 1);
+        } = self.find(key)?;
         for depth in 0..path.height - 1 {
             let (at, child) = path.step(depth);
-            branches.push((tree.block(at, path.height - 1 - depth)?, child));
+            let branch = self.block(at, path.height - 1 - depth)?;
+            way.branches.push((branch, child));
         }
-        Ok(Self {
-            branches,
-            leaf,
+        Ok(Cursor {
+            block: leaf,
             index: index + usize::from(found && behind),
+            way: range::Way::BPlus(way),
         })
     }
+}
 
-    fn first(tree: &'t BPlusTree<M>) -> Result<Self, M::Error> {
-        let root = tree.root()?;
-        let leaf = tree.block(root.block, root.height - 1)?;
-        Self::descend(tree, Vec::new(), leaf, false)
-    }
-
-    fn last(tree: &'t BPlusTree<M>) -> Result<Self, M::Error> {
-        let root = tree.root()?;
-        let leaf = tree.block(root.block, root.height - 1)?;
-        Self::descend(tree, Vec::new(), leaf, true)
-    }
-
-    /// Goes down to the first or the last record below a block.
-    fn descend(
-        tree: &'t BPlusTree<M>,
-        mut branches: Vec<(Block<'t, M>, usize)>,
-        mut block: Block<'t, M>,
-        last: bool,
-    ) -> Result<Self, M::Error> {
+impl<'t, M: Memory> Way<'t, M> {
+    /// Goes down to the first or the last leaf below a block.
+    fn descend(&mut self, mut block: Block<'t, M>, last: bool) -> Result<Block<'t, M>, M::Error> {
         while block.level() > 0 {
             let child = if last { block.count() } else { 0 };
             let level = block.level() - 1;
-            branches.push((block, child));
-            block = tree.block(block.child(child)?, level)?;
+            self.branches.push((block, child));
+            block = self.tree.block(block.child(child)?, level)?;
         }
-        Ok(Self {
-            branches,
-            leaf: block,
-            index: if last { block.count() } else { 0 },
-        })
-    }
-
-    fn next(&mut self, tree: &'t BPlusTree<M>) -> Result<Option<Cell<'t>>, M::Error> {
-        if self.index == self.leaf.count() && !self.turn(tree, true)? {
-            return Ok(None);
-        }
-        self.index += 1;
-        self.leaf.cell(self.index - 1).map(Some)
-    }
-
-    fn previous(&mut self, tree: &'t BPlusTree<M>) -> Result<Option<Cell<'t>>, M::Error> {
-        if self.index == 0 && !self.turn(tree, false)? {
-            return Ok(None);
-        }
-        self.index -= 1;
-        self.leaf.cell(self.index).map(Some)
+        Ok(block)
     }
 
     /// Goes to the next leaf or the one before, which must hold higher or lower keys: so no walk through a damaged tree is endless.
-    fn turn(&mut self, tree: &'t BPlusTree<M>, forward: bool) -> Result<bool, M::Error> {
-        let edge = match self.leaf.count() {
+    pub(crate) fn turn(
+        &mut self,
+        leaf: &Block<'t, M>,
+        forward: bool,
+    ) -> Result<Option<Block<'t, M>>, M::Error> {
+        let edge = match leaf.count() {
             0 => None,
-            count => Some(self.leaf.key(if forward { count - 1 } else { 0 })?),
+            count => Some(leaf.key(if forward { count - 1 } else { 0 })?),
         };
         while let Some((branch, child)) = self.branches.pop() {
             let next = match forward {
@@ -162,87 +86,51 @@ impl<'t, M: Memory> Cursor<'t, M> {
                 false => child.checked_sub(1),
             };
             let Some(next) = next else { continue };
-            if branch.level() == 1 {
-                ask_ahead(tree, &branch, next, forward)?;
+            let below = self.tree.block(branch.child(next)?, branch.level() - 1)?;
+            self.branches.push((branch, next));
+            if below.level() > 0 {
+                self.ahead.forget();
             }
-            let below = tree.block(branch.child(next)?, branch.level() - 1)?;
-            let mut branches = std::mem::take(&mut self.branches);
-            branches.push((branch, next));
-            *self = Self::descend(tree, branches, below, !forward)?;
-            let count = self.leaf.count();
-            if count == 0 {
-                return Err(self.leaf.damaged("an empty leaf"));
+            let leaf = self.descend(below, !forward)?;
+            self.ask_ahead(forward)?;
+            if leaf.count() == 0 {
+                return Err(leaf.damaged("an empty leaf"));
             }
-            let key = self.leaf.key(if forward { 0 } else { count - 1 })?;
+            let key = leaf.key(if forward { 0 } else { leaf.count() - 1 })?;
             let turned = edge.is_none_or(|edge| if forward { edge < key } else { key < edge });
             if !turned {
-                return Err(self.leaf.damaged("keys are out of order"));
+                return Err(leaf.damaged("keys are out of order"));
             }
-            return Ok(true);
+            return Ok(Some(leaf));
         }
-        Ok(false)
+        Ok(None)
     }
 
-    /// Where the cursor is: comparable between cursors of one tree.
-    fn order(&self) -> [usize; HEIGHT_MAX] {
-        let mut order = [0; HEIGHT_MAX];
-        for (to, (_, child)) in order.iter_mut().zip(&self.branches) {
-            *to = *child;
-        }
-        if let Some(to) = order.get_mut(self.branches.len()) {
-            *to = self.index;
-        }
-        order
-    }
-}
-
-/// Asks for the leaves that the walk will reach soon.
-fn ask_ahead<M: Memory>(
-    tree: &BPlusTree<M>,
-    branch: &Block<'_, M>,
-    next: usize,
-    forward: bool,
-) -> Result<(), M::Error> {
-    let ahead = (AHEAD_BYTES / tree.block_bytes).max(1);
-    // The first leaf below a branch asks for all of them, every further one for one more.
-    let first = if forward {
-        next == 1
-    } else {
-        next + 1 == branch.count()
-    };
-    let ask = |distance: usize| -> Result<(), M::Error> {
-        let child = match forward {
-            true => Some(next + distance).filter(|child| *child <= branch.count()),
-            false => next.checked_sub(distance),
+    /// Asks for the leaves below the same branch that the walk will reach soon.
+    fn ask_ahead(&mut self, forward: bool) -> Result<(), M::Error> {
+        let Some((branch, child)) = self.branches.last() else {
+            return Ok(());
         };
-        if let Some(child) = child {
+        let left = if forward {
+            branch.count() - child
+        } else {
+            *child
+        };
+        for distance in self.ahead.turn(left as u64) {
+            let distance = usize::try_from(distance).unwrap_or(left) + 1;
+            let child = if forward {
+                child + distance
+            } else {
+                child - distance
+            };
             let at = branch.child(child)?;
-            tree.memory.prefetch(at, tree.block_bytes as u64);
+            self.tree.memory.prefetch(at, self.tree.block_bytes as u64);
         }
         Ok(())
-    };
-    if first {
-        for distance in 0..ahead {
-            ask(distance)?;
-        }
     }
-    ask(ahead)
-}
 
-impl<'t, M: Memory> Iterator for Range<'t, M> {
-    type Item = Result<Record<'t>, M::Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let item = self.step(true).transpose();
-        self.ended |= matches!(item, Some(Err(_)));
-        item
-    }
-}
-
-impl<M: Memory> DoubleEndedIterator for Range<'_, M> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.step(false).transpose();
-        self.ended |= matches!(item, Some(Err(_)));
-        item
+    /// Which children lead to the leaf: comparable between the ways of one tree.
+    pub(crate) fn turns(&self) -> Vec<usize> {
+        self.branches.iter().map(|(_, child)| *child).collect()
     }
 }

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use super::KEY_BYTES_MAX;
 use super::index::{Bound, HEAD_BYTES, Index, SEGMENTS_MAX};
 use crate::block::{
     Block, BlockMut, CELL_HEADER_BYTES, HEADER_BYTES, Kind, Records, damaged, separator,
@@ -431,12 +432,15 @@ fn even(records: &Records, segments: usize) -> Vec<usize> {
 fn filled(records: &Records, range: Range<usize>, goal: usize) -> Vec<usize> {
     let mut cuts = Vec::new();
     let (mut total, mut sum) = (0, 0);
+    // The lower bound takes room as well; it is not longer than the first key, but that of the first segment is any.
+    let mut fence_bytes = CELL_HEADER_BYTES + KEY_BYTES_MAX;
     for record in range.clone() {
         let bytes = records.bytes(record);
-        let full = sum + bytes > goal.max(DENSE_BYTES);
+        let full = sum + bytes > goal.max(DENSE_BYTES).min(CAPACITY - fence_bytes);
         if sum > 0 && (full || total + bytes / 2 > goal * (cuts.len() + 1)) {
             cuts.push(record);
             sum = 0;
+            fence_bytes = CELL_HEADER_BYTES + records.key(record).len();
         }
         (total, sum) = (total + bytes, sum + bytes);
     }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::array::{CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
 use super::index::SEGMENTS_MAX;
+use super::rebuild::segments_for;
 use super::upkeep::Run;
 use super::{
     Description, KEY_BYTES_MAX, LEAF_MAX, LEAF_MIN, PackedTree, Place, ROOT_MAX, ROOT_MIN, Side,
@@ -189,7 +190,8 @@ impl<M: Memory> PackedTree<M> {
     ) -> Result<bool, M::Error> {
         let array = description.array(place.side);
         let in_use = self.in_use(description, place.side)?;
-        let mut windows = Windows::new(in_use, place.segment);
+        let mut windows = Windows::new(in_use.clone(), place.segment);
+        let more = Some((place.segment, index, cell));
         let mut used = (cell.bytes() + SLOT_BYTES) as u64;
         used += array.used(&self.memory, windows.window.clone())?;
         while windows.widen() {
@@ -203,17 +205,26 @@ impl<M: Memory> PackedTree<M> {
                 self.upkeep.note_crowded();
             }
             if fits(if deferred { CROWDED_MAX } else { max })
-                && self.rebalance(
-                    description,
-                    place.side,
-                    windows.window.clone(),
-                    Some((place.segment, index, cell)),
-                )?
+                && self.rebalance(description, place.side, windows.window.clone(), None, more)?
             {
                 return Ok(true);
             }
             if windows.window.end - windows.window.start >= WINDOW_SEGMENTS_MAX {
                 break;
+            }
+        }
+        // Room behind the last segment, as another array has more of it only if it is larger.
+        if windows.window == in_use && place.side == Side::Current && description.next.is_none() {
+            let end = array.count().min(segments_for(used)).max(in_use.end);
+            let max = match self.upkeep.is_deferred() {
+                true => 1 << DEFERRED_LEVEL,
+                false => WINDOW_SEGMENTS_MAX,
+            };
+            if used as f64 <= ROOT_MAX * end as f64 * CAPACITY as f64
+                && end <= max
+                && self.rebalance(description, place.side, in_use, Some(end), more)?
+            {
+                return Ok(true);
             }
         }
         self.move_all()?;
@@ -241,7 +252,7 @@ impl<M: Memory> PackedTree<M> {
                 false => windows.capacity(),
             };
             if used as f64 >= windows.bound(LEAF_MIN, ROOT_MIN) * capacity {
-                self.rebalance(description, place.side, windows.window.clone(), None)?;
+                self.rebalance(description, place.side, windows.window.clone(), None, None)?;
                 return Ok(());
             }
             if self.upkeep.is_deferred() && windows.level >= DEFERRED_LEVEL
@@ -259,12 +270,13 @@ impl<M: Memory> PackedTree<M> {
     }
 
     /// Spreads the records of a window, with one more at a place in one of its segments, evenly or, where keys arrive in order, with the
-    /// room where the next ones will come. Returns `false` if they do not fit.
+    /// room where the next ones will come. The window may get a further end than it had. Returns `false` if they do not fit.
     fn rebalance(
         &mut self,
         description: &Description,
         side: Side,
         window: Range<u64>,
+        end: Option<u64>,
         more: Option<(u64, usize, Cell<'_>)>,
     ) -> Result<bool, M::Error> {
         let array = description.array(side);
@@ -286,6 +298,7 @@ impl<M: Memory> PackedTree<M> {
                 array.gather(&self.memory, segment + 1..window.end, &mut records)?;
             }
         }
+        let window = window.start..end.unwrap_or(window.end);
         let upper = self.upper(description, side, window.end)?;
         let done = array.lay_out(&mut self.memory, window, &records, spread, upper.as_deref())?;
         Ok(done.is_some())

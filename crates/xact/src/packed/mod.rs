@@ -36,9 +36,10 @@ use self::rebuild::Progress;
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::bplus::Census;
 use crate::memory::{Fixed, Memory, PAGE_BYTES};
+use crate::range::Range;
 use crate::value;
 
-pub use range::Range;
+pub(crate) use range::Way;
 pub use upkeep::Upkeep;
 
 /// The longest key in bytes.
@@ -81,13 +82,13 @@ struct Description {
 
 /// A segment of the tree: those of the next array come before those of the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+pub(crate) struct Place {
     side: Side,
     segment: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
+pub(crate) enum Side {
     Next,
     Current,
 }
@@ -190,11 +191,7 @@ impl<M: Memory> PackedTree<M> {
         &'t self,
         keys: impl RangeBounds<&'k [u8]>,
     ) -> Result<Range<'t, M>, M::Error> {
-        Range::new(
-            self,
-            keys.start_bound().map(|key| *key),
-            keys.end_bound().map(|key| *key),
-        )
+        Range::between(&self.memory, &keys, |edge| self.cursor(edge))
     }
 
     /// Goes through the whole tree and verifies the structure: order, bounds, the accounts of every segment.

@@ -1,148 +1,86 @@
-//! Walking through the records in order, from both ends.
-
-use std::ops::Bound;
+//! How a walk finds its way from segment to segment.
 
 use super::array::SEGMENT_BYTES;
 use super::{Description, PackedTree, Place, Side};
-use crate::block::{Block, Record};
+use crate::block::Block;
 use crate::memory::Memory;
-use crate::value;
+use crate::range::{self, Ahead, Cursor, Edge};
 
-/// A walk asks for so many segments at a time, while it still has as many: 512 KiB.
-const AHEAD_SEGMENTS: u64 = 128;
-
-/// The records between two keys: an iterator over keys and values that can be taken from both ends.
-///
-/// After an error the iterator has ended.
+/// Where a cursor is among the segments.
 #[derive(Debug)]
-pub struct Range<'t, M> {
+pub(crate) struct Way<'t, M> {
     tree: &'t PackedTree<M>,
     description: Description,
     /// The segments in use, of the next array and of the current one.
     in_use: [std::ops::Range<u64>; 2],
-    front: Cursor<'t, M>,
-    back: Cursor<'t, M>,
-    /// Both cursors have met.
-    ended: bool,
-}
-
-/// A place between two records.
-#[derive(Debug)]
-struct Cursor<'t, M> {
     place: Place,
-    block: Block<'t, M>,
-    /// How many records of the segment are before the cursor.
-    index: usize,
+    ahead: Ahead,
 }
 
-impl<'t, M: Memory> Range<'t, M> {
-    pub(super) fn new(
-        tree: &'t PackedTree<M>,
-        start: Bound<&[u8]>,
-        end: Bound<&[u8]>,
-    ) -> Result<Self, M::Error> {
-        let description = tree.description()?;
+impl<M: Memory> PackedTree<M> {
+    /// The place of an edge.
+    pub(super) fn cursor(&self, edge: Edge<'_>) -> Result<Cursor<'_, M>, M::Error> {
+        let description = self.description()?;
         let in_use = [
-            tree.in_use(&description, Side::Next)?,
-            tree.in_use(&description, Side::Current)?,
+            self.in_use(&description, Side::Next)?,
+            self.in_use(&description, Side::Current)?,
         ];
-        let at = |key: &[u8], behind: bool| -> Result<Cursor<'t, M>, M::Error> {
-            let place = tree.find(&description, key)?;
-            let block = tree.segment(&description, place)?;
-            let (index, found) = block.search(key)?;
-            Ok(Cursor {
-                place,
-                block,
-                index: index + usize::from(found && behind),
-            })
+        let place = match edge {
+            Edge::Before(key) | Edge::Behind(key) => self.find(&description, key)?,
+            Edge::First | Edge::Last => outermost(&in_use, matches!(edge, Edge::Last)),
         };
-        let edge = |last: bool| -> Result<Cursor<'t, M>, M::Error> {
-            let [next, current] = &in_use;
-            let (next, current) = (
-                (!next.is_empty()).then_some((Side::Next, next)),
-                (!current.is_empty()).then_some((Side::Current, current)),
-            );
-            let edge = if last {
-                current.or(next)
-            } else {
-                next.or(current)
-            };
-            // One of the arrays holds the records; both being out of use is a contradiction that the look at a segment finds.
-            let (side, segments) = edge.unwrap_or((Side::Current, &(0..1)));
-            let segment = if last {
-                segments.end - 1
-            } else {
-                segments.start
-            };
-            let place = Place { side, segment };
-            let block = tree.segment(&description, place)?;
-            Ok(Cursor {
-                place,
-                block,
-                index: if last { block.count() } else { 0 },
-            })
+        let block = self.segment(&description, place)?;
+        let index = match edge {
+            Edge::First => 0,
+            Edge::Last => block.count(),
+            Edge::Before(key) => block.search(key)?.0,
+            Edge::Behind(key) => {
+                let (index, found) = block.search(key)?;
+                index + usize::from(found)
+            }
         };
-        let front = match start {
-            Bound::Included(key) => at(key, false)?,
-            Bound::Excluded(key) => at(key, true)?,
-            Bound::Unbounded => edge(false)?,
-        };
-        let back = match end {
-            Bound::Included(key) => at(key, true)?,
-            Bound::Excluded(key) => at(key, false)?,
-            Bound::Unbounded => edge(true)?,
-        };
-        let ended = (front.place, front.index) >= (back.place, back.index);
-        let range = Self {
-            tree,
+        let way = Way {
+            tree: self,
             description,
             in_use,
-            front,
-            back,
-            ended,
+            place,
+            ahead: Ahead::new(SEGMENT_BYTES),
         };
-        Ok(range)
+        Ok(Cursor {
+            block,
+            index,
+            way: range::Way::Packed(Box::new(way)),
+        })
+    }
+}
+
+/// The first or the last segment in use. That none is would be a contradiction, which the look at a segment finds.
+fn outermost([next, current]: &[std::ops::Range<u64>; 2], last: bool) -> Place {
+    let use_next = !next.is_empty() && (!last || current.is_empty());
+    let (side, segments) = match use_next {
+        true => (Side::Next, next),
+        false => (Side::Current, current),
+    };
+    let segment = match last {
+        true => segments.end.saturating_sub(1),
+        false => segments.start,
+    };
+    Place { side, segment }
+}
+
+impl<'t, M: Memory> Way<'t, M> {
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 
-    fn step(&mut self, forward: bool) -> Result<Option<Record<'t>>, M::Error> {
-        loop {
-            if self.ended {
-                return Ok(None);
-            }
-            let cursor = if forward {
-                &mut self.front
-            } else {
-                &mut self.back
-            };
-            let here = if forward {
-                (cursor.index < cursor.block.count()).then_some(cursor.index)
-            } else {
-                cursor.index.checked_sub(1)
-            };
-            if let Some(index) = here {
-                let cell = cursor.block.cell(index)?;
-                cursor.index = if forward { index + 1 } else { index };
-                self.ended =
-                    self.front.place == self.back.place && self.front.index >= self.back.index;
-                // A segment that the other cursor is in is entered at its edge, perhaps beyond that cursor.
-                if self.front.place == self.back.place && self.front.index > self.back.index {
-                    return Ok(None);
-                }
-                return Ok(Some((cell.key, value::load(&self.tree.memory, cell)?)));
-            }
-            self.turn(forward)?;
-        }
-    }
-
-    /// Goes to the next segment or the one before.
-    fn turn(&mut self, forward: bool) -> Result<(), M::Error> {
+    /// Goes to the next segment or the one before, unless that is beyond the other cursor's.
+    pub(crate) fn turn(
+        &mut self,
+        forward: bool,
+        other: Place,
+    ) -> Result<Option<Block<'t, M>>, M::Error> {
         let [next, current] = &self.in_use;
-        let cursor = if forward {
-            &mut self.front
-        } else {
-            &mut self.back
-        };
-        let Place { side, segment } = cursor.place;
+        let Place { side, segment } = self.place;
         let turned = match (side, forward) {
             (Side::Next, true) if segment + 1 < next.end => Some((side, segment + 1)),
             (Side::Next, true) if !current.is_empty() => Some((Side::Current, current.start)),
@@ -152,48 +90,44 @@ impl<'t, M: Memory> Range<'t, M> {
             (Side::Next, false) if segment > 0 => Some((side, segment - 1)),
             _ => None,
         };
-        let Some((side, segment)) = turned else {
-            self.ended = true;
-            return Ok(());
-        };
-        let place = Place { side, segment };
-        let array = self.description.array(side);
-        let first = segment % AHEAD_SEGMENTS;
-        if forward && first == 0 || !forward && first == AHEAD_SEGMENTS - 1 {
-            // The part after the one that begins here.
-            let ahead = match forward {
-                true => Some(segment + AHEAD_SEGMENTS),
-                false => (segment - first).checked_sub(AHEAD_SEGMENTS),
-            };
-            if let Some(ahead) = ahead.filter(|ahead| *ahead < array.count()) {
-                let bytes = AHEAD_SEGMENTS * SEGMENT_BYTES as u64;
-                self.tree.memory.prefetch(array.at(ahead), bytes);
-            }
-        }
-        let block = self.tree.segment(&self.description, place)?;
-        cursor.place = place;
-        cursor.block = block;
-        cursor.index = if forward { 0 } else { block.count() };
+        let place = turned.map(|(side, segment)| Place { side, segment });
         // Empty segments can lead past the other cursor.
-        self.ended = self.front.place > self.back.place;
-        Ok(())
+        let beyond = |place: &Place| {
+            if forward {
+                *place > other
+            } else {
+                *place < other
+            }
+        };
+        let Some(place) = place.filter(|place| !beyond(place)) else {
+            return Ok(None);
+        };
+        if place.side != side {
+            self.ahead.forget();
+        }
+        self.place = place;
+        self.ask_ahead(forward, other);
+        self.tree.segment(&self.description, place).map(Some)
     }
-}
 
-impl<'t, M: Memory> Iterator for Range<'t, M> {
-    type Item = Result<Record<'t>, M::Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let item = self.step(true).transpose();
-        self.ended |= matches!(item, Some(Err(_)));
-        item
-    }
-}
-
-impl<M: Memory> DoubleEndedIterator for Range<'_, M> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let item = self.step(false).transpose();
-        self.ended |= matches!(item, Some(Err(_)));
-        item
+    /// Asks for the segments that the walk will reach soon.
+    fn ask_ahead(&mut self, forward: bool, other: Place) {
+        let Place { side, segment } = self.place;
+        let segments = match side {
+            Side::Next => &self.in_use[0],
+            Side::Current => &self.in_use[1],
+        };
+        let edge = match forward {
+            _ if other.side == side => other.segment,
+            true => segments.end.saturating_sub(1),
+            false => segments.start,
+        };
+        let ahead = self.ahead.turn(segment.abs_diff(edge));
+        let ahead = match forward {
+            true => segment + 1 + ahead.start..segment + 1 + ahead.end,
+            false => segment - ahead.end..segment - ahead.start,
+        };
+        let array = self.description.array(side);
+        array.prefetch(&self.tree.memory, ahead);
     }
 }

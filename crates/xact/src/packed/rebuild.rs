@@ -372,7 +372,7 @@ impl<M: Memory> PackedTree<M> {
 }
 
 /// How many segments the next array has for so many bytes of records.
-fn segments_for(bytes: u64) -> u64 {
+pub(super) fn segments_for(bytes: u64) -> u64 {
     (bytes as f64 / (NEXT_DENSITY * CAPACITY as f64))
         .ceil()
         .max(1.0) as u64

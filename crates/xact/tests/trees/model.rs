@@ -374,6 +374,20 @@ fn keys_arrive_in_order_where_a_move_has_come_to() {
     }
 }
 
+/// Long keys that arrived in order before a record at the end: a move packed them so that none of the segments in use had room, and
+/// the segments that it had kept behind them were in no window, so that only another such move could follow.
+#[test]
+fn what_a_move_keeps_at_the_end_is_used_when_all_before_it_is_full() {
+    let run = |key: &[u8], count, value| Step::Run(key.to_vec(), count, value);
+    let steps = vec![
+        run(&[0], 49, 158),
+        run(&[[7; 40].as_slice(), &[0; 28]].concat(), 65, 156),
+        Step::Insert(vec![34; 183], vec![0; 21]),
+        run(&[7; 211], 111, 75),
+    ];
+    compare(PackedTree::create(Plain::new()).unwrap(), steps).unwrap();
+}
+
 #[test]
 fn a_packed_tree_filled_in_order_is_full_and_grows_in_place() {
     for descending in [false, true] {
