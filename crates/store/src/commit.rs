@@ -30,7 +30,6 @@ use crate::page::{CommitNo, PageNo, ReadPages};
 use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
 use crate::sync::{Arc, Ordering};
-use crate::tree::prefetch;
 use crate::write::WriteTxn;
 
 /// What a commit promises.
@@ -207,16 +206,7 @@ fn finish_pages(
 ) -> Result<bool> {
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
-    let changed = pages.changed_pages();
-    let mut ahead = changed.iter().skip(1);
-    for &(number, base) in &changed {
-        // Those of a large transaction have left the processor's caches since they were changed.
-        if let Some(&(next, base)) = ahead.next() {
-            prefetch::whole(pages.page(next)?);
-            if fits && base != PageNo(0) {
-                prefetch::whole(pages.page(base)?);
-            }
-        }
+    for (number, base) in pages.changed_pages() {
         pages.seal(number)?;
         if fits {
             let base = match base {

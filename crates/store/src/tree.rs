@@ -12,7 +12,7 @@ mod duplicates;
 pub(crate) mod entries;
 pub(crate) mod node;
 pub(crate) mod order;
-pub(crate) mod prefetch;
+mod prefetch;
 mod since;
 pub(crate) mod value;
 mod write;

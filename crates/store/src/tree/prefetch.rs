@@ -14,11 +14,6 @@ const BRANCH_LINES: usize = 12;
 
 const CELL_LINES: usize = 3;
 
-/// Fetches all of a page that is about to be read from one end to the other.
-pub(crate) fn whole(page: &Page) {
-    page.bytes().chunks(LINE_BYTES).for_each(fetch);
-}
-
 /// Fetches the beginning of a page that is about to be searched.
 #[inline]
 pub(super) fn slots(page: &Page, level: usize) {
