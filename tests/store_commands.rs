@@ -303,3 +303,44 @@ fn readers_are_shown_with_what_they_keep() {
     drop(snapshot);
     assert_eq!(status("0"), Some(0));
 }
+
+#[test]
+fn a_backup_is_brought_to_a_later_commit_by_the_archive() {
+    use sapwood_store::{Env, Options, TreeKind};
+
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("archive")).unwrap();
+    let options = Options::new().archive(scratch.path("archive")).unwrap();
+    let env = Env::open(scratch.path("env"), &options).unwrap();
+    env.backup(scratch.path("backup")).unwrap();
+    for name in ["one", "two", "three"] {
+        let mut txn = env.write().unwrap();
+        txn.create_tree(name, TreeKind::COMPACT).unwrap();
+        txn.commit().unwrap().wait().unwrap();
+    }
+    env.archive().unwrap();
+    let restore = |dest: &str, until: &[&str]| {
+        let [backup, dest, archive] = [
+            scratch.arg("backup"),
+            scratch.arg(dest),
+            scratch.arg("archive"),
+        ];
+        let args = ["restore", &backup, &dest, "--archive", &archive];
+        let all: Vec<&str> = args.into_iter().chain(until.iter().copied()).collect();
+        store(&all)
+    };
+    assert!(restore("end", &[]).contains("commit 4"));
+    assert!(restore("third", &["--until", "3"]).contains("commit 3"));
+    assert!(restore("then", &["--until", "2000-01-01T00:00:00Z"]).contains("commit 1"));
+    let stat = store(&["stat", &scratch.arg("third")]);
+    assert!(stat.contains("two") && !stat.contains("three"), "{stat}");
+    let refused = sapwood(&[
+        "store",
+        "restore",
+        &scratch.arg("backup"),
+        &scratch.arg("x"),
+        "--until",
+        "3",
+    ]);
+    assert!(!refused.status.success());
+}

@@ -130,7 +130,7 @@ fn in_new_file(
 }
 
 /// A folder that did not exist, or is empty.
-fn new_folder(path: &Path) -> Result<Folder> {
+pub(crate) fn new_folder(path: &Path) -> Result<Folder> {
     fs::create_dir_all(path)?;
     let folder = Folder::open(path)?;
     if !folder.names()?.is_empty() {
@@ -180,7 +180,7 @@ fn write_compacted(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> Result<
 }
 
 /// Makes a file with all its pages a store.
-fn complete(file: &dyn File, meta: &Meta) -> Result<()> {
+pub(crate) fn complete(file: &dyn File, meta: &Meta) -> Result<()> {
     file.sync_data()?;
     for slot in 0..2 {
         write_meta(file, slot, meta)?;
@@ -189,7 +189,7 @@ fn complete(file: &dyn File, meta: &Meta) -> Result<()> {
     Ok(())
 }
 
-fn refuse_damage(report: &Report) -> Result<()> {
+pub(crate) fn refuse_damage(report: &Report) -> Result<()> {
     match report.problems.first() {
         Some(problem) => Err(Error::Damaged(problem.clone())),
         None => Ok(()),
@@ -271,7 +271,7 @@ pub(crate) fn checked_copy_of_store(
 }
 
 /// Makes the data file of a store, which gets its name when it is complete.
-fn in_new_file_of(
+pub(crate) fn in_new_file_of(
     folder: &Folder,
     store: u16,
     write: impl FnOnce(Arc<dyn File>) -> Result<()>,
@@ -326,7 +326,7 @@ pub(crate) fn checked_copy(
 }
 
 #[allow(unsafe_code)] // One promise to keep, about a file that was made here.
-fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
+pub(crate) fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
     // SAFETY: the caller has seen that the file has so many pages; nobody else knows of it yet.
     unsafe { data.pages(meta.head.roots.pages) }
 }

@@ -13,6 +13,7 @@
 use sapwood_wal::lock::Taken;
 
 use crate::append::AppendLock;
+use crate::archive;
 
 use crate::env::Inner;
 use crate::error::{Error, Result};
@@ -197,6 +198,10 @@ impl<'i> CheckpointLock<'i> {
         let Some(wal) = &self.inner.wal else {
             return;
         };
+        if archive::archive(self.inner).is_err() {
+            // What is not archived is kept; whoever finds the log full is told.
+            return;
+        }
         // A meta page that is not valid needs no log.
         let is_valid = |(commit, _): &(u64, u64)| *commit != 0;
         let needed = self.inner.regions.iter().map(|region| {
@@ -310,6 +315,7 @@ pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
         return Err(Error::Damaged("there is no log to be emptied".into()));
     }
     inner.sync()?;
+    archive::archive(inner)?;
     CheckpointLock::take(inner)?.run()?;
     for other in inner.others() {
         other.sync()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sapwood_wal::Wal;
 use sapwood_wal::process::Membership;
-use sapwood_wal::storage::{PRIVATE_PERMISSIONS, Storage};
+use sapwood_wal::storage::{Folder, PRIVATE_PERMISSIONS, Storage};
 
 use crate::background::Background;
 use crate::backup::Content;
@@ -36,7 +36,7 @@ use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use crate::tree::TreeRecord;
 use crate::write::WriteTxn;
-use crate::{backup, free, readers, stat};
+use crate::{archive, backup, free, readers, stat};
 
 /// How an environment is opened.
 #[derive(Clone, Debug)]
@@ -52,6 +52,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) stores: u16,
     pub(crate) store_folders: BTreeMap<u16, PathBuf>,
+    pub(crate) archive: Option<Arc<dyn Storage>>,
     pub(crate) guards: Guards,
 }
 
@@ -78,6 +79,7 @@ impl Default for Options {
             durability: Durability::Durable,
             stores: 1,
             store_folders: BTreeMap::new(),
+            archive: None,
             guards: Guards::default(),
         }
     }
@@ -135,6 +137,16 @@ impl Options {
     pub fn store_folder(mut self, store: u16, folder: impl Into<PathBuf>) -> Self {
         self.store_folders.insert(store, folder.into());
         self
+    }
+
+    /// Keeps all that is written to the log in this folder, which exists and serves no other environment, so that
+    /// [`restore_until`](crate::restore_until) can bring a backup to any commit or moment after it. A checkpoint archives before it lets the log be used again: if that
+    /// fails, the log fills up, and then commits fail with that error. Every process that writes has to say the same. Nothing is ever removed
+    /// from the folder: what is older than the oldest backup is no longer needed.
+    pub fn archive(mut self, folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = Folder::open(folder.as_ref())?.creating_with(self.permissions);
+        self.archive = Some(Arc::new(folder));
+        Ok(self)
     }
 
     /// What the files are called. Everybody who opens the environment has to use the same names, and different
@@ -348,6 +360,12 @@ impl Env {
         checkpoint::checkpoint(self.inner())
     }
 
+    /// Archives everything up to now, if the environment has an archive ([`Options::archive`]). Checkpoints do so too.
+    pub fn archive(&self) -> Result<()> {
+        self.sync()?;
+        archive::archive(self.inner())
+    }
+
     /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
     /// neither used nor free. `Err` is a failure to check; damage is told by the report.
     pub fn check(&self) -> Result<Report> {
@@ -510,11 +528,16 @@ impl Inner {
         &self.regions[0]
     }
 
-    /// The other stores of the environment, as long as it is open.
-    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+    /// All stores of the environment, as long as it is open.
+    pub(crate) fn all_stores(&self) -> impl Iterator<Item = Arc<Self>> {
         let stores = self.stores.get().into_iter().flatten();
-        let others = stores.filter_map(Weak::upgrade);
-        others.filter(|other| !Arc::ptr_eq(&other.region, &self.region))
+        stores.filter_map(Weak::upgrade)
+    }
+
+    /// The others.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+        self.all_stores()
+            .filter(|other| !Arc::ptr_eq(&other.region, &self.region))
     }
 
     /// Makes everything up to a commit durable and visible, and shows whatever else has become durable with it.

@@ -103,6 +103,12 @@ pub enum Error {
     #[error("the transactions belong to different environments")]
     ForeignTxn,
 
+    /// The archive does not lead a backup to this commit.
+    #[error(
+        "the archive does not lead to commit {0}: it lacks it, or that commit is not in the log but in the data file alone"
+    )]
+    NotInArchive(CommitNo),
+
     /// Snapshots to be compared are not of the same store.
     #[error("the snapshots are of different stores")]
     ForeignSnapshot,

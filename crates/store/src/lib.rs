@@ -4,6 +4,7 @@
 //! [`Env::write`] gives the one [`WriteTxn`], whose [`commit`](WriteTxn::commit) gives a [`Ticket`] to wait for.
 
 mod append;
+mod archive;
 mod background;
 mod backup;
 pub mod bulk;
@@ -42,6 +43,7 @@ pub mod tree;
 mod varint;
 mod write;
 
+pub use archive::{Until, restore_until};
 pub use backup::{restore, restore_increments, restore_stores};
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};

@@ -21,6 +21,7 @@ use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
 use sapwood_wal::{LogId, Position, Wal};
 
+use crate::archive;
 use crate::background::Background;
 use crate::backup::{checked_copy, checked_copy_of_store, stores_in};
 use crate::checkpoint;
@@ -224,6 +225,8 @@ impl Opened {
                 checkpoint::checkpoint(store.inner())?;
             }
         }
+        // What a crash kept from being archived, before anybody writes over it.
+        archive::archive(env.inner())?;
         Ok(env)
     }
 }

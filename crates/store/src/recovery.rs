@@ -148,8 +148,36 @@ impl Recovering {
         Ok(())
     }
 
+    /// The newest commit so far.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Sees to it that the file has so many pages.
+    pub(crate) fn make_room(&mut self, pages: u64) -> Result<()> {
+        if pages <= self.room {
+            return Ok(());
+        }
+        if pages > self.data.pages_max() - WINDOW_PAGES {
+            return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
+        }
+        let room = pages.next_multiple_of(WINDOW_PAGES);
+        let bytes = |pages: u64| pages * PAGE_BYTES as u64;
+        let file = &self.data.file;
+        file.allocate(bytes(self.room), bytes(room - self.room))?;
+        self.room = room;
+        // SAFETY: as at first.
+        self.pages = unsafe { self.data.pages(room) };
+        Ok(())
+    }
+
     /// Applies a record, unless the meta page holds it.
-    fn replay(&mut self, header: &RecordHeader, mut items: Items<'_>, end: Position) -> Result<()> {
+    pub(crate) fn replay(
+        &mut self,
+        header: &RecordHeader,
+        mut items: Items<'_>,
+        end: Position,
+    ) -> Result<()> {
         if end.lsn <= self.head.log.lsn {
             return Ok(());
         }

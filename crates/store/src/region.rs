@@ -10,6 +10,7 @@
 //!  checkpoint lock        one checkpoint at a time
 //!  growth lock            one at a time makes the file grow
 //!  append lock            one at a time appends to the log and applies what it has appended
+//!  archive lock           one at a time archives
 //!  poisoned               whether a sync of the data file has failed
 //!  applied head           the newest commit: pages written, record appended, not necessarily durable
 //!  visible head           the newest commit whose predecessors and itself are durable, or need not be: what new snapshots see
@@ -74,6 +75,7 @@ pub(crate) struct Layout {
     pub(crate) checkpointer: Line<Lock>,
     pub(crate) grower: Line<Lock>,
     pub(crate) appender: Line<Lock>,
+    pub(crate) archiver: Line<Lock>,
     /// Not 0 since a sync of the data file has failed.
     pub(crate) poisoned: Line<AtomicU32>,
     applied: Line<AtomicU64>,
@@ -271,6 +273,7 @@ impl Layout {
             &self.checkpointer,
             &self.grower,
             &self.appender,
+            &self.archiver,
         ];
         locks.iter().any(|lock| lock.owner() == Some(process))
     }

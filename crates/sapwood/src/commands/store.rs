@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sapwood_store::page::PAGE_BYTES;
-use sapwood_store::{CommitNo, Env, Options, restore_increments};
+use sapwood_store::{CommitNo, Env, Options, Until, restore_increments, restore_until};
 
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
 use crate::open::data_folder;
@@ -194,7 +194,18 @@ fn backup(args: &Backup) -> Result<ExitCode> {
 fn restore(args: &Restore) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
     let files: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    let commit = restore_to(&files, &args.dest)?;
+    let commit = match (&args.archive, &files[..]) {
+        (None, _) => restore_to(&files, &args.dest)?,
+        (Some(archive), [full]) => {
+            let until = args.until.unwrap_or(Until::End);
+            let restored = restore_until(full, archive, until, &args.dest);
+            if restored.is_err() {
+                let _ = fs::remove_dir(&args.dest);
+            }
+            restored.with_context(|| format!("{} and {}", full.display(), archive.display()))?
+        }
+        (Some(_), _) => bail!("an archive goes on from a full backup, not from increments"),
+    };
     println!("{} holds commit {commit}", args.dest.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,509 @@
+//! Archives: the log's records kept for good, from which a backup is brought to any later commit or moment.
+//!
+//! A checkpoint archives what is durable before it lets the log be used again. Each time makes a file of its own, which gets its name
+//! when it is complete and synced:
+//!
+//! ```text
+//!  offset  size  field
+//!       0     8  magic      "SAPWARCH"
+//!       8     4  version    1
+//!      12     4  checksum   of all that follows
+//!      16    16  log id
+//!      32     8  begin      log position of the first record
+//!      40     8  end        log position behind the last one
+//!      48     4  chain      checksum of the last record, as the log has it
+//!      52     4  zero
+//!      56     8  time       in seconds since 1970, when all of it was durable
+//!      64     8  bytes      that follow
+//!      72        records    each a u32 length, and the record
+//! ```
+//!
+//! The files of a log are called by their `begin`, so that the order of their names is that of the records. All integers are little-endian.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use sapwood_wal::lock::Taken;
+use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
+use sapwood_wal::{LogId, Lsn, Position, Wal};
+
+use crate::backup::{
+    checked_copy, complete, in_new_file_of, new_folder, pages_of_copy, refuse_damage,
+};
+use crate::check::check_pages;
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::guard::Guards;
+use crate::head::Head;
+use crate::meta::Meta;
+use crate::open::{newest, read_metas};
+use crate::page::CommitNo;
+use crate::record::{Parts, RecordHeader};
+use crate::recovery::Recovering;
+use crate::region::Region;
+use crate::sync::Arc;
+
+const MAGIC: [u8; 8] = *b"SAPWARCH";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 72;
+/// Where the checksum begins to count.
+const SUMMED_FROM: usize = 16;
+
+/// A file is ended when it has so many bytes of records: what archiving and restoring keep in memory, beside one record.
+const FILE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
+
+/// The longest file that is read: the largest record of the log, and what may stand before it.
+const FILE_BYTES_MAX: u64 = (1 << 30) + (32 << 20);
+
+/// Up to where a backup is brought by [`restore_until`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// To the end of the archive.
+    End,
+    /// To this commit, and not beyond. It is an error if the archive does not have it.
+    Commit(CommitNo),
+    /// To the last commit that was archived at this time. An environment archives with each checkpoint and
+    /// [`Env::archive`](crate::Env::archive); so this is as exact as those are frequent, and never later than asked for.
+    Time(SystemTime),
+}
+
+/// What the header of an archive file says.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    log: LogId,
+    begin: Lsn,
+    end: Position,
+    time: SystemTime,
+}
+
+/// Held by whoever archives.
+struct ArchiveLock<'i>(&'i Inner);
+
+impl<'i> ArchiveLock<'i> {
+    fn take(inner: &'i Inner) -> Self {
+        let me = inner.membership.index();
+        let lock = &inner.first_region().archiver;
+        // What a dead holder was writing has no name yet.
+        let _: Taken = lock.lock(me, |process| inner.is_alive(process));
+        Self(inner)
+    }
+}
+
+impl Drop for ArchiveLock<'_> {
+    fn drop(&mut self) {
+        self.0.first_region().archiver.unlock();
+    }
+}
+
+/// Archives every durable record that is not archived yet, if there is an archive.
+pub(crate) fn archive(inner: &Inner) -> Result<()> {
+    let (Some(wal), Some(folder)) = (&inner.wal, &inner.options.archive) else {
+        return Ok(());
+    };
+    let _one_at_a_time = ArchiveLock::take(inner);
+    let durable = wal.durable();
+    let mut from = match last_end(&**folder, wal.id())? {
+        Some(end) => end,
+        None => oldest_known(inner)?,
+    };
+    while from.lsn < durable {
+        match write_file(&**folder, wal, from, durable)? {
+            Some(end) => from = end,
+            // Somebody has used the log without archiving it. What is lost is lost; a restore will refuse to go across.
+            None => {
+                let oldest = oldest_known(inner)?;
+                if oldest.lsn <= from.lsn {
+                    return Err(Error::Damaged(
+                        "the log cannot be read for the archive".into(),
+                    ));
+                }
+                from = oldest;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The position from which the log is there for certain, as the data files say.
+fn oldest_known(inner: &Inner) -> Result<Position> {
+    let mut oldest: Option<Position> = None;
+    for store in inner.all_stores() {
+        let metas = read_metas(&*store.data.file, Guards::default())?;
+        for meta in metas.iter().flatten() {
+            let log = meta.head.log;
+            if oldest.is_none_or(|oldest| log.lsn < oldest.lsn) {
+                oldest = Some(log);
+            }
+        }
+    }
+    oldest.ok_or_else(|| Error::Damaged("no meta page is valid".into()))
+}
+
+/// Writes the next file: records from one position to, at most, another. `None` if there is no record.
+fn write_file(
+    folder: &dyn Storage,
+    wal: &Wal,
+    from: Position,
+    durable: Lsn,
+) -> Result<Option<Position>> {
+    let mut body = Vec::new();
+    let mut end = from;
+    let mut records = wal.records(from)?;
+    while end.lsn < durable
+        && body.len() < FILE_BYTES
+        && let Some(record) = records.next()?
+    {
+        let length = u32::try_from(record.payload.len()).unwrap_or(u32::MAX);
+        body.extend_from_slice(&length.to_le_bytes());
+        body.extend_from_slice(record.payload);
+        end = record.end;
+    }
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let header = Header {
+        log: wal.id(),
+        begin: from.lsn,
+        end,
+        time: SystemTime::now(),
+    };
+    let name = header.file_name();
+    let new = format!("{name}.new");
+    match folder.remove(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let file = folder.open(&new, OpenMode::CreateNew)?;
+    let head = header.encode(&body);
+    file.write_all_at(&head, 0)?;
+    file.write_all_at(&body, head.len() as u64)?;
+    file.sync_data()?;
+    folder.rename(&new, &name)?;
+    folder.sync_names()?;
+    Ok(Some(end))
+}
+
+/// Where the archive of a log ends, if there is one.
+fn last_end(folder: &dyn Storage, log: LogId) -> Result<Option<Position>> {
+    let names = folder.names()?;
+    let prefix = Header::prefix(log);
+    let is_ours = |name: &&String| name.starts_with(&prefix) && !name.ends_with(".new");
+    let Some(last) = names.iter().filter(is_ours).max() else {
+        return Ok(None);
+    };
+    let mut head = [0; HEADER_BYTES];
+    folder
+        .open(last, OpenMode::Read)?
+        .read_exact_at(&mut head, 0)?;
+    Ok(Some(Header::decode(&head, last)?.end))
+}
+
+impl Header {
+    fn prefix(log: LogId) -> String {
+        let hex: String = log.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("archive-{hex}-")
+    }
+
+    fn file_name(&self) -> String {
+        format!("{}{:020}", Self::prefix(self.log), self.begin.0)
+    }
+
+    fn encode(&self, body: &[u8]) -> Vec<u8> {
+        let since = self.time.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = since.map_or(0, |since| since.as_secs());
+        let mut rest = Vec::with_capacity(HEADER_BYTES - SUMMED_FROM);
+        rest.extend_from_slice(&self.log.0);
+        rest.extend_from_slice(&self.begin.0.to_le_bytes());
+        rest.extend_from_slice(&self.end.lsn.0.to_le_bytes());
+        rest.extend_from_slice(&self.end.chain.to_le_bytes());
+        rest.extend_from_slice(&[0; 4]);
+        rest.extend_from_slice(&seconds.to_le_bytes());
+        rest.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&rest);
+        sum.update(body);
+        let sum = sum.finalize();
+        [
+            &MAGIC[..],
+            &VERSION.to_le_bytes(),
+            &sum.to_le_bytes(),
+            &rest,
+        ]
+        .concat()
+    }
+
+    /// Reads the header, whose checksum is that of the whole file.
+    fn decode(head: &[u8; HEADER_BYTES], name: &str) -> Result<Self> {
+        let mut rest = &head[..];
+        if take(&mut rest) != MAGIC {
+            return Err(damaged(name, "is not an archive"));
+        }
+        let found = u32::from_le_bytes(take(&mut rest));
+        if found != VERSION {
+            return Err(Error::UnknownVersion {
+                what: "archive",
+                found,
+                known: VERSION,
+            });
+        }
+        let _sum: [u8; 4] = take(&mut rest);
+        let log = LogId(take(&mut rest));
+        let begin = Lsn(u64::from_le_bytes(take(&mut rest)));
+        let lsn = Lsn(u64::from_le_bytes(take(&mut rest)));
+        let chain = u32::from_le_bytes(take(&mut rest));
+        let _zero: [u8; 4] = take(&mut rest);
+        let time = Duration::from_secs(u64::from_le_bytes(take(&mut rest)));
+        let time = SystemTime::UNIX_EPOCH.checked_add(time);
+        Ok(Self {
+            log,
+            begin,
+            end: Position { lsn, chain },
+            time: time.ok_or_else(|| damaged(name, "has an impossible time"))?,
+        })
+    }
+}
+
+fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    match from.split_first_chunk() {
+        Some((field, rest)) => {
+            *from = rest;
+            *field
+        }
+        None => [0; N],
+    }
+}
+
+fn damaged(name: &str, what: &str) -> Error {
+    Error::Damaged(format!("the file {name} of the archive {what}"))
+}
+
+/// An archive file, checked.
+struct Archived {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Archived {
+    fn read(folder: &dyn Storage, name: &str) -> Result<Self> {
+        let file = folder.open(name, OpenMode::Read)?;
+        let size = file.size()?;
+        if size > FILE_BYTES_MAX {
+            return Err(damaged(name, "is too long"));
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0)?;
+        let head = bytes.first_chunk();
+        let header = Header::decode(head.ok_or_else(|| damaged(name, "is cut short"))?, name)?;
+        let summed = bytes.get(SUMMED_FROM..).unwrap_or_default();
+        let said = bytes.get(SUMMED_FROM - 4..SUMMED_FROM).unwrap_or_default();
+        if crc32fast::hash(summed).to_le_bytes() != *said {
+            return Err(damaged(name, "does not match its checksum"));
+        }
+        Ok(Self { header, bytes })
+    }
+
+    /// The records, one after the other.
+    fn records(&self, name: &str) -> Result<Vec<&[u8]>> {
+        let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            let length = u32::from_le_bytes(take(&mut rest)) as usize;
+            let record = rest.split_at_checked(length);
+            let (record, behind) = record.ok_or_else(|| damaged(name, "is cut short"))?;
+            records.push(record);
+            rest = behind;
+        }
+        Ok(records)
+    }
+}
+
+/// Makes a new environment in the folder `dest`, which must not exist or be empty, of the full backup `src` and of the archive in the folder
+/// `archive`: as it was at a later commit or moment.
+///
+/// Nothing in either is believed: each file is verified, and the result is checked as a whole before it becomes an environment, on a
+/// timeline of its own. Gives its commit.
+///
+/// Fails with [`Error::NotInArchive`] if the archive does not lead there: because it begins after the backup, or has a gap, or because a commit in
+/// between wrote its pages outside of the log, as bulk loads and very large transactions do. A backup from behind that commit is needed then.
+pub fn restore_until(
+    src: impl AsRef<Path>,
+    archive: impl AsRef<Path>,
+    until: Until,
+    dest: impl AsRef<Path>,
+) -> Result<CommitNo> {
+    let archive = Folder::open(archive.as_ref())?;
+    let mut from = fs::File::open(src.as_ref())?;
+    let folder = new_folder(dest.as_ref())?;
+    let mut restored = CommitNo(0);
+    in_new_file_of(&folder, 0, |file| {
+        restored = restore_file(&mut from, &archive, until, file)?;
+        Ok(())
+    })?;
+    Ok(restored)
+}
+
+/// Makes a data file that stands alone.
+pub(crate) fn restore_file(
+    from: &mut fs::File,
+    archive: &dyn Storage,
+    until: Until,
+    file: Arc<dyn File>,
+) -> Result<CommitNo> {
+    let (data, copied) = checked_copy(from, &[], file.clone())?;
+    drop(data);
+    // The records are of the timeline that the backup is of.
+    let of_backup = *newest(&read_metas(&*file, Guards::default())?)?;
+    let region = Region::private(1)?.remove(0);
+    let metas = [Some(of_backup); 2];
+    let mut store = Recovering::new(file, metas, &region)?;
+    replay(&mut store, archive, until)?;
+    let mut identity = copied.identity;
+    (identity.store, identity.stores) = (0, 0);
+    let meta = Meta {
+        identity,
+        head: Head {
+            log: Position::START,
+            ..*store.head()
+        },
+    };
+    let pages = pages_of_copy(&store.data, &meta);
+    refuse_damage(&check_pages(&pages, &meta.head)?.report)?;
+    complete(&*store.data.file, &meta)?;
+    Ok(meta.head.commit)
+}
+
+fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
+    let names = archive.names()?;
+    let is_ours = |name: &&String| name.starts_with("archive-") && !name.ends_with(".new");
+    let mut names: Vec<&String> = names.iter().filter(is_ours).collect();
+    names.sort();
+    let mut log = None;
+    for name in names {
+        let archived = Archived::read(archive, name)?;
+        if *log.get_or_insert(archived.header.log) != archived.header.log {
+            return Err(damaged(name, "belongs to another log than the others"));
+        }
+        if let Until::Time(time) = until
+            && archived.header.time > time
+        {
+            break;
+        }
+        for record in archived.records(name)? {
+            for part in Parts::of(record)? {
+                replay_part(store, part, until)?;
+            }
+        }
+    }
+    match until {
+        Until::Commit(commit) if store.head().commit != commit => Err(Error::NotInArchive(commit)),
+        _ => Ok(()),
+    }
+}
+
+fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> {
+    let (header, items) = RecordHeader::decode(part)?;
+    let present = store.head().commit;
+    let is_wanted = match until {
+        Until::Commit(commit) => header.commit <= commit,
+        Until::End | Until::Time(_) => true,
+    };
+    if header.store != store.identity.store || header.commit <= present || !is_wanted {
+        return Ok(());
+    }
+    if header.commit.0 != present.0 + 1 || !header.has_changes {
+        return Err(Error::NotInArchive(CommitNo(present.0 + 1)));
+    }
+    store.make_room(header.roots.pages)?;
+    // Positions in the log are of no consequence here, as long as they ascend.
+    let end = Position {
+        lsn: Lsn(header.commit.0),
+        chain: 0,
+    };
+    store.replay(&header, items, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_wal::storage::recording::Disk;
+
+    use super::*;
+    use crate::env::{Env, LOG_BYTES_MIN, Options};
+    use crate::tree::TreeKind;
+
+    fn open(disk: &Disk) -> Env {
+        let mut options = Options::new()
+            .log_bytes(2 * LOG_BYTES_MIN)
+            .idle_checkpoint(None);
+        options.archive = Some(Arc::new(disk.clone()));
+        Env::on_storage(Arc::new(disk.clone()), &options).unwrap()
+    }
+
+    fn commit(env: &Env, number: u32) {
+        let mut txn = env.write().unwrap();
+        let tree = match txn.tree("t").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("t", TreeKind::COMPACT).unwrap(),
+        };
+        let value = vec![number as u8; 300 + number as usize % 5 * 1200];
+        txn.put(tree, &(number % 60).to_be_bytes(), &value).unwrap();
+        txn.commit().unwrap().wait().unwrap();
+    }
+
+    fn read(env: &Env) -> (CommitNo, Vec<(Vec<u8>, Vec<u8>)>) {
+        let snapshot = env.read().unwrap();
+        let mut records = Vec::new();
+        let mut cursor = snapshot.tree("t").unwrap().unwrap().cursor();
+        while cursor.next().unwrap() {
+            let (key, value) = cursor.record().unwrap().unwrap();
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        (snapshot.commit(), records)
+    }
+
+    /// Whatever a power cut leaves, the archive goes on without a gap, and has nothing that the environment has lost.
+    #[test]
+    fn the_archive_survives_power_cuts() {
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        let disk = Disk::new();
+        let env = open(&disk);
+        commit(&env, 0);
+        env.backup(&backup).unwrap();
+        env.archive().unwrap();
+        drop(env);
+        let disk = Disk::from_image(&disk.synced_image()).unwrap();
+        let mut env = open(&disk);
+        for number in 1..120 {
+            commit(&env, number);
+            if number == 70 {
+                drop(env);
+                env = open(&disk);
+            }
+        }
+        let archived = |disk: &Disk| {
+            let names = disk.names().unwrap();
+            names
+                .iter()
+                .filter(|name| name.starts_with("archive-"))
+                .count()
+        };
+        assert!(archived(&disk) > 5);
+        for crash in disk.crashes(7, 80) {
+            let disk = Disk::from_image(crash.image()).unwrap();
+            let env = open(&disk);
+            commit(&env, 1000);
+            env.archive().unwrap();
+            let restored = Disk::new();
+            let file = restored.open("data-0", OpenMode::CreateNew).unwrap();
+            let mut from = fs::File::open(&backup).unwrap();
+            restore_file(&mut from, &disk, Until::End, file)
+                .unwrap_or_else(|error| panic!("{crash}: {error}"));
+            restored.sync_names().unwrap();
+            assert!(read(&open(&restored)) == read(&env), "{crash}");
+        }
+    }
+}
