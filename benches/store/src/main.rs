@@ -44,8 +44,8 @@ struct Options {
     /// Rounds; the engines take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only rows whose name contains one of these
-    #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
+    /// Only rows whose name contains this, or one of several given
+    #[arg(long, value_name = "TEXT")]
     row: Vec<String>,
     /// Only these engines
     #[arg(long, value_name = "ENGINE,...", value_delimiter = ',')]

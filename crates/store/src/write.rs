@@ -217,7 +217,7 @@ impl fmt::Debug for WriteTxn {
 }
 
 /// Other threads may read in a transaction; `own` says why that is safe.
-#[allow(dead_code)]
-fn a_transaction_is_send_and_sync(txn: WriteTxn) -> impl Send + Sync {
-    txn
-}
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<WriteTxn>();
+};
