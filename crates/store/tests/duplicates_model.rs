@@ -2,42 +2,23 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod whole_tree;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use proptest::prelude::*;
-use sapwood_store::page::{MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, CheckSink, Cursor, TreeMut, TreeRecord, View};
+use sapwood_store::page::MemoryPages;
+use sapwood_store::tree::{Cursor, TreeMut, TreeRecord, View};
 use sapwood_store::{Duplicates, Error, KeyOrder, TreeKind};
+use whole_tree::check;
 
 /// Keys and values as byte strings that are ordered bytewise as the tree orders what they stand for.
 type Model = BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>;
 
-#[derive(Default)]
-struct Findings {
-    pages: HashSet<PageNo>,
-    problems: Vec<Error>,
-}
-
-impl CheckSink for Findings {
-    fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
-        let before = self.pages.len();
-        self.pages
-            .extend((first.0..first.0 + u64::from(pages)).map(PageNo));
-        self.pages.len() == before + pages as usize
-    }
-
-    fn problem(&mut self, problem: Error) {
-        self.problems.push(problem);
-    }
-}
-
-fn check(pages: &mut MemoryPages, tree: &TreeRecord) {
-    pages.seal();
-    let mut findings = Findings::default();
-    tree::check(pages, tree, WritePages::commit(pages), &mut findings);
-    assert!(findings.problems.is_empty(), "{:?}", findings.problems);
-    assert_eq!(findings.pages.len(), pages.in_use());
+fn compare(pages: &MemoryPages, tree: &TreeRecord, records: &[(Vec<u8>, Vec<u8>)]) {
+    let records = records.iter().map(|(key, value)| (&key[..], &value[..]));
+    whole_tree::compare(pages, tree, records);
 }
 
 /// What a bytewise ordered string stands for, and the other way round.
@@ -105,19 +86,7 @@ impl Both {
 
     fn compare(&self) {
         let records = self.records();
-        assert_eq!(self.tree.records, records.len() as u64);
-        let mut cursor = self.view().cursor();
-        for (key, value) in &records {
-            assert!(cursor.next().unwrap());
-            assert_eq!(cursor.record().unwrap(), Some((&key[..], &value[..])));
-            assert_eq!(cursor.whole_key().unwrap(), Some(&key[..]));
-        }
-        assert!(!cursor.next().unwrap());
-        for (key, value) in records.iter().rev() {
-            assert!(cursor.prev().unwrap());
-            assert_eq!(cursor.record().unwrap(), Some((&key[..], &value[..])));
-        }
-        assert!(!cursor.prev().unwrap());
+        compare(&self.pages, &self.tree, &records);
         let mut range = self
             .view()
             .range(Bound::Unbounded, Bound::Unbounded)
@@ -420,11 +389,7 @@ fn run(kind: TreeKind, ops: &[Op]) {
             Op::Commit => {
                 check(&mut both.pages, &both.tree);
                 if let Some((tree, records)) = &snapshot {
-                    let mut cursor = View::new(&both.pages, *tree).cursor();
-                    for (key, value) in records {
-                        assert!(cursor.next().unwrap());
-                        assert_eq!(cursor.record().unwrap(), Some((&key[..], &value[..])));
-                    }
+                    compare(&both.pages, tree, records);
                 }
                 snapshot = Some((both.tree, both.records()));
                 both.pages.next_commit();

@@ -2,71 +2,23 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, HashSet};
+mod whole_tree;
+
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use proptest::prelude::*;
 use sapwood_store::Error;
 use sapwood_store::bulk::TreeBuilder;
 use sapwood_store::page::{AppendPages, MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, CheckSink, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
+use sapwood_store::tree::{self, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
+use whole_tree::check;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-#[derive(Default)]
-struct Findings {
-    pages: HashSet<PageNo>,
-    problems: Vec<Error>,
-}
-
-impl CheckSink for Findings {
-    fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
-        let before = self.pages.len();
-        self.pages
-            .extend((first.0..first.0 + u64::from(pages)).map(PageNo));
-        self.pages.len() == before + pages as usize
-    }
-
-    fn problem(&mut self, problem: Error) {
-        self.problems.push(problem);
-    }
-}
-
-/// Checks the tree and that it uses exactly the pages that are in use.
-fn check(pages: &mut MemoryPages, tree: &TreeRecord) {
-    pages.seal();
-    let mut findings = Findings::default();
-    tree::check(pages, tree, WritePages::commit(pages), &mut findings);
-    assert!(findings.problems.is_empty(), "{:?}", findings.problems);
-    assert_eq!(
-        findings.pages.len(),
-        pages.in_use(),
-        "pages in use and pages reached"
-    );
-}
-
-/// Compares everything readable in both directions.
 fn compare(pages: &MemoryPages, tree: &TreeRecord, model: &Model) {
-    assert_eq!(tree.records, model.len() as u64);
-    let view = View::new(pages, *tree);
-    let mut cursor = view.cursor();
-    for (key, value) in model {
-        assert!(cursor.next().unwrap());
-        assert_eq!(
-            cursor.record().unwrap(),
-            Some((key.as_slice(), value.as_slice()))
-        );
-    }
-    assert!(!cursor.next().unwrap());
-    let mut cursor = view.cursor();
-    for (key, value) in model.iter().rev() {
-        assert!(cursor.prev().unwrap());
-        assert_eq!(
-            cursor.record().unwrap(),
-            Some((key.as_slice(), value.as_slice()))
-        );
-    }
-    assert!(!cursor.prev().unwrap());
+    let records = model.iter().map(|(key, value)| (&key[..], &value[..]));
+    whole_tree::compare(pages, tree, records);
 }
 
 /// Everything that can be asked about one key, which need not exist.
