@@ -3,7 +3,8 @@
 mod figures;
 
 use std::fmt::Write;
-use std::fs;
+
+use sapwood_figures::{machine, median, number};
 
 use crate::load::Sample;
 use crate::rows::{Row, Unit};
@@ -125,13 +126,13 @@ impl Report {
     }
 
     fn import_median(&self, of: impl Fn(&ImportCost) -> f64) -> PerProduct<f64> {
-        self.imports.map(|costs| median(costs.iter().map(&of)))
+        self.imports.map(|costs| median_of(costs, &of))
     }
 
     /// The median of something of a row's samples.
     fn row_median(&self, name: &str, of: impl Fn(&Sample) -> f64) -> Option<PerProduct<f64>> {
         let (_, samples) = self.rows.iter().find(|(row, _)| row.name == name)?;
-        Some(samples.map(|samples| median(samples.iter().map(&of))))
+        Some(samples.map(|samples| median_of(samples, &of)))
     }
 
     fn lines(&self) -> Vec<Line> {
@@ -144,7 +145,7 @@ impl Report {
             client_cpu_us: PerProduct::NONE,
         };
         let rows = self.rows.iter().map(|(row, samples)| {
-            let of = |of: fn(&Sample) -> f64| samples.map(|all| median(all.iter().map(of)));
+            let of = |of: fn(&Sample) -> f64| samples.map(|all| median_of(all, of));
             Line {
                 name: row.name,
                 unit: match row.unit {
@@ -242,7 +243,7 @@ impl Report {
         );
         line("| --- | ---: | ---: | ---: | ---: |".to_owned());
         for (row, samples) in rows {
-            let each = samples.map(|all| median(all.iter().map(Sample::written_each)));
+            let each = samples.map(|all| median_of(all, Sample::written_each));
             let sizes = samples.map(|all| {
                 let before = all.first().map_or(0, |sample| sample.disk_bytes.0);
                 let after = all.last().map_or(0, |sample| sample.disk_bytes.1);
@@ -348,43 +349,15 @@ pub(crate) fn growth(reports: &[Report]) -> String {
     out
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        even if even % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
-}
-
-fn number(value: Option<f64>, decimals: usize) -> String {
-    let value = value.filter(|value| value.is_finite());
-    value.map_or_else(String::new, |value| format!("{value:.decimals$}"))
+/// The median of a figure of each; not a number if there is none.
+fn median_of<T>(all: &[T], of: impl Fn(&T) -> f64) -> f64 {
+    median(all.iter().map(of)).unwrap_or(f64::NAN)
 }
 
 fn json_number(value: Option<f64>) -> String {
     value
         .filter(|value| value.is_finite())
         .map_or_else(|| "null".to_owned(), |value| format!("{value}"))
-}
-
-/// The processor and the kernel.
-fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("unknown processor");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!(
-        "{} × {threads}, Linux {}",
-        model.trim_start_matches([' ', '\t', ':']),
-        kernel.trim()
-    )
 }
 
 #[cfg(test)]
@@ -404,12 +377,6 @@ mod tests {
             cpu_us: pair(1.0, 3.0),
             client_cpu_us: PerProduct::NONE,
         }
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The table of ratios.
 
 use std::fmt::Write;
-use std::fs;
+
+use sapwood_figures::{machine, median, number};
 
 use crate::engine::Kind;
 use crate::measure::Outcome;
@@ -38,7 +39,7 @@ impl Line {
 
     fn median(&self, who: Who, of: impl Fn(&Outcome) -> Option<f64>) -> Option<f64> {
         let (_, outcomes) = self.outcomes.iter().find(|(other, _)| *other == who)?;
-        median(outcomes.iter().filter_map(of).collect())
+        median(outcomes.iter().filter_map(of))
     }
 
     fn value(&self, who: Who) -> Option<f64> {
@@ -111,7 +112,7 @@ pub(crate) fn markdown(records: u32, engines: &[Kind], lines: &[Line]) -> String
         " ---: |".repeat(columns.len())
     ));
     for entry in lines {
-        let values = columns.iter().map(|who| number(entry.value(*who)));
+        let values = columns.iter().map(|who| number(entry.value(*who), 0));
         let ratios = [
             entry.ratio(Who::Engine(Kind::Lmdb)),
             entry.ratio_to_best(),
@@ -122,7 +123,7 @@ pub(crate) fn markdown(records: u32, engines: &[Kind], lines: &[Line]) -> String
             entry.row.name,
             unit(entry.row.unit),
             values.collect::<Vec<_>>().join(" | "),
-            ratios.map(ratio).join(" | "),
+            ratios.map(|ratio| number(ratio, 2)).join(" | "),
             goal(entry.row.required),
             goal(entry.row.aim),
             entry.verdict(),
@@ -180,41 +181,6 @@ fn goal(goal: Goal) -> String {
     }
 }
 
-fn number(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |value| format!("{value:.0}"))
-}
-
-fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(match values.len() % 2 {
-        0 => (values[middle - 1] + upper) / 2.0,
-        _ => upper,
-    })
-}
-
-/// The processor and the kernel.
-fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("unknown processor");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    format!(
-        "{} × {threads}, Linux {}",
-        model.trim_start_matches([' ', '\t', ':']),
-        kernel.trim()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,6 +229,5 @@ mod tests {
         let mut line = line("full scan", &[(OURS, 1.0), (OURS, 9.0), (LMDB, 2.0)]);
         line.add(OURS, Outcome::plain(3.0));
         assert_eq!(line.ratio(LMDB), Some(1.5));
-        assert_eq!(median(vec![]), None);
     }
 }

@@ -75,20 +75,7 @@ impl Report {
 
     /// Says where the figures were measured.
     pub(crate) fn machine(&mut self, what: impl Display) {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let info = read("/proc/cpuinfo");
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name"))
-            .map_or("unknown processor", |name| {
-                name.trim_start_matches([' ', '\t', ':'])
-            });
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let release = read("/proc/sys/kernel/osrelease");
-        self.paragraph(format_args!(
-            "{what}; {model} × {cores}, Linux {}.",
-            release.trim()
-        ));
+        self.paragraph(format_args!("{what}; {}.", sapwood_figures::machine()));
     }
 
     /// Prints the section and stores it.

@@ -1,6 +1,8 @@
 //! What is required of each row, what is aimed at, and what was reached.
 
-use super::{IMPORT, Line, MIB, Report, number};
+use sapwood_figures::number;
+
+use super::{IMPORT, Line, MIB, Report};
 use crate::load::Sample;
 use crate::rows::{Aim, Required, Row};
 
