@@ -16,7 +16,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use sapwood_wal::process::{LockFile, Membership};
-use sapwood_wal::storage::{File, Folder, Map, OpenMode, Storage};
+use sapwood_wal::storage::{
+    File, Folder, Map, OpenMode, PRIVATE_PERMISSIONS, Storage, creating_with,
+};
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
@@ -46,7 +48,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
             .open(DATA_NAME, OpenMode::Read)
             .doing("cannot open the space")?;
     }
-    let mut how = fs::File::options();
+    // It holds pages of the space, so it is as private as the data file.
+    let mut how = creating_with(PRIVATE_PERMISSIONS);
     how.read(true).write(true).create(true).truncate(false);
     let opening = "cannot open the lock file";
     let file = how.open(path.join(LOCK_NAME)).doing(opening)?;

@@ -23,14 +23,12 @@
 
 use std::fs::File;
 use std::ops::Deref;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
-use rustix::mm::{self, MapFlags, ProtFlags};
 use sapwood_wal::lock::Lock;
 use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
+use sapwood_wal::storage::Window;
 use sapwood_wal::{Lsn, Position, Shared};
 
 use crate::error::{Doing, Error, Result};
@@ -137,17 +135,11 @@ pub(crate) struct Slots {
     pub(crate) table: [Slot; SLOTS_MAX],
 }
 
-/// A mapped region.
+/// A mapped region. What can be reached through it are atomics, and frames, which `versions` says who may touch when.
 pub(crate) struct Region {
-    base: NonNull<u8>,
-    bytes: usize,
+    window: Window,
     frames: u64,
 }
-
-// SAFETY: the mapping belongs to no thread.
-unsafe impl Send for Region {}
-// SAFETY: what can be reached through it are atomics, and frames, which `versions` says who may touch when.
-unsafe impl Sync for Region {}
 
 const fn in_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES)
@@ -167,30 +159,20 @@ fn region_bytes(frames: u64) -> usize {
     frames_at(frames) + frames as usize * PAGE_BYTES
 }
 
+const MAPPING: &str = "cannot map the lock region";
+
 impl Region {
     /// A region for this process alone, zeroed. `frames` is a power of two.
     pub(crate) fn private(frames: u64) -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let bytes = region_bytes(frames);
-        // SAFETY: new memory at an address of the system's choice.
-        let base = unsafe { mm::mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
-        Self::mapped(base, bytes, frames)
+        let window = Window::private(region_bytes(frames)).doing(MAPPING)?;
+        Ok(Self { window, frames })
     }
 
     /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
     pub(crate) fn create(file: &File, frames: u64) -> Result<Self> {
-        let bytes = region_bytes(frames);
-        let sized = || -> std::io::Result<()> {
-            file.set_len(0)?;
-            file.set_len(bytes as u64)?;
-            // A store to a mapped hole on a full disk is a SIGBUS.
-            match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64) {
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-                result => Ok(result?),
-            }
-        };
-        sized().doing("cannot make the lock region")?;
-        Self::map(file, bytes, frames)
+        let window = Window::fresh(file, region_bytes(frames));
+        let window = window.doing("cannot make the lock region")?;
+        Ok(Self { window, frames })
     }
 
     /// The region in the lock file that another process has made.
@@ -221,31 +203,10 @@ impl Region {
         Self::map(file, length, frames)
     }
 
+    /// Other processes change the memory only by the rules that hold here too, and nobody cuts the file while it is locked.
     fn map(file: &File, bytes: usize, frames: u64) -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice. Other processes change the memory only by the rules that
-        // hold here too, and nobody cuts the file while it is locked.
-        let base = unsafe { mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0) };
-        Self::mapped(base, bytes, frames)
-    }
-
-    fn mapped(
-        base: rustix::io::Result<*mut std::ffi::c_void>,
-        bytes: usize,
-        frames: u64,
-    ) -> Result<Self> {
-        let base = base
-            .map_err(std::io::Error::from)
-            .doing("cannot map the lock region")?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| Error::Io {
-            action: "cannot map the lock region",
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
-        Ok(Self {
-            base,
-            bytes,
-            frames,
-        })
+        let window = Window::over(file, bytes).doing(MAPPING)?;
+        Ok(Self { window, frames })
     }
 
     /// Prepares a zeroed region for use; the log has been started and the file brought up to `last`.
@@ -331,7 +292,7 @@ impl Region {
     pub(crate) fn bucket(&self, number: u64) -> &AtomicU64 {
         let at = BUCKETS_AT + (number % self.frames) as usize * size_of::<AtomicU64>();
         // SAFETY: within the mapping, aligned, and an atomic for which every bit pattern is a value.
-        unsafe { self.base.add(at).cast().as_ref() }
+        unsafe { &*self.window.as_mut_ptr().add(at).cast() }
     }
 
     /// What is in a frame.
@@ -339,7 +300,7 @@ impl Region {
         let place = (number % self.frames) as usize;
         let at = headers_at(self.frames) + place * size_of::<FrameHeader>();
         // SAFETY: within the mapping, aligned, and it consists of atomics.
-        unsafe { self.base.add(at).cast().as_ref() }
+        unsafe { &*self.window.as_mut_ptr().add(at).cast() }
     }
 
     /// The page in a frame.
@@ -365,7 +326,7 @@ impl Region {
     fn frame_place(&self, number: u64) -> *mut u8 {
         let at = frames_at(self.frames) + (number % self.frames) as usize * PAGE_BYTES;
         // SAFETY: within the mapping, since the frames are its last part.
-        unsafe { self.base.as_ptr().add(at) }
+        unsafe { self.window.as_mut_ptr().add(at) }
     }
 }
 
@@ -395,20 +356,13 @@ impl Deref for Region {
     fn deref(&self) -> &Layout {
         // SAFETY: the mapping begins with the structure, page-aligned, and lives as long as `self`; all its fields are atomics,
         // for which every bit pattern is a value and which others may change at any time.
-        unsafe { self.base.cast().as_ref() }
+        unsafe { &*self.window.as_mut_ptr().cast() }
     }
 }
 
 impl AsRef<Shared> for Region {
     fn as_ref(&self) -> &Shared {
         &self.log
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: mapped with these values; everything that refers to it borrows `self`.
-        let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 

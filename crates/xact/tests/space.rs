@@ -47,6 +47,20 @@ fn what_is_committed_is_there_after_opening_again() {
 }
 
 #[test]
+fn files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let space = Space::open(folder.path(), &small()).unwrap();
+    increment(&space);
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(files.len() >= 3, "the lock region, the data and a log");
+    for file in files {
+        let mode = file.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+    }
+}
+
+#[test]
 fn a_transaction_that_fails_has_not_happened() {
     let space = Space::in_memory(&small()).unwrap();
     increment(&space);
