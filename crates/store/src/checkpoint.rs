@@ -24,6 +24,9 @@ use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::region::Region;
 use crate::sync::Ordering;
 
+/// Of so many bytes of the data file a checkpoint has the changed ones written out at once.
+const WRITTEN_OUT_BYTES: u64 = 4 << 20;
+
 /// Held by whoever writes meta pages.
 pub(crate) struct CheckpointLock<'i> {
     inner: &'i Inner,
@@ -72,6 +75,7 @@ impl<'i> CheckpointLock<'i> {
         let head = self.pin()?;
         if self.oldest() < place(&head) {
             self.sync_log(&head)?;
+            self.write_out()?;
             self.sync_data()?;
             guard::interlude();
             self.write_meta_if_newer(&head)?;
@@ -135,6 +139,19 @@ impl<'i> CheckpointLock<'i> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Writes out what commits have changed, some of it at a time: a sync of everything at once fills the device's queue, and the log's
+    /// syncs, for which commits wait, stand behind it.
+    fn write_out(&self) -> Result<()> {
+        let inner = self.inner;
+        inner.check_sound()?;
+        let end = inner.region.growth.pages.load(Ordering::Relaxed) * PAGE_BYTES as u64;
+        for offset in (0..end).step_by(WRITTEN_OUT_BYTES as usize) {
+            let written = inner.data.file.write_out(offset, WRITTEN_OUT_BYTES);
+            written.inspect_err(|_| inner.poison())?;
+        }
+        Ok(())
     }
 
     pub(crate) fn sync_data(&self) -> Result<()> {

@@ -121,6 +121,10 @@ impl File for SystemFile {
         sys::write_durably_at(&self.0, parts, offset)
     }
 
+    fn write_out(&self, offset: u64, length: u64) -> io::Result<()> {
+        sys::write_out(&self.0, offset, length)
+    }
+
     fn map(&self, reserve: usize) -> io::Result<Map> {
         Map::new(&self.0, reserve)
     }

@@ -123,6 +123,13 @@ pub trait File: Send + Sync + Debug {
         Ok(written)
     }
 
+    /// Has the system write out what was written to `offset..offset + length` so far, and waits for that. It makes nothing durable,
+    /// but leaves less for a [`File::sync_data`] to do at once. After an error the same holds as after one of that.
+    fn write_out(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
     /// Maps the whole file read-only into a reserved address range of `reserve` bytes, under which it may grow without being
     /// mapped again.
     ///

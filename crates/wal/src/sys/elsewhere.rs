@@ -77,6 +77,10 @@ pub(crate) fn write_durably_at(_: &File, _: &[IoSlice<'_>], _: u64) -> io::Resul
     unsupported()
 }
 
+pub(crate) fn write_out(_: &File, _: u64, _: u64) -> io::Result<()> {
+    unsupported()
+}
+
 pub(crate) fn allocate(_: &File, _: u64, _: u64) -> io::Result<()> {
     unsupported()
 }

@@ -189,6 +189,9 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             self.free_large_value()?;
             let slot = self.place.slot;
             self.node_mut(0)?.remove(slot)?;
+            // An entry that takes its own place again says nothing about where the next one goes.
+            let run = Run::of(self.pages.page(self.steps[0].page)?);
+            return self.insert_in_run(0, run, key, payload, mark);
         }
         self.insert(0, key, payload, mark)
     }
@@ -229,9 +232,22 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Inserts an entry at the way's slot of a level, dividing the page if it must be.
     fn insert(&mut self, level: usize, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
+        let Step { page, slot } = self.steps[level];
+        let run = Run::of(self.pages.page(page)?).after(slot);
+        self.insert_in_run(level, run, key, payload, mark)
+    }
+
+    /// As [`Change::insert`], after which the page's last insertions are this run.
+    fn insert_in_run(
+        &mut self,
+        level: usize,
+        run: Run,
+        key: &[u8],
+        payload: &[u8],
+        mark: Mark,
+    ) -> Result<()> {
         let Step { page: number, slot } = self.steps[level];
         let page = self.pages.page_mut(number)?;
-        let run = Run::of(page).after(slot);
         let mut node = NodeMut::open(page, number, self.tree.page_kind(level), level)?;
         if node.insert(slot, key, payload, mark)? {
             run.store(page);

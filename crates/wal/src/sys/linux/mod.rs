@@ -8,6 +8,7 @@ mod processes;
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
@@ -115,6 +116,23 @@ pub(crate) fn write_durably_at(
             Ok(written)
         }
         written => Ok(written?),
+    }
+}
+
+/// `sync_file_range(2)`, where there is one. It takes the file's writing errors from the next sync, so its own have to be heeded.
+pub(crate) fn write_out(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    // SAFETY: a call on an open file that takes no pointer.
+    if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, flags) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+        error => Err(error),
     }
 }
 
