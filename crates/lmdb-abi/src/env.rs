@@ -92,8 +92,7 @@ impl Env {
             .names(place.names.clone())
             .permissions(mode)
             .shared(flags & NOLOCK == 0);
-        let store =
-            sapwood_store::Env::open(&place.folder, &options).map_err(not_an_environment)?;
+        let store = place.open(options, flags).map_err(not_an_environment)?;
         let data = match data {
             Some(data) => data,
             None => place.lock_data(flags)?.ok_or(Code::ENOENT)?,
@@ -352,6 +351,22 @@ impl Place {
         })
     }
 
+    /// A store whose files can be written to is opened for writing even for those who only read: another environment of the program
+    /// may want to write, and is the same to the store.
+    fn open(
+        &self,
+        options: sapwood_store::Options,
+        flags: u32,
+    ) -> sapwood_store::Result<sapwood_store::Env> {
+        let opened = sapwood_store::Env::open(&self.folder, &options);
+        match &opened {
+            Err(sapwood_store::Error::Io(error)) if flags & RDONLY != 0 && is_unwritable(error) => {
+                sapwood_store::Env::open(&self.folder, &options.read_only(true))
+            }
+            _ => opened,
+        }
+    }
+
     /// Opens the data file, if it is there, and sees to it that nobody else has it open where one of both wants no locks.
     fn lock_data(&self, flags: u32) -> Result<Option<File>> {
         let file = match File::open(&self.data) {
@@ -375,6 +390,13 @@ impl Place {
             Err(TryLockError::Error(_)) => Ok(Some(file)),
         }
     }
+}
+
+fn is_unwritable(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
+    )
 }
 
 /// Files that contradict themselves when they are opened are none of ours.

@@ -112,7 +112,8 @@ impl From<Error> for Code {
                 Self::CORRUPTED
             }
             Error::Forked | Error::Poisoned => Self::PANIC,
-            Error::ReadOnly => Self::EACCES,
+            Error::ReadOnly | Error::Unprotected(_) => Self::EACCES,
+            Error::HeldStill => Self::EAGAIN,
             Error::ReadersFull | Error::ProcessesFull => Self::READERS_FULL,
             Error::UnknownVersion { .. } => Self::VERSION_MISMATCH,
             Error::StoreFull(_) => Self::MAP_FULL,

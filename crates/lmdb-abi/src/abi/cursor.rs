@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use super::data::{tell, value};
-use super::{answer, bytes, get, set};
+use super::{answer, answer_at, bytes, get, set};
 use crate::cursor::Cursor;
 use crate::error::{Code, Result};
 use crate::txn::Txn;
@@ -182,10 +182,9 @@ pub unsafe extern "C" fn mdb_cursor_del(cursor: *mut Cursor, flags: c_uint) -> c
 /// `mdb_cursor_count`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_cursor_count(cursor: *mut Cursor, count: *mut usize) -> c_int {
-    answer(|| {
-        let place = unsafe { get(count) }?;
+    let told = || {
         let (cursor, txn) = unsafe { pair(cursor) }?;
-        *place = cursor.count(txn)? as usize;
-        Ok(())
-    })
+        Ok(cursor.count(txn)? as usize)
+    };
+    unsafe { answer_at(count, told) }
 }

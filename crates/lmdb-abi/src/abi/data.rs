@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::{answer, bytes, comparator, get};
+use sapwood_store::Comparators;
+
+use super::{answer, answer_at, bytes, comparator, get};
 use crate::env::Env;
 use crate::error::{Code, Result};
 use crate::txn::{Stored, Txn, Value};
@@ -18,32 +20,23 @@ pub unsafe extern "C" fn mdb_dbi_open(
     flags: c_uint,
     dbi: *mut c_uint,
 ) -> c_int {
-    answer(|| {
-        let place = unsafe { get(dbi) }?;
+    let open = || {
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
-        *place = unsafe { get(txn) }?.open_database(name, flags)?;
-        Ok(())
-    })
+        unsafe { get(txn) }?.open_database(name, flags)
+    };
+    unsafe { answer_at(dbi, open) }
 }
 
 /// `mdb_stat`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_stat(txn: *mut Txn, dbi: c_uint, stat: *mut Stat) -> c_int {
-    answer(|| {
-        let place = unsafe { get(stat) }?;
-        *place = unsafe { get(txn) }?.stat(dbi)?;
-        Ok(())
-    })
+    unsafe { answer_at(stat, || get(txn)?.stat(dbi)) }
 }
 
 /// `mdb_dbi_flags`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_dbi_flags(txn: *mut Txn, dbi: c_uint, flags: *mut c_uint) -> c_int {
-    answer(|| {
-        let place = unsafe { get(flags) }?;
-        *place = unsafe { get(txn) }?.database_flags(dbi)?;
-        Ok(())
-    })
+    unsafe { answer_at(flags, || get(txn)?.database_flags(dbi)) }
 }
 
 /// `mdb_dbi_close`
@@ -74,10 +67,8 @@ pub unsafe extern "C" fn mdb_set_compare(
     dbi: c_uint,
     compare: Option<Compare>,
 ) -> c_int {
-    answer(|| {
-        let txn = unsafe { get(txn) }?;
-        txn.set_comparators(dbi, |of| of.keys = compare.map(comparator))
-    })
+    let set = |of: &mut Comparators| of.keys = compare.map(comparator);
+    answer(|| unsafe { get(txn) }?.set_comparators(dbi, set))
 }
 
 /// `mdb_set_dupsort`
@@ -87,10 +78,8 @@ pub unsafe extern "C" fn mdb_set_dupsort(
     dbi: c_uint,
     compare: Option<Compare>,
 ) -> c_int {
-    answer(|| {
-        let txn = unsafe { get(txn) }?;
-        txn.set_comparators(dbi, |of| of.duplicates = compare.map(comparator))
-    })
+    let set = |of: &mut Comparators| of.duplicates = compare.map(comparator);
+    answer(|| unsafe { get(txn) }?.set_comparators(dbi, set))
 }
 
 /// `mdb_set_relfunc`: without effect, as in LMDB.
@@ -121,12 +110,11 @@ pub unsafe extern "C" fn mdb_get(
     key: *mut Val,
     data: *mut Val,
 ) -> c_int {
-    answer(|| {
-        let place = unsafe { get(data) }?;
+    let read = || {
         let key = unsafe { bytes(key) }.ok_or(Code::EINVAL)?;
-        *place = Val::to(unsafe { get(txn) }?.get(dbi, key)?);
-        Ok(())
-    })
+        unsafe { get(txn) }?.get(dbi, key).map(Val::to)
+    };
+    unsafe { answer_at(data, read) }
 }
 
 /// `mdb_put`

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 
-use super::{answer, get, set};
+use super::{answer, answer_at, get, set};
 use crate::env::Env;
 use crate::error::Code;
 use crate::values::{EnvInfo, KEY_BYTES_MAX, Message, Stat};
@@ -75,21 +75,13 @@ pub unsafe extern "C" fn mdb_env_copyfd2(env: *mut Env, fd: c_int, flags: c_uint
 /// `mdb_env_stat`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_stat(env: *mut Env, stat: *mut Stat) -> c_int {
-    answer(|| {
-        let stat = unsafe { get(stat) }?;
-        *stat = unsafe { get(env) }?.opened()?.stat()?;
-        Ok(())
-    })
+    unsafe { answer_at(stat, || get(env)?.opened()?.stat()) }
 }
 
 /// `mdb_env_info`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_info(env: *mut Env, info: *mut EnvInfo) -> c_int {
-    answer(|| {
-        let info = unsafe { get(info) }?;
-        *info = unsafe { get(env) }?.opened()?.info()?;
-        Ok(())
-    })
+    unsafe { answer_at(info, || get(env)?.opened()?.info()) }
 }
 
 /// `mdb_env_sync`
@@ -118,28 +110,19 @@ pub unsafe extern "C" fn mdb_env_set_flags(env: *mut Env, flags: c_uint, onoff: 
 /// `mdb_env_get_flags`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_get_flags(env: *mut Env, flags: *mut c_uint) -> c_int {
-    answer(|| {
-        *unsafe { get(flags) }? = unsafe { get(env) }?.flags();
-        Ok(())
-    })
+    unsafe { answer_at(flags, || Ok(get(env)?.flags())) }
 }
 
 /// `mdb_env_get_path`: the text belongs to the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_get_path(env: *mut Env, path: *mut *const c_char) -> c_int {
-    answer(|| {
-        *unsafe { get(path) }? = unsafe { get(env) }?.opened()?.path().as_ptr();
-        Ok(())
-    })
+    unsafe { answer_at(path, || Ok(get(env)?.opened()?.path().as_ptr())) }
 }
 
 /// `mdb_env_get_fd`: a descriptor of the data file, open for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_get_fd(env: *mut Env, fd: *mut c_int) -> c_int {
-    answer(|| {
-        *unsafe { get(fd) }? = unsafe { get(env) }?.opened()?.descriptor();
-        Ok(())
-    })
+    unsafe { answer_at(fd, || Ok(get(env)?.opened()?.descriptor())) }
 }
 
 /// `mdb_env_set_mapsize`
@@ -157,10 +140,7 @@ pub unsafe extern "C" fn mdb_env_set_maxreaders(env: *mut Env, readers: c_uint) 
 /// `mdb_env_get_maxreaders`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mdb_env_get_maxreaders(env: *mut Env, readers: *mut c_uint) -> c_int {
-    answer(|| {
-        *unsafe { get(readers) }? = unsafe { get(env) }?.readers_max();
-        Ok(())
-    })
+    unsafe { answer_at(readers, || Ok(get(env)?.readers_max())) }
 }
 
 /// `mdb_env_set_maxdbs`

@@ -82,6 +82,18 @@ fn answer(what: impl FnOnce() -> Result) -> c_int {
     }
 }
 
+/// As [`answer`], for what gives something that the caller has a place for. Without one nothing is done.
+unsafe fn answer_at<T>(place: *mut T, what: impl FnOnce() -> Result<T>) -> c_int {
+    answer(|| {
+        if place.is_null() {
+            return Err(Code::EINVAL);
+        }
+        let value = what()?;
+        unsafe { place.write(value) };
+        Ok(())
+    })
+}
+
 /// A handle, or whatever else must not be null.
 unsafe fn get<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
     unsafe { pointer.as_mut() }.ok_or(Code::EINVAL)

@@ -1,0 +1,252 @@
+//! The records of a transaction: read, put and deleted, with LMDB's refusals.
+
+use sapwood_store::TreeId;
+
+use super::Txn;
+use super::databases::TreePlace;
+use crate::database::{self, MAIN, RECORD_BYTES};
+use crate::error::{Code, Result};
+use crate::values::db_flags::{DUPFIXED, DUPSORT, INTEGERDUP, INTEGERKEY};
+use crate::values::write_flags::{APPEND, APPENDDUP, MULTIPLE, NODUPDATA, NOOVERWRITE, RESERVE};
+use crate::values::{KEY_BYTES_MAX, VALUE_BYTES_MAX, Val};
+
+/// A value to be stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Value<'v> {
+    Bytes(&'v [u8]),
+    /// Room of this length, which the caller fills.
+    Room(usize),
+}
+
+impl Value<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Room(len) => *len,
+        }
+    }
+}
+
+/// What became of a value.
+pub(crate) enum Stored {
+    Done,
+    /// The room that was asked for, to be filled before the transaction's next change.
+    Room(Val),
+    /// The key was there; this is its first value.
+    Exists(Val),
+}
+
+impl Txn {
+    /// `mdb_get`
+    pub(crate) fn get(&mut self, dbi: u32, key: &[u8]) -> Result<&[u8]> {
+        self.check()?;
+        if key.is_empty() {
+            return Err(Code::BAD_VALSIZE);
+        }
+        match self.view(dbi)? {
+            Some(tree) => tree.get(key)?.ok_or(Code::NOTFOUND),
+            None => Err(Code::NOTFOUND),
+        }
+    }
+
+    /// `mdb_put`, and what `mdb_cursor_put` stores.
+    pub(crate) fn put(
+        &mut self,
+        dbi: u32,
+        key: &[u8],
+        value: Value<'_>,
+        flags: u32,
+    ) -> Result<Stored> {
+        self.check_writable()?;
+        let db_flags = self.check_put(dbi, key, value, flags)?;
+        if flags & NOOVERWRITE != 0
+            && let Some(value) = self.get_if_there(dbi, key)?
+        {
+            return Ok(Stored::Exists(Val::to(value)));
+        }
+        if flags & APPEND != 0 && db_flags & DUPSORT != 0 && self.is_last_key(dbi, key)? {
+            return Err(Code::KEYEXIST);
+        }
+        let tree = self.tree_for_writing(dbi)?;
+        let Value::Bytes(value) = value else {
+            return self.reserve(tree, key, value.len(), flags);
+        };
+        let writing = self.writing_mut()?;
+        writing.has_changed = true;
+        let txn = &mut writing.txn;
+        let stored = if flags & APPEND != 0 {
+            txn.append(tree, key, value).map(|()| true)
+        } else if flags & APPENDDUP != 0 && db_flags & DUPSORT != 0 {
+            txn.append_duplicate(tree, key, value).map(|()| true)
+        } else {
+            txn.put(tree, key, value)
+        };
+        let is_new = self.note_failure(stored)?;
+        if !is_new && flags & NODUPDATA != 0 && db_flags & DUPSORT != 0 {
+            return Err(Code::KEYEXIST);
+        }
+        Ok(Stored::Done)
+    }
+
+    /// Refuses what cannot be put; gives the database's flags.
+    pub(crate) fn check_put(
+        &mut self,
+        dbi: u32,
+        key: &[u8],
+        value: Value<'_>,
+        flags: u32,
+    ) -> Result<u32> {
+        let db_flags = self.database(dbi)?.flags;
+        check_sizes(db_flags, key, value)?;
+        if flags & RESERVE != 0 && db_flags & DUPSORT != 0 {
+            return Err(Code::INCOMPATIBLE);
+        }
+        if value.len() == 0 && db_flags & DUPSORT != 0 && !self.may_be_empty(dbi, key)? {
+            return Err(Code::BAD_VALSIZE);
+        }
+        self.refuse_database_record(dbi, key)?;
+        Ok(db_flags)
+    }
+
+    /// A value of no length is never one of several.
+    fn may_be_empty(&mut self, dbi: u32, key: &[u8]) -> Result<bool> {
+        let other = self.get_if_there(dbi, key)?;
+        Ok(other.is_none_or(<[u8]>::is_empty))
+    }
+
+    fn reserve(&mut self, tree: TreeId, key: &[u8], len: usize, flags: u32) -> Result<Stored> {
+        if flags & APPEND != 0 {
+            let writing = self.writing_mut()?;
+            let last = {
+                let mut cursor = writing.txn.view(tree)?.cursor();
+                cursor.last()? && cursor.seek(key)?
+            };
+            if last {
+                return Err(Code::KEYEXIST);
+            }
+        }
+        let writing = self.writing_mut()?;
+        writing.has_changed = true;
+        let room = writing.txn.reserve(tree, key, len).map(|room| Val {
+            size: room.len(),
+            data: room.as_mut_ptr().cast(),
+        });
+        self.note_failure(room).map(Stored::Room)
+    }
+
+    /// `MDB_MULTIPLE`: stores `values`, `size` bytes each, and counts in `done` those that were.
+    pub(crate) fn put_multiple(
+        &mut self,
+        dbi: u32,
+        key: &[u8],
+        size: usize,
+        values: &[u8],
+        flags: u32,
+        done: &mut usize,
+    ) -> Result {
+        if self.database(dbi)?.flags & DUPFIXED == 0 {
+            return Err(Code::INCOMPATIBLE);
+        }
+        if size == 0 {
+            return Err(Code::BAD_VALSIZE);
+        }
+        let flags = flags & !MULTIPLE;
+        let mut rest = values;
+        if flags == 0 {
+            self.check_writable()?;
+            let first = values.get(..size).ok_or(Code::BAD_VALSIZE)?;
+            check_sizes(self.database(dbi)?.flags, key, Value::Bytes(first))?;
+            self.refuse_database_record(dbi, key)?;
+            let tree = self.tree_for_writing(dbi)?;
+            let writing = self.writing_mut()?;
+            writing.has_changed = true;
+            let stored = writing.txn.put_multiple(tree, key, size, values);
+            self.note_failure(stored)?;
+            *done = values.len() / size;
+            return Ok(());
+        }
+        while let Some((value, others)) = rest.split_at_checked(size) {
+            self.put(dbi, key, Value::Bytes(value), flags)?;
+            *done += 1;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    /// `mdb_del`: one value of the key, or all.
+    pub(crate) fn delete(&mut self, dbi: u32, key: &[u8], value: Option<&[u8]>) -> Result {
+        self.check_writable()?;
+        if key.is_empty() {
+            return Err(Code::BAD_VALSIZE);
+        }
+        let database = self.database(dbi)?;
+        let (db_flags, place) = (database.flags, database.tree);
+        self.refuse_database_record(dbi, key)?;
+        let TreePlace::InTxn(tree) = place else {
+            return Err(Code::NOTFOUND);
+        };
+        let writing = self.writing_mut()?;
+        let deleted = match value.filter(|_| db_flags & DUPSORT != 0) {
+            Some(value) => writing.txn.delete_duplicate(tree, key, value),
+            None => writing.txn.delete(tree, key),
+        };
+        writing.has_changed |= matches!(deleted, Ok(true));
+        if self.note_failure(deleted)? {
+            Ok(())
+        } else {
+            Err(Code::NOTFOUND)
+        }
+    }
+
+    pub(super) fn get_if_there(&mut self, dbi: u32, key: &[u8]) -> Result<Option<&[u8]>> {
+        match self.view(dbi)? {
+            Some(tree) => Ok(tree.get(key)?),
+            None => Ok(None),
+        }
+    }
+
+    fn is_last_key(&mut self, dbi: u32, key: &[u8]) -> Result<bool> {
+        let Some(tree) = self.view(dbi)? else {
+            return Ok(false);
+        };
+        let mut cursor = tree.cursor();
+        Ok(cursor.last()? && cursor.whole_key()? == Some(key))
+    }
+
+    /// Records that stand for named databases are changed by `mdb_dbi_open` and `mdb_drop` alone.
+    pub(crate) fn refuse_database_record(&mut self, dbi: u32, key: &[u8]) -> Result {
+        if dbi != MAIN {
+            return Ok(());
+        }
+        let is_like_one = self
+            .get_if_there(MAIN, key)?
+            .is_some_and(|value| value.len() == RECORD_BYTES);
+        if is_like_one && self.has_tree(&database::tree_of(key)?)? {
+            return Err(Code::INCOMPATIBLE);
+        }
+        Ok(())
+    }
+}
+
+fn check_sizes(flags: u32, key: &[u8], value: Value<'_>) -> Result {
+    let is_allowed = |bytes: usize| (1..=KEY_BYTES_MAX).contains(&bytes);
+    let key_fits = is_allowed(key.len()) && (flags & INTEGERKEY == 0 || database::is_integer(key));
+    let value_fits = if flags & DUPSORT == 0 {
+        value.len() <= VALUE_BYTES_MAX
+    } else {
+        let is_integer = |value| match value {
+            Value::Bytes(bytes) => database::is_integer(bytes),
+            Value::Room(_) => false,
+        };
+        let is_short = value.len() <= KEY_BYTES_MAX;
+        let may_be_empty = flags & (DUPFIXED | INTEGERDUP) == 0;
+        is_short
+            && (may_be_empty || value.len() > 0)
+            && (flags & INTEGERDUP == 0 || is_integer(value))
+    };
+    if key_fits && value_fits {
+        Ok(())
+    } else {
+        Err(Code::BAD_VALSIZE)
+    }
+}
