@@ -8,15 +8,12 @@
 mod program;
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
 use lmdb::abi::*;
 use lmdb::values::{CursorOp as Op, db_flags, env_flags, write_flags};
-use lmdb::{Code, Cursor, Env, EnvInfo, Stat, Txn, Val};
+use lmdb::{Code, Cursor};
 
 use program::*;
 

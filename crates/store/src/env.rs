@@ -53,6 +53,7 @@ pub struct Options {
     pub(crate) stores: u16,
     pub(crate) store_folders: BTreeMap<u16, PathBuf>,
     pub(crate) archive: Option<Arc<dyn Storage>>,
+    pub(crate) parked_age_max: u64,
     pub(crate) guards: Guards,
 }
 
@@ -80,6 +81,7 @@ impl Default for Options {
             stores: 1,
             store_folders: BTreeMap::new(),
             archive: None,
+            parked_age_max: u64::MAX,
             guards: Guards::default(),
         }
     }
@@ -97,8 +99,18 @@ impl Options {
         self
     }
 
-    /// Whether [`Env::write`] is refused. The files are opened for writing all the same: readers, too, write to the lock
-    /// region, and whoever comes first after a crash recovers.
+    /// Whether only reading is wanted: nothing is created, and whatever would change the store fails with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    ///
+    /// - While others have the environment open, data file and log are opened for reading, and snapshots are as new and as safe
+    ///   as theirs. That takes write access to the lock file, where the reader table is; without it opening fails with
+    ///   [`Error::Unprotected`](crate::Error::Unprotected).
+    /// - When nobody has, whoever comes first recovers as ever, and the files are opened for reading then.
+    /// - If the files cannot be written to (for want of permission, or on a read-only medium), or on a storage that no other
+    ///   process sees, the environment is what the files hold: what the log has behind the data file is replayed in memory.
+    ///   As long as it is open, others can open it in the same way only; who wants to write gets
+    ///   [`Error::HeldStill`](crate::Error::HeldStill). On a read-only medium without a lock file, and
+    ///   without [`Options::shared`], the caller answers for nobody writing.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
@@ -147,6 +159,14 @@ impl Options {
         let folder = Folder::open(folder.as_ref())?.creating_with(self.permissions);
         self.archive = Some(Arc::new(folder));
         Ok(self)
+    }
+
+    /// How many commits old a parked snapshot ([`Snapshot::park`]) may become, of whatever process, before a write transaction of this one that
+    /// looks for pages ends it. Never, unless this is set. A snapshot that is not parked is not ended whatever its age, since
+    /// nothing could take back what has been read from it.
+    pub fn parked_age_max(mut self, commits: u64) -> Self {
+        self.parked_age_max = commits;
+        self
     }
 
     /// What the files are called. Everybody who opens the environment has to use the same names, and different
@@ -349,14 +369,14 @@ impl Env {
     /// Makes every commit so far durable and visible, whatever its [`Durability`], with one sync of the log. Gives the newest of
     /// them.
     pub fn sync(&self) -> Result<CommitNo> {
-        self.inner().check_usable()?;
+        self.inner().check_may_write()?;
         self.inner().sync()
     }
 
     /// Makes the data file hold the newest durable commit by itself and lets the log before it be used again.
     /// Commits go on meanwhile. Gives the commit that the file now holds.
     pub fn checkpoint(&self) -> Result<CommitNo> {
-        self.inner().check_usable()?;
+        self.inner().check_may_write()?;
         checkpoint::checkpoint(self.inner())
     }
 
@@ -388,6 +408,12 @@ impl Env {
     pub fn clear_dead_readers(&self) -> Result<usize> {
         self.inner().check_usable()?;
         Ok(readers::clear_dead(self.inner()))
+    }
+
+    /// Ends the snapshots that are parked ([`Snapshot::park`]), in any process, and more than `age_max` commits old; how many there were.
+    pub fn expire_parked(&self, age_max: u64) -> Result<usize> {
+        self.inner().check_usable()?;
+        Ok(readers::expire_parked(self.inner(), age_max))
     }
 
     /// The free list of the visible commit.
@@ -486,8 +512,9 @@ impl Drop for Owner {
     }
 }
 
-/// Pages at the end of the file that only deletions and commits may use when it cannot grow: what they need at most to free more.
-const RESERVE_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
+/// Pages at the end of the file that are kept for deletions when it cannot grow: what they need at most to free more. Half of them are also
+/// for what the commit of another transaction needs, which is not much, but might be all there is if there were many of them.
+pub(crate) const RESERVE_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
 /// The file grows by one part in 32, but at most by this many pages at a time.
 const GROWTH_PAGES_MAX: u64 = 4 * 1024;
@@ -498,6 +525,15 @@ impl Inner {
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.membership.is_forked() {
             return Err(Error::Forked);
+        }
+        Ok(())
+    }
+
+    /// Fails in a forked child, and where only reading is allowed.
+    pub(crate) fn check_may_write(&self) -> Result<()> {
+        self.check_usable()?;
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
         }
         Ok(())
     }
@@ -579,9 +615,9 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the file has room for `end` pages, and for some more, unless those are what is asked for.
-    pub(crate) fn make_room(&self, end: u64, may_use_reserve: bool) -> Result<()> {
-        self.check_size(end, may_use_reserve)?;
+    /// Sees to it that the file has room for `end` pages, and for the reserve behind them; where it cannot grow, for `kept` pages of that.
+    pub(crate) fn make_room(&self, end: u64, kept: u64) -> Result<()> {
+        self.check_size(end, kept)?;
         let room = self.region.growth.pages.load(Ordering::Acquire);
         if end + RESERVE_PAGES <= room {
             if end + growth_step(room) / 2 > room {
@@ -590,7 +626,7 @@ impl Inner {
             return Ok(());
         }
         match self.grow_file(end + RESERVE_PAGES) {
-            Err(_) if may_use_reserve && end <= room => Ok(()),
+            Err(_) if kept < RESERVE_PAGES && end + kept <= room => Ok(()),
             result => result,
         }
     }
@@ -602,13 +638,9 @@ impl Inner {
     }
 
     #[inline]
-    fn check_size(&self, end: u64, may_use_reserve: bool) -> Result<()> {
+    fn check_size(&self, end: u64, kept: u64) -> Result<()> {
         let max = self.pages_max.load(Ordering::Relaxed);
-        let reserve = if may_use_reserve {
-            0
-        } else {
-            (max / 16).min(RESERVE_PAGES)
-        };
+        let reserve = (max / 16).min(RESERVE_PAGES) * kept / RESERVE_PAGES;
         if end > max - reserve {
             return Err(Error::StoreFull(max));
         }

@@ -1,5 +1,7 @@
 //! What can go wrong in the store.
 
+use std::io::ErrorKind;
+
 use crate::page::{CommitNo, PageNo};
 
 /// The result of everything in this crate that can fail.
@@ -119,6 +121,23 @@ pub enum Error {
     )]
     StoresFixed(usize),
 
+    /// Nothing would keep a snapshot's pages from being used again: the environment is open for reading only, and its lock file
+    /// cannot be written to.
+    #[error("no snapshot would be safe from writers: {0}")]
+    Unprotected(&'static str),
+
+    /// Processes that cannot write to the lock file have the environment open for reading only
+    /// ([`Options::read_only`](crate::Options::read_only)): its files must not change before they have closed it.
+    #[error(
+        "processes that cannot write to its lock file are reading the environment: it can be written when they have closed it"
+    )]
+    HeldStill,
+
+    /// A snapshot was parked for so long that its pages were wanted
+    /// ([`Options::parked_age_max`](crate::Options::parked_age_max)).
+    #[error("the snapshot of commit {0} is over: it was parked for too long")]
+    SnapshotExpired(CommitNo),
+
     /// All slots of the reader table are taken.
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
     ReadersFull,
@@ -204,6 +223,18 @@ impl Error {
                 | Self::NoSuchTree
                 | Self::NoRecord
         )
+    }
+
+    /// Whether the store has as many pages as it may have, be it for want of disk space, quota, or by a limit of the process.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::StoreFull(_) => true,
+            Self::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+            ),
+            _ => false,
+        }
     }
 
     /// The error for a page that contradicts the format.

@@ -343,7 +343,10 @@ pub(crate) struct Protected {
 
 impl Protected {
     pub(crate) fn now(inner: &Inner) -> Self {
-        // First: see `readers` on why.
+        if inner.options.parked_age_max < u64::MAX {
+            readers::expire_parked(inner, inner.options.parked_age_max);
+        }
+        // Before the readers: see `readers` on why.
         let guards = inner.options.guards;
         let visible = if guards.has(Guard::ProtectInvisible) {
             inner.region.visible()

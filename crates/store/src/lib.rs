@@ -58,7 +58,7 @@ pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};
 pub use readers::READERS_MAX;
 pub use sapwood_wal::process::PROCESSES_MAX;
-pub use snapshot::{ChangedTree, Snapshot, Tree, TreeChanges, TreeCursor};
+pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
 pub use stat::{Reader, Stat};
 pub use tree::{
     Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,

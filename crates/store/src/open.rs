@@ -10,7 +10,9 @@
 //!
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
 //! process has the environment open, the lock region is of no value, whatever it holds: it is written anew from the
-//! meta pages and the log.
+//! meta pages and the log. Who cannot write to the files looks at them as they are, see [`still`].
+
+mod still;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -51,6 +53,9 @@ static OPEN: Mutex<Option<HashMap<Place, Weak<Owner>>>> = Mutex::new(None);
 type Place = (Identity, String);
 
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
+    if options.read_only && (options.create || options.stores > 1) {
+        return self::open(path, &options.clone().create(false).stores(1));
+    }
     let mut open = lock(&OPEN);
     let open = open.get_or_insert_default();
     open.retain(|_, owner| owner.strong_count() > 0);
@@ -91,18 +96,32 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
         // No trace in a folder that is not an environment.
         storage.open(&options.names.data, OpenMode::Read)?;
     }
-    let file = how.open(path.join(&options.names.lock))?;
+    let path = path.join(&options.names.lock);
+    let places = Places::new(storage, options)?;
+    let file = match how.open(&path) {
+        Err(error) if options.read_only && is_unwritable(&error) => {
+            return still::open(&places, still::lock(&path, &error)?);
+        }
+        opened => opened?,
+    };
     let locks = LockFile::new(file.try_clone()?);
     locks.lock_opening()?;
     let first = !locks.is_in_use()?;
-    let places = Places::new(storage, options)?;
+    if first && options.read_only && still::is_due(&places, &locks)? {
+        locks.hold_still()?;
+        locks.unlock_opening();
+        return still::open(&places, Some(locks));
+    }
+    if first && locks.is_held_still()? {
+        return Err(Error::HeldStill);
+    }
     let regions: Regions = if first {
         Region::create(&file, places.count()?)?.into()
     } else {
         Region::join(&file)?.into()
     };
     let opened = if first {
-        start(&places, &regions)?
+        start_shared(&places, &regions)?
     } else {
         join(&places, &regions)?
     };
@@ -118,9 +137,20 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     Ok(env)
 }
 
+/// Whether the system does not let this process write there.
+fn is_unwritable(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
+    )
+}
+
 /// An environment on a storage that no other process can see.
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
     let places = Places::new(storage, options)?;
+    if options.read_only {
+        return still::open(&places, None);
+    }
     let regions: Regions = Region::private(places.count()?)?.into();
     let opened = start(&places, &regions)?;
     let membership = Membership::alone(&regions[0].processes[..]);
@@ -225,8 +255,10 @@ impl Opened {
                 checkpoint::checkpoint(store.inner())?;
             }
         }
-        // What a crash kept from being archived, before anybody writes over it.
-        archive::archive(env.inner())?;
+        if !options.read_only {
+            // What a crash kept from being archived, before anybody writes over it.
+            archive::archive(env.inner())?;
+        }
         Ok(env)
     }
 }
@@ -261,9 +293,9 @@ impl<'o> Places<'o> {
         self.others.get(&store).unwrap_or(&self.storage)
     }
 
-    fn open(&self, store: u16) -> Result<Arc<dyn File>> {
+    fn open(&self, store: u16, mode: OpenMode) -> Result<Arc<dyn File>> {
         let name = self.options.names.data_of(store);
-        let file = self.storage_of(store).open(&name, OpenMode::Write);
+        let file = self.storage_of(store).open(&name, mode);
         file.map_err(|error| match (store, error.kind()) {
             (0, _) => error.into(),
             (_, ErrorKind::NotFound) => Error::Damaged(format!(
@@ -275,6 +307,33 @@ impl<'o> Places<'o> {
 
     fn metas(&self, file: &dyn File) -> Result<[Option<Meta>; 2]> {
         read_metas(file, self.options.guards)
+    }
+
+    /// The data files of all stores that there are, and whether they stand alone.
+    fn data_files(&self, mode: OpenMode) -> Result<(Vec<DataAndMetas>, bool)> {
+        let file = self.open(0, mode)?;
+        let mut metas = self.metas(&*file)?;
+        let known = stores_of(&metas);
+        // One of them, if giving it a log was interrupted.
+        let stands_alone = metas
+            .iter()
+            .flatten()
+            .any(|meta| meta.identity.log == NO_LOG);
+        for meta in metas.iter_mut().flatten() {
+            meta.identity.stores = known;
+        }
+        let mut files = vec![(file, metas)];
+        for store in 1..known {
+            let file = self.open(store, mode)?;
+            let metas = self.metas(&*file)?;
+            if newest(&metas)?.identity.store != store {
+                return Err(Error::Damaged(format!(
+                    "the data file of store {store} is that of another one"
+                )));
+            }
+            files.push((file, metas));
+        }
+        Ok((files, stands_alone))
     }
 
     /// How many stores there will be: those that there are, and those that are wanted.
@@ -295,36 +354,25 @@ pub(crate) fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
     known.max().unwrap_or_default().clamp(1, STORES_MAX)
 }
 
+/// Opens the files as the first one, for reading only if so wanted: once they are in order.
+fn start_shared(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+    let opened = start(places, regions)?;
+    if places.options.read_only && !opened.stores.iter().any(|store| store.must_checkpoint) {
+        return join(places, regions);
+    }
+    Ok(opened)
+}
+
 /// Opens the files as the first one, and fills the regions.
 fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
     let (storage, options) = (&places.storage, places.options);
     if options.create && !has_data(&**storage, options)? {
         create_log_and_store(places)?;
     }
-    let file = places.open(0)?;
-    let metas = places.metas(&*file)?;
-    let known = stores_of(&metas);
-    // One of them, if giving it a log was interrupted.
-    let stands_alone = metas
-        .iter()
-        .flatten()
-        .any(|meta| meta.identity.log == NO_LOG);
-    let mut files = vec![(file, metas)];
-    for store in 1..known {
-        let file = places.open(store)?;
-        let metas = places.metas(&*file)?;
-        if newest(&metas)?.identity.store != store {
-            return Err(Error::Damaged(format!(
-                "the data file of store {store} is that of another one"
-            )));
-        }
-        files.push((file, metas));
-    }
+    let (mut files, stands_alone) = places.data_files(OpenMode::Write)?;
+    let known = u16::try_from(files.len()).unwrap_or(STORES_MAX);
     if stands_alone {
         give_log(storage, &mut files, options)?;
-    }
-    for meta in files[0].1.iter_mut().flatten() {
-        meta.identity.stores = known;
     }
     let log = newest(&files[0].1)?.identity.log;
     let mut stores = Vec::with_capacity(regions.len());
@@ -375,9 +423,14 @@ fn join(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
     if usize::from(options.stores) > regions.len() {
         return Err(Error::StoresFixed(regions.len()));
     }
+    let mode = if options.read_only {
+        OpenMode::Read
+    } else {
+        OpenMode::Write
+    };
     let mut stores = Vec::with_capacity(regions.len());
     for (store, _) in (0..).zip(&**regions) {
-        let file = places.open(store)?;
+        let file = places.open(store, mode)?;
         // One of them may be under the pen of a checkpoint, but both say whose they are.
         let identity = newest(&places.metas(&*file)?)?.identity;
         stores.push(OpenedStore {
@@ -387,7 +440,7 @@ fn join(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
         });
     }
     let shared = regions[0].clone();
-    let wal = Wal::open(&places.storage, &options.names.log, OpenMode::Write, shared)?;
+    let wal = Wal::open(&places.storage, &options.names.log, mode, shared)?;
     if stores.iter().any(|store| store.identity.log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
     }

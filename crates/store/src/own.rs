@@ -7,10 +7,10 @@
 mod states;
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{ErrorKind, IoSlice};
+use std::io::IoSlice;
 
 use crate::checkpoint;
-use crate::env::Inner;
+use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
@@ -109,6 +109,8 @@ pub(crate) struct OwnPages {
     epoch: u64,
     /// The last pages of the file may be used: for deletions and what a commit itself needs.
     pub(crate) may_use_reserve: bool,
+    /// All changes so far were there to make room.
+    pub(crate) only_frees: bool,
     /// No more looking through the free list, which is being changed.
     saving: bool,
     /// Pages were written that no log record can tell of.
@@ -136,6 +138,7 @@ impl OwnPages {
             undo: Vec::new(),
             epoch: 0,
             may_use_reserve: false,
+            only_frees: true,
             saving: false,
             appended: false,
             reclaimed: false,
@@ -348,7 +351,7 @@ impl OwnPages {
                 continue;
             }
             let end = self.view.limit() + SAVING_PAGES;
-            let Err(error) = self.inner.make_room(end, true) else {
+            let Err(error) = self.inner.make_room(end, self.kept_reserve()) else {
                 break;
             };
             if self.look_harder(error, Stock::has_seen_all).is_err() {
@@ -370,12 +373,7 @@ impl OwnPages {
     /// Where growing is no way out: has the rest of the free list looked at, then the newest commit checkpointed, so that
     /// what was freed before it can be used again.
     fn look_harder(&mut self, error: Error, has_seen_all: impl Fn(&Stock) -> bool) -> Result<()> {
-        let is_full = match &error {
-            Error::StoreFull(_) => true,
-            Error::Io(error) => error.kind() == ErrorKind::StorageFull,
-            _ => false,
-        };
-        if !is_full || self.saving {
+        if !error.is_full() || self.saving {
             return Err(error);
         }
         if !has_seen_all(&self.stock) {
@@ -483,11 +481,20 @@ impl OwnPages {
         }
     }
 
+    /// How many of the last pages of the file stay for others.
+    fn kept_reserve(&self) -> u64 {
+        match (self.may_use_reserve, self.only_frees) {
+            (true, true) => 0,
+            (true, false) => RESERVE_PAGES / 2,
+            (false, _) => RESERVE_PAGES,
+        }
+    }
+
     /// Pages from behind the last one.
     fn grow(&mut self, pages: u32) -> Result<PageNo> {
         let first = self.view.limit();
         let end = first + u64::from(pages);
-        self.inner.make_room(end, self.may_use_reserve)?;
+        self.inner.make_room(end, self.kept_reserve())?;
         // SAFETY: the file has room for so many pages.
         unsafe { self.view.set_limit(end) };
         Ok(PageNo(first))

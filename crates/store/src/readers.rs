@@ -9,6 +9,11 @@
 //! slots. All four are sequentially consistent, so either the writer finds the reader's commit in the slot, or the
 //! reader, looking again, finds a commit that is at least the one the writer noted, and a page is never used again
 //! while that one, or a later one, can see it (see `free`).
+//!
+//! *Parking.* Whoever reads from a snapshot holds references into its pages, which nothing can take back. An owner that will not read for a
+//! while marks its slot as parked: the commit stays pinned, but whoever wants its pages may exchange the mark for that of an expired
+//! snapshot, and the owner takes its own mark back the same way. Both are exchanges of the one word, so one of them comes first: either
+//! the snapshot goes on, pinned without a gap, or its owner learns that it is over.
 
 // Idle handles are passed around as raw pointers, so that taking one and putting it back is one atomic operation each.
 #![allow(unsafe_code)]
@@ -27,10 +32,16 @@ use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 /// How many snapshots there may be at a time, in all processes together.
 pub const READERS_MAX: usize = 4096;
 
+/// In a slot's commit: the snapshot is parked.
+const PARKED: u64 = 1 << 63;
+
+/// What a slot holds whose parked snapshot was ended.
+const EXPIRED: u64 = PARKED;
+
 /// A slot of the reader table. All zeroes is a free one.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
-    /// The commit that is looked at; 0 if none.
+    /// The commit that is looked at, perhaps `PARKED`; 0 if none, `EXPIRED` if no more.
     commit: AtomicU64,
     /// 1 + the entry of the process that has claimed the slot; 0 if none.
     owner: AtomicU32,
@@ -44,6 +55,7 @@ pub(crate) struct Pinned {
     pub(crate) commit: CommitNo,
     pub(crate) process: u16,
     pub(crate) thread: u32,
+    pub(crate) is_parked: bool,
 }
 
 impl Slot {
@@ -53,6 +65,31 @@ impl Slot {
 
     fn unpin(&self) {
         self.commit.store(0, Ordering::Release);
+    }
+
+    /// For its owner.
+    fn park(&self) {
+        self.commit.fetch_or(PARKED, Ordering::Release);
+    }
+
+    /// For its owner; whether the commit has been pinned all the time.
+    fn resume(&self) -> bool {
+        let parked = self.commit.load(Ordering::Relaxed);
+        parked != EXPIRED && self.replace(parked, parked & !PARKED)
+    }
+
+    /// Ends a snapshot that is parked and sees a commit before `oldest`; for anybody.
+    fn expire(&self, oldest: CommitNo) -> bool {
+        let word = self.commit.load(Ordering::SeqCst);
+        let is_parked = word & PARKED != 0 && word != EXPIRED;
+        is_parked && word & !PARKED < oldest.0 && self.replace(word, EXPIRED)
+    }
+
+    fn replace(&self, word: u64, with: u64) -> bool {
+        let replaced =
+            self.commit
+                .compare_exchange(word, with, Ordering::SeqCst, Ordering::Relaxed);
+        replaced.is_ok()
     }
 
     fn claim(&self, process: u16) -> bool {
@@ -78,11 +115,13 @@ impl Slot {
     }
 
     fn pinned(&self) -> Option<Pinned> {
-        let commit = self.commit.load(Ordering::SeqCst);
+        let word = self.commit.load(Ordering::SeqCst);
+        let commit = word & !PARKED;
         if commit == 0 {
             return None;
         }
         Some(Pinned {
+            is_parked: word & PARKED != 0,
             commit: CommitNo(commit),
             process: self.owner()?,
             thread: self.thread.load(Ordering::Relaxed),
@@ -111,6 +150,11 @@ impl ReaderHandle {
             reap_dead(inner);
             claim_slot(inner)
         });
+        if claimed.is_none()
+            && let Some(handle) = inner.idle_readers.take_any()
+        {
+            return Ok(handle);
+        }
         let slot = claimed.ok_or(Error::ReadersFull)?;
         Ok(Box::new(Self {
             inner: inner.clone(),
@@ -132,6 +176,18 @@ impl ReaderHandle {
                 return (commit, found);
             }
         }
+    }
+
+    /// Lets the pinned commit go if somebody wants its pages.
+    pub(crate) fn park(&self) {
+        if !self.inner.membership.is_forked() {
+            self.inner.region.slots[self.slot].park();
+        }
+    }
+
+    /// Takes that back; whether it came in time.
+    pub(crate) fn resume(&self) -> bool {
+        self.inner.region.slots[self.slot].resume()
     }
 
     /// Unpins, and keeps the slot for the next one.
@@ -191,6 +247,15 @@ pub(crate) fn pinned(inner: &Inner) -> Vec<Pinned> {
         reap(inner, process);
     }
     found
+}
+
+/// Ends all snapshots that are parked and more than `age_max` commits old; how many there were.
+pub(crate) fn expire_parked(inner: &Inner, age_max: u64) -> usize {
+    let region = &inner.region;
+    let oldest = CommitNo(region.visible().0.saturating_sub(age_max));
+    let end = region.slots_end.load(Ordering::SeqCst) as usize;
+    let slots = region.slots.iter().take(end);
+    slots.filter(|slot| slot.expire(oldest)).count()
 }
 
 /// Gives back all slots of dead processes; how many of them held a snapshot.
@@ -283,6 +348,23 @@ impl IdleReaders {
             }
         }
         None
+    }
+
+    /// A handle that other threads have left, which only a full table is a reason to look for.
+    #[cold]
+    fn take_any(&self) -> Option<Box<ReaderHandle>> {
+        self.places.iter().find_map(|place| {
+            let handle = place.load(Ordering::Relaxed);
+            if handle.is_null() || handle == CLOSED {
+                return None;
+            }
+            let handle = place.swap(ptr::null_mut(), Ordering::Acquire);
+            if handle.is_null() || handle == CLOSED {
+                return None;
+            }
+            // SAFETY: as in `take`.
+            Some(unsafe { Box::from_raw(handle) })
+        })
     }
 
     /// Keeps a handle for later, or gives its slot back to the table if there are enough.

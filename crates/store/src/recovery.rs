@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use sapwood_wal::storage::File;
-use sapwood_wal::{Position, Wal};
+use sapwood_wal::{Position, Records, Wal};
 
 use crate::error::{Error, Result};
 use crate::head::{FIRST_PAGE, Head};
@@ -23,6 +23,34 @@ use crate::sync::{Arc, Ordering};
 
 /// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.
 pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> {
+    let records = replay(stores, wal)?;
+    let end = records.position();
+    for store in &*stores {
+        store.write_metas_again()?;
+    }
+    let needed = stores.iter().flat_map(|store| store.metas.iter().flatten());
+    let floor = needed.map(|meta| meta.head.log.lsn).min();
+    wal.start(floor.unwrap_or(end.lsn), &records)?;
+    for store in stores {
+        store.fill_region();
+    }
+    Ok(end)
+}
+
+/// As [`recover`], but only for this process to look at: the stores' files are private copies, and nothing is written to the disk. Without
+/// a log the files stand alone.
+pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
+    if let Some(wal) = wal {
+        replay(stores, wal)?;
+    }
+    for store in stores {
+        store.fill_region();
+    }
+    Ok(())
+}
+
+/// Applies all that the log holds behind the meta pages.
+fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
     let logs = stores.iter().map(|store| store.identity.log);
     if logs.into_iter().any(|log| log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
@@ -40,17 +68,7 @@ pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> 
             store.replay(&header, items, record.end)?;
         }
     }
-    let end = records.position();
-    for store in &*stores {
-        store.write_metas_again()?;
-    }
-    let needed = stores.iter().flat_map(|store| store.metas.iter().flatten());
-    let floor = needed.map(|meta| meta.head.log.lsn).min();
-    wal.start(floor.unwrap_or(start.lsn), &records)?;
-    for store in stores {
-        store.fill_region();
-    }
-    Ok(end)
+    Ok(records)
 }
 
 /// A store that is being brought to its newest commit.

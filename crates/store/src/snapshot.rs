@@ -74,6 +74,12 @@ impl Snapshot {
         self.pages.limit() * PAGE_BYTES as u64
     }
 
+    /// Lets go of the snapshot for a while in which nothing is read: as long as nobody wants its pages it can be resumed.
+    pub fn park(self) -> Parked {
+        self.handle.park();
+        Parked(self)
+    }
+
     /// The tree of this name, if there is one.
     pub fn tree(&self, name: impl AsRef<[u8]>) -> Result<Option<Tree<'_>>> {
         let name = name.as_ref();
@@ -193,6 +199,46 @@ impl fmt::Debug for ChangedTree<'_> {
         f.debug_struct("ChangedTree")
             .field("name", &String::from_utf8_lossy(&self.name))
             .finish_non_exhaustive()
+    }
+}
+
+/// A snapshot that nobody reads from at the moment. It keeps its pages until it is more commits old than
+/// [`Options::parked_age_max`](crate::Options::parked_age_max) allows and somebody wants them, or until
+/// [`Env::expire_parked`](crate::Env::expire_parked).
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// use sapwood_store::{Env, Error, Options};
+///
+/// let env = Env::in_memory(&Options::new())?;
+/// // A client that reads slowly: nothing borrowed from the snapshot outlives this.
+/// let parked = env.read()?.park();
+/// match parked.resume() {
+///     Ok(snapshot) => assert!(snapshot.tree_names()?.is_empty()),
+///     Err(Error::SnapshotExpired(commit)) => println!("{commit} is over: begin again"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a parked snapshot that is dropped is over"]
+pub struct Parked(Snapshot);
+
+impl Parked {
+    /// The commit whose state this is.
+    pub fn commit(&self) -> CommitNo {
+        self.0.commit
+    }
+
+    /// Goes on with the very same state; [`Error::SnapshotExpired`] if it was ended meanwhile.
+    pub fn resume(self) -> Result<Snapshot> {
+        self.0.inner().check_usable()?;
+        if self.0.handle.resume() {
+            Ok(self.0)
+        } else {
+            Err(Error::SnapshotExpired(self.0.commit))
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Reader {
     pub commit: CommitNo,
     /// How many commits have become visible since.
     pub age: u64,
+    /// Its owner does not read at the moment, and it may be ended ([`Snapshot::park`](crate::Snapshot::park)).
+    pub is_parked: bool,
 }
 
 pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
@@ -58,6 +60,7 @@ pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
             tid: pinned.thread,
             commit: pinned.commit,
             age: visible.0.saturating_sub(pinned.commit.0),
+            is_parked: pinned.is_parked,
         })
         .collect();
     let metas = &region.metas;

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!  byte 0        held while it is being opened: one process at a time looks around
+//!  byte 1        held, by any number, by those who look at what is shared without sharing it: it must not change
 //!  byte 16 + n   held as long as the process with entry n of the process table has it open
 //! ```
 //!
@@ -23,6 +24,7 @@ pub use crate::sys::{fork_count, thread_number};
 pub const PROCESSES_MAX: usize = 128;
 
 const OPENING_BYTE: i64 = 0;
+const STILL_BYTE: i64 = 1;
 const PROCESS_BYTES_FROM: i64 = 16;
 
 /// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock byte
@@ -92,8 +94,10 @@ impl Identity {
 /// This process's place among those that share a lock file.
 #[derive(Debug)]
 pub struct Membership {
-    /// `None` where no other process can come: in memory and on a simulated disk.
+    /// `None` where this is the only process in the table.
     locks: Option<LockFile>,
+    /// Keeps what is looked at without being shared from changing.
+    _still: Option<LockFile>,
     index: u16,
     fork_count: u32,
     /// One thread at a time clears up after a dead process: to the system all threads hold the same locks.
@@ -101,13 +105,19 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The only process there is.
+    /// The only process there is: in memory and on a simulated disk.
     pub fn alone(table: &[ProcessEntry]) -> Self {
+        Self::apart(None, table)
+    }
+
+    /// The only process in a table of its own, which may hold what others share still ([`LockFile::hold_still`]).
+    pub fn apart(still: Option<LockFile>, table: &[ProcessEntry]) -> Self {
         if let Some(entry) = table.first() {
             entry.set(Identity::own());
         }
         Self {
             locks: None,
+            _still: still,
             index: 0,
             fork_count: fork_count(),
             reaping: Mutex::new(()),
@@ -130,6 +140,7 @@ impl Membership {
                 entry.set(Identity::own());
                 return Ok(Some(Self {
                     locks: Some(locks),
+                    _still: None,
                     index,
                     fork_count: fork_count(),
                     reaping: Mutex::new(()),
@@ -204,9 +215,30 @@ impl LockFile {
         self.0.lock(OPENING_BYTE)
     }
 
+    /// As [`LockFile::lock_opening`], beside others who do the same; a lock file that is open for reading only will do.
+    pub fn lock_opening_shared(&self) -> io::Result<()> {
+        self.0.lock_shared(OPENING_BYTE)
+    }
+
+    /// Lets others open what is shared.
+    pub fn unlock_opening(&self) {
+        self.0.unlock(OPENING_BYTE);
+    }
+
     /// Whether any process has it open already.
     pub fn is_in_use(&self) -> io::Result<bool> {
         self.0.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
+    }
+
+    /// From now on, and as long as this is kept, [`LockFile::is_held_still`] tells others that this process looks at what is shared
+    /// without having joined them. For the holder of the opening lock, while nobody has it open.
+    pub fn hold_still(&self) -> io::Result<()> {
+        self.0.lock_shared(STILL_BYTE)
+    }
+
+    /// Whether anybody else looks at what is shared without having joined those who share it.
+    pub fn is_held_still(&self) -> io::Result<bool> {
+        self.0.is_locked(STILL_BYTE, 1)
     }
 }
 
@@ -250,6 +282,29 @@ mod tests {
         let mut reaped = false;
         first.reap(1, || reaped = true);
         assert!(reaped);
+    }
+
+    #[test]
+    fn what_is_looked_at_is_held_still() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let writable = LockFile::new(File::create_new(&path).unwrap());
+        let reader = || LockFile::new(File::open(&path).unwrap());
+        assert!(!writable.is_held_still().unwrap());
+        let readers = [reader(), reader()];
+        for reader in &readers {
+            reader.lock_opening_shared().unwrap();
+            assert!(!reader.is_in_use().unwrap());
+            reader.hold_still().unwrap();
+            reader.unlock_opening();
+        }
+        writable.lock_opening().unwrap();
+        assert!(writable.is_held_still().unwrap());
+        let [first, second] = readers;
+        drop(first);
+        assert!(writable.is_held_still().unwrap());
+        drop(Membership::apart(Some(second), &table()));
+        assert!(!writable.is_held_still().unwrap());
     }
 
     #[test]

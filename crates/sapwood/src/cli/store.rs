@@ -39,6 +39,9 @@ pub(crate) struct Readers {
     /// Clear the slots of processes that have died
     #[arg(long)]
     pub(crate) clear: bool,
+    /// End parked snapshots that are more than so many commits old
+    #[arg(long, value_name = "COMMITS")]
+    pub(crate) expire: Option<u64>,
     /// End with exit status 1 if a snapshot is more than so many commits old
     #[arg(long, value_name = "COMMITS")]
     pub(crate) max_age: Option<u64>,

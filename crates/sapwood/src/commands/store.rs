@@ -119,6 +119,10 @@ fn readers(args: &Readers) -> Result<ExitCode> {
         let cleared = env.clear_dead_readers()?;
         writeln!(out, "{cleared} snapshots of dead processes cleared")?;
     }
+    if let Some(age_max) = args.expire {
+        let expired = env.expire_parked(age_max)?;
+        writeln!(out, "{expired} parked snapshots ended")?;
+    }
     let readers = env.stat()?.readers;
     let free = env.free_pages()?;
     writeln!(
@@ -138,8 +142,12 @@ fn readers(args: &Readers) -> Result<ExitCode> {
             .sum();
         writeln!(
             out,
-            "{:>8} {:>8} {:>12} {:>12} {kept:>10}",
-            reader.pid, reader.tid, reader.commit, reader.age
+            "{:>8} {:>8} {:>12} {:>12} {kept:>10}{}",
+            reader.pid,
+            reader.tid,
+            reader.commit,
+            reader.age,
+            if reader.is_parked { "  parked" } else { "" }
         )?;
     }
     let oldest = readers.iter().map(|reader| reader.age).max().unwrap_or(0);

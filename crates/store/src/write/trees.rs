@@ -198,6 +198,7 @@ impl WriteTxn {
             .ok_or(Error::NoSuchTree)?;
         let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
         pages.may_use_reserve = frees;
+        pages.only_frees &= frees;
         // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.
         let record = &mut tree.state.record;
         let kind = record.kind;

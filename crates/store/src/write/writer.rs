@@ -5,7 +5,7 @@ use sapwood_wal::lock::Taken;
 use crate::append::AppendLock;
 use crate::checkpoint;
 use crate::env::{Env, Inner};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Held by the one write transaction.
 pub(super) struct WriterLock(Env);
@@ -13,7 +13,7 @@ pub(super) struct WriterLock(Env);
 impl WriterLock {
     pub(super) fn take(env: &Env) -> Result<Self> {
         let inner = env.inner();
-        check_may_write(inner)?;
+        inner.check_may_write()?;
         let me = inner.membership.index();
         let lock = &inner.region.writer;
         let taken = lock.lock(me, |process| inner.is_alive(process));
@@ -22,7 +22,7 @@ impl WriterLock {
 
     pub(super) fn try_take(env: &Env) -> Result<Option<Self>> {
         let inner = env.inner();
-        check_may_write(inner)?;
+        inner.check_may_write()?;
         let me = inner.membership.index();
         let lock = &inner.region.writer;
         match lock.try_lock(me, |process| inner.is_alive(process)) {
@@ -51,14 +51,6 @@ impl WriterLock {
 fn complete(inner: &Inner) -> Result<()> {
     drop(AppendLock::take(inner)?);
     checkpoint::settle(inner)
-}
-
-fn check_may_write(inner: &Inner) -> Result<()> {
-    inner.check_usable()?;
-    if inner.options.read_only {
-        return Err(Error::ReadOnly);
-    }
-    Ok(())
 }
 
 impl Drop for WriterLock {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::MAP_GRANULE_BYTES;
 use crate::sys;
@@ -18,6 +19,8 @@ use crate::sys;
 pub struct Map {
     base: NonNull<u8>,
     reserved: usize,
+    /// What the map is a part of, if it is not one of its own.
+    whole: Option<Arc<CopyMap>>,
 }
 
 // SAFETY: the mapping is tied to the process, not to a thread, and offers no shared mutable state of its own.
@@ -31,7 +34,16 @@ impl Map {
         Ok(Self {
             base,
             reserved: reserve,
+            whole: None,
         })
+    }
+
+    pub(super) fn over(whole: &Arc<CopyMap>) -> Self {
+        Self {
+            base: whole.base,
+            reserved: whole.length,
+            whole: Some(whole.clone()),
+        }
     }
 
     /// Where the first byte of the file is. It never moves.
@@ -69,8 +81,10 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: made by `sys::map_shared` with these values; slices into it borrow `self`.
-        unsafe { sys::unmap(self.base, self.reserved) }
+        if self.whole.is_none() {
+            // SAFETY: made by `sys::map_shared` with these values; slices into it borrow `self`.
+            unsafe { sys::unmap(self.base, self.reserved) }
+        }
     }
 }
 
@@ -86,6 +100,8 @@ pub struct Window {
     length: usize,
     /// Dropped before the mapping goes, when no more stores come through this window.
     watcher: Option<Box<dyn Watch>>,
+    /// As in [`Map`].
+    whole: Option<Arc<CopyMap>>,
 }
 
 /// Whoever wants to know of stores through a window.
@@ -121,6 +137,20 @@ impl Window {
             base,
             length,
             watcher,
+            whole: None,
+        })
+    }
+
+    /// A part of a copy.
+    pub(super) fn part(whole: &Arc<CopyMap>, offset: u64, length: usize) -> io::Result<Self> {
+        let base = whole.place(offset, length);
+        Ok(Self {
+            base: base
+                .filter(|_| length > 0)
+                .ok_or(io::ErrorKind::InvalidInput)?,
+            length,
+            watcher: None,
+            whole: Some(whole.clone()),
         })
     }
 
@@ -146,6 +176,7 @@ impl Window {
             base: sys::map_private(length)?,
             length,
             watcher: None,
+            whole: None,
         })
     }
 
@@ -191,13 +222,119 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.watcher = None;
-        // SAFETY: made by `sys::map_writable` with these values; slices into it borrow `self`.
-        unsafe { sys::unmap(self.base, self.length) }
+        if self.whole.is_none() {
+            // SAFETY: made by `sys::map_writable` with these values; slices into it borrow `self`.
+            unsafe { sys::unmap(self.base, self.length) }
+        }
     }
 }
 
 impl fmt::Debug for Window {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Window({} bytes)", self.length)
+    }
+}
+
+/// A whole file, mapped so that what is stored there is seen by this process alone: a page is copied with the first store to it.
+pub(super) struct CopyMap {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is tied to the process, not to a thread.
+unsafe impl Send for CopyMap {}
+// SAFETY: as for a `Window`.
+unsafe impl Sync for CopyMap {}
+
+impl CopyMap {
+    /// # Errors
+    /// `UnexpectedEof` for a file without a byte.
+    pub(super) fn new(file: &File) -> io::Result<Self> {
+        let length = usize::try_from(sys::size(file)?).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let base = sys::map_copy(file, length)?;
+        Ok(Self { base, length })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Copies bytes from `offset` on; gives how many there were.
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> usize {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let count = buffer.len().min(self.length.saturating_sub(offset));
+        if count > 0 {
+            // SAFETY: `offset..offset + count` is within the mapping, and the buffer, being borrowed mutably, is not a part of it.
+            unsafe {
+                self.base
+                    .add(offset)
+                    .copy_to(NonNull::from(buffer).cast(), count)
+            };
+        }
+        count
+    }
+
+    fn place(&self, offset: u64, length: usize) -> Option<NonNull<u8>> {
+        let offset = usize::try_from(offset).ok()?;
+        if offset.checked_add(length)? > self.length {
+            return None;
+        }
+        // SAFETY: within the mapping by the test above.
+        Some(unsafe { self.base.add(offset) })
+    }
+}
+
+impl Drop for CopyMap {
+    fn drop(&mut self) {
+        // SAFETY: made by `sys::map_copy` with these values; maps and windows over it keep `self`.
+        unsafe { sys::unmap(self.base, self.length) }
+    }
+}
+
+impl fmt::Debug for CopyMap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CopyMap({} bytes)", self.length)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::{File as _, Folder, OpenMode, PrivateCopy, Storage};
+
+    #[test]
+    fn stores_to_a_copy_show_in_it_and_never_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Folder::open(folder.path()).unwrap();
+        let file = storage.open("f", OpenMode::CreateNew).unwrap();
+        file.write_all_at(&[7; 10_000], 0).unwrap();
+        let file = storage.open("f", OpenMode::Read).unwrap();
+        let copy = PrivateCopy::new(file.clone()).unwrap();
+        let map = copy.map(1 << 40).unwrap();
+        assert_eq!((copy.size().unwrap(), map.reserved()), (10_000, 10_000));
+        let window = copy.window(4096, 5000).unwrap();
+        // SAFETY: within the window, and nobody looks meanwhile.
+        unsafe { window.place(100, 1).unwrap().write(9) };
+        // SAFETY: within the file, and nobody stores meanwhile.
+        let bytes = unsafe { map.bytes(4096, 200) }.unwrap();
+        assert_eq!((bytes[99], bytes[100], bytes[101]), (7, 9, 7));
+        let mut read = [0; 20];
+        assert_eq!(copy.read_at(&mut read[..3], 4195).unwrap(), 3);
+        assert_eq!(read[..3], [7, 9, 7]);
+        assert_eq!(copy.read_at(&mut read, 9_990).unwrap(), 10);
+        assert_eq!(copy.read_at(&mut read, 20_000).unwrap(), 0);
+        assert!(copy.window(4096, 6000).is_err(), "behind the end");
+        assert!(copy.window(8192, 0).is_err());
+        assert!(copy.write_at(&[], 0).is_err() && copy.allocate(0, 1).is_err());
+        drop((copy, window));
+        // SAFETY: as above; the map keeps the copy.
+        assert_eq!(unsafe { map.bytes(4196, 1) }.unwrap(), [9]);
+        file.read_exact_at(&mut read, 4190).unwrap();
+        assert_eq!(read, [7; 20]);
+        let empty = storage.open("e", OpenMode::CreateNew).unwrap();
+        assert!(PrivateCopy::new(empty).is_err());
     }
 }

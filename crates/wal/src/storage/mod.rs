@@ -13,6 +13,7 @@
 mod folder;
 mod map;
 mod memory;
+mod private;
 pub mod recording;
 
 use std::fmt::Debug;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 pub use folder::{Folder, PRIVATE_PERMISSIONS};
 pub use map::{Map, Window};
 pub use memory::Memory;
+pub use private::PrivateCopy;
 
 use crate::sys;
 

@@ -97,6 +97,10 @@ pub(crate) fn map_writable(_: &File, _: u64, _: usize) -> io::Result<NonNull<u8>
     unsupported()
 }
 
+pub(crate) fn map_copy(_: &File, _: usize) -> io::Result<NonNull<u8>> {
+    unsupported()
+}
+
 pub(crate) fn map_private(_: usize) -> io::Result<NonNull<u8>> {
     unsupported()
 }
@@ -135,6 +139,10 @@ impl ByteLocks {
     }
 
     pub(crate) fn lock(&self, _: i64) -> io::Result<()> {
+        unsupported()
+    }
+
+    pub(crate) fn lock_shared(&self, _: i64) -> io::Result<()> {
         unsupported()
     }
 

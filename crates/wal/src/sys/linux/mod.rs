@@ -210,6 +210,15 @@ pub(crate) fn map_writable(file: &File, offset: u64, length: usize) -> io::Resul
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
+/// Maps the file from its start so that what is stored there is seen by this process alone; the file may be open for reading only.
+pub(crate) fn map_copy(file: &File, length: usize) -> io::Result<NonNull<u8>> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: as in `map_shared`.
+    let base = unsafe { mm::mmap(ptr::null_mut(), length, access, flags, file, 0)? };
+    NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
 /// Memory of this process alone, zeroed.
 pub(crate) fn map_private(length: usize) -> io::Result<NonNull<u8>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;

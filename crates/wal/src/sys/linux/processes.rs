@@ -33,8 +33,17 @@ impl ByteLocks {
 
     /// Waits for the lock.
     pub(crate) fn lock(&self, byte: i64) -> io::Result<()> {
+        self.wait_for(libc::F_WRLCK, byte)
+    }
+
+    /// Waits for a lock that any number may hold at a time, also those who have the file open for reading only.
+    pub(crate) fn lock_shared(&self, byte: i64) -> io::Result<()> {
+        self.wait_for(libc::F_RDLCK, byte)
+    }
+
+    fn wait_for(&self, kind: i32, byte: i64) -> io::Result<()> {
         loop {
-            match self.control(libc::F_OFD_SETLKW, libc::F_WRLCK, byte, 1) {
+            match self.control(libc::F_OFD_SETLKW, kind, byte, 1) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
