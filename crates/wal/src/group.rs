@@ -4,8 +4,13 @@
 //! others. Whoever comes while the leader syncs waits for it to finish; by then more records have been appended, and one of
 //! those still waiting leads the next sync. There is no timer: the group is whatever came in while the disk was busy.
 //!
-//! `Shared::turn` is the whole protocol. It is odd while somebody leads, it changes with every beginning and end, and everybody
-//! else sleeps on it. Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
+//! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the sync under
+//! way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and sleeps on one of two
+//! *bells*: that of even syncs or that of odd ones. The leader rings its own bell for all who sleep on it, since they are done, and the other
+//! one for a single sleeper, which leads the next sync. So each waiter is woken once. A sleeper woken to lead who has nothing to wait for
+//! any more rings for the next one.
+//!
+//! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
 //! its own sync has shown. So a leader that was killed is simply replaced by whoever loses patience first.
 
 use std::time::Duration;
@@ -20,6 +25,13 @@ use crate::sync::{self, Ordering, PoisonError};
 /// How long a follower waits for one and the same leader before it leads itself, in case the leader was killed.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
 
+/// For whom a bell is rung.
+#[derive(Clone, Copy)]
+enum For {
+    One,
+    All,
+}
+
 impl Wal {
     /// Waits until everything before `lsn` is durable, which is what [`Wal::append`] returned. All who wait at the same time, in
     /// this process and others, share a sync.
@@ -29,8 +41,11 @@ impl Wal {
     /// may or may not be after the next recovery. [`Error::NotInLog`] if nothing was appended there.
     pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         let shared = self.shared();
+        // The sync that we may have been woken to lead.
+        let mut next = None;
         loop {
             if shared.durable() >= lsn {
+                self.pass_on(next);
                 return Ok(());
             }
             match shared.state() {
@@ -43,55 +58,88 @@ impl Wal {
                 return Err(Error::NotInLog { lsn, end });
             }
             let turn = shared.turn.load(Ordering::SeqCst);
-            if is_led(turn) && self.wait_for_end_of(turn) {
-                continue;
+            if is_led(turn) {
+                let is_covered = lsn.0 <= shared.leading_to.load(Ordering::SeqCst);
+                let number = sync_of(turn).wrapping_add(u32::from(!is_covered));
+                next = (!is_covered).then_some(number);
+                if self.wait_for_end_of(turn, number) {
+                    continue;
+                }
             }
-            // An odd turn here is one whose leader has taken too long.
-            let mine = turn.wrapping_add(if is_led(turn) { 2 } else { 1 });
-            if self.change_turn(turn, mine) {
-                let end = shared.end();
-                let synced = self.sync_range(shared.durable(), end, end);
-                // This does nothing if somebody has lost patience with us.
-                self.change_turn(mine, mine.wrapping_add(1));
-                synced?;
-            }
+            self.lead(turn)?;
         }
     }
 
-    /// Whether the turn has changed in time.
-    fn wait_for_end_of(&self, turn: u32) -> bool {
+    /// Syncs what there is, unless somebody else has begun to since `turn`. An odd turn is one whose leader has taken too long.
+    fn lead(&self, turn: u32) -> Result<()> {
         let shared = self.shared();
-        shared.sleepers.fetch_add(1, Ordering::SeqCst);
+        let is_late = is_led(turn);
+        let mine = turn.wrapping_add(if is_late { 2 } else { 1 });
+        if !self.change_turn(turn, mine) {
+            return Ok(());
+        }
+        let end = shared.end();
+        shared.leading_to.store(end.0, Ordering::SeqCst);
+        let synced = self.sync_range(shared.durable(), end, end);
+        // This does nothing if somebody has lost patience with us.
+        if self.change_turn(mine, mine.wrapping_add(1)) {
+            let number = sync_of(mine);
+            self.ring(number, For::All);
+            // Nobody has rung for those who waited for a leader that is late.
+            let whom = if is_late { For::All } else { For::One };
+            self.ring(number.wrapping_add(1), whom);
+        }
+        synced
+    }
+
+    /// Whether the turn has changed in time. Whoever waits for the sync of another number than the turn's may be woken to lead it.
+    fn wait_for_end_of(&self, turn: u32, number: u32) -> bool {
+        let shared = self.shared();
+        let bell = &shared.bells[bell_of(number)];
+        bell.sleepers.fetch_add(1, Ordering::SeqCst);
         let started = std::time::Instant::now();
         let changed = loop {
-            if shared.turn.load(Ordering::SeqCst) != turn {
+            // First: whoever changes what is looked at next rings afterwards.
+            let rings = bell.rings.load(Ordering::SeqCst);
+            if shared.turn.load(Ordering::SeqCst) != turn || self.is_poisoned() {
                 break true;
             }
             let waited = started.elapsed();
             if waited >= LEADER_PATIENCE {
                 break false;
             }
-            sync::wait_while(&shared.turn, turn, LEADER_PATIENCE - waited);
+            sync::wait_while(&bell.rings, rings, LEADER_PATIENCE - waited);
         };
-        shared.sleepers.fetch_sub(1, Ordering::SeqCst);
+        bell.sleepers.fetch_sub(1, Ordering::SeqCst);
         changed
     }
 
-    /// Changes the turn, unless it has changed already, and wakes those who wait for the end of one.
-    fn change_turn(&self, from: u32, to: u32) -> bool {
-        let shared = self.shared();
-        let changed = shared
-            .turn
-            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
-            .is_ok();
-        let ended = changed && !is_led(to);
-        if ended
-            && shared.sleepers.load(Ordering::SeqCst) > 0
-            && self.guards.has(Guard::WakeFollowers)
+    /// Has somebody else lead the sync that this thread was woken to lead, and need not. If somebody leads already, the end of that
+    /// wakes everybody who has to be.
+    fn pass_on(&self, next: Option<u32>) {
+        if let Some(number) = next
+            && !is_led(self.shared().turn.load(Ordering::SeqCst))
         {
-            sync::wake_all(&shared.turn);
+            self.ring(number, For::One);
         }
-        changed
+    }
+
+    fn ring(&self, number: u32, whom: For) {
+        let bell = &self.shared().bells[bell_of(number)];
+        bell.rings.fetch_add(1, Ordering::SeqCst);
+        if bell.sleepers.load(Ordering::SeqCst) > 0 && self.guards.has(Guard::WakeFollowers) {
+            match whom {
+                For::One => sync::wake_one(&bell.rings),
+                For::All => sync::wake_all(&bell.rings),
+            }
+        }
+    }
+
+    /// Changes the turn, unless it has changed already.
+    fn change_turn(&self, from: u32, to: u32) -> bool {
+        let turn = &self.shared().turn;
+        turn.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Syncs the segments of `from..to` and says that everything before `durable` is durable. A failure is the end of the log.
@@ -113,11 +161,20 @@ impl Wal {
 
     /// Ends all use of the log and tells everybody who waits.
     pub(crate) fn poison(&self) {
-        let shared = self.shared();
-        shared.poison();
+        self.shared().poison();
         // Those who sleep would learn of it at the end of the turn anyway, unless it is not our turn.
-        sync::wake_all(&shared.turn);
+        self.ring(0, For::All);
+        self.ring(1, For::All);
     }
+}
+
+/// The number of the sync under way in this turn, or of the next one.
+const fn sync_of(turn: u32) -> u32 {
+    turn >> 1
+}
+
+const fn bell_of(sync: u32) -> usize {
+    (sync & 1) as usize
 }
 
 const fn is_led(turn: u32) -> bool {

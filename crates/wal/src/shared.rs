@@ -14,11 +14,13 @@ use crate::{Lsn, Position};
 pub struct Shared {
     /// `STOPPED`, `RUNNING` or `POISONED`.
     state: AtomicU32,
-    /// Odd while somebody syncs. The futex word on which everybody else waits for that to end.
+    /// Odd while somebody syncs; see `group`.
     pub(crate) turn: AtomicU32,
-    /// How many wait on `turn`; too high when one of them was killed, which costs a system call and nothing else.
-    pub(crate) sleepers: AtomicU32,
-    unused: AtomicU32,
+    /// The futex words on which others wait for that to end.
+    pub(crate) bells: [Bell; 2],
+    unused: [AtomicU32; 2],
+    /// The sync under way makes everything before this durable.
+    pub(crate) leading_to: AtomicU64,
     /// Everything before it is durable.
     durable: AtomicU64,
     /// How many syncs there have been.
@@ -30,6 +32,15 @@ pub struct Shared {
     /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so that whoever
     /// dies between two stores leaves the other one whole.
     tails: [Tail; 2],
+}
+
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Bell {
+    /// How often it was rung.
+    pub(crate) rings: AtomicU32,
+    /// How many wait for it; too high when one of them was killed, which costs a system call and nothing else.
+    pub(crate) sleepers: AtomicU32,
 }
 
 #[derive(Debug, Default)]

@@ -26,27 +26,51 @@ mod model {
 
     use super::{AtomicU32, Ordering};
 
+    /// Who sleeps on which word: the word's address, and a number of the sleeper's own.
+    #[derive(Default)]
+    struct Sleepers {
+        asleep: Vec<(usize, u64)>,
+        next: u64,
+    }
+
     shuttle::lazy_static! {
-        /// All who sleep, whatever the word; they look at it again.
-        static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+        static ref SLEEPERS: (Mutex<Sleepers>, Condvar) = (Mutex::default(), Condvar::new());
     }
 
     pub(crate) fn wait_while(word: &AtomicU32, value: u32, _: Duration) {
         let (lock, woken) = &*SLEEPERS;
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if word.load(Ordering::SeqCst) == value {
-            drop(woken.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        let mut sleepers = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if word.load(Ordering::SeqCst) != value {
+            return;
+        }
+        let me = (address_of(word), sleepers.next);
+        sleepers.next += 1;
+        sleepers.asleep.push(me);
+        while sleepers.asleep.contains(&me) {
+            sleepers = woken.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Whoever wakes up without need looks at its word again.
     pub(crate) fn wake_one(word: &AtomicU32) {
-        wake_all(word);
+        wake(word, 1);
     }
 
-    pub(crate) fn wake_all(_: &AtomicU32) {
+    pub(crate) fn wake_all(word: &AtomicU32) {
+        wake(word, usize::MAX);
+    }
+
+    fn wake(word: &AtomicU32, mut count: usize) {
         let (lock, woken) = &*SLEEPERS;
-        let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        sleepers.asleep.retain(|(address, _)| {
+            let wakes = *address == address_of(word) && count > 0;
+            count -= usize::from(wakes);
+            !wakes
+        });
         woken.notify_all();
+    }
+
+    fn address_of(word: &AtomicU32) -> usize {
+        std::ptr::from_ref(word).addr()
     }
 }

@@ -41,7 +41,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
 /// The version of everything in the region, that of the log's shared state included. Processes that disagree about it cannot
 /// share a space.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// Something alone on its cache lines.
 #[repr(C, align(64))]
