@@ -64,26 +64,26 @@ const WORKS: [Work; 7] = [
         plan: "expect-entries: ${entries}\nsearch: ${suffix}\n",
         queue: 1,
         required: Some((1_200, 500)),
-        ceiling: 1_700,
+        ceiling: 1_120,
         is_scan: true,
     },
-    work("base search", BASE, 1, 33_000),
-    work("base search, queue 1000", BASE, 1_000, 25_000),
+    work("base search", BASE, 1, 29_500),
+    work("base search, queue 1000", BASE, 1_000, 14_800),
     work(
         "equality search",
         "expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n",
         1,
-        50_000,
+        43_500,
     ),
-    work("modify", MODIFY, 1, 215_000),
-    work("modify, queue 1000", MODIFY, 1_000, 75_000),
+    work("modify", MODIFY, 1, 165_000),
+    work("modify, queue 1000", MODIFY, 1_000, 52_000),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\
          objectClass: organizationalPerson\nobjectClass: inetOrgPerson\nuid: ${new}x${next}\ncn: New ${next}\n\
          sn: ${next}\ncarLicense: ${plate}\n",
         1,
-        560_000,
+        520_000,
     ),
 ];
 
