@@ -183,7 +183,8 @@ impl Ahead {
     /// to be asked for now, counted from 0.
     pub(crate) fn turn(&mut self, left: u64) -> std::ops::Range<u64> {
         self.asked = self.asked.saturating_sub(1);
-        if self.asked > self.next / 2 || self.asked >= left {
+        // It waits until half of what was asked for last is used up.
+        if self.asked > self.next / 4 || self.asked >= left {
             return 0..0;
         }
         let first = self.asked;
