@@ -206,12 +206,20 @@ pub(crate) fn encode_page(page: &Page, base: Option<(PageNo, &Page)>, out: &mut 
     put_difference(base.bytes(), page.bytes(), out);
 }
 
+/// How many bytes there are before the zeroes at the end. Zeroes may fill most of a page, so blocks of them are passed over at once.
+fn used_bytes(extent: &[u8]) -> usize {
+    const BLOCK_BYTES: usize = BLOCK_WORDS * WORD_BYTES;
+    let is_zero = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) == 0;
+    let blocks = extent.rchunks(BLOCK_BYTES);
+    let zeroes = blocks.take_while(|block| is_zero(block)).count() * BLOCK_BYTES;
+    let rest = extent.get(..extent.len().saturating_sub(zeroes));
+    let last = rest.and_then(|rest| rest.iter().rposition(|&byte| byte != 0));
+    last.map_or(0, |at| at + 1)
+}
+
 /// Adds an extent.
 pub(crate) fn encode_extent(first: PageNo, extent: &[u8], out: &mut Vec<u8>) {
-    let used = extent
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |at| at + 1);
+    let used = used_bytes(extent);
     out.push(TAG_EXTENT);
     varint::put(first.0, out);
     varint::put((extent.len() / PAGE_BYTES) as u64, out);
