@@ -453,9 +453,11 @@ mod tests {
         txn.commit().unwrap().wait().unwrap();
     }
 
-    fn read(env: &Env) -> (CommitNo, Vec<(Vec<u8>, Vec<u8>)>) {
+    type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(env: &Env) -> (CommitNo, Records) {
         let snapshot = env.read().unwrap();
-        let mut records = Vec::new();
+        let mut records = Records::new();
         let mut cursor = snapshot.tree("t").unwrap().unwrap().cursor();
         while cursor.next().unwrap() {
             let (key, value) = cursor.record().unwrap().unwrap();
