@@ -23,6 +23,8 @@ const READY: &str = "ready";
 const FOLDER_VARIABLE: &str = "SAPWOOD_LMDB_TEST_FOLDER";
 const PART_VARIABLE: &str = "SAPWOOD_LMDB_TEST_PART";
 
+const ON_A_READ_ONLY_MEDIUM: &str = "on a read-only medium";
+
 fn open(folder: &Path, flags: u32) -> *mut Env {
     let path = CString::new(folder.to_str().unwrap()).unwrap();
     let mut env = null_mut();
@@ -66,7 +68,11 @@ fn has(env: *mut Env, key: &[u8]) -> bool {
 
 /// Another process, which plays a part.
 fn start(folder: &Path, part: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    start_in(Command::new(std::env::current_exe().unwrap()), folder, part)
+}
+
+fn start_in(mut command: Command, folder: &Path, part: &str) -> Child {
+    command
         .args(["--exact", "act", "--ignored", "--nocapture"])
         .env(FOLDER_VARIABLE, folder)
         .env(PART_VARIABLE, part)
@@ -96,6 +102,17 @@ fn kill(mut child: Child) {
 fn act() {
     let folder = std::env::var_os(FOLDER_VARIABLE).unwrap();
     let part = std::env::var(PART_VARIABLE).unwrap();
+    if part == ON_A_READ_ONLY_MEDIUM {
+        let file = Path::new(&folder).join("new");
+        assert!(std::fs::write(file, b"").is_err(), "it can be written to");
+        let env = open(Path::new(&folder), RDONLY);
+        assert!(has(env, b"k"));
+        let mut txn = null_mut();
+        let begun = unsafe { mdb_txn_begin(env, null_mut(), 0, &mut txn) };
+        assert_eq!(begun, libc::EACCES);
+        unsafe { mdb_env_close(env) };
+        return;
+    }
     let env = open(Path::new(&folder), NOSYNC);
     match part.as_str() {
         "read" => {
@@ -195,4 +212,30 @@ fn the_lock_of_a_dead_writer_is_taken_over() {
     put(env, b"after");
     assert!(has(env, b"k") && has(env, b"after") && !has(env, b"half"));
     unsafe { mdb_env_close(env) };
+}
+
+/// Where this process may mount one.
+#[test]
+fn a_read_only_medium_is_read() {
+    const READ_ONLY: &str =
+        "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    let folder = tempfile::tempdir().unwrap();
+    let env = open(folder.path(), 0);
+    put(env, b"k");
+    unsafe { mdb_env_close(env) };
+    let inside = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
+            .args([Path::new(READ_ONLY), folder.path(), program]);
+        command
+    };
+    let probe = inside(Path::new("true")).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        eprintln!("left out: this process may not mount a file system");
+        return;
+    }
+    let program = inside(&std::env::current_exe().unwrap());
+    let mut child = start_in(program, folder.path(), ON_A_READ_ONLY_MEDIUM);
+    assert!(child.wait().unwrap().success());
 }
