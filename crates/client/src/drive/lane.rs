@@ -30,6 +30,12 @@ const _: () = assert!(QUEUE_MAX + 2 <= SLOTS_MAX);
 const GENERATION_MIN: u32 = MESSAGE_ID_BASE >> SLOT_BITS;
 const GENERATION_MAX: u32 = (1 << 11) - 1;
 
+/// The part of a queue that is to be free before it is filled again: a few requests at a time cost a call to the system
+/// and a packet each time, which is more than all else that is done for them.
+const REFILLED_PART: u32 = 16;
+/// Transactions of a connection whose end is under way when it begins another one: the server keeps all that is in them.
+const ENDS_MAX: u32 = 1;
+
 /// What all connections of a session share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -255,6 +261,10 @@ impl Desk {
     fn fill(&mut self, now_ns: u64, end_ns: u64, out: &mut Vec<u8>) {
         let shared = Arc::clone(&self.shared);
         self.is_done |= now_ns >= end_ns;
+        let free = shared.queue - self.under_way.min(shared.queue);
+        if shared.period_ns.is_none() && free < shared.queue / REFILLED_PART && !self.is_done {
+            return;
+        }
         while !self.is_done && self.under_way < shared.queue {
             let due_ns = match shared.period_ns {
                 None => now_ns,
@@ -352,7 +362,8 @@ impl Desk {
 
     /// Whether updates can be sent as part of a transaction; starts one if not.
     fn is_in_transaction(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
-        if self.transaction == Transaction::None && (self.starts_early || self.ends == 0) {
+        let ends_max = if self.starts_early { ENDS_MAX } else { 0 };
+        if self.transaction == Transaction::None && self.ends <= ends_max {
             let id = self.take_off(Flying::Start, now_ns);
             transaction::put_start(id, out);
             self.transaction = Transaction::Starting;
