@@ -168,11 +168,7 @@ fn clients_and_commands_see_one_tree() {
     clean(&folder);
     assert_eq!(folder.sapwood_ok("export", &[]), exported);
     let server = folder.serve();
-    let refused = folder.sapwood("backup", &[&folder.name_beside("second")]);
-    assert!(
-        text(&refused.stderr).contains("stop it first"),
-        "{refused:?}"
-    );
+    folder.sapwood_ok("backup", &[&folder.name_beside("beside a server")]);
     ldap_util(
         "ldapadd",
         &server,
@@ -192,6 +188,42 @@ fn in_memory_the_stores_come_back_after_a_stop() {
     clean(&folder);
     folder.serve().stop();
     assert_eq!(folder.sapwood_ok("export", &[]), exported);
+}
+
+#[test]
+fn naming_contexts_are_added() {
+    let folder = Folder::init(&[]);
+    folder.sapwood_ok("suffix", &["add", "o=more", "--own-store"]);
+    folder.sapwood_ok("suffix", &["add", "o=beside"]);
+    let refused = folder.sapwood("suffix", &["add", "O=more", "--own-store"]);
+    assert!(text(&refused.stderr).contains("twice"), "{refused:?}");
+    assert_eq!(
+        folder.sapwood_ok("suffix", &["list"]),
+        format!("{SUFFIX}\no=more\no=beside\n")
+    );
+    let server = folder.serve();
+    let refused = folder.sapwood("suffix", &["add", "o=late"]);
+    assert!(
+        text(&refused.stderr).contains("stop it first"),
+        "{refused:?}"
+    );
+    for name in ["more", "beside"] {
+        let entries = format!(
+            "dn: o={name}\nobjectClass: organization\no: {name}\n\n\
+             dn: cn=a,o={name}\nobjectClass: device\ncn: a\n"
+        );
+        ldap_util("ldapadd", &server, &[], &entries);
+        assert_eq!(
+            found(&server, &["-b", &format!("o={name}"), "(cn=a)", "dn"]).len(),
+            1
+        );
+    }
+    server.stop();
+    let said = folder.sapwood_ok("check", &[]);
+    assert!(
+        said.contains("Store 1, ") && said.contains("\n4 entries, "),
+        "{said}"
+    );
 }
 
 /// Transactions that describe entries of all stores, until the server is gone; the last that was acknowledged stands in

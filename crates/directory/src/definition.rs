@@ -207,6 +207,24 @@ pub(crate) fn store<W: Write>(
     Ok(())
 }
 
+/// Adds a naming context that is in one of the stores.
+pub(crate) fn add_context(state: &mut State, schema: &Schema, dn: &str, store: u16) -> Result<()> {
+    let added = context(schema, dn, store)?;
+    let mut known = state.contexts.iter();
+    if known.any(|known| known.normal == added.normal) {
+        return Err(Error::Config(format!(
+            "the naming context '{dn}' is there twice"
+        )));
+    }
+    if state.contexts.len() == CONTEXTS_MAX {
+        return Err(Error::Config(format!(
+            "a directory has 1 to {CONTEXTS_MAX} naming contexts"
+        )));
+    }
+    state.contexts.push(added);
+    Ok(())
+}
+
 /// Gives naming contexts and partitions their stores; how many stores there are in all.
 pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Result<u16> {
     if config.naming_contexts.is_empty() || config.naming_contexts.len() > CONTEXTS_MAX {
@@ -225,25 +243,17 @@ pub(crate) fn place(schema: &Schema, config: &Config, state: &mut State) -> Resu
         next = next.saturating_add(*stores);
     }
     for dn in &config.naming_contexts {
-        let mut added = context(schema, dn, 0)?;
-        if state
-            .contexts
-            .iter()
-            .any(|known| known.normal == added.normal)
-        {
-            return Err(Error::Config(format!(
-                "the naming context '{dn}' is there twice"
-            )));
-        }
+        let added = context(schema, dn, 0)?;
         let has_partitions = state
             .partitioned
             .iter()
             .any(|parent| parent.normal.is_at_or_below(&added.normal));
+        let mut store = 0;
         if config.own_stores && !has_partitions {
-            added.root = EntryId::root_of(next);
+            store = next;
             next = next.saturating_add(1);
         }
-        state.contexts.push(added);
+        add_context(state, schema, dn, store)?;
     }
     for parent in &state.partitioned {
         let Some(context) = names::context_of(&state.contexts, &parent.normal) else {

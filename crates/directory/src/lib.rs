@@ -10,6 +10,7 @@ mod attributes;
 mod beside;
 mod check;
 mod compare;
+mod context_change;
 mod definition;
 mod directory;
 pub mod engine;

@@ -514,6 +514,46 @@ fn an_import_builds_every_store() {
 }
 
 #[test]
+fn naming_contexts_are_added_to_stores_that_are_free() {
+    let engine = Embedded::in_memory_with(3).unwrap();
+    let directory = Directory::create_on(engine.clone(), &config(), options()).unwrap();
+    seed(&directory);
+    for (dn, store, wrong) in [
+        ("ou=PEOPLE,dc=example,dc=com", 0, "an entry"),
+        ("o=Other", 0, "twice"),
+        ("no dn", 0, "no DN"),
+        ("o=more", 3, "not free"),
+    ] {
+        let error = directory
+            .add_naming_context(dn, store)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(wrong), "{error}");
+    }
+    directory.add_naming_context("o=more", 2).unwrap();
+    directory.add_naming_context("o=beside", 0).unwrap();
+    assert!(directory.add_naming_context("o=third", 2).is_err());
+    let directory = Directory::open_on(engine, options()).unwrap();
+    for (dn, name) in [("o=more", "more"), ("o=beside", "beside")] {
+        succeed(
+            &directory,
+            add(dn, &format!("objectClass: organization\no: {name}")),
+        );
+        succeed(
+            &directory,
+            add(&format!("cn=a,{dn}"), "objectClass: device\ncn: a"),
+        );
+        assert_eq!(
+            dns(&directory, dn, Scope::Subtree, "(cn=a)", 9),
+            [format!("cn=a,{dn}")]
+        );
+    }
+    let stores: BTreeSet<u16> = ids(&directory).iter().map(|id| id.store()).collect();
+    assert_eq!(stores, BTreeSet::from([0, 2]));
+    is_sound(&directory);
+}
+
+#[test]
 fn definitions_that_cannot_be_are_refused() {
     let create = |config: &Config| {
         let engine = Embedded::in_memory_with(config.stores(&Schema::standard())?)?;

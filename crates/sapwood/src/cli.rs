@@ -24,6 +24,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make a new directory in an empty or missing folder
     Init(Init),
+    /// Add a naming context or list those there are, while no server runs
+    Suffix(Suffix),
     /// Load entries, as LDIF or AddRequest messages, while no server runs or over LDAP; '-' is standard input
     Import(Import),
     /// Serve a directory
@@ -98,6 +100,29 @@ fn partition(text: &str) -> Result<Partition, String> {
             })
         })
         .ok_or_else(|| "a number and a DN are wanted, as in 4:ou=people,dc=example,dc=com".into())
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Suffix {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What to do
+    pub(crate) action: SuffixAction,
+    /// The naming context, such as o=example
+    #[arg(value_name = "DN", required_if_eq("action", "add"))]
+    pub(crate) dn: Option<String>,
+    /// Give it a store of its own, and with it a writer of its own
+    #[arg(long)]
+    pub(crate) own_store: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SuffixAction {
+    /// Add a naming context
+    Add,
+    /// Show all naming contexts
+    List,
 }
 
 #[derive(Debug, clap::Args)]
@@ -220,6 +245,8 @@ mod tests {
         for line in [
             "sapwood init d --suffix dc=example,dc=com --suffix o=x --admin-dn cn=root --admin-password-file f --index uid_eq --index cn,mail_eq,sub",
             "sapwood init d --suffix dc=x --suffix o=y --own-stores --partition 4:dc=x --partition 2:ou=people,o=y",
+            "sapwood suffix d add o=x --own-store",
+            "sapwood suffix d list",
             "sapwood import d a.ldif b.ldif -",
             "sapwood import d --format ber --continue --memory 64 --reject-file r a.ber",
             "sapwood import --online ldap://h --bind-dn cn=x --password-file f --queue 10 a.ldif",

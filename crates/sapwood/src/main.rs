@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     memory::keep_little();
     let result = match Cli::parse().command {
         Command::Init(args) => commands::init::run(&args),
+        Command::Suffix(args) => commands::suffix::run(&args),
         Command::Import(args) => commands::import::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Export(args) => commands::export::run(&args),

@@ -73,6 +73,18 @@ impl Embedded {
         Embedded::open(path, &options)
     }
 
+    /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it open.
+    pub fn add_store(path: &Path) -> Result<(Embedded, u16)> {
+        let options = store::Options::new().create(false);
+        let stores = Env::open(path, &options)?.stores() as u16;
+        if stores == STORES_MAX {
+            let text = format!("there are {STORES_MAX} stores, as many as there can be");
+            return Err(Error::Unavailable(text));
+        }
+        let engine = Embedded::open(path, &options.stores(stores + 1))?;
+        Ok((engine, stores))
+    }
+
     /// An environment that lives as long as its last handle.
     pub fn in_memory() -> Result<Embedded> {
         Embedded::in_memory_with(1)
@@ -86,67 +98,32 @@ impl Embedded {
 
     /// The same, beginning with the contents of a [backup](Self::backup).
     pub fn in_memory_from(backup: &Path) -> Result<Embedded> {
-        if backup.is_dir() {
-            let engine = Embedded::in_memory_with(backed_up(backup)?)?;
-            engine.fill(backup)?;
-            return Ok(engine);
-        }
-        Ok(Embedded::over(Env::in_memory_from(
-            backup,
-            &store::Options::new(),
-        )?))
+        let options = store::Options::new();
+        Ok(Embedded::over(if backup.is_dir() {
+            Env::in_memory_from_stores(backup, &options)?
+        } else {
+            Env::in_memory_from(backup, &options)?
+        }))
     }
 
     /// Makes an environment in an empty or missing folder of a [backup](Self::backup).
     pub fn restore(backup: &Path, path: &Path) -> Result<()> {
         if backup.is_dir() {
-            return Embedded::create(path, backed_up(backup)?)?.fill(backup);
+            store::restore_stores(backup, path)?;
+        } else {
+            store::restore(backup, path)?;
         }
-        store::restore(backup, path)?;
         Ok(())
     }
 
-    /// Writes what is visible to `dest`, which must not exist: to a file or, of several stores, to a folder with a file for each.
-    /// Each store is copied as of a moment of its own, so that nobody may write to several of them meanwhile.
+    /// Writes what is visible to `dest`, which must not exist: to a file or, of several stores as of one moment, to a folder.
     pub fn backup(&self, dest: &Path) -> Result<()> {
         if self.envs().len() == 1 {
             self.env().backup(dest)?;
-            return Ok(());
+        } else {
+            self.env().backup_stores(dest)?;
         }
-        std::fs::create_dir(dest).map_err(store::Error::from)?;
-        for (number, env) in self.envs().iter().enumerate() {
-            env.backup(dest.join(number.to_string()))?;
-        }
-        let folder = std::fs::File::open(dest);
-        folder
-            .and_then(|folder| folder.sync_all())
-            .map_err(store::Error::from)?;
         Ok(())
-    }
-
-    /// Fills empty stores with their backups.
-    fn fill(&self, backup: &Path) -> Result<()> {
-        let mut bulks = self.stores.bulk()?;
-        for (number, bulk) in bulks.iter_mut().enumerate() {
-            let backup = backup.join(number.to_string());
-            let snapshot = Env::in_memory_from(backup, &store::Options::new())?.read()?;
-            for name in snapshot.tree_names()? {
-                let Some(tree) = snapshot.tree(&name)? else {
-                    continue;
-                };
-                let mut copy = bulk.tree(&name, tree.record().kind)?;
-                let mut cursor = tree.cursor();
-                let mut standing = cursor.first()?;
-                while standing {
-                    if let Some((key, value)) = cursor.record()? {
-                        copy.push(bulk, key, value)?;
-                    }
-                    standing = cursor.next()?;
-                }
-                copy.finish(bulk)?;
-            }
-        }
-        Ok(store::BulkLoad::commit_jointly(bulks)?)
     }
 
     /// The engine over an environment that is open already, such as one on a simulated disk.
@@ -164,18 +141,6 @@ impl Embedded {
     /// All stores, for what concerns the pages and the file of each.
     pub fn envs(&self) -> &[Env] {
         self.stores.all()
-    }
-}
-
-/// How many stores a folder has the backups of.
-fn backed_up(folder: &Path) -> Result<u16> {
-    let stores = (0..STORES_MAX).take_while(|number| folder.join(number.to_string()).is_file());
-    match stores.count() {
-        0 => Err(Error::Unavailable(format!(
-            "{} holds no backup of a store",
-            folder.display()
-        ))),
-        stores => Ok(stores as u16),
     }
 }
 

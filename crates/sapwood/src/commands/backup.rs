@@ -22,12 +22,6 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
         );
     }
     let directory = open::directory(&args.folder, &config, true)?;
-    if directory.stores() > 1 && admin::is_running(&args.folder) {
-        bail!(
-            "a server runs on {}, which is in several stores: stop it first, for each is copied by itself",
-            args.folder.display()
-        );
-    }
     let engine = directory.engine();
     let name = || args.file.display().to_string();
     if directory.stores() > 1 {

@@ -14,3 +14,4 @@ pub(crate) mod reload;
 pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod store;
+pub(crate) mod suffix;
