@@ -334,7 +334,7 @@ fn a_backup_is_brought_to_a_later_commit_by_the_archive() {
     assert!(restore("then", &["--until", "2000-01-01T00:00:00Z"]).contains("commit 1"));
     let stat = store(&["stat", &scratch.arg("third")]);
     assert!(stat.contains("two") && !stat.contains("three"), "{stat}");
-    let refused = sapwood(&[
+    let refused = sapwood([
         "store",
         "restore",
         &scratch.arg("backup"),
