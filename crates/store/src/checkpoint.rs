@@ -305,11 +305,11 @@ pub(crate) fn settle(inner: &Inner) -> Result<()> {
 /// With fewer superseded pages than this no checkpoint is due on their account.
 const SUPERSEDED_PAGES_MIN: u64 = if cfg!(test) { 64 } else { 2048 };
 
-/// Whether a checkpoint is due: one in sixteen of the pages of the store whose newest commit this is serves the last checkpoint's commit
-/// only, and is not used again before the next checkpoint; or a store keeps much of the log.
+/// Whether a checkpoint is due: half as many pages as the store whose newest commit this is has in all serve the last checkpoint's
+/// commit only, and are not used again before the next checkpoint; or a store keeps much of the log.
 pub(crate) fn is_due(inner: &Inner, newest: &Head) -> bool {
     let superseded = inner.region.metas.superseded.load(Ordering::Relaxed);
-    if superseded > SUPERSEDED_PAGES_MIN.max(newest.roots.pages / 16) {
+    if superseded > SUPERSEDED_PAGES_MIN.max(newest.roots.pages / 2) {
         return true;
     }
     inner.regions.iter().any(|region| keeps_much(inner, region))
