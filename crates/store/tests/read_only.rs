@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use children::{Child, command, mounted, pause, play};
+use children::{Child, command, command_of, mounted, pause, play};
 use common::{assert_whole, commit, content, number_of};
 use sapwood_store::{Env, Error, Options, restore};
 use sapwood_wal::storage::recording::Disk;
@@ -220,7 +220,12 @@ impl Unwritable {
     }
 
     fn start(&self, role: &str) -> Child {
-        let mut command = command(role, &self.path());
+        // Where this program is, others may not be allowed to look.
+        let program = self.folder.path().join("program");
+        if !program.exists() {
+            fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        }
+        let mut command = command_of(&program, role, &self.path());
         // To change its user is a privilege of the one whom permissions do not bind.
         let probe = self.folder.path().join("probe");
         fs::write(&probe, b"").unwrap();

@@ -27,7 +27,12 @@ pub(crate) fn pause() {
 
 /// Runs this program's test `child` in a role.
 pub(crate) fn command(role: &str, folder: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    command_of(&std::env::current_exe().unwrap(), role, folder)
+}
+
+/// The same with a copy of this program.
+pub(crate) fn command_of(program: &Path, role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .args(["child", "--exact", "--nocapture"])
         .env(ROLE, role)
