@@ -110,14 +110,7 @@ impl Bundle for Add<'_> {
     }
 
     fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
-        match self.make(txn) {
-            Ok(()) => Ok(Verdict::Keep),
-            Err(Error::Engine(error)) => Err(error),
-            Err(error) => {
-                self.failure = Some(error);
-                Ok(Verdict::Undo)
-            }
-        }
+        Error::verdict(self.make(txn), &mut self.failure)
     }
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

@@ -365,14 +365,8 @@ impl Bundle for Create<'_> {
             self.failure = Some(Error::State("there is a directory here already".into()));
             return Ok(Verdict::Undo);
         }
-        match definition::create(txn, self.schema, self.config) {
-            Ok(_) => Ok(Verdict::Keep),
-            Err(Error::Engine(error)) => Err(error),
-            Err(error) => {
-                self.failure = Some(error);
-                Ok(Verdict::Undo)
-            }
-        }
+        let made = definition::create(txn, self.schema, self.config);
+        Error::verdict(made, &mut self.failure)
     }
 
     fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {

@@ -1,6 +1,6 @@
 //! What can go wrong with a directory as a whole. What a client did wrong is an [`crate::Outcome`] instead.
 
-use crate::engine;
+use crate::engine::{self, Verdict};
 
 /// An error of the directory itself, never of one client's request.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// What becomes of the only operation of a bundle: an error of the engine aborts it, any other undoes it and is kept as the reason.
+    pub(crate) fn verdict<T>(
+        made: Result<T>,
+        failure: &mut Option<Error>,
+    ) -> engine::Result<Verdict> {
+        match made {
+            Ok(_) => Ok(Verdict::Keep),
+            Err(Error::Engine(error)) => Err(error),
+            Err(error) => {
+                *failure = Some(error);
+                Ok(Verdict::Undo)
+            }
+        }
+    }
+
     /// Stored data contradicts itself.
     pub(crate) fn corrupt(what: impl Into<String>) -> Error {
         Error::Engine(engine::Error::Corrupt(what.into()))
