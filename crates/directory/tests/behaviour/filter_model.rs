@@ -1,24 +1,18 @@
 //! Filters beside a plain evaluator that knows RFC 4511 §4.5.1.7 and the matching rules of a few attributes by heart: after
 //! any adds, modifications and deletes, with indexes and without, a search finds what the evaluator finds.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
-use sapwood_directory::{Budget, Config, Directory, IndexDefinition, Search, SearchOptions, Step};
-use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{ChangeKind, OctetStringsBuf};
-use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
-};
+use sapwood_directory::{Config, Directory, IndexDefinition};
+use sapwood_ldap::list::ChangeKind;
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 
-use support::{add, admin, delete, modify, options, succeed};
+use crate::query::{Query, query, search};
+use crate::support::{add, delete, modify, options, succeed};
 
 const SUFFIX: &str = "dc=example,dc=com";
 
@@ -389,53 +383,15 @@ fn live<E: Engine>(directory: &Directory<E>, number: usize, life: &Life) {
 }
 
 fn found<E: Engine>(directory: &Directory<E>, filter: &str) -> BTreeSet<String> {
-    let encoded = filter_text::parse(filter).unwrap();
-    let attributes: OctetStringsBuf = ["1.1"].iter().collect();
-    let request = SearchRequest {
-        base: SUFFIX,
-        scope: Scope::OneLevel,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: encoded.as_filter(),
-        attributes: attributes.view(),
+    let query = Query {
+        attributes: &["1.1"],
+        step_entries: 100,
+        ..query(SUFFIX, Scope::OneLevel, filter)
     };
-    let mut search = Search::new(
-        directory.snapshot().unwrap(),
-        &admin(),
-        &request,
-        SearchOptions::default(),
-    );
-    let mut out = Vec::new();
-    loop {
-        match search
-            .step(
-                &mut out,
-                Budget {
-                    entries: 100,
-                    out_bytes: 1 << 16,
-                },
-            )
-            .unwrap()
-        {
-            Step::More => {}
-            Step::Room(bytes) => panic!("no room for {bytes} bytes"),
-            Step::Done(outcome) => {
-                assert_eq!(outcome.code, ResultCode::Success);
-                break;
-            }
-        }
-    }
-    let mut dns = BTreeSet::new();
-    let mut rest = out.as_slice();
-    while let Ok(Frame::Complete(bytes)) = frame(rest, usize::MAX) {
-        if let Response::SearchEntry(entry) = ResponseMessage::decode(&rest[..bytes]).unwrap().op {
-            assert!(dns.insert(entry.dn.to_owned()), "{} twice", entry.dn);
-        }
-        rest = &rest[bytes..];
-    }
-    assert!(rest.is_empty());
+    let found = search(directory, &query);
+    assert_eq!(found.code, ResultCode::Success);
+    let dns: BTreeSet<String> = found.dns().into_iter().map(str::to_owned).collect();
+    assert_eq!(dns.len(), found.entries.len(), "twice: {:?}", found.entries);
     dns
 }
 

@@ -1,32 +1,20 @@
 //! Searches: the same answers whatever indexes there are, and the answers RFC 4511 §4.5 asks for.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
-    Ticket, Update, UpdateRequest,
+    Config, Directory, Identity, IndexDefinition, Options, SearchOptions, Ticket, Update,
 };
-use sapwood_ldap::control::{Controls, PagedResults};
-use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
-use sapwood_ldap::message::{
-    AddRequest, DerefAliases, Frame, Message, Request, Response, ResponseMessage, Scope,
-    SearchRequest, frame,
-};
+use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 
-const SUFFIX: &str = "dc=example,dc=com";
+use crate::query::{Found, Query, query, search};
+use crate::support::{self, admin, as_admin};
 
-fn admin() -> Identity {
-    Identity::Admin {
-        dn: format!("cn=admin,{SUFFIX}"),
-    }
-}
+const SUFFIX: &str = "dc=example,dc=com";
 
 fn indexes(text: &[(&str, &str)]) -> Vec<IndexDefinition> {
     text.iter()
@@ -60,9 +48,9 @@ fn directory_on<E: Engine>(
 fn add<E: Engine>(directory: &Directory<E>, entries: &[String]) {
     let updates: Vec<Update> = entries
         .iter()
-        .map(|text| Update {
-            identity: admin(),
-            request: add_request(text),
+        .map(|text| {
+            let (first, lines) = text.split_once('\n').unwrap();
+            as_admin(support::add(first.strip_prefix("dn: ").unwrap(), lines))
         })
         .collect();
     let applied = directory.apply(&updates).unwrap();
@@ -70,155 +58,6 @@ fn add<E: Engine>(directory: &Directory<E>, entries: &[String]) {
         assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}\n{text}");
     }
     applied.ticket.unwrap().wait().unwrap();
-}
-
-fn add_request(text: &str) -> UpdateRequest {
-    let mut lines = text.lines();
-    let dn = lines.next().unwrap().strip_prefix("dn: ").unwrap();
-    let pairs: Vec<(&str, &str)> = lines.map(|line| line.split_once(": ").unwrap()).collect();
-    let mut attributes = AttributesBuf::default();
-    let mut done = BTreeSet::new();
-    for (name, _) in &pairs {
-        if done.insert(*name) {
-            let values = pairs
-                .iter()
-                .filter(|pair| pair.0 == *name)
-                .map(|pair| pair.1.as_bytes());
-            attributes.push(name.as_bytes(), values);
-        }
-    }
-    let request = AddRequest {
-        dn,
-        attributes: attributes.view(),
-    };
-    let mut message = Vec::new();
-    Message {
-        id: 1,
-        op: Request::Add(request),
-        controls: Controls::EMPTY,
-    }
-    .encode(&mut message);
-    UpdateRequest::Message(message)
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
-    code: ResultCode,
-    matched: String,
-    /// DN and attributes as `name: value`, sorted.
-    entries: Vec<(String, BTreeSet<String>)>,
-    references: BTreeSet<String>,
-    cookie: Vec<u8>,
-}
-
-impl Found {
-    fn dns(&self) -> BTreeSet<&str> {
-        self.entries.iter().map(|entry| entry.0.as_str()).collect()
-    }
-}
-
-struct Query<'q> {
-    base: &'q str,
-    scope: Scope,
-    deref: DerefAliases,
-    filter: &'q str,
-    attributes: &'q [&'q str],
-    size_limit: u32,
-    types_only: bool,
-    options: SearchOptions,
-    identity: Identity,
-    step_entries: u32,
-}
-
-fn query<'q>(base: &'q str, scope: Scope, filter: &'q str) -> Query<'q> {
-    Query {
-        base,
-        scope,
-        deref: DerefAliases::Never,
-        filter,
-        attributes: &[],
-        size_limit: 0,
-        types_only: false,
-        options: SearchOptions {
-            message_id: 7,
-            ..SearchOptions::default()
-        },
-        identity: admin(),
-        step_entries: 2,
-    }
-}
-
-fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
-    let filter = filter_text::parse(query.filter).unwrap();
-    let attributes: OctetStringsBuf = query.attributes.iter().collect();
-    let request = SearchRequest {
-        base: query.base,
-        scope: query.scope,
-        deref_aliases: query.deref,
-        size_limit: query.size_limit,
-        time_limit: 0,
-        types_only: query.types_only,
-        filter: filter.as_filter(),
-        attributes: attributes.view(),
-    };
-    let snapshot = directory.snapshot().unwrap();
-    let mut search = Search::new(snapshot, &query.identity, &request, query.options.clone());
-    let mut out = Vec::new();
-    let budget = Budget {
-        entries: query.step_entries,
-        out_bytes: 1 << 20,
-    };
-    let outcome = loop {
-        match search.step(&mut out, budget).unwrap() {
-            Step::More => {}
-            Step::Room(bytes) => panic!("no room for {bytes} bytes"),
-            Step::Done(outcome) => break outcome,
-        }
-    };
-    let mut found = Found {
-        code: outcome.code,
-        matched: outcome.matched_dn,
-        entries: Vec::new(),
-        references: outcome.referrals.into_iter().collect(),
-        cookie: Vec::new(),
-    };
-    if !outcome.controls.is_empty() {
-        let controls = Controls::from_ber(&outcome.controls).unwrap();
-        let value = controls.iter().next().unwrap().value.unwrap();
-        found.cookie = PagedResults::decode(value).unwrap().cookie.to_vec();
-    }
-    let mut rest = out.as_slice();
-    while let Ok(Frame::Complete(bytes)) = frame(rest, usize::MAX) {
-        let message = ResponseMessage::decode(&rest[..bytes]).unwrap();
-        assert_eq!(message.id, 7);
-        match message.op {
-            Response::SearchEntry(entry) => {
-                let mut lines = BTreeSet::new();
-                for attribute in entry.attributes {
-                    let name = String::from_utf8_lossy(attribute.description).into_owned();
-                    if attribute.values.is_empty() {
-                        lines.insert(name.clone());
-                    }
-                    for value in attribute.values {
-                        assert!(
-                            lines.insert(format!("{name}: {}", String::from_utf8_lossy(value)))
-                        );
-                    }
-                }
-                found.entries.push((entry.dn.to_owned(), lines));
-            }
-            Response::SearchReference(urls) => {
-                found.references.extend(
-                    urls.iter()
-                        .map(|url| String::from_utf8_lossy(url).into_owned()),
-                );
-            }
-            other => panic!("{other:?}"),
-        }
-        rest = &rest[bytes..];
-    }
-    assert!(rest.is_empty());
-    found
 }
 
 fn people() -> Vec<String> {

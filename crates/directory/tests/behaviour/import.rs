@@ -1,9 +1,5 @@
 //! Import: into an empty directory, into one with entries, and what is rejected.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::io::Cursor;
 use std::sync::Mutex;
 
@@ -12,7 +8,8 @@ use sapwood_directory::{
     Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
     ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
 };
-use support::*;
+
+use crate::support::*;
 
 #[derive(Default)]
 struct Rejections {

@@ -1,14 +1,11 @@
 //! Updates: results and effects, operation by operation.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use sapwood_directory::{Identity, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Increment, Replace};
 use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
-use support::*;
+
+use crate::support::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 

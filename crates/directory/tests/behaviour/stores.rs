@@ -1,10 +1,6 @@
 //! Directories in several stores: naming contexts with stores of their own, and children spread over partitions. (The model
 //! test and the tests of the engine run on several stores, too.)
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
@@ -13,72 +9,34 @@ use sapwood_directory::engine::{
 };
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Budget, Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver,
-    ImportOptions, ImportProgress, ImportRejection, ImportSource, IndexDefinition, Partition,
-    Search, SearchOptions, Step, Transaction, TransactionUpdate, UpdateRequest,
+    Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    ImportProgress, ImportRejection, ImportSource, IndexDefinition, Partition, Transaction,
+    TransactionUpdate, UpdateRequest,
 };
-use sapwood_ldap::control::{Controls, PAGED_RESULTS, PagedResults};
-use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Replace;
-use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
-};
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
-use support::*;
+
+use crate::query::{Query, query, search};
+use crate::support::*;
 
 const SUFFIX: &str = "dc=example,dc=com";
 
 /// The DNs that a search finds, in pages.
 fn dns(directory: &Directory, base: &str, scope: Scope, filter: &str, page: u32) -> Vec<String> {
-    let filter = filter_text::parse(filter).unwrap();
-    let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
+    let mut query = Query {
+        step_entries: 3,
+        ..query(base, scope, filter)
     };
-    let (mut found, mut cookie) = (Vec::new(), Vec::new());
+    let (mut dns, mut cookie) = (Vec::new(), Vec::new());
     loop {
-        let options = SearchOptions {
-            message_id: 1,
-            page: Some((page, cookie)),
-            ..SearchOptions::default()
-        };
-        let snapshot = directory.snapshot().unwrap();
-        let mut search = Search::new(snapshot, &admin(), &request, options);
-        let mut out = Vec::new();
-        let outcome = loop {
-            let budget = Budget {
-                entries: 3,
-                out_bytes: out.len() + (1 << 16),
-            };
-            if let Step::Done(outcome) = search.step(&mut out, budget).unwrap() {
-                break outcome;
-            }
-        };
-        assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
-        let mut messages = out.as_slice();
-        while let Frame::Complete(length) = frame(messages, usize::MAX).unwrap() {
-            let (message, rest) = messages.split_at(length);
-            messages = rest;
-            let Response::SearchEntry(entry) = ResponseMessage::decode(message).unwrap().op else {
-                panic!()
-            };
-            found.push(entry.dn.to_lowercase());
-        }
-        let controls = Controls::from_ber(&outcome.controls).unwrap();
-        let control = controls.find(PAGED_RESULTS).unwrap();
-        cookie = PagedResults::decode(control.value.unwrap())
-            .unwrap()
-            .cookie
-            .to_vec();
+        query.options.page = Some((page, cookie));
+        let found = search(directory, &query);
+        assert_eq!(found.code, ResultCode::Success, "{found:?}");
+        dns.extend(found.entries.iter().map(|(dn, _)| dn.to_lowercase()));
+        cookie = found.cookie;
         if cookie.is_empty() {
-            return found;
+            return dns;
         }
     }
 }

@@ -1,24 +1,17 @@
 //! Assertion, pre-read and post-read on updates, searches and comparisons.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
-use sapwood_directory::{
-    Budget, CompareOptions, Directory, Identity, Outcome, Search, SearchOptions, Step,
-    UpdateRequest,
-};
+use sapwood_directory::{CompareOptions, Directory, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::control::{
     ASSERTION, Control, Controls, ControlsBuf, POST_READ, PRE_READ, ReadEntry,
 };
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Replace;
-use sapwood_ldap::list::{OctetStrings, OctetStringsBuf};
-use sapwood_ldap::message::{
-    DerefAliases, RequestMessage, Scope, SearchRequest, SearchResultEntry,
-};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{RequestMessage, Scope, SearchResultEntry};
 use sapwood_ldap::result::ResultCode;
-use support::*;
+
+use crate::query::{query, search};
+use crate::support::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
@@ -276,31 +269,10 @@ fn users_see_through_controls_what_they_may_read() {
 fn searches_and_comparisons_assert_on_their_base() {
     let directory = peopled();
     let search = |base: &str, filter: &str| {
-        let all = filter_text::parse("(objectClass=*)").unwrap();
-        let request = SearchRequest {
-            base,
-            scope: Scope::Base,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: all.as_filter(),
-            attributes: OctetStrings::EMPTY,
-        };
-        let options = SearchOptions {
-            assertion: Some(filter_text::parse(filter).unwrap()),
-            ..SearchOptions::default()
-        };
-        let mut out = Vec::new();
-        let mut search = Search::new(directory.snapshot().unwrap(), &admin(), &request, options);
-        let budget = Budget {
-            entries: 10,
-            out_bytes: 1 << 20,
-        };
-        match search.step(&mut out, budget).unwrap() {
-            Step::Done(outcome) => (outcome.code, !out.is_empty()),
-            Step::More | Step::Room(_) => panic!("one entry only, and room for it"),
-        }
+        let mut query = query(base, Scope::Base, "(objectClass=*)");
+        query.options.assertion = Some(filter_text::parse(filter).unwrap());
+        let found = search(&directory, &query);
+        (found.code, !found.entries.is_empty())
     };
     let (success, failed) = (
         (ResultCode::Success, true),

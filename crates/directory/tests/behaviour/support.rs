@@ -1,7 +1,5 @@
 //! A directory in memory and short ways to update it.
 
-#![allow(dead_code)] // Each test file uses its own part.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

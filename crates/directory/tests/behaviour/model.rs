@@ -1,21 +1,16 @@
 //! Random updates on a directory and on the simplest thing that can stand for one, a map from DNs to attribute values:
 //! the same result codes, and in the end the same entries.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sapwood_directory::{Budget, Directory, Search, SearchOptions, Step, UpdateRequest};
-use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{ChangeKind, OctetStrings};
-use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
-};
+use sapwood_directory::{Directory, UpdateRequest};
+use sapwood_ldap::list::ChangeKind;
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode::{self, *};
-use support::*;
+
+use crate::query::{Query, query, search};
+use crate::support::*;
 
 const SUFFIX: &str = "objectClass: domain\ndc: example";
 
@@ -224,59 +219,22 @@ fn request(step: &Action) -> UpdateRequest {
 
 /// What the directory holds: lower-case DN to the values of the two attributes.
 fn entries(directory: &Directory) -> BTreeMap<String, Entry> {
-    let filter = filter_text::parse("(objectClass=*)").unwrap();
-    let request = SearchRequest {
-        base: "dc=example,dc=com",
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
+    let all = Query {
+        step_entries: 10,
+        step_bytes: 1000,
+        ..query("dc=example,dc=com", Scope::Subtree, "(objectClass=*)")
     };
-    let options = SearchOptions {
-        message_id: 1,
-        ..SearchOptions::default()
-    };
-    let mut search = Search::new(directory.snapshot().unwrap(), &admin(), &request, options);
-    let mut out = Vec::new();
-    let mut room = 1000;
-    loop {
-        let out_bytes = out.len() + room;
-        let budget = Budget {
-            entries: 10,
-            out_bytes,
-        };
-        let step = search.step(&mut out, budget).unwrap();
-        assert!(out.len() <= out_bytes);
-        room = match step {
-            Step::More => 1000,
-            Step::Room(bytes) => bytes,
-            Step::Done(_) => break,
-        };
-    }
     let mut found = BTreeMap::new();
-    let mut messages = out.as_slice();
-    while let Frame::Complete(length) = frame(messages, usize::MAX).unwrap() {
-        let (message, rest) = messages.split_at(length);
-        messages = rest;
-        let Response::SearchEntry(sent) = ResponseMessage::decode(message).unwrap().op else {
-            panic!()
-        };
+    for (dn, lines) in search(directory, &all).entries {
         let mut entry = Entry::default();
-        for attribute in sent.attributes.iter() {
-            let values = attribute
-                .values
-                .iter()
-                .map(|value| normal(std::str::from_utf8(value).unwrap()));
-            match attribute.description {
-                b"ou" => entry.ou = values.collect(),
-                b"description" => entry.description = values.collect(),
-                _ => {}
-            }
+        for line in &lines {
+            match line.split_once(": ").unwrap() {
+                ("ou", value) => entry.ou.insert(normal(value)),
+                ("description", value) => entry.description.insert(normal(value)),
+                _ => continue,
+            };
         }
-        assert!(found.insert(sent.dn.to_lowercase(), entry).is_none());
+        assert!(found.insert(dn.to_lowercase(), entry).is_none());
     }
     found
 }

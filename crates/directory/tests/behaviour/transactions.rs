@@ -1,9 +1,5 @@
 //! Transactions: together or not at all, each update seeing what those before it did.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -15,7 +11,8 @@ use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{RequestMessage, SearchResultEntry};
 use sapwood_ldap::result::ResultCode;
-use support::*;
+
+use crate::support::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 

@@ -1,9 +1,5 @@
 //! Indexes: kept by every update, added and dropped while the directory is in use, and checked.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use proptest::prelude::*;
 use sapwood_directory::engine::{
     self, AttributeNo, Bundle, Engine, EntryId, Index, IndexKind, Range, Table, Ticket, Verdict,
@@ -11,7 +7,8 @@ use sapwood_directory::engine::{
 };
 use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
-use support::*;
+
+use crate::support::*;
 
 #[track_caller]
 fn clean(directory: &Directory) {

@@ -1,0 +1,144 @@
+//! A search as a test puts it, and what it finds.
+
+use std::collections::BTreeSet;
+
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{Budget, Directory, Identity, Search, SearchOptions, Step};
+use sapwood_ldap::control::{Controls, PagedResults};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{
+    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
+};
+use sapwood_ldap::result::ResultCode;
+
+use crate::support::admin;
+
+const MESSAGE_ID: u32 = 7;
+
+pub(crate) struct Query<'q> {
+    pub(crate) base: &'q str,
+    pub(crate) scope: Scope,
+    pub(crate) deref: DerefAliases,
+    pub(crate) filter: &'q str,
+    pub(crate) attributes: &'q [&'q str],
+    pub(crate) size_limit: u32,
+    pub(crate) types_only: bool,
+    pub(crate) options: SearchOptions,
+    pub(crate) identity: Identity,
+    pub(crate) step_entries: u32,
+    /// Room for the answers of a step; a step that asks for more gets as much as it asks for.
+    pub(crate) step_bytes: usize,
+}
+
+/// By the admin, for all attributes, without limits, in steps of two entries.
+pub(crate) fn query<'q>(base: &'q str, scope: Scope, filter: &'q str) -> Query<'q> {
+    Query {
+        base,
+        scope,
+        deref: DerefAliases::Never,
+        filter,
+        attributes: &[],
+        size_limit: 0,
+        types_only: false,
+        options: SearchOptions {
+            message_id: MESSAGE_ID,
+            ..SearchOptions::default()
+        },
+        identity: admin(),
+        step_entries: 2,
+        step_bytes: 1 << 16,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) code: ResultCode,
+    pub(crate) matched: String,
+    /// DN and attributes as `name: value`.
+    pub(crate) entries: Vec<(String, BTreeSet<String>)>,
+    pub(crate) references: BTreeSet<String>,
+    pub(crate) cookie: Vec<u8>,
+}
+
+impl Found {
+    pub(crate) fn dns(&self) -> BTreeSet<&str> {
+        self.entries.iter().map(|entry| entry.0.as_str()).collect()
+    }
+}
+
+pub(crate) fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
+    let filter = filter_text::parse(query.filter).unwrap();
+    let attributes: OctetStringsBuf = query.attributes.iter().collect();
+    let request = SearchRequest {
+        base: query.base,
+        scope: query.scope,
+        deref_aliases: query.deref,
+        size_limit: query.size_limit,
+        time_limit: 0,
+        types_only: query.types_only,
+        filter: filter.as_filter(),
+        attributes: attributes.view(),
+    };
+    let snapshot = directory.snapshot().unwrap();
+    let mut search = Search::new(snapshot, &query.identity, &request, query.options.clone());
+    let mut out = Vec::new();
+    let mut room = query.step_bytes;
+    let outcome = loop {
+        let budget = Budget {
+            entries: query.step_entries,
+            out_bytes: out.len() + room,
+        };
+        let step = search.step(&mut out, budget).unwrap();
+        assert!(out.len() <= budget.out_bytes);
+        room = match step {
+            Step::More => query.step_bytes,
+            Step::Room(bytes) => bytes,
+            Step::Done(outcome) => break outcome,
+        };
+    };
+    let mut found = Found {
+        code: outcome.code,
+        matched: outcome.matched_dn,
+        entries: Vec::new(),
+        references: outcome.referrals.into_iter().collect(),
+        cookie: Vec::new(),
+    };
+    if !outcome.controls.is_empty() {
+        let controls = Controls::from_ber(&outcome.controls).unwrap();
+        let value = controls.iter().next().unwrap().value.unwrap();
+        found.cookie = PagedResults::decode(value).unwrap().cookie.to_vec();
+    }
+    let mut rest = out.as_slice();
+    while let Ok(Frame::Complete(bytes)) = frame(rest, usize::MAX) {
+        let message = ResponseMessage::decode(&rest[..bytes]).unwrap();
+        assert_eq!(message.id, MESSAGE_ID);
+        match message.op {
+            Response::SearchEntry(entry) => {
+                let mut lines = BTreeSet::new();
+                for attribute in entry.attributes {
+                    let name = String::from_utf8_lossy(attribute.description).into_owned();
+                    if attribute.values.is_empty() {
+                        lines.insert(name.clone());
+                    }
+                    for value in attribute.values {
+                        assert!(
+                            lines.insert(format!("{name}: {}", String::from_utf8_lossy(value)))
+                        );
+                    }
+                }
+                found.entries.push((entry.dn.to_owned(), lines));
+            }
+            Response::SearchReference(urls) => {
+                found.references.extend(
+                    urls.iter()
+                        .map(|url| String::from_utf8_lossy(url).into_owned()),
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+        rest = &rest[bytes..];
+    }
+    assert!(rest.is_empty());
+    found
+}
