@@ -65,32 +65,7 @@ impl Guard {
     ];
 }
 
-/// Which measures are taken: all of them, outside of tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Guards {
-    #[cfg(test)]
-    pub(crate) without: Option<Guard>,
-}
-
-impl Guards {
-    /// All but one.
-    #[cfg(test)]
-    pub(crate) fn without(guard: Guard) -> Self {
-        Self {
-            without: Some(guard),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn has(self, guard: Guard) -> bool {
-        self.without != Some(guard)
-    }
-
-    #[cfg(not(test))]
-    pub(crate) fn has(self, _: Guard) -> bool {
-        true
-    }
-}
+sapwood_wal::guards!(Guard);
 
 /// In tests, runs what has been put here to be run in the middle of the next checkpoint, when the data file is synced and the
 /// meta page not yet written: what other threads would do meanwhile, at the same moment every time.

@@ -71,28 +71,38 @@ impl Guard {
     ];
 }
 
-/// Which measures are taken: all of them, outside of tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Guards {
-    #[cfg(test)]
-    without: Option<Guard>,
-}
-
-impl Guards {
-    #[cfg(test)]
-    pub(crate) fn without(guard: Guard) -> Self {
-        Self {
-            without: Some(guard),
+/// Defines `Guards`, which says whether each measure of a type is taken: all of them are outside of the tests of the crate that uses
+/// this, and all but one in those of its tests that say so. The type is that of the crate, a [`Copy`] and [`PartialEq`] one.
+#[macro_export]
+macro_rules! guards {
+    ($guard:ty) => {
+        /// Which measures are taken: all of them, outside of tests.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Guards {
+            #[cfg(test)]
+            without: Option<$guard>,
         }
-    }
 
-    #[cfg(test)]
-    pub(crate) fn has(self, guard: Guard) -> bool {
-        self.without != Some(guard)
-    }
+        impl Guards {
+            /// All but one.
+            #[cfg(test)]
+            pub(crate) fn without(guard: $guard) -> Self {
+                Self {
+                    without: Some(guard),
+                }
+            }
 
-    #[cfg(not(test))]
-    pub(crate) fn has(self, _: Guard) -> bool {
-        true
-    }
+            #[cfg(test)]
+            pub(crate) fn has(self, guard: $guard) -> bool {
+                self.without != Some(guard)
+            }
+
+            #[cfg(not(test))]
+            pub(crate) fn has(self, _: $guard) -> bool {
+                true
+            }
+        }
+    };
 }
+
+guards!(Guard);

@@ -4,145 +4,21 @@
 mod common;
 
 use std::fs;
-use std::io::{self, IoSlice};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::{SMALL, append, create, open, read_all, start};
-use sapwood_wal::storage::{File, Folder, Identity, Map, Memory, OpenMode, Storage, Window};
+use sapwood_wal::storage::gated::{Gate, Gated};
+use sapwood_wal::storage::{Folder, OpenMode, Storage, Window};
 use sapwood_wal::{Error, Options, Position, Shared, Wal};
 
-/// A folder whose files sync when they are told to.
-#[derive(Debug)]
-struct Gated {
-    files: Memory,
-    gate: Arc<Gate>,
-}
-
-#[derive(Debug, Default)]
-struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    closed: bool,
-    failing: bool,
-    waiting: usize,
-}
-
-impl Gate {
-    fn close(&self) {
-        self.state.lock().unwrap().closed = true;
-    }
-
-    fn open(&self, failing: bool) {
-        let mut state = self.state.lock().unwrap();
-        (state.closed, state.failing) = (false, failing);
-        self.changed.notify_all();
-    }
-
-    fn wait_until_somebody_syncs(&self) {
-        let mut state = self.state.lock().unwrap();
-        while state.waiting == 0 {
-            state = self.changed.wait(state).unwrap();
-        }
-    }
-
-    fn pass(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap();
-        state.waiting += 1;
-        self.changed.notify_all();
-        while state.closed {
-            state = self.changed.wait(state).unwrap();
-        }
-        state.waiting -= 1;
-        if state.failing {
-            return Err(io::Error::other("the disk is gone"));
-        }
-        Ok(())
-    }
-}
-
-impl Storage for Gated {
-    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let file = self.files.open(name, mode)?;
-        let gate = self.gate.clone();
-        Ok(Arc::new(GatedFile { file, gate }))
-    }
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.files.names()
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.files.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.files.remove(name)
-    }
-    fn sync_names(&self) -> io::Result<()> {
-        self.files.sync_names()
-    }
-    fn identity(&self) -> io::Result<Identity> {
-        self.files.identity()
-    }
-    fn path(&self) -> Option<&Path> {
-        None
-    }
-}
-
-#[derive(Debug)]
-struct GatedFile {
-    file: Arc<dyn File>,
-    gate: Arc<Gate>,
-}
-
-impl File for GatedFile {
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-    fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        self.file.write_at(parts, offset)
-    }
-    fn allocate(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.file.allocate(offset, length)
-    }
-    fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.file.sync_room(offset, length)
-    }
-    fn set_size(&self, size: u64) -> io::Result<()> {
-        self.file.set_size(size)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.gate.pass()?;
-        self.file.sync_data()
-    }
-    fn map(&self, reserve: usize) -> io::Result<Map> {
-        self.file.map(reserve)
-    }
-    fn window(&self, offset: u64, length: usize) -> io::Result<Window> {
-        self.file.window(offset, length)
-    }
-    fn handle(&self) -> &std::fs::File {
-        self.file.handle()
-    }
-    fn identity(&self) -> io::Result<Identity> {
-        self.file.identity()
-    }
-}
-
-fn gated_log() -> (Arc<Gate>, Wal) {
-    let gate = Arc::<Gate>::default();
-    let storage: Arc<dyn Storage> = Arc::new(Gated {
-        files: Memory::new(),
-        gate: gate.clone(),
-    });
+fn gated_log() -> (Gate, Wal) {
+    let storage = Gated::new();
+    let gate = storage.gate();
+    let storage: Arc<dyn Storage> = Arc::new(storage);
     create(&storage, &SMALL).unwrap();
     let log = open(&storage).unwrap();
     start(&log, Position::START).unwrap();
@@ -156,13 +32,13 @@ fn all_who_come_during_a_sync_share_the_next_one() {
     gate.close();
     std::thread::scope(|scope| {
         scope.spawn(|| log.sync_to(first.lsn).unwrap());
-        gate.wait_until_somebody_syncs();
+        gate.wait_for_somebody();
         for number in 0..8 {
             let end = append(&log, &[number; 100]).unwrap();
             let log = &log;
             scope.spawn(move || log.sync_to(end.lsn).unwrap());
         }
-        gate.open(false);
+        gate.open();
     });
     assert_eq!(log.durable(), log.end());
     assert_eq!(log.syncs(), 2);
@@ -175,7 +51,7 @@ fn a_failed_sync_fails_all_who_wait() {
     gate.close();
     std::thread::scope(|scope| {
         let leader = scope.spawn(|| log.sync_to(first.lsn));
-        gate.wait_until_somebody_syncs();
+        gate.wait_for_somebody();
         let followers: Vec<_> = (0..8)
             .map(|number| {
                 let end = append(&log, &[number; 100]).unwrap();
@@ -183,7 +59,7 @@ fn a_failed_sync_fails_all_who_wait() {
                 scope.spawn(move || log.sync_to(end.lsn))
             })
             .collect();
-        gate.open(true);
+        gate.fail();
         let error = leader.join().unwrap().unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error}");
         for follower in followers {

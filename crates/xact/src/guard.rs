@@ -38,28 +38,4 @@ impl Guard {
     ];
 }
 
-/// Which measures are taken: all of them, outside of tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Guards {
-    #[cfg(test)]
-    without: Option<Guard>,
-}
-
-impl Guards {
-    #[cfg(test)]
-    pub(crate) fn without(guard: Guard) -> Self {
-        Self {
-            without: Some(guard),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn has(self, guard: Guard) -> bool {
-        self.without != Some(guard)
-    }
-
-    #[cfg(not(test))]
-    pub(crate) fn has(self, _: Guard) -> bool {
-        true
-    }
-}
+sapwood_wal::guards!(Guard);

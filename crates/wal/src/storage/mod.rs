@@ -1,7 +1,7 @@
 //! The one place that touches files.
 //!
 //! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]), in
-//! memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]):
+//! memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]), or whose syncs wait ([`gated::Gated`]):
 //!
 //! - [`Storage`] is a folder: it opens files by name and makes names durable.
 //! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the store uses, a
@@ -11,6 +11,7 @@
 //! durable before [`File::sync_data`], and a created, renamed or removed name not before [`Storage::sync_names`].
 
 mod folder;
+pub mod gated;
 mod map;
 mod memory;
 mod private;
