@@ -21,6 +21,8 @@ mod operation;
 mod questions;
 #[path = "same_answers/servers.rs"]
 mod servers;
+#[path = "same_answers/vocabulary.rs"]
+mod vocabulary;
 
 use answer::Answer;
 use client::Client;
