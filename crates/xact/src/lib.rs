@@ -36,11 +36,12 @@ mod space;
 mod step;
 mod table;
 mod transaction;
+mod tree;
 mod value;
 mod versions;
 mod view;
 
-pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree, Census};
+pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
@@ -53,4 +54,5 @@ pub use space::{
     VERSIONS_BYTES_DEFAULT,
 };
 pub use transaction::{PageAccess, Transaction};
+pub use tree::Census;
 pub use value::VALUE_BYTES_MAX;

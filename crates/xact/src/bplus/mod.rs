@@ -17,11 +17,11 @@
 mod change;
 mod range;
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, RangeBounds as _};
 
 use crate::block::{Block, BlockMut, Kind, damaged};
 use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
-use crate::range::Range;
+use crate::tree::{Census, Magic, tree_in_a_memory};
 use crate::value;
 
 pub(crate) use range::Way;
@@ -32,7 +32,10 @@ pub const BLOCK_BYTES_MIN: usize = 2 << 10;
 /// The largest block: 512 KiB.
 pub const BLOCK_BYTES_MAX: usize = 512 << 10;
 
-const MAGIC: [u8; 8] = *b"sapbplus";
+const MAGIC: Magic = Magic {
+    bytes: *b"sapbplus",
+    missing: "no B+tree begins here",
+};
 const DESCRIPTION_BYTES: usize = 24;
 
 /// No tree is higher: with blocks of the smallest size and the longest keys this many levels hold more than any memory does.
@@ -46,20 +49,6 @@ pub struct BPlusTree<M> {
     memory: M,
     at: u64,
     block_bytes: usize,
-}
-
-/// What a check has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Census {
-    /// Keys in the tree.
-    pub keys: u64,
-    /// Blocks or segments that hold values.
-    pub leaves: u64,
-    /// Bytes that records take in them.
-    pub used_bytes: u64,
-    /// Levels of blocks, or of index pages.
-    pub height: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +80,8 @@ impl Path {
     }
 }
 
+tree_in_a_memory!(BPlusTree);
+
 impl<M: Memory> BPlusTree<M> {
     /// Makes an empty tree of blocks of `block_bytes`, a power of two from [`BLOCK_BYTES_MIN`] to [`BLOCK_BYTES_MAX`].
     ///
@@ -106,7 +97,7 @@ impl<M: Memory> BPlusTree<M> {
             at,
             block_bytes,
         };
-        tree.memory.write(at, MAGIC.len())?.copy_from_slice(&MAGIC);
+        MAGIC.store(&mut tree.memory, at)?;
         u32::try_from(block_bytes)
             .unwrap_or(0)
             .encode(tree.memory.write(at + 8, 4)?);
@@ -119,10 +110,7 @@ impl<M: Memory> BPlusTree<M> {
     /// # Errors
     /// [`Fault::Damaged`] if there is none, or what the memory says.
     pub fn open(memory: M, offset: u64) -> Result<Self, M::Error> {
-        let description = memory.read(offset, DESCRIPTION_BYTES)?;
-        if description[..8] != MAGIC {
-            return Err(damaged(offset, "no B+tree begins here"));
-        }
+        let description = MAGIC.description(&memory, offset, DESCRIPTION_BYTES)?;
         let block_bytes = u32::decode(&description[8..12]) as usize;
         block_size(block_bytes)
             .map_err(|_| damaged(offset, "the B+tree has an impossible block size"))?;
@@ -131,21 +119,6 @@ impl<M: Memory> BPlusTree<M> {
             at: offset,
             block_bytes,
         })
-    }
-
-    /// Where the tree is described: what opens it again.
-    pub fn offset(&self) -> u64 {
-        self.at
-    }
-
-    /// The memory it lives in.
-    pub fn memory(&self) -> &M {
-        &self.memory
-    }
-
-    /// The memory it lives in, given back.
-    pub fn into_memory(self) -> M {
-        self.memory
     }
 
     /// The longest key that fits, in bytes: an eighth of a block, less what is stored with it.
@@ -163,17 +136,6 @@ impl<M: Memory> BPlusTree<M> {
             return Ok(None);
         }
         value::load(&self.memory, place.leaf.cell(place.index)?).map(Some)
-    }
-
-    /// The records between two keys in order, from both ends.
-    ///
-    /// # Errors
-    /// [`Fault::Damaged`], or what the memory says.
-    pub fn range<'t, 'k>(
-        &'t self,
-        keys: impl RangeBounds<&'k [u8]>,
-    ) -> Result<Range<'t, M>, M::Error> {
-        Range::between(&self.memory, &keys, |edge| self.cursor(edge))
     }
 
     /// Goes through the whole tree and verifies the structure: levels, order, separators, the accounts of every block.

@@ -1,14 +1,16 @@
 //! An array of segments in key order, with room left in each, and its index.
 //!
 //! The segments are in use from the first one to the last one that the index bounds; those behind it have never been touched. They
-//! lie in one area of the memory, or in several when the array has grown at its end: each further area has as many as all before it.
+//! lie in a few areas of the memory of the same size, which find room where a single one would not. When the array has grown at its
+//! end there are more: each further area has as many segments as all before it.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
-//!      0     8  segments in the first area
-//!      8     8  how many areas there are
-//!     16     8  offset of the index
-//!     24   232  offsets of the areas
+//!      0     8  segments in each of the areas it began with
+//!      8     8  how many areas it began with
+//!     16     8  how many areas there are
+//!     24     8  offset of the index
+//!     32   288  offsets of the areas
 //! ```
 
 use std::ops::Range;
@@ -29,11 +31,15 @@ pub(super) const CAPACITY: usize = SEGMENT_BYTES - HEADER_BYTES;
 /// How full segments are packed where no record is expected soon: a tenth is left for those that come all the same.
 pub(super) const DENSE_BYTES: usize = CAPACITY / 10 * 9;
 
-/// So many areas hold as many segments as an array can have, however small the first one is.
-const AREAS_MAX: usize = SEGMENTS_MAX.ilog2() as usize + 1;
+/// An array begins with so many areas, a small one with a single one: less than 1 MiB.
+const FIRST_AREAS: u64 = 8;
+const SMALL_SEGMENTS_MAX: u64 = 256;
+
+/// So many areas hold as many segments as an array can have, however small the first ones are.
+const AREAS_MAX: usize = FIRST_AREAS as usize + SEGMENTS_MAX.ilog2() as usize;
 
 /// Bytes that describe an array.
-pub(super) const ARRAY_BYTES: usize = 24 + 8 * AREAS_MAX;
+pub(super) const ARRAY_BYTES: usize = 32 + 8 * AREAS_MAX;
 
 /// Fewer segments than this are not worth asking for ahead.
 const AHEAD_SEGMENTS_MIN: u64 = 8;
@@ -44,8 +50,10 @@ const AHEAD_SEGMENTS_MAX: u64 = 256;
 /// Segments and their index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Array {
-    /// Segments in the first area.
+    /// Segments in each of the first areas.
     first: u64,
+    /// How many of those there are.
+    first_areas: u64,
     /// Where each area begins; 0 behind the last.
     areas: [u64; AREAS_MAX],
     pub(super) index: Index,
@@ -63,17 +71,26 @@ pub(super) enum Spread {
 }
 
 impl Array {
-    /// Takes room for an array. Its index is not cleared and its segments are not made yet.
+    /// Takes room for an array of so many segments or a few more. Its index is not cleared and its segments are not made yet.
     pub(super) fn allocate<M: Memory>(memory: &mut M, segments: u64) -> Result<Self, M::Error> {
         if !(1..=SEGMENTS_MAX).contains(&segments) {
             let bytes = segments.saturating_mul(SEGMENT_BYTES as u64);
             return Err(Fault::Full { bytes }.into());
         }
+        let first_areas = match segments {
+            ..SMALL_SEGMENTS_MAX => 1,
+            _ => FIRST_AREAS,
+        };
+        let first = segments.div_ceil(first_areas);
+        let segments = first_areas * first;
         let index = memory.allocate(Index::pages(segments) * PAGE_BYTES as u64)?;
         let mut areas = [0; AREAS_MAX];
-        areas[0] = memory.allocate(segments * SEGMENT_BYTES as u64)?;
+        for (area, _) in areas.iter_mut().zip(0..first_areas) {
+            *area = memory.allocate(first * SEGMENT_BYTES as u64)?;
+        }
         Ok(Self {
-            first: segments,
+            first,
+            first_areas,
             areas,
             index: Index::new(index, segments),
         })
@@ -104,12 +121,11 @@ impl Array {
     pub(super) fn release<M: Memory>(&self, memory: &mut M) -> Result<(), M::Error> {
         let pages = Index::pages(self.count());
         memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;
-        let mut segments = self.first;
-        for (number, area) in self.areas.iter().take_while(|area| **area != 0).enumerate() {
-            memory.free(*area, segments * SEGMENT_BYTES as u64)?;
-            if number > 0 {
-                segments *= 2;
-            }
+        let mut start = 0;
+        while start < self.count() {
+            let (area, segments) = self.place(start);
+            memory.free(area, segments * SEGMENT_BYTES as u64)?;
+            start += segments;
         }
         Ok(())
     }
@@ -119,20 +135,22 @@ impl Array {
         let impossible = || damaged::<E>(at, "an array of an impossible size");
         let mut numbers = bytes.chunks_exact(8).map(u64::decode);
         let mut number = || numbers.next().unwrap_or(0);
-        let (first, count, index) = (number(), number(), number());
-        let doublings = u32::try_from(count)
-            .ok()
-            .and_then(|count| count.checked_sub(1))
-            .filter(|doublings| (*doublings as usize) < AREAS_MAX)
+        let (first, first_areas, count, index) = (number(), number(), number(), number());
+        let doublings = count
+            .checked_sub(first_areas)
+            .filter(|doublings| {
+                (1..=FIRST_AREAS).contains(&first_areas) && *doublings < u64::from(u64::BITS)
+            })
             .ok_or_else(impossible)?;
-        let segments = first.saturating_mul(1 << doublings);
-        if !(1..=SEGMENTS_MAX).contains(&segments) {
+        let segments = (first.saturating_mul(first_areas)).saturating_mul(1 << doublings);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if !(1..=SEGMENTS_MAX).contains(&segments) || count > AREAS_MAX {
             return Err(impossible());
         }
         let end = |start: u64, pages: u64| start.checked_add(pages * PAGE_BYTES as u64);
         end(index, Index::pages(segments)).ok_or_else(impossible)?;
         let mut areas = [0; AREAS_MAX];
-        for area in &mut areas[..=doublings as usize] {
+        for area in &mut areas[..count] {
             *area = number();
             end(*area, segments)
                 .filter(|_| *area != 0)
@@ -140,6 +158,7 @@ impl Array {
         }
         Ok(Self {
             first,
+            first_areas,
             areas,
             index: Index::new(index, segments),
         })
@@ -148,7 +167,7 @@ impl Array {
     /// Describes the array in [`ARRAY_BYTES`].
     pub(super) fn encode(&self, to: &mut [u8]) {
         let areas = self.areas.iter().take_while(|area| **area != 0).count();
-        let numbers = [self.first, areas as u64, self.index.at()];
+        let numbers = [self.first, self.first_areas, areas as u64, self.index.at()];
         let numbers = numbers.into_iter().chain(self.areas);
         for (to, number) in to.chunks_exact_mut(8).zip(numbers) {
             number.encode(to);
@@ -167,17 +186,24 @@ impl Array {
 
     /// The offset of a segment, and how many are together from there on.
     fn place(&self, segment: u64) -> (u64, u64) {
-        let (area, start, end) = match segment.checked_div(self.first) {
-            None | Some(0) => (0, 0, self.first),
-            Some(times) => {
-                let doublings = times.ilog2();
-                let start = self.first << doublings;
-                (doublings as usize + 1, start, 2 * start)
+        let begun = self.first * self.first_areas;
+        let (area, start, end) = match segment < begun {
+            true => {
+                let area = segment / self.first;
+                (area, area * self.first, (area + 1) * self.first)
+            }
+            false => {
+                let doublings = (segment / begun).ilog2();
+                let start = begun << doublings;
+                (self.first_areas + u64::from(doublings), start, 2 * start)
             }
         };
-        let area = self.areas.get(area).copied().unwrap_or(0);
+        let area = usize::try_from(area)
+            .ok()
+            .and_then(|area| self.areas.get(area));
         let within = segment - start;
-        (area + within * SEGMENT_BYTES as u64, end - segment)
+        let at = area.copied().unwrap_or(0) + within * SEGMENT_BYTES as u64;
+        (at, end - segment)
     }
 
     /// The offset of a segment that there is room for.

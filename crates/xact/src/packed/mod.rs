@@ -16,9 +16,9 @@
 //! OFFSET  SIZE  DESCRIPTION
 //!      0     8  "sappackd"
 //!      8     8  reserved
-//!     16   256  the array
-//!    272   256  the next array, or zeros
-//!    528     8  how far the move to it is: offset of a page, or 0
+//!     16   320  the array
+//!    336   320  the next array, or zeros
+//!    656     8  how far the move to it is: offset of a page, or 0
 //! ```
 
 mod array;
@@ -28,15 +28,13 @@ mod range;
 mod rebuild;
 mod upkeep;
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use self::array::{ARRAY_BYTES, Array, SEGMENT_BYTES};
 use self::rebuild::Progress;
 use crate::block::{Block, BlockMut, Kind, damaged};
-use crate::bplus::Census;
 use crate::memory::{Fixed, Memory, PAGE_BYTES};
-use crate::range::Range;
+use crate::tree::{Census, Magic, tree_in_a_memory};
 use crate::value;
 
 pub(crate) use range::Way;
@@ -53,7 +51,10 @@ const ROOT_MAX: f64 = 0.75;
 const ROOT_MIN: f64 = 0.30;
 const LEAF_MIN: f64 = 0.08;
 
-const MAGIC: [u8; 8] = *b"sappackd";
+const MAGIC: Magic = Magic {
+    bytes: *b"sappackd",
+    missing: "no packed tree begins here",
+};
 
 /// Where the description has the array, the next one, and how far the move is.
 const CURRENT_AT: usize = 16;
@@ -102,6 +103,8 @@ impl Description {
     }
 }
 
+tree_in_a_memory!(PackedTree);
+
 impl<M: Memory> PackedTree<M> {
     /// Makes an empty tree that does its upkeep at once.
     ///
@@ -112,7 +115,7 @@ impl<M: Memory> PackedTree<M> {
         let current = Array::allocate(&mut memory, 1)?;
         current.index.clear(&mut memory, 0..1)?;
         BlockMut::format(&mut memory, current.at(0), SEGMENT_BYTES, Kind::Leaf, 0)?;
-        memory.write(at, MAGIC.len())?.copy_from_slice(&MAGIC);
+        MAGIC.store(&mut memory, at)?;
         let mut tree = Self {
             memory,
             at,
@@ -138,30 +141,12 @@ impl<M: Memory> PackedTree<M> {
     /// # Errors
     /// As for [`PackedTree::open`].
     pub fn with_upkeep(memory: M, offset: u64, upkeep: Arc<Upkeep>) -> Result<Self, M::Error> {
-        let tree = Self {
+        MAGIC.description(&memory, offset, DESCRIPTION_BYTES)?;
+        Ok(Self {
             memory,
             at: offset,
             upkeep,
-        };
-        if tree.memory.read(offset, DESCRIPTION_BYTES)?[..8] != MAGIC {
-            return Err(damaged(offset, "no packed tree begins here"));
-        }
-        Ok(tree)
-    }
-
-    /// Where the tree is described: what opens it again.
-    pub fn offset(&self) -> u64 {
-        self.at
-    }
-
-    /// The memory it lives in.
-    pub fn memory(&self) -> &M {
-        &self.memory
-    }
-
-    /// The memory it lives in, given back.
-    pub fn into_memory(self) -> M {
-        self.memory
+        })
     }
 
     /// The longest key that fits, in bytes: [`KEY_BYTES_MAX`].
@@ -181,17 +166,6 @@ impl<M: Memory> PackedTree<M> {
             (index, true) => value::load(&self.memory, block.cell(index)?).map(Some),
             _ => Ok(None),
         }
-    }
-
-    /// The records between two keys in order, from both ends.
-    ///
-    /// # Errors
-    /// [`Fault::Damaged`](crate::Fault::Damaged), or what the memory says.
-    pub fn range<'t, 'k>(
-        &'t self,
-        keys: impl RangeBounds<&'k [u8]>,
-    ) -> Result<Range<'t, M>, M::Error> {
-        Range::between(&self.memory, &keys, |edge| self.cursor(edge))
     }
 
     /// Goes through the whole tree and verifies the structure: order, bounds, the accounts of every segment.

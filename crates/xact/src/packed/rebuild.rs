@@ -334,12 +334,12 @@ impl<M: Memory> PackedTree<M> {
             let array = Array::allocate(&mut self.memory, segments)?;
             array
                 .index
-                .clear(&mut self.memory, 0..Index::pages(segments))?;
+                .clear(&mut self.memory, 0..Index::pages(array.count()))?;
             let spread = match self.upkeep.run() {
                 Run::Falling => Spread::Gap(0),
                 Run::Rising | Run::None => Spread::Even,
             };
-            let window = 0..segments;
+            let window = 0..array.count();
             let laid_out = array.lay_out(&mut self.memory, window, &records, spread, None)?;
             if laid_out.is_some() {
                 self.abandon(description)?;
