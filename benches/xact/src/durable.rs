@@ -1,11 +1,14 @@
 //! Durable inserts of keys in any order, each a transaction of its own, by one process and by several at once.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 
 use crate::Options;
 use crate::outcome::{Outcome, median};
 use crate::plot::{Line, Plot};
 use crate::report::Report;
+use crate::results::{self, Measured};
 use crate::worker::{Engine, Phase, Work, clear};
 
 const ENGINES: [Engine; 4] = [
@@ -15,26 +18,27 @@ const ENGINES: [Engine; 4] = [
     Engine::SpacePacked,
 ];
 
+/// How many processes may insert at once.
+const COUNTS: [u64; 4] = [1, 2, 4, 8];
+
 /// The pool of Berkeley DB: as large as the data.
 const POOL_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let place = options.place()?;
     let crew = options.crew();
-    let counts: Vec<u64> = [1, 2, 4, 8]
-        .into_iter()
-        .filter(|count| *count <= options.processes)
-        .collect();
-    let engines: Vec<Engine> = ENGINES
-        .into_iter()
-        .filter(|engine| options.wants(&engine.name()))
-        .collect();
-    let mut measured: Vec<(Engine, u64, Vec<Outcome>)> = engines
+    let mut measured: Vec<(Engine, u64, Vec<Outcome>)> = ENGINES
         .iter()
-        .flat_map(|engine| counts.iter().map(|count| (*engine, *count, Vec::new())))
+        .flat_map(|engine| COUNTS.iter().map(|count| (*engine, *count, Vec::new())))
         .collect();
+    if let Some(results) = &options.results {
+        recall(results, &mut measured)?;
+    }
     for round in 0..options.rounds {
-        for (engine, processes, outcomes) in &mut measured {
+        let wanted = measured.iter_mut().filter(|(engine, processes, _)| {
+            options.wants(&engine.name()) && options.processes.contains(processes)
+        });
+        for (engine, processes, outcomes) in wanted {
             let folder = place.folder.join(engine.name());
             clear(&folder)?;
             clear(&folder.join("space"))?;
@@ -59,7 +63,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 engine.name(),
                 outcome.rate()
             );
-            outcomes.push(outcome);
             let found = crew.one(&part(Phase::Scan, 0, 0))?.done;
             anyhow::ensure!(
                 found == share * *processes,
@@ -67,9 +70,35 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 engine.name()
             );
             clear(&folder)?;
+            if let Some(results) = &options.results {
+                let result = Measured {
+                    name: engine.name(),
+                    what: processes.to_string(),
+                    stored_bytes: 0,
+                    outcome: outcome.clone(),
+                };
+                results::add(results, &result)?;
+            }
+            outcomes.push(outcome);
         }
     }
+    measured.retain(|(_, _, outcomes)| !outcomes.is_empty());
+    anyhow::ensure!(!measured.is_empty(), "nothing was measured");
     report(options, &measured)
+}
+
+/// Takes the outcomes of earlier runs from a file of results.
+fn recall(results: &Path, measured: &mut [(Engine, u64, Vec<Outcome>)]) -> Result<()> {
+    for result in results::read(results)? {
+        let place = measured.iter_mut().find(|(engine, processes, _)| {
+            engine.name() == result.name && processes.to_string() == result.what
+        });
+        let Some((_, _, outcomes)) = place else {
+            anyhow::bail!("{}: of something else: {result:?}", results.display());
+        };
+        outcomes.push(result.outcome);
+    }
+    Ok(())
 }
 
 /// Prints the tables and says what was required.
@@ -82,13 +111,14 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     };
     let base = of(Engine::BerkeleyDbDurable, 1);
     let mut report = Report::new("durable", options.docs.as_deref());
-    report.machine(format_args!(
-        "{} records with keys of 128 bytes, each inserted in a durable transaction of its own; median of {}; spaces in explicit mode",
-        options.records, options.rounds
-    ));
+    report.machine(
+        "Keys of 128 bytes, each inserted in a durable transaction of its own; the median of so many rounds, of two the slower one; \
+         spaces in explicit mode",
+    );
     report.head(&[
         "",
         "processes",
+        "inserts × rounds",
         "inserts/s",
         "× Berkeley DB × 1",
         "µs CPU",
@@ -108,6 +138,7 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
         report.row(&[
             engine.name(),
             processes.to_string(),
+            format!("{} × {}", outcome.done, outcomes.len()),
             format!("{:.0}", outcome.rate()),
             base.map_or_else(String::new, |base| {
                 format!("{:.2}", outcome.rate() / base.rate())
@@ -123,7 +154,7 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     report.line("");
     if let Some(base) = base {
         for engine in [Engine::SpaceBplus, Engine::SpacePacked] {
-            let outcomes = [1, 2, 4, 8].map(|processes| of(engine, processes));
+            let outcomes = COUNTS.map(|processes| of(engine, processes));
             requirements(&mut report, &engine.name(), base, outcomes);
         }
     }
@@ -183,13 +214,7 @@ fn by_rank(measured: &[(Engine, u64, Vec<Outcome>)]) -> Plot<'static> {
     let points = |engine: Engine| {
         let one = measured.iter().find(|(e, p, _)| (*e, *p) == (engine, 1));
         let outcome = one.and_then(|(_, _, outcomes)| median(outcomes));
-        outcome.map_or_else(Vec::new, |outcome| {
-            (0..)
-                .map(|power| 1_u64 << power)
-                .take_while(|rank| *rank <= outcome.done)
-                .map(|rank| (rank as f64, outcome.times.ranked(rank) as f64 / 1e3))
-                .collect()
-        })
+        outcome.map_or_else(Vec::new, |outcome| outcome.times.by_rank())
     };
     Plot {
         title: "the k-th most expensive durable insert of one process",

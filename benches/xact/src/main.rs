@@ -8,6 +8,7 @@ mod keys;
 mod outcome;
 mod plot;
 mod report;
+mod results;
 mod trees;
 mod usage;
 mod worker;
@@ -45,13 +46,13 @@ struct Options {
     /// Rounds; the engines take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Most processes that insert at once
-    #[arg(long, default_value_t = 8)]
-    processes: u64,
+    /// How many processes insert at once
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
+    processes: Vec<u64>,
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
-    /// Add what the search trees did to what is in this file, and report both; with --rounds 0 only what is in it
+    /// Add what trees and durable inserts did to what is in this file, and report both; with --rounds 0 only what is in it
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
     /// Let what is cached stay between phases

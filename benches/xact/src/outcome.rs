@@ -64,6 +64,15 @@ impl Times {
         0
     }
 
+    /// What the 1st, 2nd, 4th, … most expensive operation took at most, in microseconds.
+    pub(crate) fn by_rank(&self) -> Vec<(f64, f64)> {
+        let ranks = std::iter::successors(Some(1_u64), |rank| Some(2 * rank));
+        ranks
+            .take_while(|rank| *rank <= self.count())
+            .map(|rank| (rank as f64, self.ranked(rank) as f64 / 1e3))
+            .collect()
+    }
+
     /// What this part of the operations took at most.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let above = (self.count() as f64 * (1.0 - part)) as u64;
@@ -203,6 +212,7 @@ mod tests {
         let outcome: Outcome = outcome.to_string().parse().unwrap();
         let both = outcome.clone().with(&outcome);
         assert_eq!(both.times.count(), 12);
+        assert_eq!(both.times.by_rank().len(), 4, "1, 2, 4 and 8");
         assert_eq!(both.times.ranked(1), 7_000_000_000);
         for (rank, exact) in [(3, 123_456), (5, 1000), (7, 16), (9, 15), (11, 3)] {
             let told = both.times.ranked(rank);

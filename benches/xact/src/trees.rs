@@ -1,7 +1,6 @@
 //! The tables of the thesis: trees without transactions, with more data than memory.
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -12,10 +11,14 @@ use crate::crew::{Crew, Limit, forget};
 use crate::outcome::{Outcome, median};
 use crate::plot::{Line, Plot};
 use crate::report::Report;
+use crate::results::{self, Measured};
 use crate::worker::{Engine, Phase, Work, clear};
 
 /// The block sizes of the B+tree in KiB.
-const BLOCKS_KIB: [usize; 7] = [2, 4, 16, 32, 64, 256, 512];
+const BLOCKS_KIB: [usize; 9] = [2, 4, 8, 16, 32, 64, 128, 256, 512];
+
+/// The block sizes whose slowest inserts are plotted: a page, and two that suit walks.
+const SHOWN_BYTES: [usize; 3] = [4 << 10, 64 << 10, 512 << 10];
 
 /// How many keys are searched for.
 const SEARCHES: u64 = 1000;
@@ -70,7 +73,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     let (seconds, stored) = (outcome.seconds(), stored(&folder)?);
                     eprintln!("round {round}: {}: {what}: {seconds:.3} s", candidate.name);
                     if let Some(results) = &options.results {
-                        note(results, &candidate.name, what, stored, &outcome)?;
+                        let result = Measured {
+                            name: candidate.name.clone(),
+                            what: (*what).to_owned(),
+                            stored_bytes: stored,
+                            outcome: outcome.clone(),
+                        };
+                        results::add(results, &result)?;
                     }
                     candidate.stored_bytes[number] = stored;
                     candidate.outcomes[number].push(outcome);
@@ -98,34 +107,16 @@ fn stored(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Adds an outcome to a file of results: a line whose parts are separated by tabs.
-fn note(results: &Path, name: &str, what: &str, stored: u64, outcome: &Outcome) -> Result<()> {
-    let open = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(results);
-    let mut file = open.with_context(|| results.display().to_string())?;
-    Ok(writeln!(file, "{name}\t{what}\t{stored}\t{outcome}")?)
-}
-
 /// Takes the outcomes of earlier runs from a file of results, if there is one.
 fn recall(results: &Path, candidates: &mut [Candidate]) -> Result<()> {
-    if !results.exists() {
-        return Ok(());
-    }
-    let text = fs::read_to_string(results).with_context(|| results.display().to_string())?;
-    for line in text.lines() {
-        let parts: Vec<&str> = line.split('\t').collect();
-        let &[name, what, stored, outcome] = &parts[..] else {
-            anyhow::bail!("{}: no result: {line}", results.display());
-        };
-        let candidate = candidates.iter_mut().find(|one| one.name == name);
-        let number = PHASES.iter().position(|phase| phase.1 == what);
+    for result in results::read(results)? {
+        let candidate = candidates.iter_mut().find(|one| one.name == result.name);
+        let number = PHASES.iter().position(|phase| phase.1 == result.what);
         let (Some(candidate), Some(number)) = (candidate, number) else {
-            anyhow::bail!("{}: of something else: {line}", results.display());
+            anyhow::bail!("{}: of something else: {result:?}", results.display());
         };
-        candidate.stored_bytes[number] = stored.parse()?;
-        candidate.outcomes[number].push(outcome.parse()?);
+        candidate.stored_bytes[number] = result.stored_bytes;
+        candidate.outcomes[number].push(result.outcome);
     }
     Ok(())
 }
@@ -273,6 +264,20 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
         };
         report.plot(&format!("{section}-{}", what.replace(' ', "-")), &plot)?;
     }
+    let shown = candidates.iter().filter(|candidate| {
+        candidate.engine != Engine::FileBplus || SHOWN_BYTES.contains(&candidate.block_bytes)
+    });
+    let line = |candidate: &Candidate| Line {
+        name: candidate.name.clone(),
+        points: median(&candidate.outcomes[0]).map_or_else(Vec::new, |one| one.times.by_rank()),
+    };
+    let plot = Plot {
+        title: "the k-th most expensive random insert",
+        across: "k",
+        up: "µs",
+        lines: shown.map(line).collect(),
+    };
+    report.plot(&format!("{section}-slowest"), &plot)?;
     report.publish()
 }
 
