@@ -23,13 +23,14 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
 
 /// The unit of a change in the log, in bytes.
 pub(crate) const GRANULE_BYTES: usize = 64;
-/// As many as a mask has bits.
-const GRANULES: usize = PAGE_BYTES / GRANULE_BYTES;
+const _: () = assert!(PAGE_BYTES / GRANULE_BYTES == u64::BITS as usize);
 const PAGES_MAGIC: [u8; 4] = *b"XPG1";
 const LARGE_MAGIC: [u8; 4] = *b"XLG1";
 const HEADER_BYTES: usize = 8;
@@ -59,10 +60,9 @@ impl Builder {
         self.pages += 1;
         self.bytes.extend_from_slice(&page.to_le_bytes());
         self.bytes.extend_from_slice(&mask.to_le_bytes());
-        for (granule, bytes) in after.chunks_exact(GRANULE_BYTES).enumerate() {
-            if mask >> granule & 1 == 1 {
-                self.bytes.extend_from_slice(bytes);
-            }
+        for run in runs(mask) {
+            self.bytes
+                .extend_from_slice(after.get(run).unwrap_or_default());
         }
         true
     }
@@ -78,11 +78,27 @@ impl Builder {
 }
 
 fn changed_granules(before: &PageBytes, after: &PageBytes) -> u64 {
-    let pairs = before
-        .chunks_exact(GRANULE_BYTES)
-        .zip(after.chunks_exact(GRANULE_BYTES));
+    let (before, _) = before.as_chunks::<GRANULE_BYTES>();
+    let (after, _) = after.as_chunks::<GRANULE_BYTES>();
+    let pairs = before.iter().zip(after);
     pairs.enumerate().fold(0, |mask, (granule, (old, new))| {
         mask | u64::from(old != new) << granule
+    })
+}
+
+/// Where in a page the granules of a mask are, those that lie side by side as one range.
+fn runs(mask: u64) -> impl Iterator<Item = Range<usize>> {
+    let (mut left, mut at) = (mask, 0);
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let start = at + left.trailing_zeros();
+        left >>= left.trailing_zeros();
+        let count = left.trailing_ones();
+        left = left.checked_shr(count).unwrap_or(0);
+        at = start + count;
+        Some(start as usize * GRANULE_BYTES..at as usize * GRANULE_BYTES)
     })
 }
 
@@ -177,19 +193,20 @@ impl<'a> Pages<'a> {
 }
 
 impl<'a> PageChange<'a> {
-    /// The changed granules: where each begins in the page, and its bytes.
-    pub(crate) fn granules(&self) -> impl Iterator<Item = (usize, &'a [u8])> {
-        let mask = self.mask;
-        (0..GRANULES)
-            .filter(move |granule| mask >> granule & 1 == 1)
-            .map(|granule| granule * GRANULE_BYTES)
-            .zip(self.granules.chunks_exact(GRANULE_BYTES))
+    /// What changed: where in the page, and the bytes that stand there now.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (Range<usize>, &'a [u8])> {
+        let mut rest = self.granules;
+        runs(self.mask).map_while(move |place| {
+            let (run, left) = rest.split_at_checked(place.len())?;
+            rest = left;
+            Some((place, run))
+        })
     }
 
     /// Makes the change.
     pub(crate) fn apply(&self, page: &mut PageBytes) {
-        for (offset, bytes) in self.granules() {
-            if let Some(place) = page.get_mut(offset..offset + GRANULE_BYTES) {
+        for (place, bytes) in self.runs() {
+            if let Some(place) = page.get_mut(place) {
                 place.copy_from_slice(bytes);
             }
         }

@@ -102,8 +102,8 @@ pub(crate) fn apply(data: &dyn File, mut pages: Pages<'_>, count: u64) -> Result
             )));
         }
         let at = offset_in_file(change.page);
-        for (offset, bytes) in change.granules() {
-            data.write_all_at(bytes, at + offset as u64)
+        for (place, bytes) in change.runs() {
+            data.write_all_at(bytes, at + place.start as u64)
                 .doing("cannot write to the data file")?;
         }
         step();

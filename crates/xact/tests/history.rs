@@ -1,12 +1,13 @@
-//! Isolation, from histories: processes run random transactions on a few cells and write down what each attempt has read and
-//! written, and afterwards it is checked that this can have happened.
+//! Isolation, from histories: processes with several threads run random transactions on a few cells and write down what each attempt
+//! has read and written, and afterwards it is checked that this can have happened.
 //!
 //! Every value is written once, and whoever writes a cell has read it, so the order of a cell's values is known, and with it
 //! what depends on what (Adya 1999): whoever reads a value comes after who wrote it, and before who wrote the next one. A history
 //! is *serialisable* if that has no cycle. It is one of *snapshot isolation* if there is none when each transaction is taken
 //! apart into its beginning, at which it reads, and its commit, at which it writes.
 //!
-//! Attempts that came to nothing count as transactions that only read: they too must have seen something consistent.
+//! Attempts that came to nothing count as transactions that only read: they too must have seen something consistent. Some
+//! transactions are too large for the log, and write the same to a row of pages; nobody may see two values there.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -18,6 +19,14 @@ use std::process::{Command, Stdio};
 use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, Space, Transaction};
 
 const CELLS: u64 = 5;
+const PROCESSES: u64 = 3;
+/// Threads of each process.
+const THREADS: u64 = 2;
+/// Transactions of each thread.
+const ROUNDS: usize = 150;
+/// The row begins with this page. More pages than a quarter of those that there is memory for versions of.
+const ROW_AT: u64 = 100;
+const ROW_PAGES: u64 = 20;
 const FOLDER: &str = "SAPWOOD_XACT_HISTORY";
 const MODE: &str = "SAPWOOD_XACT_MODE";
 const CHILD: &str = "SAPWOOD_XACT_CHILD";
@@ -166,21 +175,43 @@ fn cell_at(cell: u64) -> u64 {
     (40 + cell) * PAGE_BYTES as u64 + 8 * cell
 }
 
-fn load(t: &Transaction<'_>, cell: u64) -> Result<u64, Error> {
+fn load_at(t: &Transaction<'_>, at: u64) -> Result<u64, Error> {
     match t.map() {
-        // SAFETY: the cell is within the space, and the transaction runs.
-        Some(base) => Ok(unsafe { base.add(cell_at(cell) as usize).cast::<u64>().read() }),
-        None => t.load(Offset::new(cell_at(cell))),
+        // SAFETY: the place is within the space, and the transaction runs.
+        Some(base) => Ok(unsafe { base.add(at as usize).cast::<u64>().read() }),
+        None => t.load(Offset::new(at)),
     }
 }
 
-fn store(t: &mut Transaction<'_>, cell: u64, value: u64) -> Result<(), Error> {
+fn store_at(t: &mut Transaction<'_>, at: u64, value: u64) -> Result<(), Error> {
     match t.map() {
         // SAFETY: as above.
-        Some(base) => unsafe { base.add(cell_at(cell) as usize).cast::<u64>().write(value) },
-        None => t.store(Offset::new(cell_at(cell)), &value)?,
+        Some(base) => unsafe { base.add(at as usize).cast::<u64>().write(value) },
+        None => t.store(Offset::new(at), &value)?,
     }
     Ok(())
+}
+
+fn load(t: &Transaction<'_>, cell: u64) -> Result<u64, Error> {
+    load_at(t, cell_at(cell))
+}
+
+fn store(t: &mut Transaction<'_>, cell: u64, value: u64) -> Result<(), Error> {
+    store_at(t, cell_at(cell), value)
+}
+
+/// Nothing, or what the row of pages holds, which is the same on all of them.
+fn look_at_row(t: &Transaction<'_>) -> Result<(), Error> {
+    let mut row = (0..ROW_PAGES).map(|page| load_at(t, (ROW_AT + page) * PAGE_BYTES as u64));
+    let first = row.next().unwrap()?;
+    for value in row {
+        assert_eq!(value?, first, "half of a large transaction was seen");
+    }
+    Ok(())
+}
+
+fn write_row(t: &mut Transaction<'_>, value: u64) -> Result<(), Error> {
+    (0..ROW_PAGES).try_for_each(|page| store_at(t, (ROW_AT + page) * PAGE_BYTES as u64, value))
 }
 
 struct Dice(u64);
@@ -205,24 +236,39 @@ fn child() {
     let mode = mode_named(&std::env::var(MODE).unwrap());
     let me: u64 = std::env::var(CHILD).unwrap().parse().unwrap();
     let space = Space::open(folder.join("space"), &options(mode)).unwrap();
+    let threads = me * THREADS..(me + 1) * THREADS;
+    std::thread::scope(|scope| {
+        for thread in threads {
+            let space = &space;
+            scope.spawn(move || {
+                let report = run_transactions(space, thread);
+                std::fs::write(folder.join(format!("history.{thread}")), report).unwrap();
+            });
+        }
+    });
+}
+
+/// Runs random transactions; gives what each attempt has read and written, an attempt a line.
+fn run_transactions(space: &Space, me: u64) -> String {
     let mut dice = Dice(me);
     let mut next = (me + 1) << 32;
     let mut report = String::new();
     let mut write_down = |attempt: &Attempt| {
         writeln!(report, "{:?} {:?}", attempt.reads, attempt.writes).unwrap();
     };
-    for _ in 0..250 {
+    for _ in 0..ROUNDS {
         let plan: Vec<(u64, bool)> = (0..1 + dice.roll(4))
             .map(|_| (dice.roll(CELLS), dice.roll(3) == 0))
             .collect();
         let is_slow = dice.roll(4) == 0;
+        let (looks, is_large) = (dice.roll(8) == 0, dice.roll(30) == 0);
         if plan.iter().all(|(_, writes)| !writes) && dice.roll(2) == 0 {
             let mut seen = Attempt::default();
             let read: Result<(), Error> = space.read(|t| {
                 for (cell, _) in &plan {
                     seen.reads.push((*cell, load(t, *cell)?));
                 }
-                Ok(())
+                look_at_row(t)
             });
             read.unwrap();
             write_down(&seen);
@@ -254,13 +300,19 @@ fn child() {
                     std::thread::sleep(std::time::Duration::from_micros(200));
                 }
             }
+            if looks || is_large {
+                look_at_row(t)?;
+            }
+            if is_large {
+                write_row(t, next)?;
+            }
             last = Some(attempt);
             Ok(())
         });
         committed.unwrap();
         write_down(&last.unwrap());
     }
-    std::fs::write(folder.join(format!("history.{me}")), report).unwrap();
+    report
 }
 
 /// The numbers in a line of a report.
@@ -285,7 +337,7 @@ fn read_back(line: &str) -> Attempt {
 
 fn histories_of(mode: Mode, promise: Promise) {
     let folder = tempfile::tempdir().unwrap();
-    let children: Vec<_> = (0..3)
+    let children: Vec<_> = (0..PROCESSES)
         .map(|child| {
             Command::new(std::env::current_exe().unwrap())
                 .args(["child", "--exact"])
@@ -298,9 +350,11 @@ fn histories_of(mode: Mode, promise: Promise) {
         })
         .collect();
     let mut history = Vec::new();
-    for (number, mut child) in children.into_iter().enumerate() {
+    for mut child in children {
         assert!(child.wait().unwrap().success());
-        let report = std::fs::read_to_string(folder.path().join(format!("history.{number}")));
+    }
+    for thread in 0..PROCESSES * THREADS {
+        let report = std::fs::read_to_string(folder.path().join(format!("history.{thread}")));
         history.extend(report.unwrap().lines().map(read_back));
     }
     let commits = history
