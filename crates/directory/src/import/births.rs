@@ -1,8 +1,8 @@
 //! What new entries of an import have that no source says: who made them and when, and which entry each is (RFC 4512 §3.4,
 //! RFC 4530).
 //!
-//! Such a record differs from that of another entry of the same structural class in a few bytes only, so that it is
-//! made once for each class and then copied.
+//! What is stored of it is told in brief. For the indexes some of it is spelled out: a record that differs from that of another entry
+//! of the same structural class in a few bytes only, so that it is made once for each class and then copied.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,15 @@ use crate::error::{Error, Result};
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::AttributeTypeId;
-use crate::update::stamp::{Stamp, Stamps, uuid_text};
+use crate::update::stamp::{Moment, Stamp, Stamps, generalized_time, uuid_text};
+
+/// How much of a new record is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelled {
+    All,
+    /// The attributes that are indexed.
+    Indexed,
+}
 
 /// Makes the operational records of entries whose sources bring none.
 pub(super) struct Births<'b, E: Engine> {
@@ -23,29 +31,26 @@ pub(super) struct Births<'b, E: Engine> {
     stamps: Stamps,
     attributes: AttributeTable,
     numbers: Vec<(AttributeTypeId, AttributeNo)>,
+    /// Those of them that are spelled out.
+    spelled: Vec<(AttributeTypeId, AttributeNo)>,
     /// By the position of the structural class in the schema.
     forms: HashMap<usize, Form>,
 }
 
-/// The record of one class, and where in it stands what is each entry's own.
+/// The spelled part of the record of one class, and where in it stands what is each entry's own.
 struct Form {
     class: String,
     record: Vec<u8>,
-    uuid: Place,
-    created: Place,
-    modified: Place,
-    csn: Place,
+    /// Attribute, where its value begins, and the value's length.
+    places: Vec<(AttributeTypeId, usize, usize)>,
 }
-
-/// Where a value of a record begins, and its length.
-type Place = (usize, usize);
 
 impl<'b, E: Engine> Births<'b, E> {
     /// Gives numbers to the attributes, in transactions of their own.
-    pub(super) fn new(shared: &'b Shared<'b, E>) -> Result<Self> {
+    pub(super) fn new(shared: &'b Shared<'b, E>, spelled: Spelled) -> Result<Self> {
         let known = shared.directory.schema().well_known();
-        let mut attributes =
-            AttributeTable::clone(&shared.directory.snapshot()?.state().attributes);
+        let snapshot = shared.directory.snapshot()?;
+        let mut attributes = AttributeTable::clone(&snapshot.state().attributes);
         let mut numbers = Vec::new();
         for attribute in [
             known.structural_object_class,
@@ -63,16 +68,22 @@ impl<'b, E: Engine> Births<'b, E> {
             };
             numbers.push((attribute, number));
         }
+        let is_spelled = |(attribute, _): &&(AttributeTypeId, AttributeNo)| {
+            let mut indexes = snapshot.state().indexes.iter();
+            spelled == Spelled::All || indexes.any(|indexes| indexes.attribute_type == *attribute)
+        };
         Ok(Self {
             shared,
             stamps: Stamps::default(),
             attributes,
+            spelled: numbers.iter().filter(is_spelled).copied().collect(),
             numbers,
             forms: HashMap::new(),
         })
     }
 
-    /// Replaces `out` by the entry's operational record, its own or a new one, and appends to `stored` what is stored of it.
+    /// Replaces `out` by the entry's operational record, its own or as much of a new one as is spelled out, and appends to `stored`
+    /// what is stored of it.
     pub(super) fn record(
         &mut self,
         prepared: &Prepared<'_>,
@@ -90,88 +101,113 @@ impl<'b, E: Engine> Births<'b, E> {
             Operational::put(vocabulary, out, stored);
             return Ok(());
         }
-        let stamp = Stamp::from(self.stamps.next(options.clock.now_micros()));
-        let uuid_bytes = options.uuids.uuid();
-        let uuid = uuid_text(uuid_bytes);
+        let moment = self.stamps.next(options.clock.now_micros());
+        let uuid = options.uuids.uuid();
         let form = match self.forms.get(&prepared.class) {
-            Some(form) if form.fits(&stamp) => form,
+            Some(form) if self.fill(form, moment, uuid, out) => form,
             _ => {
-                let form = self.form(prepared.class, &stamp, &uuid)?;
+                let form = self.form(prepared.class, moment, uuid, &self.spelled)?;
+                out.clone_from(&form.record);
                 self.forms.insert(prepared.class, form);
                 &self.forms[&prepared.class]
             }
         };
-        out.extend_from_slice(&form.record);
-        for ((at, len), value) in [
-            (form.uuid, &uuid),
-            (form.created, &stamp.time),
-            (form.modified, &stamp.time),
-            (form.csn, &stamp.csn),
-        ] {
-            out[at..at + len].copy_from_slice(value.as_bytes());
-        }
         let creator = self.shared.options.creator.as_bytes();
+        let seconds = u32::try_from(moment.micros / 1_000_000);
         let brief = Brief {
-            uuid: uuid_bytes,
-            created: (stamp.moment.micros / 1_000_000) as u32,
-            modified: stamp.moment,
+            uuid,
+            created: seconds.unwrap_or_default(),
+            modified: moment,
             class: form.class.as_bytes(),
             creator,
             modifier: creator,
         };
-        if brief.fits() && stamp.moment.micros / 1_000_000 <= u64::from(u32::MAX) {
+        if brief.fits() && seconds.is_ok() {
             brief.put(stored);
         } else {
-            Operational::put(vocabulary, out, stored);
+            let whole = self.form(prepared.class, moment, uuid, &self.numbers)?;
+            Operational::put(vocabulary, &whole.record, stored);
         }
         Ok(())
     }
 
-    fn form(&self, class: usize, stamp: &Stamp, uuid: &str) -> Result<Form> {
+    /// Replaces `out` by a form's record with an entry's own values; `false` if they are longer or shorter.
+    fn fill(&self, form: &Form, moment: Moment, uuid: [u8; 16], out: &mut Vec<u8>) -> bool {
+        out.clone_from(&form.record);
+        form.places.iter().all(|(attribute, at, length)| {
+            let value = self.own_value(*attribute, moment, uuid);
+            let place = out.get_mut(*at..at + length);
+            match value.as_bytes() {
+                value if value.len() == *length => {
+                    place.map(|place| place.copy_from_slice(value)).is_some()
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// The value of an attribute that is not the same for all entries of a class.
+    fn own_value(&self, attribute: AttributeTypeId, moment: Moment, uuid: [u8; 16]) -> String {
+        let known = self.shared.directory.schema().well_known();
+        if attribute == known.entry_uuid {
+            uuid_text(uuid)
+        } else if attribute == known.entry_csn {
+            Stamp::from(moment).csn
+        } else {
+            generalized_time(moment.micros)
+        }
+    }
+
+    fn form(
+        &self,
+        class: usize,
+        moment: Moment,
+        uuid: [u8; 16],
+        numbers: &[(AttributeTypeId, AttributeNo)],
+    ) -> Result<Form> {
         let schema = self.shared.directory.schema();
         let damaged = || Error::corrupt("a sorted entry has no structural class");
         let class = schema.object_classes().get(class).ok_or_else(damaged)?;
         let known = schema.well_known();
         let mut builder = RecordBuilder::new();
         let mut record = Vec::new();
-        let mut places = HashMap::new();
-        for (attribute, number) in &self.numbers {
-            let value = match *attribute {
-                attribute if attribute == known.structural_object_class => class.name(),
-                attribute if attribute == known.entry_uuid => uuid,
-                attribute if attribute == known.entry_csn => &stamp.csn,
+        let mut places = Vec::new();
+        for (at, (attribute, number)) in numbers.iter().enumerate() {
+            let shared = match *attribute {
+                attribute if attribute == known.structural_object_class => Some(class.name()),
                 attribute
                     if attribute == known.creators_name || attribute == known.modifiers_name =>
                 {
-                    &self.shared.options.creator
+                    Some(self.shared.options.creator.as_str())
                 }
-                _ => &stamp.time,
+                _ => None,
+            };
+            let value = match shared {
+                Some(shared) => shared.to_owned(),
+                None => self.own_value(*attribute, moment, uuid),
             };
             let name = schema.type_of(*attribute).name();
             builder.push(*number, name.as_bytes(), [value.as_bytes()], false);
-            // The value is the last that was pushed: as far from the record's end as from the end of the attributes.
             record.clear();
             builder
                 .finish(EntryId::ROOT, EntryFlags::default(), "", &mut record)
                 .map_err(|error| Error::State(error.to_string()))?;
-            let rows_behind = self.numbers.len() - 1 - places.len();
-            let at = record.len() - value.len() + rows_behind * RecordBuilder::ROW_BYTES;
-            places.insert(*attribute, (at, value.len()));
+            if shared.is_none() {
+                // The value is the last that was pushed: as far from the record's end as from the end of the attributes.
+                let rows_behind = numbers.len() - 1 - at;
+                let start = record.len() - value.len() + rows_behind * RecordBuilder::ROW_BYTES;
+                places.push((*attribute, start, value.len()));
+            }
         }
-        let place = |attribute| places.get(&attribute).copied().unwrap_or_default();
+        if numbers.is_empty() {
+            builder
+                .finish(EntryId::ROOT, EntryFlags::default(), "", &mut record)
+                .map_err(|error| Error::State(error.to_string()))?;
+        }
         Ok(Form {
             class: class.name().to_owned(),
-            uuid: place(known.entry_uuid),
-            created: place(known.create_timestamp),
-            modified: place(known.modify_timestamp),
-            csn: place(known.entry_csn),
             record,
+            places,
         })
-    }
-}
-
-impl Form {
-    fn fits(&self, stamp: &Stamp) -> bool {
-        self.created.1 == stamp.time.len() && self.csn.1 == stamp.csn.len()
     }
 }

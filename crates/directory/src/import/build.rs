@@ -8,15 +8,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sapwood_ldap::list::Attributes;
 use sapwood_store::sort::{Sorted, Sorter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::births::Births;
+use super::births::{Births, Spelled};
+use super::gathered::Gathered;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
+use crate::attributes::AttributeTable;
 use crate::definition;
 use crate::engine::{
     self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Read, StoreSet, Table, Ticket, Verdict,
@@ -28,7 +30,7 @@ use crate::indexes::{AttributeIndexes, Completeness, GRAM_BYTES};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;
-use crate::update::reindex::{KINDS, KeySet, Sides, each_index_key, ordering_keys};
+use crate::update::reindex::{KINDS, KeySet, Sides, each_index_key, of_type, ordering_keys};
 
 /// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
 const BATCH_ENTRIES: usize = 4096;
@@ -40,7 +42,7 @@ const BATCHES_WAITING: usize = 1;
 /// Sorted entries become the tables of an empty directory.
 pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
     let entries = shared.entries_read.load(Relaxed);
-    let births = Births::new(shared)?;
+    let births = Births::new(shared, Spelled::Indexed)?;
     let next = reserve_ids(shared, entries)?;
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
@@ -158,6 +160,11 @@ struct Batch {
 }
 
 impl Batch {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+
     fn push(&mut self, id: EntryId, record: &[u8], operational: &[u8]) {
         self.bytes.extend_from_slice(record);
         let end = self.bytes.len();
@@ -189,6 +196,8 @@ impl<E: Engine> Build<'_, E> {
         let sorter = Mutex::new(Sorter::new(&options.folder, memory, 1));
         let (send, receive) = sync_channel::<Batch>(threads * BATCHES_WAITING);
         let receive = Arc::new(Mutex::new(receive));
+        // Memory that is given back and fetched again for each batch takes longer than the batch.
+        let (give_back, emptied) = channel::<Batch>();
         let (schema, state) = (self.shared.directory.schema(), self.state);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
@@ -199,15 +208,18 @@ impl<E: Engine> Build<'_, E> {
                         tables: &tables,
                         sorter: &sorter,
                     };
-                    let receive = receive.clone();
-                    scope.spawn(move || worker.run(&receive))
+                    let (receive, give_back) = (receive.clone(), give_back.clone());
+                    scope.spawn(move || worker.run(&receive, &give_back))
                 })
                 .collect();
             // Only the workers hold it, so that sending fails when they are gone.
             drop(receive);
             let mut failure = None;
             let written = loader.table(Table::Entry, |push| {
-                let mut send_batch = |batch: Batch| send.send(batch).is_ok();
+                let mut send_batch = |batch: &mut Batch| {
+                    let empty = emptied.try_recv().unwrap_or_default();
+                    send.send(std::mem::replace(batch, empty)).is_ok()
+                };
                 let done = self.entries(push, &sorter, &mut send_batch);
                 done.map_err(|error| match error {
                     Error::Engine(error) => error,
@@ -246,11 +258,13 @@ impl<E: Engine> Build<'_, E> {
         &mut self,
         push: &mut engine::PushRecord<'_>,
         sorter: &Mutex<Sorter>,
-        send: &mut impl FnMut(Batch) -> bool,
+        send: &mut impl FnMut(&mut Batch) -> bool,
     ) -> Result<()> {
         // The entries above, each with its normal DN.
         let mut above: Vec<(Vec<u8>, EntryId)> = Vec::new();
         let (mut normal, mut key) = (Vec::new(), Vec::new());
+        let mut spare = Vec::new();
+        let mut names = Gathered::default();
         let (mut record, mut operational) = (Vec::new(), Vec::new());
         // Ids of a batch follow each other: there is one for each store.
         let mut batches: Vec<Batch> = self.next.iter().map(|_| Batch::default()).collect();
@@ -268,7 +282,7 @@ impl<E: Engine> Build<'_, E> {
                 .last()
                 .is_some_and(|(known, _)| !normal.starts_with(known))
             {
-                above.pop();
+                spare.extend(above.pop().map(|(known, _)| known));
             }
             let last = above.last();
             if last.is_some_and(|(known, _)| *known == normal) {
@@ -310,21 +324,27 @@ impl<E: Engine> Build<'_, E> {
                 push(&id.to_key(), &record)?;
                 batches[store].push(id, &record, &operational);
             }
-            {
-                let mut sorter = sorter.lock().unwrap_or_else(PoisonError::into_inner);
-                key.splice(0..0, tag(NAME));
-                let child = Child {
-                    id,
-                    flags: prepared.flags,
-                };
-                sorter.push(&key, &child.to_value()).map_err(sort_failed)?;
-            }
-            above.push((normal.clone(), id));
+            let child = Child {
+                id,
+                flags: prepared.flags,
+            };
+            names.push_with(|out| {
+                out.extend_from_slice(&tag(NAME));
+                out.extend_from_slice(&key);
+                let end_of_key = out.len();
+                out.extend_from_slice(&child.to_value());
+                end_of_key
+            });
+            // The name stays for those below, and its memory for the next.
+            let mut known = spare.pop().unwrap_or_default();
+            std::mem::swap(&mut known, &mut normal);
+            above.push((known, id));
             self.shared.entries_written.fetch_add(1, Relaxed);
             let batch = &mut batches[store];
             if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= batch_bytes_max {
                 self.shared.progress(ImportPhase::Write);
-                if !send(std::mem::take(batch)) {
+                names.flush(sorter)?;
+                if !send(batch) {
                     // The workers have failed and say why.
                     return Ok(());
                 }
@@ -336,8 +356,9 @@ impl<E: Engine> Build<'_, E> {
             batch.push(id, &record, &operational);
             batches.push(batch);
         }
+        names.flush(sorter)?;
         // If the workers have failed, they say why.
-        let _ = batches.into_iter().all(send);
+        let _ = batches.iter_mut().all(send);
         Ok(())
     }
 }
@@ -453,7 +474,7 @@ struct IndexWorker<'w> {
 }
 
 impl IndexWorker<'_> {
-    fn run(self, batches: &Mutex<Receiver<Batch>>) -> Result<()> {
+    fn run(self, batches: &Mutex<Receiver<Batch>>, emptied: &Sender<Batch>) -> Result<()> {
         let mut found = Found::default();
         let (mut keys, mut scratch) = (KeySet::default(), Vec::new());
         loop {
@@ -461,10 +482,12 @@ impl IndexWorker<'_> {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .recv();
-            let Ok(batch) = next else { return Ok(()) };
+            let Ok(mut batch) = next else {
+                return Ok(());
+            };
             let mut start = 0;
             found.begin(&batch);
-            for (id, middle, end) in batch.entries {
+            for &(id, middle, end) in &batch.entries {
                 let damaged = |error| Error::corrupt(format!("entry {id}: {error}"));
                 let user = Entry::new(&batch.bytes[start..middle]).map_err(damaged)?;
                 let operational = Entry::new(&batch.bytes[middle..end]).map_err(damaged)?;
@@ -473,6 +496,9 @@ impl IndexWorker<'_> {
                 self.keys(id, &side, &mut keys, &mut scratch, &mut found)
                     .map_err(damaged)?;
             }
+            batch.clear();
+            // Nobody wants it back once all entries are written.
+            let _ = emptied.send(batch);
             found.sort();
             let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
             found.drain(|key, value| sorter.push(key, value).map_err(sort_failed))?;
@@ -493,6 +519,10 @@ impl IndexWorker<'_> {
             match table {
                 Later::Name => {}
                 Later::Index(indexes, kind) => {
+                    let only = only_attribute(attributes, indexes, side)?;
+                    if *kind != IndexKind::Substring && found.repeat(at, only, id) {
+                        continue;
+                    }
                     each_index_key(
                         self.schema,
                         attributes,
@@ -518,10 +548,28 @@ impl IndexWorker<'_> {
     }
 }
 
+/// The only attribute of an indexed type that an entry has: all its keys come from there.
+fn only_attribute<'s>(
+    attributes: &AttributeTable,
+    indexed: &AttributeIndexes,
+    side: &Sides<'s>,
+) -> std::result::Result<Option<&'s [u8]>, Damaged> {
+    let (mut only, mut count) = (None, 0);
+    of_type(attributes, indexed, side, |stored| {
+        only = Some(stored.ber());
+        count += 1;
+    })?;
+    Ok(only.filter(|_| count == 1))
+}
+
 /// What the entries of a batch have in the indexes.
 #[derive(Default)]
 struct Found {
-    lists: HashMap<Vec<u8>, Ids, BuildHasherDefault<KeyHasher>>,
+    /// The place of each key in `lists`.
+    places: HashMap<Vec<u8>, usize, BuildHasherDefault<KeyHasher>>,
+    lists: Vec<Ids>,
+    /// By table.
+    before: Vec<Before>,
     /// The keys of substrings indexes, of which an entry has dozens: 16 bits for the table, 24 for the key and 24 for the entry's
     /// place in the batch, so that sorting the numbers makes the lists.
     grams: Vec<u64>,
@@ -532,6 +580,15 @@ struct Found {
     key: Vec<u8>,
     /// By table, as far as there were batches that tell.
     sharing: Vec<Sharing>,
+}
+
+/// What the entry before had of an indexed attribute: the next often has the same, such as its object classes.
+#[derive(Default)]
+struct Before {
+    /// The attribute; empty if there is nothing that could be repeated.
+    ber: Vec<u8>,
+    /// The places of the lists of its keys.
+    lists: Vec<usize>,
 }
 
 /// Whether several entries of a batch mostly have a key of an index together.
@@ -587,8 +644,35 @@ impl Found {
             .map_or(EntryId::ROOT, |(first, ..)| *first);
     }
 
+    /// Posts an entry whose only attribute of an indexed type is that of the entry before; whether it is. If not, those keys are
+    /// kept that are posted next.
+    fn repeat(&mut self, table: usize, only: Option<&[u8]>, id: EntryId) -> bool {
+        if self.is_rare(table) {
+            return false;
+        }
+        if self.before.len() <= table {
+            self.before.resize_with(table + 1, Before::default);
+        }
+        let before = &mut self.before[table];
+        let only = only.unwrap_or_default();
+        if !only.is_empty() && before.ber == only {
+            for list in &before.lists {
+                self.lists[*list].add(id);
+            }
+            return true;
+        }
+        before.ber.clear();
+        before.ber.extend_from_slice(only);
+        before.lists.clear();
+        false
+    }
+
+    fn is_rare(&self, table: usize) -> bool {
+        self.sharing.get(table).is_some_and(|known| known.is_rare())
+    }
+
     fn post(&mut self, table: usize, key: &[u8], id: EntryId) {
-        if self.sharing.get(table).is_some_and(|known| known.is_rare()) {
+        if self.is_rare(table) {
             self.records.push_with(|out| {
                 out.extend_from_slice(&tag(table));
                 append_escaped(out, key);
@@ -598,11 +682,19 @@ impl Found {
         }
         tagged(&mut self.key, table, &[]);
         append_escaped(&mut self.key, key);
-        match self.lists.get_mut(&self.key) {
-            Some(ids) => ids.add(id),
-            None => {
-                self.lists.insert(self.key.clone(), Ids::new(id));
+        let place = match self.places.get(&self.key) {
+            Some(place) => {
+                self.lists[*place].add(id);
+                *place
             }
+            None => {
+                self.places.insert(self.key.clone(), self.lists.len());
+                self.lists.push(Ids::new(id));
+                self.lists.len() - 1
+            }
+        };
+        if let Some(before) = self.before.get_mut(table) {
+            before.lists.push(place);
         }
     }
 
@@ -647,7 +739,12 @@ impl Found {
             each(&self.key, &ids.distances)?;
         }
         self.grams.clear();
-        for (mut key, ids) in self.lists.drain() {
+        for before in &mut self.before {
+            before.ber.clear();
+            before.lists.clear();
+        }
+        for (mut key, place) in self.places.drain() {
+            let ids = &self.lists[place];
             if let Some(table) = key.first_chunk().map(|tag| u16::from_be_bytes(*tag)) {
                 let table = usize::from(table);
                 if self.sharing.len() <= table {
@@ -659,6 +756,7 @@ impl Found {
             key.extend_from_slice(&ids.first.to_key());
             each(&key, &ids.distances)?;
         }
+        self.lists.clear();
         self.records.iter().try_for_each(|key| each(key, &[]))?;
         self.records.clear();
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::sort::Sorted;
 
-use super::births::Births;
+use super::births::{Births, Spelled};
 use super::build::reject;
 use super::{ImportPhase, Prepared, Shared, sort_failed};
 use crate::engine::{Engine, Ticket};
@@ -19,7 +19,7 @@ const ADDITION_BYTES: usize = 4 << 20;
 /// Adds sorted entries, parents before children.
 pub(super) fn graft<E: Engine>(shared: &Shared<'_, E>, mut sorted: Sorted) -> Result<()> {
     let mut payloads: Vec<Vec<u8>> = Vec::new();
-    let mut births = Births::new(shared)?;
+    let mut births = Births::new(shared, Spelled::All)?;
     loop {
         let mut bytes = 0;
         payloads.clear();

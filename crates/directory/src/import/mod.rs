@@ -11,7 +11,9 @@
 
 mod births;
 mod build;
+mod gathered;
 mod graft;
+mod pattern;
 mod prepare;
 mod source;
 

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sapwood_ldap::dn::Dn;
+use sapwood_ldap::dn::{DN_BYTES_MAX, Dn};
 use sapwood_ldap::ldif::{AttributeValue, Body, Record};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::KEY_BYTES_MAX;
 use sapwood_store::sort::{Sorted, Sorter};
 
+use super::gathered::Gathered;
+use super::pattern::{Attribute, Pattern, Patterns};
 use super::source::Block;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, ImportSource, Shared, sort_failed};
 use crate::access::is_protected;
@@ -22,7 +24,7 @@ use crate::entry::EntryFlags;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, AttributeTypeId, NormalDn, Schema};
+use crate::schema::{AttributeType, AttributeTypeId, InvalidName, NormalDn, ObjectClassId, Schema};
 use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
@@ -64,11 +66,10 @@ pub(crate) struct Prepared<'p> {
 }
 
 impl<'p> Prepared<'p> {
-    /// The sorter's value: what of the normal DN its key has no room for, then everything else. Entries with the same
+    /// Appends the sorter's value: what of the normal DN its key has no room for, then everything else. Entries with the same
     /// DN come in the order of the sources.
     fn write(&self, normal: &[u8], value: &mut Vec<u8>) {
         let [user, operational] = self.records;
-        value.clear();
         append_escaped(value, normal.get(KEY_BYTES_MAX..).unwrap_or_default());
         value.extend_from_slice(&(self.source as u32).to_be_bytes());
         value.extend_from_slice(&self.line.to_be_bytes());
@@ -119,12 +120,15 @@ pub(super) fn prepare<E: Engine>(
     let sorter = Mutex::new(Sorter::new(&shared.options.folder, memory, 1));
     let (send, receive) = sync_channel::<(usize, Block)>(threads * BLOCKS_WAITING);
     let receive = Arc::new(Mutex::new(receive));
+    // Memory that is given back and fetched again for each block takes long.
+    let (give_back, done) = channel::<Block>();
+    let done = Mutex::new(done);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let common = (&*state, &stamps, &sorter);
-                let receive = receive.clone();
-                scope.spawn(move || Worker::new(shared, common).run(&receive))
+                let (receive, give_back) = (receive.clone(), give_back.clone());
+                scope.spawn(move || Worker::new(shared, common).run(&receive, &give_back))
             })
             .collect();
         // Only the workers hold it, so that sending fails when they are gone.
@@ -134,9 +138,9 @@ pub(super) fn prepare<E: Engine>(
         let failure = Mutex::new(None);
         std::thread::scope(|scope| {
             for _ in 0..readers {
-                let (send, sources, failure) = (send.clone(), &sources, &failure);
+                let (send, sources, failure, done) = (send.clone(), &sources, &failure, &done);
                 scope.spawn(move || {
-                    if let Err(error) = read(sources, send) {
+                    if let Err(error) = read(sources, send, done) {
                         let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
                         failure.get_or_insert(error);
                     }
@@ -163,6 +167,7 @@ pub(super) fn prepare<E: Engine>(
 fn read<'s>(
     sources: &Mutex<impl Iterator<Item = (usize, ImportSource<'s>)>>,
     send: SyncSender<(usize, Block)>,
+    done: &Mutex<Receiver<Block>>,
 ) -> Result<()> {
     loop {
         let next = sources
@@ -173,7 +178,8 @@ fn read<'s>(
             return Ok(());
         };
         let what = format!("reading {}", source.name);
-        for block in source.blocks() {
+        let mut blocks = source.blocks();
+        while let Some(block) = blocks.next() {
             let block = block.map_err(|source| Error::File {
                 what: what.clone(),
                 source,
@@ -181,6 +187,10 @@ fn read<'s>(
             if send.send((at, block)).is_err() {
                 // Nobody receives once all workers have failed; they say why.
                 return Ok(());
+            }
+            let done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(block) = done.try_recv() {
+                blocks.reuse(block);
             }
         }
     }
@@ -195,10 +205,43 @@ struct Worker<'w, E: Engine> {
     /// Attribute numbers, those given meanwhile included.
     attributes: AttributeTable,
     sorter: &'w Mutex<Sorter>,
-    value: Vec<u8>,
+    gathered: Gathered,
     records: Records,
-    normal: NormalDn,
+    names: Names,
     descriptions: Descriptions<'w>,
+    patterns: Patterns<'w>,
+}
+
+/// DNs in normal form, one after the other: mostly a sibling of the one before, so that only its RDN is new.
+#[derive(Default)]
+struct Names {
+    normal: NormalDn,
+    /// What stands behind the RDN of the name before, if that is written plainly.
+    above: Option<Vec<u8>>,
+}
+
+impl Names {
+    /// Reads a DN. Answers the RDN if the DN is written as plainly as most are: printable ASCII without escapes and spaces around it.
+    fn read<'d>(
+        &mut self,
+        schema: &Schema,
+        dn: &'d str,
+    ) -> std::result::Result<Option<&'d str>, InvalidName> {
+        let (rdn, above) = dn.split_at(dn.find(',').unwrap_or(dn.len()));
+        let is_sibling =
+            dn.len() <= DN_BYTES_MAX && self.above.as_deref() == Some(above.as_bytes());
+        if !(is_sibling && self.normal.replace_plain(schema, rdn.as_bytes())) {
+            if !self.normal.parse_plain(schema, dn.as_bytes()) {
+                self.above = None;
+                self.normal.parse(schema, dn.as_bytes())?;
+                return Ok(None);
+            }
+            let known = self.above.get_or_insert_default();
+            known.clear();
+            known.extend_from_slice(above.as_bytes());
+        }
+        Ok((rdn.trim_matches(' ').len() == rdn.len()).then_some(rdn))
+    }
 }
 
 /// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in the same
@@ -271,20 +314,23 @@ impl<'w, E: Engine> Worker<'w, E> {
             stamps,
             attributes: state.attributes.clone(),
             sorter,
-            value: Vec::new(),
+            gathered: Gathered::default(),
             records: Records::default(),
-            normal: NormalDn::new(),
+            names: Names::default(),
             descriptions: Descriptions::default(),
+            patterns: Patterns::new(shared.directory.schema()),
         }
     }
 
-    fn run(mut self, blocks: &Mutex<Receiver<(usize, Block)>>) -> Result<()> {
+    fn run(mut self, blocks: &Mutex<Receiver<(usize, Block)>>, done: &Sender<Block>) -> Result<()> {
         loop {
             let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((source, block)) = next else {
                 return Ok(());
             };
             self.block(source, &block)?;
+            // Nobody wants it back once all sources are read.
+            let _ = done.send(block);
         }
     }
 
@@ -297,6 +343,9 @@ impl<'w, E: Engine> Worker<'w, E> {
                 Ok::<(), Error>(())
             }
         })?;
+        let entries = self.gathered.len() as u64;
+        self.gathered.flush(self.sorter)?;
+        self.shared.entries_read.fetch_add(entries, Relaxed);
         self.shared
             .bytes_read
             .fetch_add(block.len() as u64, Relaxed);
@@ -307,10 +356,7 @@ impl<'w, E: Engine> Worker<'w, E> {
     /// Takes a record or rejects it.
     fn take(&mut self, source: usize, record: &Record<'_>) -> Result<()> {
         match self.record(source, record) {
-            Ok(()) => {
-                self.shared.entries_read.fetch_add(1, Relaxed);
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(Stop::Refused(outcome)) => {
                 let (line, reason) = (record.line, &outcome.diagnostic);
                 self.shared.reject(source, line, reason, record.text);
@@ -332,22 +378,33 @@ impl<'w, E: Engine> Worker<'w, E> {
                 format!("'{}' is not a DN: {why}", record.dn),
             )
         };
-        self.normal
-            .parse(schema, record.dn.as_bytes())
+        let plain_rdn = self
+            .names
+            .read(schema, &record.dn)
             .map_err(|error| invalid(error.to_string()))?;
-        let context = names::context_of(&self.state.contexts, &self.normal).ok_or_else(|| {
+        let normal = &self.names.normal;
+        let context = names::context_of(&self.state.contexts, normal).ok_or_else(|| {
             Stop::refuse(
                 ResultCode::NoSuchObject,
                 "the DN is in none of the directory's naming contexts",
             )
         })?;
-        let is_context = self.state.contexts[context].normal.len() == self.normal.len();
-        let rdn_bytes = self.normal.rdns().next_back().map_or(0, <[u8]>::len);
+        let is_context = self.state.contexts[context].normal.len() == normal.len();
+        let rdn_bytes = normal.rdns().next_back().map_or(0, <[u8]>::len);
         let rdn_start = if is_context {
             0
         } else {
-            self.normal.bytes().len() - rdn_bytes
+            normal.bytes().len() - rdn_bytes
         };
+        let plain_rdn = plain_rdn.filter(|_| !is_context);
+        if let Some(rdn) = plain_rdn
+            && let Some((class, flags)) =
+                self.patterns.write(rdn, values, &mut self.records.bytes[0])
+        {
+            self.records.bytes[1].clear();
+            self.gather(source, record, class, flags, rdn_start);
+            return Ok(());
+        }
 
         let (stamp, uuid);
         let creator = self.shared.options.creator.as_str();
@@ -406,6 +463,25 @@ impl<'w, E: Engine> Worker<'w, E> {
             frame,
             &mut self.records,
         )?;
+        if !brings_operational {
+            self.records.bytes[1].clear();
+            if let Some(rdn) = plain_rdn {
+                self.learn(rdn, values, class, flags)?;
+            }
+        }
+        self.gather(source, record, class, flags, rdn_start);
+        Ok(())
+    }
+
+    /// Adds the entry of [`records`](Self::records) to what is to be sorted.
+    fn gather(
+        &mut self,
+        source: usize,
+        record: &Record<'_>,
+        class: ObjectClassId,
+        flags: EntryFlags,
+        rdn_start: usize,
+    ) {
         let [user, operational] = &self.records.bytes;
         let prepared = Prepared {
             source,
@@ -414,13 +490,80 @@ impl<'w, E: Engine> Worker<'w, E> {
             rdn_start,
             dn: &record.dn,
             class: class.index(),
-            records: [user, if brings_operational { operational } else { &[] }],
+            records: [user, operational],
         };
-        let normal = self.normal.bytes();
-        prepared.write(normal, &mut self.value);
-        let key = normal.get(..KEY_BYTES_MAX).unwrap_or(normal);
-        let mut sorter = self.sorter.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(sorter.push(key, &self.value).map_err(sort_failed)?)
+        let normal = self.names.normal.bytes();
+        self.gathered.push_with(|out| {
+            out.extend_from_slice(normal.get(..KEY_BYTES_MAX).unwrap_or(normal));
+            let end_of_key = out.len();
+            prepared.write(normal, out);
+            end_of_key
+        });
+    }
+
+    /// Learns the pattern of a correct entry, which is that of [`records`](Self::records), unless more has to be known of others like it than
+    /// their values.
+    fn learn(
+        &mut self,
+        rdn: &str,
+        values: &[AttributeValue<'_>],
+        class: ObjectClassId,
+        flags: EntryFlags,
+    ) -> std::result::Result<(), Stop> {
+        let Some((naming, name)) = rdn.split_once('=') else {
+            return Ok(());
+        };
+        let schema = self.schema;
+        let object_class = schema.well_known().object_class;
+        let mut attributes: Vec<Attribute<'w>> = Vec::new();
+        let mut naming_at = None;
+        for own in values.chunk_by(|one, other| one.description == other.description) {
+            let text = own.first().map_or("", |first| &first.description);
+            let described = self.descriptions.find(schema, text)?;
+            let (known, options) = (described.known, described.options.as_str());
+            let is_protected = is_protected(schema, known.id());
+            let is_hashed = is_protected && self.shared.options.hasher.is_some();
+            let number = self.attributes.number(known.id(), options);
+            let (Some(number), false, false) = (number, described.is_computed, is_hashed) else {
+                return Ok(());
+            };
+            // A second list of the same attribute would have to be compared with the first.
+            if attributes.iter().any(|other| other.number == number) {
+                return Ok(());
+            }
+            let is_named = known.is_plain_text()
+                && schema
+                    .attribute_type(naming.as_bytes())
+                    .map(AttributeType::id)
+                    == Some(known.id())
+                && own.iter().any(|value| *value.value == *name.as_bytes());
+            if is_named && options.is_empty() {
+                naming_at = Some(attributes.len());
+            }
+            attributes.push(Attribute {
+                text: text.into(),
+                known,
+                number,
+                description: match options {
+                    "" => known.name().into(),
+                    options => format!("{};{options}", known.name()).into(),
+                },
+                is_protected,
+                fixed: (known.id() == object_class)
+                    .then(|| own.iter().map(|value| (&*value.value).into()).collect()),
+            });
+        }
+        let Some(naming_at) = naming_at else {
+            return Ok(());
+        };
+        self.patterns.learn(Pattern {
+            naming: (naming.into(), naming_at),
+            attributes,
+            class,
+            flags,
+            record: self.records.bytes[0].clone(),
+        });
+        Ok(())
     }
 
     /// Adds the record's attributes to the draft.

@@ -131,15 +131,15 @@ impl<'s> ImportSource<'s> {
     }
 
     /// Cuts it.
-    pub(super) fn blocks(self) -> Box<dyn Iterator<Item = io::Result<Block>> + 's> {
+    pub(super) fn blocks(self) -> Blocks<'s> {
         match self.format {
             ImportFormat::Ldif => {
-                let blocks = ldif::Blocks::new(self.reader, ldif::Options::default());
-                Box::new(blocks.map(|block| block.map(Block::Ldif)))
+                Blocks::Ldif(ldif::Blocks::new(self.reader, ldif::Options::default()))
             }
-            ImportFormat::Ber => Box::new(MessageBlocks {
+            ImportFormat::Ber => Blocks::Ber(MessageBlocks {
                 reader: self.reader,
                 ahead: Vec::new(),
+                spare: Vec::new(),
                 next: 1,
                 at_end: false,
             }),
@@ -147,11 +147,45 @@ impl<'s> ImportSource<'s> {
     }
 }
 
+/// The blocks of a source, in order.
+pub(super) enum Blocks<'s> {
+    Ldif(ldif::Blocks<Box<dyn Read + Send + 's>>),
+    Ber(MessageBlocks<Box<dyn Read + Send + 's>>),
+}
+
+impl Blocks<'_> {
+    /// Takes back a block that is done with: its memory is used for one that follows.
+    pub(super) fn reuse(&mut self, block: Block) {
+        match (self, block) {
+            (Blocks::Ldif(blocks), Block::Ldif(block)) => blocks.reuse(block),
+            (Blocks::Ber(blocks), Block::Ber(messages)) => blocks.spare = messages.bytes,
+            // Of another source.
+            _ => {}
+        }
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = io::Result<Block>;
+
+    fn next(&mut self) -> Option<io::Result<Block>> {
+        match self {
+            Blocks::Ldif(blocks) => blocks.next().map(|block| block.map(Block::Ldif)),
+            Blocks::Ber(blocks) => blocks
+                .next_block()
+                .transpose()
+                .map(|block| block.map(Block::Ber)),
+        }
+    }
+}
+
 /// Cuts a stream where messages end.
-struct MessageBlocks<R> {
+pub(super) struct MessageBlocks<R> {
     reader: R,
     /// The beginning of the next message, already read.
     ahead: Vec<u8>,
+    /// Memory for the next block.
+    spare: Vec<u8>,
     /// The number of the next message.
     next: u64,
     at_end: bool,
@@ -159,7 +193,9 @@ struct MessageBlocks<R> {
 
 impl<R: Read> MessageBlocks<R> {
     fn next_block(&mut self) -> io::Result<Option<Messages>> {
-        let mut bytes = std::mem::take(&mut self.ahead);
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.clear();
+        bytes.append(&mut self.ahead);
         loop {
             if !self.at_end {
                 let wanted = BLOCK_BYTES.saturating_sub(bytes.len()).max(BLOCK_BYTES / 2);
@@ -168,7 +204,9 @@ impl<R: Read> MessageBlocks<R> {
             }
             let (messages, length) = self.whole(&bytes)?;
             if messages > 0 {
-                self.ahead = bytes.split_off(length);
+                self.ahead
+                    .extend_from_slice(bytes.get(length..).unwrap_or_default());
+                bytes.truncate(length);
                 let first = self.next;
                 self.next += messages;
                 return Ok(Some(Messages { bytes, first }));
@@ -205,16 +243,6 @@ impl<R: Read> MessageBlocks<R> {
             self.next + before
         );
         io::Error::new(io::ErrorKind::InvalidData, message)
-    }
-}
-
-impl<R: Read> Iterator for MessageBlocks<R> {
-    type Item = io::Result<Block>;
-
-    fn next(&mut self) -> Option<io::Result<Block>> {
-        self.next_block()
-            .transpose()
-            .map(|block| block.map(Block::Ber))
     }
 }
 

@@ -65,11 +65,9 @@ impl NormalDn {
     /// # Errors
     /// When it is not a DN, or a value is not of its type's syntax; the content is then the root.
     pub fn parse(&mut self, schema: &Schema, dn: &[u8]) -> Result<(), InvalidName> {
-        self.truncate(0);
-        if append_plain(schema, dn, &mut self.bytes, |end| self.ends.push(end)) {
+        if self.parse_plain(schema, dn) {
             return Ok(());
         }
-        self.truncate(0);
         for rdn in Dn::from_bytes(dn)?.rdns().rev() {
             if let Err(error) = self.push(schema, rdn) {
                 self.truncate(0);
@@ -77,6 +75,32 @@ impl NormalDn {
             }
         }
         Ok(())
+    }
+
+    /// As [`parse`](Self::parse) for a name as plain as most are: printable ASCII without escapes, one value to an RDN, of types that
+    /// hold text. Whether it is; if not, the content is the root.
+    pub(crate) fn parse_plain(&mut self, schema: &Schema, dn: &[u8]) -> bool {
+        self.truncate(0);
+        let is_plain = append_plain(schema, dn, &mut self.bytes, |end| self.ends.push(end));
+        if !is_plain {
+            self.ends.clear();
+            self.bytes.clear();
+        }
+        is_plain
+    }
+
+    /// Puts an RDN that is written plainly in the place of the last. Whether it is; if not, the content is the name above.
+    pub(crate) fn replace_plain(&mut self, schema: &Schema, rdn: &[u8]) -> bool {
+        let above = self.len().saturating_sub(1);
+        self.truncate(above);
+        let start = self.bytes.len();
+        let is_plain = !rdn.contains(&b',')
+            && append_plain(schema, rdn, &mut self.bytes, |end| self.ends.push(end));
+        if !is_plain {
+            self.ends.truncate(above);
+            self.bytes.truncate(start);
+        }
+        is_plain
     }
 
     /// Adds an RDN below.

@@ -2,6 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use uuid::Uuid;
+
 use super::prepare::{Case, Part, Shape, Unpreparable, prepare};
 use super::syntax::{self, At};
 use super::{Assertion, InvalidValue, NormalDn, Schema, Syntax};
@@ -334,12 +336,8 @@ impl Method {
                 if !syntax::is_uuid(value) {
                     return Err("it is not a UUID");
                 }
-                let mut digits = value
-                    .iter()
-                    .filter_map(|byte| char::from(*byte).to_digit(16));
-                while let (Some(high), Some(low)) = (digits.next(), digits.next()) {
-                    out.push((high << 4 | low) as u8);
-                }
+                let uuid = Uuid::try_parse_ascii(value).map_err(|_| "it is not a UUID")?;
+                out.extend_from_slice(uuid.as_bytes());
                 Ok(())
             }
             Method::Csn => {

@@ -111,6 +111,11 @@ impl AttributeType {
         self.substrings
     }
 
+    /// Whether any printable ASCII is a value, compared word by word.
+    pub(crate) fn is_plain_text(&self) -> bool {
+        self.plain_text.is_some()
+    }
+
     /// Whether at most one value is allowed.
     pub fn is_single_value(&self) -> bool {
         self.definition.single_value

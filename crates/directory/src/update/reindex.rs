@@ -69,7 +69,7 @@ pub(crate) fn reindex<W: Write>(
 }
 
 /// The attributes of an indexed type, whatever their options.
-fn of_type<'r>(
+pub(crate) fn of_type<'r>(
     attributes: &AttributeTable,
     indexed: &AttributeIndexes,
     side: &Sides<'r>,

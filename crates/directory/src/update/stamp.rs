@@ -21,8 +21,6 @@ pub(crate) struct Moment {
 /// The same as text.
 #[derive(Debug, Default)]
 pub(crate) struct Stamp {
-    /// The moment.
-    pub(crate) moment: Moment,
     /// GeneralizedTime, in seconds.
     pub(crate) time: String,
     /// `YYYYmmddHHMMSS.uuuuuuZ#count#replica#modification` (draft-chu-ldap-csn).
@@ -60,7 +58,7 @@ impl From<Moment> for Stamp {
         csn.push_str("Z#");
         push_digits(&mut csn, u64::from(count), 16, 6);
         csn.push_str("#000#000000");
-        Stamp { moment, time, csn }
+        Stamp { time, csn }
     }
 }
 
@@ -179,9 +177,10 @@ mod tests {
         for day in 0..150_000 {
             let seconds = day * 86_400 + day % 86_400;
             let (micros, count) = (seconds * 1_000_000 + day % 1_000_000, day as u32);
-            let stamp = Stamp::from(Moment { micros, count });
+            let moment = Moment { micros, count };
+            let stamp = Stamp::from(moment);
             assert_eq!(seconds_of(&stamp.time), Some(seconds));
-            assert_eq!(Moment::of_csn(&stamp.csn), Some(stamp.moment));
+            assert_eq!(Moment::of_csn(&stamp.csn), Some(moment));
         }
         for none in [
             "",

@@ -1,13 +1,20 @@
 //! Import: into an empty directory, into one with entries, and what is rejected.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::sync::Mutex;
 
+use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::{
-    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
-    ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
+    Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
+    ImportPhase, ImportProgress, ImportRejection, ImportReport, ImportSource, PasswordHasher,
+    Search, SearchOptions, Step,
 };
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{DerefAliases, Frame, Scope, SearchRequest, frame};
+use sapwood_ldap::result::ResultCode;
 
 use crate::support::*;
 
@@ -315,4 +322,126 @@ fn more_than_fits_the_memory_is_sorted_outside() {
         Vec::<String>::new()
     );
     let _: &Embedded = directory.engine();
+}
+
+/// The messages with the entries below the suffix, with what follows from their classes.
+fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
+    let mut attributes = OctetStringsBuf::default();
+    for attribute in ["*", "structuralObjectClass"] {
+        attributes.push(attribute.as_bytes());
+    }
+    let request = SearchRequest {
+        base: "dc=example,dc=com",
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: Filter::OBJECT_CLASS_PRESENT,
+        attributes: attributes.view(),
+    };
+    let options = SearchOptions {
+        message_id: 1,
+        manage_dsa_it: true,
+        ..SearchOptions::default()
+    };
+    let identity = admin();
+    let mut search = Search::new(directory.snapshot().unwrap(), &identity, &request, options);
+    let mut found = Vec::new();
+    while !matches!(
+        search
+            .step(
+                &mut found,
+                Budget {
+                    entries: 100,
+                    out_bytes: 1 << 20
+                }
+            )
+            .unwrap(),
+        Step::Done(_)
+    ) {}
+    let mut messages = BTreeSet::new();
+    let mut rest = found.as_slice();
+    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
+        messages.insert(rest[..length].to_vec());
+        rest = &rest[length..];
+    }
+    messages
+}
+
+/// The lines of an entry: mostly those of a person with a number, with deviations.
+fn person_lines() -> impl Strategy<Value = (String, String)> {
+    let rdn = prop_oneof![
+        8 => Just("uid=U{n}"),
+        1 => Just("uid= u{n}"),
+        1 => Just("UID=u{n}"),
+        1 => Just("cn=Person {n}+uid=u{n}"),
+        1 => Just("cn=person  {n}"),
+        1 => Just("sn=other {n}"),
+        1 => Just("description=u{n}"),
+        1 => Just("uid=u\\2c{n}"),
+        1 => Just("entryUUID=u{n}"),
+        1 => Just("dc=deep {n},dc=nowhere"),
+    ];
+    let classes = prop_oneof![
+        8 => Just("objectClass: inetOrgPerson\n"),
+        2 => Just("objectClass: top\nobjectClass: person\nobjectClass: organizationalPerson\nobjectClass: inetOrgPerson\n"),
+        2 => Just("objectClass: person\nobjectClass: uidObject\n"),
+        1 => Just("objectClass: device\nobjectClass: inetOrgPerson\n"),
+        1 => Just("objectClass: inetOrgPerson\nobjectClass: INETORGPERSON\n"),
+        1 => Just("objectClass: nothing\n"),
+        1 => Just(""),
+    ];
+    let more = prop_oneof![
+        6 => Just(""),
+        1 => Just("description: one\ndescription: other\n"),
+        1 => Just("description: one\ndescription: ONE\n"),
+        1 => Just("description: one\nmail: a@b\ndescription: other\n"),
+        1 => Just("preferredLanguage: en\npreferredLanguage: de\n"),
+        1 => Just("cn;lang-de: Person\n"),
+        1 => Just("mail: caf\u{e9}\n"),
+        1 => Just("mail: a@b\n"),
+        1 => Just("telephoneNumber: +1 2\n"),
+        1 => Just("telephoneNumber: *\n"),
+        1 => Just("l: here\nuid: second\n"),
+        1 => Just("userPassword: {X}y\n"),
+        1 => Just("c: Germany\n"),
+    ];
+    let names = prop_oneof![
+        8 => Just("uid: u{n}\ncn: Person {n}\nsn: {n}\n"),
+        2 => Just("cn: Person {n}\nsn: {n}\nuid: u{n}\n"),
+        1 => Just("cn: Person {n}\nsn: {n}\n"),
+        1 => Just("uid: u{n}\nUID: u{n}\ncn: Person {n}\nsn: {n}\n"),
+        1 => Just("uid: u{n}\ncn: Person {n}\n"),
+    ];
+    (rdn, classes, names, more, 0..30_u32).prop_map(|(rdn, classes, names, more, number)| {
+        let numbered = |text: &str| text.replace("{n}", &number.to_string());
+        let dn = numbered(rdn) + ",dc=example,dc=com";
+        (dn, classes.to_owned() + &numbered(names) + more)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn entries_are_judged_as_adds_are(people in prop::collection::vec(person_lines(), 1..60)) {
+        let suffix = ("dc=example,dc=com".to_owned(), "objectClass: domain\ndc: example\n".to_owned());
+        let people: Vec<_> = std::iter::once(suffix).chain(people).collect();
+        let added = in_memory();
+        let mut refused = 0;
+        for (dn, lines) in &people {
+            let outcome = apply(&added, add(dn, lines));
+            refused += u64::from(outcome.code != ResultCode::Success);
+        }
+        let text: String = people.iter().map(|(dn, lines)| format!("dn: {dn}\n{lines}\n")).collect();
+        for repeated in [1, 3] {
+            let imported = in_memory();
+            let (report, _) = import(&imported, &[("people", &text.repeat(repeated))]);
+            let rejected = refused + (repeated as u64 - 1) * people.len() as u64;
+            prop_assert_eq!(report.rejected, rejected);
+            prop_assert_eq!(entries(&imported), entries(&added));
+            prop_assert_eq!(imported.check(|_| {}).unwrap().problems, Vec::<String>::new());
+        }
+    }
 }

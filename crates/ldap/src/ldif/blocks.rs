@@ -19,6 +19,8 @@ pub struct Blocks<R> {
     record_bytes_max: usize,
     /// The beginning of the next block, already read.
     ahead: Vec<u8>,
+    /// Memory for the next block.
+    spare: Vec<u8>,
     /// The line the next block begins with.
     line: u64,
     at_end: bool,
@@ -67,20 +69,30 @@ impl<R: Read> Blocks<R> {
             source,
             record_bytes_max,
             ahead: Vec::new(),
+            spare: Vec::new(),
             line: 1,
             at_end: false,
         }
     }
 
+    /// Takes back a block that is done with: its memory is used for one that follows.
+    pub fn reuse(&mut self, block: Block) {
+        self.spare = block.text;
+    }
+
     fn next_block(&mut self) -> io::Result<Option<Block>> {
-        let mut text = std::mem::take(&mut self.ahead);
+        let mut text = std::mem::take(&mut self.spare);
+        text.clear();
+        text.append(&mut self.ahead);
         // Up to here there is no end of a record.
         let mut searched = 0usize;
         let mut too_long = None;
         while !self.at_end {
             self.read_more(&mut text)?;
             if let Some(end) = last_record_end(&text, searched) {
-                self.ahead = text.split_off(end);
+                self.ahead
+                    .extend_from_slice(text.get(end..).unwrap_or_default());
+                text.truncate(end);
                 break;
             }
             if text.len() > self.record_bytes_max {

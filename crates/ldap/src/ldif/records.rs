@@ -24,6 +24,8 @@ pub struct Records<'a> {
     last_line: u64,
     too_long: Option<usize>,
     options: Options<'a>,
+    /// The attribute descriptions of the entry before, by line: mostly the next entry has the same ones there.
+    before: Vec<&'a str>,
 }
 
 impl<'a> Records<'a> {
@@ -39,6 +41,7 @@ impl<'a> Records<'a> {
             last_line: line,
             too_long,
             options,
+            before: Vec::new(),
         }
     }
 
@@ -149,13 +152,35 @@ impl<'a> Records<'a> {
     fn parse_attributes(&mut self) -> Result<Vec<AttributeValue<'a>>, Reason> {
         let mut attributes = Vec::with_capacity(VALUES_EXPECTED);
         while let Some(line) = self.next_line()? {
+            let at = attributes.len();
+            let known = self.before.get(at).copied();
+            if let Some(known) = known.filter(|known| is_named(&line, known)) {
+                attributes.push(AttributeValue {
+                    description: Cow::Borrowed(known),
+                    value: self.value(&line, known.len())?,
+                });
+                continue;
+            }
             let (description, value) = self.split(&line)?;
             check_description(&description)?;
+            if let Cow::Borrowed(description) = description {
+                self.remember(at, description);
+            }
             attributes.push(AttributeValue { description, value });
         }
         match attributes.is_empty() {
             true => Err(Reason::NoAttributes),
             false => Ok(attributes),
+        }
+    }
+
+    /// Keeps the description of an entry's value for the next entry.
+    fn remember(&mut self, at: usize, description: &'a str) {
+        if let Some(before) = self.before.get_mut(at) {
+            *before = description;
+        } else if at == self.before.len() && at < VALUES_EXPECTED {
+            self.before.reserve(VALUES_EXPECTED - at);
+            self.before.push(description);
         }
     }
 
@@ -247,7 +272,7 @@ impl<'a> Records<'a> {
         if !self.rest.starts_with(b"#") && first(self.rest) != first(name.as_bytes()) {
             return Ok(None);
         }
-        let before = self.clone();
+        let before = (self.rest, self.line, self.last_line);
         let line = self.next_line()?;
         let is_wanted = |line: &[u8]| {
             line.split(|&byte| byte == b':')
@@ -257,7 +282,7 @@ impl<'a> Records<'a> {
         if line.as_deref().is_some_and(is_wanted) {
             return Ok(line);
         }
-        *self = before;
+        (self.rest, self.line, self.last_line) = before;
         Ok(None)
     }
 
@@ -387,6 +412,11 @@ fn utf8(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Reason> {
             .map(Cow::Owned)
             .map_err(|_| Reason::NotUtf8),
     }
+}
+
+/// Whether a line is one of the attribute with just this description.
+fn is_named(line: &[u8], description: &str) -> bool {
+    line.get(description.len()) == Some(&b':') && line.starts_with(description.as_bytes())
 }
 
 fn check_description(description: &str) -> Result<(), Reason> {
