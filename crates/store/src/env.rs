@@ -16,6 +16,7 @@ use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
 use crate::checkpoint;
 use crate::commit::Durability;
+use crate::compact::{self, Compacted};
 use crate::comparators::Registry;
 use crate::error::{Error, Result};
 use crate::file_names::FileNames;
@@ -386,6 +387,38 @@ impl Env {
         archive::archive(self.inner())
     }
 
+    /// Moves what lies at the end of the store to free pages ahead of it, in bounded transactions, and gives the space behind back to
+    /// the file system, while readers and writers go on. `progress` is told after each pass over the store.
+    ///
+    /// What a snapshot pins stays where it is, so that a long reader keeps the store from getting smaller; so do trees whose comparators are not
+    /// registered. Each pass walks all branches of all trees, and the leaves of those with values of many pages or with duplicates.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let tree = txn.create_tree("t", TreeKind::COMPACT)?;
+    /// for n in 0..50_000_u32 {
+    ///     txn.put(tree, &n.to_be_bytes(), &[7; 100])?;
+    /// }
+    /// txn.commit()?.wait()?;
+    /// let mut txn = env.write()?;
+    /// let tree = txn.tree("t")?.unwrap();
+    /// for n in (0..50_000_u32).filter(|n| n % 1000 >= 50) {
+    ///     txn.delete(tree, &n.to_be_bytes())?;
+    /// }
+    /// txn.commit()?.wait()?;
+    /// let compacted = env.compact(|_| ())?;
+    /// assert!(compacted.now < compacted.before / 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compact(&self, mut progress: impl FnMut(Compacted)) -> Result<Compacted> {
+        self.inner().check_usable()?;
+        compact::compact(self, &mut progress)
+    }
+
     /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
     /// neither used nor free. `Err` is a failure to check; damage is told by the report.
     pub fn check(&self) -> Result<Report> {
@@ -708,7 +741,16 @@ impl Inner {
         // A dead owner's place is left to whoever completes what it did.
         if writer.try_lock(self.membership.index(), |_| true).is_some() {
             let head = self.region.applied_head();
-            let result = head.and_then(|head| self.trim_file(&head));
+            let commits = self.region.metas.commits.each_ref();
+            let is_held = |head: &Head| {
+                let holds = |slot: &AtomicU64| slot.load(Ordering::SeqCst) == head.commit.0;
+                commits.into_iter().all(holds)
+            };
+            // A meta page of before may refer to what a compaction has given up since.
+            let result = head.and_then(|head| match is_held(&head) {
+                true => self.trim_file(&head),
+                false => Ok(()),
+            });
             writer.unlock();
             return result;
         }

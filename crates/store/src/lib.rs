@@ -12,6 +12,9 @@ mod bulk_load;
 mod check;
 mod checkpoint;
 mod commit;
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 mod comparators;
 #[cfg(test)]
 mod crash_tests;
@@ -48,6 +51,7 @@ pub use backup::{restore, restore_increments, restore_stores};
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};
+pub use compact::Compacted;
 pub use env::{Env, LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options, STORES_MAX};
 pub use error::{Error, Result};
 pub use file_names::FileNames;

@@ -91,6 +91,9 @@ enum Destination {
     Held,
 }
 
+/// Pages that a transaction which compacts keeps for the catalog and the free list.
+const COMMIT_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
+
 /// The pages of the one write transaction.
 pub(crate) struct OwnPages {
     inner: Arc<Inner>,
@@ -117,6 +120,8 @@ pub(crate) struct OwnPages {
     appended: bool,
     /// The log was emptied to get at more pages.
     reclaimed: bool,
+    /// Pages at the end of the store were given up.
+    has_cut: bool,
 }
 
 impl OwnPages {
@@ -142,6 +147,7 @@ impl OwnPages {
             saving: false,
             appended: false,
             reclaimed: false,
+            has_cut: false,
             inner,
         }
     }
@@ -168,7 +174,7 @@ impl OwnPages {
 
     /// Whether nothing has been changed.
     pub(crate) fn is_unchanged(&self) -> bool {
-        self.shop.own.is_empty() && self.extents.is_empty() && !self.appended
+        self.shop.own.is_empty() && self.extents.is_empty() && !self.appended && !self.has_cut
     }
 
     /// Whether pages were written that no log record can tell of.
@@ -360,6 +366,27 @@ impl OwnPages {
             }
         }
         Ok(())
+    }
+
+    /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how many there are
+    /// beside what a commit needs.
+    pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
+        let list = self.inner.free_list(&self.view, self.free);
+        self.stock.take_all(list)?;
+        let pages = self.stock.leave_tail(list, tail)?;
+        Ok(pages.saturating_sub(COMMIT_PAGES))
+    }
+
+    /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet; how many there are.
+    pub(crate) fn cut_tail(&mut self) -> Result<u64> {
+        let list = self.inner.free_list(&self.view, self.free);
+        self.stock.take_all(list)?;
+        let before = self.view.limit();
+        let limit = self.stock.cut_tail(before);
+        self.has_cut = limit < before;
+        // SAFETY: less than what was within the file before, and nothing refers to the rest.
+        unsafe { self.view.set_limit(limit) };
+        Ok(before - limit)
     }
 
     fn refill(&mut self) -> Result<bool> {

@@ -14,6 +14,7 @@ pub(crate) mod node;
 pub(crate) mod order;
 mod prefetch;
 mod since;
+mod strays;
 pub(crate) mod value;
 mod write;
 
@@ -31,6 +32,7 @@ pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range};
 pub use order::{Comparator, Comparators, KeyOrder};
 pub(crate) use order::{Order, Orders};
+pub(crate) use strays::Stray;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
 pub(crate) use write::{Place, is_inline, place_mut};

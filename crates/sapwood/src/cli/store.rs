@@ -13,6 +13,8 @@ pub(crate) enum Store {
     Check(Place),
     /// Show who reads, how old each snapshot is, and how many free pages it keeps from being used again
     Readers(Readers),
+    /// Give unused space back to the file system, beside running readers and writers
+    Compact(Place),
     /// Make another environment of the same contents, beside running readers and writers
     Copy(Copy),
     /// Copy to one file, or what has changed since a backup, beside running readers and writers

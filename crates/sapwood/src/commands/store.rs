@@ -20,6 +20,7 @@ pub(crate) fn run(command: &Store) -> Result<ExitCode> {
         Store::Stat(place) => stat(place),
         Store::Check(place) => check(place),
         Store::Readers(args) => readers(args),
+        Store::Compact(place) => compact(place),
         Store::Copy(args) => copy(args),
         Store::Backup(args) => backup(args),
         Store::Restore(args) => restore(args),
@@ -110,6 +111,30 @@ fn check(place: &Place) -> Result<ExitCode> {
         writeln!(out, "WRONG: {problem}")?;
     }
     Ok(ExitCode::FAILURE)
+}
+
+fn compact(place: &Place) -> Result<ExitCode> {
+    let folder = environment(&place.folder);
+    let env = Env::open(&folder, &Options::new().create(false));
+    let env = env.with_context(|| folder.display().to_string())?;
+    for number in 0..env.stores() {
+        let Some(store) = env.store(number) else {
+            continue;
+        };
+        let done = store.compact(|now| {
+            println!(
+                "Store {number}: {} KiB, of which {} KiB are needed",
+                now.now >> 10,
+                now.target >> 10
+            );
+        })?;
+        println!(
+            "Store {number}: {} KiB before, {} KiB now",
+            done.before >> 10,
+            done.now >> 10
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn readers(args: &Readers) -> Result<ExitCode> {

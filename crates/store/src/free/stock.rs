@@ -242,6 +242,49 @@ impl Stock {
         Ok(())
     }
 
+    /// Takes all pages that may be used again, however many there are; the lowest are to be used first. Before anything else is taken.
+    pub(crate) fn take_all(&mut self, list: FreeList<'_>) -> Result<()> {
+        self.next_blocked = PendingKey::first_of(CommitNo(0));
+        while !self.has_seen_all() {
+            self.refill(list)?;
+        }
+        self.entries.retain(|run| run.pages > 0);
+        self.entries.sort_unstable_by_key(|run| run.first);
+        self.first_left = 0;
+        Ok(())
+    }
+
+    /// Leaves alone, of all pages that were taken, those from `tail` on; how many are left.
+    pub(crate) fn leave_tail(&mut self, list: FreeList<'_>, tail: PageNo) -> Result<u64> {
+        let below = self.entries.partition_point(|run| run.first < tail);
+        let mut above = self.entries.split_off(below);
+        if let Some(last) = self.entries.last_mut() {
+            let kept = u32::try_from(tail.0 - last.first.0).unwrap_or(u32::MAX);
+            if last.pages > kept {
+                above.push(Run {
+                    first: tail,
+                    pages: last.pages - kept,
+                });
+                last.pages = kept;
+            }
+        }
+        for run in above {
+            self.change_zone(list, run, true)?;
+        }
+        Ok(self.entries.iter().map(|run| u64::from(run.pages)).sum())
+    }
+
+    /// Gives up, of all pages that were taken, those at the end of a store of `limit` pages; how many it has then.
+    pub(crate) fn cut_tail(&mut self, mut limit: u64) -> u64 {
+        while let Some(last) = self.entries.last()
+            && last.first.0 + u64::from(last.pages) == limit
+        {
+            limit = last.first.0;
+            self.entries.pop();
+        }
+        limit
+    }
+
     /// Whether there is no single page that has not been found.
     pub(crate) fn has_seen_all(&self) -> bool {
         self.has_seen_pending() && self.laps >= 2

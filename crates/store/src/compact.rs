@@ -1,0 +1,216 @@
+//! Online compaction: what lies at the end of the file moves to free pages further ahead, and the file is cut.
+//!
+//! A *pass* looks for all records whose pages, or whose ways from the root, lead to pages behind the size that the store ought to have; bounded
+//! transactions then write these records once more, as anybody might, with free pages ahead of that size only: copy on
+//! write moves everything on their ways. When nothing that is pinned refers to the pages at the end any more, a transaction gives
+//! them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what they undo is done again by the next pass.
+
+use crate::checkpoint;
+use crate::env::{Env, Inner};
+use crate::error::{Error, Result};
+use crate::free;
+use crate::page::{PAGE_BYTES, PageNo};
+use crate::snapshot::Snapshot;
+use crate::sync::Arc;
+use crate::tree::Stray;
+use crate::write::WriteTxn;
+
+/// How many records one transaction writes anew.
+const MOVED_MAX: usize = 256;
+
+/// How many one pass finds; there may be more in the next one.
+const FOUND_MAX: usize = 1 << 16;
+
+/// After so many passes it ends, though writers may have undone what it did.
+const PASSES_MAX: usize = 64;
+
+/// Pages that a store keeps beside those in use and one in so many of them.
+const SPARE_PAGES: u64 = if cfg!(test) { 64 } else { 128 };
+const SPARE_SHARE: u64 = 64;
+
+/// How far a compaction has come, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compacted {
+    /// The size of the store when it began.
+    pub before: u64,
+    /// Its size now.
+    pub now: u64,
+    /// How small it can become, as far as is known.
+    pub target: u64,
+}
+
+pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<Compacted> {
+    let inner = env.inner();
+    let size = || Ok::<_, Error>(Snapshot::begin(inner)?.store_bytes() / PAGE_BYTES as u64);
+    let before = size()?;
+    let tell = |now: u64, target: u64| Compacted {
+        before: before * PAGE_BYTES as u64,
+        now: now * PAGE_BYTES as u64,
+        target: target.min(now) * PAGE_BYTES as u64,
+    };
+    let mut now = before;
+    let mut target = now;
+    for _ in 0..PASSES_MAX {
+        // What nobody needs any more is free from here on.
+        checkpoint::settle(inner)?;
+        cut(env)?;
+        now = size()?;
+        let snapshot = Snapshot::begin(inner)?;
+        target = target_pages(inner, snapshot.store_bytes() / PAGE_BYTES as u64)?;
+        progress(tell(now, target));
+        if target >= now {
+            break;
+        }
+        let found = find(&snapshot, PageNo(target))?;
+        // It pins the pages that are to be given up.
+        drop(snapshot);
+        let mut moved = 0;
+        for some in found.chunks(MOVED_MAX) {
+            let step = move_records(env, some, PageNo(target))?;
+            moved += step;
+            if step == 0 {
+                break;
+            }
+        }
+        checkpoint::settle(inner)?;
+        cut(env)?;
+        let after = size()?;
+        if moved == 0 || after >= now {
+            // Somebody reads what is at the end, or writes as fast as this moves.
+            now = after;
+            break;
+        }
+        now = after;
+    }
+    let done = tell(now, target);
+    progress(done);
+    Ok(done)
+}
+
+/// The size that suffices for what is in use.
+fn target_pages(inner: &Arc<Inner>, pages: u64) -> Result<u64> {
+    let free = free::list(inner)?;
+    let free: u64 = free.iter().map(|free| u64::from(free.pages)).sum();
+    let used = pages.saturating_sub(free);
+    Ok(used + used / SPARE_SHARE + SPARE_PAGES)
+}
+
+/// A record to be written once more.
+struct Found {
+    tree: Vec<u8>,
+    key: Vec<u8>,
+    /// One of the values of the key, in a tree with duplicates.
+    value: Option<Vec<u8>>,
+}
+
+/// Records whose pages, or ways, are at the end.
+fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
+    let mut found = Vec::new();
+    // Trees whose records in the catalog are there.
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let mut each = |stray: Stray<'_>| {
+        names.push(stray.key.to_vec());
+        Ok(true)
+    };
+    snapshot.catalog()?.strays(tail, &mut each)?;
+    for name in snapshot.tree_names()? {
+        let Some(tree) = snapshot.tree(&name)? else {
+            continue;
+        };
+        let mut each = |stray: Stray<'_>| {
+            found.push(Found {
+                tree: name.clone(),
+                key: stray.key.to_vec(),
+                value: stray.value.map(<[u8]>::to_vec),
+            });
+            Ok(found.len() < FOUND_MAX)
+        };
+        if !tree.strays(tail, &mut each)? {
+            break;
+        }
+        if names.contains(&name) {
+            // Any change of the tree changes its record.
+            let mut cursor = tree.cursor();
+            if cursor.first()? {
+                let has_duplicates = cursor.has_duplicates();
+                if let Some((key, value)) = cursor.record()? {
+                    found.push(Found {
+                        tree: name.clone(),
+                        key: key.to_vec(),
+                        value: has_duplicates.then(|| value.to_vec()),
+                    });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes records anew, as long as there is room ahead of the tail; how many.
+fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<usize> {
+    let mut txn = env.write()?;
+    let mut room = txn.own_mut().use_only_below(tail)?;
+    let mut moved = 0;
+    for record in found {
+        let needed = rewrite_pages(&mut txn, record)?;
+        if room < needed {
+            break;
+        }
+        match rewrite(&mut txn, record) {
+            Ok(()) => {}
+            // Only the program knows how the tree is ordered, and has not said so.
+            Err(Error::NoComparator) => continue,
+            Err(error) => return Err(error),
+        }
+        room -= needed;
+        moved += 1;
+    }
+    if moved > 0 {
+        txn.commit()?.wait()?;
+    }
+    Ok(moved)
+}
+
+/// The most pages that writing a record anew takes: its way, a split or two on it, and its value.
+fn rewrite_pages(txn: &mut WriteTxn, record: &Found) -> Result<u64> {
+    const WAY_PAGES: u64 = 8;
+    let id = txn.tree(&record.tree)?;
+    let value = match (id, &record.value) {
+        (Some(id), None) => txn.get(id, &record.key)?.map_or(0, <[u8]>::len),
+        _ => 0,
+    };
+    Ok(WAY_PAGES + (value / PAGE_BYTES) as u64 + 1)
+}
+
+fn rewrite(txn: &mut WriteTxn, record: &Found) -> Result<()> {
+    let Some(id) = txn.tree(&record.tree)? else {
+        return Ok(());
+    };
+    match &record.value {
+        Some(value) => {
+            if txn.delete_duplicate(id, &record.key, value)? {
+                txn.put(id, &record.key, value)?;
+            }
+        }
+        None => {
+            if let Some(value) = txn.get(id, &record.key)?.map(<[u8]>::to_vec) {
+                txn.put(id, &record.key, &value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives up the pages at the end of the store that nobody needs, and cuts the file.
+fn cut(env: &Env) -> Result<()> {
+    let mut txn = env.write()?;
+    if txn.own_mut().cut_tail()? == 0 {
+        return Ok(());
+    }
+    txn.commit()?.wait()?;
+    // Nobody may commit between the checkpoint and the cut: a meta page must not refer to what is no longer there.
+    let txn = env.write()?;
+    let inner = env.inner();
+    checkpoint::settle(inner)?;
+    inner.trim_file(txn.head())
+}

@@ -1,0 +1,217 @@
+//! Compaction: the file gets smaller, nothing that anybody sees changes, and a power cut at any moment loses nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sapwood_wal::storage::recording::Disk;
+use sapwood_wal::storage::{OpenMode, Storage};
+
+use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::error::Result;
+use crate::page::PAGE_BYTES;
+use crate::snapshot::Snapshot;
+use crate::tree::TreeKind;
+use crate::write::WriteTxn;
+
+type Records = BTreeSet<(Vec<u8>, Vec<u8>, Vec<u8>)>;
+
+const TREES: [(&str, TreeKind); 4] = [
+    ("compact", TreeKind::COMPACT),
+    ("counted", TreeKind::COUNTED),
+    ("pairs", TreeKind::DUPLICATES),
+    ("values", TreeKind::COMPACT),
+];
+
+fn open(disk: &Disk) -> Env {
+    let options = Options::new()
+        .log_bytes(4 * LOG_BYTES_MIN)
+        .idle_checkpoint(None);
+    Env::on_storage(Arc::new(disk.clone()), &options).unwrap()
+}
+
+fn change(env: &Env, how: impl FnOnce(&mut WriteTxn) -> Result<()>) {
+    let mut txn = env.write().unwrap();
+    how(&mut txn).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+}
+
+/// A store most of which is free, with something in use everywhere.
+fn full_of_holes() -> Disk {
+    let disk = Disk::new();
+    let env = open(&disk);
+    let scattered = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    for (name, kind) in TREES {
+        change(&env, |txn| txn.create_tree(name, kind).map(drop));
+        for part in 0..6_u32 {
+            change(&env, |txn| {
+                let tree = txn.tree(name)?.unwrap();
+                for n in part * 100..part * 100 + 100 {
+                    let value = match name {
+                        "values" => vec![n as u8; if n.is_multiple_of(3) { 9000 } else { 400 }],
+                        _ => vec![n as u8; 200],
+                    };
+                    match name {
+                        // Two keys have so many values that they make trees.
+                        "pairs" => txn.put(
+                            tree,
+                            &[n as u8 % 5 / 2],
+                            &[&scattered(n)[..], &[7; 40]].concat(),
+                        )?,
+                        _ => txn.put(tree, &scattered(n), &value)?,
+                    };
+                }
+                Ok(())
+            });
+        }
+    }
+    for (name, _) in TREES {
+        change(&env, |txn| {
+            let tree = txn.tree(name)?.unwrap();
+            for n in (0..600_u32).filter(|n| !n.is_multiple_of(10)) {
+                match name {
+                    "pairs" => txn.delete_duplicate(
+                        tree,
+                        &[n as u8 % 5 / 2],
+                        &[&scattered(n)[..], &[7; 40]].concat(),
+                    )?,
+                    _ => txn.delete(tree, &scattered(n))?,
+                };
+            }
+            Ok(())
+        });
+    }
+    env.sync().unwrap();
+    env.checkpoint().unwrap();
+    drop(env);
+    Disk::from_image(&disk.synced_image()).unwrap()
+}
+
+fn read(snapshot: &Snapshot) -> Records {
+    let mut records = Records::new();
+    for (name, _) in TREES {
+        let tree = snapshot.tree(name).unwrap().unwrap();
+        let mut cursor = tree.cursor();
+        while cursor.next().unwrap() {
+            let (key, value) = cursor.record().unwrap().unwrap();
+            records.insert((name.into(), key.to_vec(), value.to_vec()));
+        }
+    }
+    records
+}
+
+fn file_bytes(disk: &Disk) -> u64 {
+    disk.open("data-0", OpenMode::Read).unwrap().size().unwrap()
+}
+
+/// The value of the one record that changes meanwhile, and all others.
+fn count(snapshot: &Snapshot) -> u64 {
+    snapshot.tree("count").unwrap().map_or(0, |tree| {
+        let count = tree.get(b"count").unwrap().unwrap();
+        u64::from_be_bytes(count.try_into().unwrap())
+    })
+}
+
+fn count_up(env: &Env, disk: &Disk) {
+    let next = count(&env.read().unwrap()) + 1;
+    disk.note(next * 2);
+    change(env, |txn| {
+        let tree = match txn.tree("count")? {
+            Some(tree) => tree,
+            None => txn.create_tree("count", TreeKind::COMPACT)?,
+        };
+        txn.put(tree, b"count", &next.to_be_bytes()).map(drop)
+    });
+    disk.note(next * 2 + 1);
+}
+
+#[test]
+fn the_file_gets_smaller_and_nothing_else_changes() {
+    let disk = full_of_holes();
+    let env = open(&disk);
+    let records = read(&env.read().unwrap());
+    let before = file_bytes(&disk);
+    let mut told = Vec::new();
+    let done = env
+        .compact(|now| {
+            told.push(now);
+            count_up(&env, &disk);
+        })
+        .unwrap();
+    assert!(told.len() > 1 && told[0].now > done.now, "{told:?}");
+    assert!(done.now < done.before / 2, "{done:?}");
+    assert!(
+        done.now <= done.target + 128 * PAGE_BYTES as u64,
+        "{done:?}"
+    );
+    assert!(
+        file_bytes(&disk) < before / 2,
+        "{} of {before}",
+        file_bytes(&disk)
+    );
+    assert!(env.check().unwrap().is_clean());
+    assert!(read(&env.read().unwrap()) == records);
+    drop(env);
+    let env = open(&disk);
+    assert!(env.check().unwrap().is_clean());
+    assert!(read(&env.read().unwrap()) == records);
+    // It grows again.
+    for _ in 0..200 {
+        count_up(&env, &disk);
+    }
+    change(&env, |txn| {
+        let tree = txn.tree("values")?.unwrap();
+        (0..300_u32).try_for_each(|n| txn.put(tree, &n.to_be_bytes(), &[1; 5000]).map(drop))
+    });
+    assert!(env.check().unwrap().is_clean());
+}
+
+#[test]
+fn what_a_reader_sees_stays_until_it_is_gone() {
+    let disk = full_of_holes();
+    let env = open(&disk);
+    let reader = env.read().unwrap();
+    let records = read(&reader);
+    let kept = env.compact(|_| ()).unwrap();
+    for _ in 0..20 {
+        count_up(&env, &disk);
+    }
+    assert!(read(&reader) == records);
+    drop(reader);
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.now < kept.now / 2, "{done:?} after {kept:?}");
+    assert!(read(&env.read().unwrap()) == records);
+    assert!(env.check().unwrap().is_clean());
+}
+
+#[test]
+fn a_power_cut_while_compacting_loses_nothing() {
+    for seed in 0..2 {
+        let disk = full_of_holes();
+        let env = open(&disk);
+        let records = read(&env.read().unwrap());
+        env.compact(|_| count_up(&env, &disk)).unwrap();
+        for _ in 0..5 {
+            count_up(&env, &disk);
+        }
+        drop(env);
+        for crash in disk.crashes(seed, 40) {
+            let disk = Disk::from_image(crash.image()).unwrap();
+            let env = open(&disk);
+            let report = env.check().unwrap();
+            assert!(report.is_clean(), "{crash}: {:?}", report.problems);
+            let snapshot = env.read().unwrap();
+            assert!(read(&snapshot) == records, "{crash}");
+            let notes = crash.notes().iter();
+            let tried = notes.clone().map(|note| note / 2).max().unwrap_or(0);
+            let sure = notes.filter(|note| *note % 2 == 1).map(|note| note / 2);
+            let sure = sure.max().unwrap_or(0);
+            let count = count(&snapshot);
+            assert!((sure..=tried).contains(&count), "{crash}: {count}");
+            drop(snapshot);
+            // And it can be compacted to the end.
+            env.compact(|_| ()).unwrap();
+            assert!(env.check().unwrap().is_clean(), "{crash}");
+            assert!(read(&env.read().unwrap()) == records, "{crash}");
+        }
+    }
+}
