@@ -24,6 +24,9 @@ const FOUND_MAX: usize = 1 << 16;
 /// After so many passes it ends, though writers may have undone what it did.
 const PASSES_MAX: usize = 64;
 
+/// It ends after so many passes in a row that have not made the store smaller.
+const FRUITLESS_MAX: usize = 3;
+
 /// Pages that a store keeps beside those in use and one in so many of them.
 const SPARE_PAGES: u64 = if cfg!(test) { 64 } else { 128 };
 const SPARE_SHARE: u64 = 64;
@@ -50,37 +53,30 @@ pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<
     };
     let mut now = before;
     let mut target = now;
+    let mut fruitless = 0;
     for _ in 0..PASSES_MAX {
         // What nobody needs any more is free from here on.
         checkpoint::settle(inner)?;
         cut(env)?;
         now = size()?;
-        let snapshot = Snapshot::begin(inner)?;
-        target = target_pages(inner, snapshot.store_bytes() / PAGE_BYTES as u64)?;
+        target = target_pages(inner, now)?;
         progress(tell(now, target));
-        if target >= now {
+        if target >= now || fruitless == FRUITLESS_MAX {
             break;
         }
+        let snapshot = Snapshot::begin(inner)?;
         let found = find(&snapshot, PageNo(target))?;
         // It pins the pages that are to be given up.
         drop(snapshot);
-        let mut moved = 0;
         for some in found.chunks(MOVED_MAX) {
-            let step = move_records(env, some, PageNo(target))?;
-            moved += step;
-            if step == 0 {
+            if move_records(env, some, PageNo(target))? == 0 {
                 break;
             }
         }
         checkpoint::settle(inner)?;
         cut(env)?;
-        let after = size()?;
-        if moved == 0 || after >= now {
-            // Somebody reads what is at the end, or writes as fast as this moves.
-            now = after;
-            break;
-        }
-        now = after;
+        // Somebody may read what is at the end, or have written there meanwhile.
+        fruitless = if size()? < now { 0 } else { fruitless + 1 };
     }
     let done = tell(now, target);
     progress(done);
