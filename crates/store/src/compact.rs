@@ -68,9 +68,19 @@ pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<
         let found = find(&snapshot, PageNo(target))?;
         // It pins the pages that are to be given up.
         drop(snapshot);
-        for some in found.chunks(MOVED_MAX) {
-            if move_records(env, some, PageNo(target))? == 0 {
+        let mut left = &found[..];
+        let mut has_settled = false;
+        while !left.is_empty() {
+            let some = &left[..left.len().min(MOVED_MAX)];
+            let moved = move_records(env, some, PageNo(target))?;
+            left = &left[moved..];
+            if moved == 0 && has_settled {
                 break;
+            }
+            // What the ways before took is free again once no meta page refers to it.
+            has_settled = moved == 0;
+            if has_settled {
+                checkpoint::settle(inner)?;
             }
         }
         checkpoint::settle(inner)?;
@@ -142,7 +152,7 @@ fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Writes records anew, as long as there is room ahead of the tail; how many.
+/// Writes the first of these records anew, as long as there is room ahead of the tail; how many.
 fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<usize> {
     let mut txn = env.write()?;
     let mut room = txn.own_mut().use_only_below(tail)?;
@@ -152,14 +162,13 @@ fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<usize> {
         if room < needed {
             break;
         }
+        moved += 1;
         match rewrite(&mut txn, record) {
-            Ok(()) => {}
+            Ok(()) => room -= needed,
             // Only the program knows how the tree is ordered, and has not said so.
-            Err(Error::NoComparator) => continue,
+            Err(Error::NoComparator) => {}
             Err(error) => return Err(error),
         }
-        room -= needed;
-        moved += 1;
     }
     if moved > 0 {
         txn.commit()?.wait()?;
