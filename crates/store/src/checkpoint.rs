@@ -64,7 +64,7 @@ impl<'i> CheckpointLock<'i> {
             let mut page = Page::zeroed();
             file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64)?;
             if let Some(meta) = Meta::decode(&page, slot, true)? {
-                self.note(slot, &meta.head);
+                self.inner.region.metas.note(slot, &meta.head);
             }
         }
         Ok(self)
@@ -200,15 +200,22 @@ impl<'i> CheckpointLock<'i> {
         } else {
             file.write_all_at(page.bytes(), offset)?;
         }
-        self.note(slot, head);
+        inner.region.metas.note(slot, head);
         self.recycle_log();
         Ok(())
     }
 
-    fn note(&self, slot: usize, head: &Head) {
-        let metas = &self.inner.region.metas;
-        metas.lsns[slot].store(head.log.lsn.0, Ordering::SeqCst);
-        metas.commits[slot].store(head.commit.0, Ordering::SeqCst);
+    /// Gives back to the file system what the file has behind the pages of the newest commit and of those that the meta pages hold, but for
+    /// a little. For the holder of the writer lock: nobody else looks there.
+    pub(crate) fn trim_file(&self, newest: &Head) -> Result<()> {
+        let inner = self.inner;
+        let mut needed = newest.roots.pages;
+        if inner.options.guards.has(Guard::KeepPagesOfMetas) {
+            let metas = inner.region.metas.pages.iter();
+            let metas = metas.map(|pages| pages.load(Ordering::SeqCst));
+            needed = metas.fold(needed, u64::max);
+        }
+        inner.cut_file(needed)
     }
 
     fn recycle_log(&self) {

@@ -304,7 +304,6 @@ fn commit_unlogged(commits: &Commits<'_>) -> Result<Position> {
 
 fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
     let mut locks = Vec::with_capacity(commits.len());
-    let mut befores = Vec::with_capacity(commits.len());
     let mut records = Vec::with_capacity(commits.len());
     for (inner, header) in commits {
         let before = inner.region.applied_head()?;
@@ -319,7 +318,6 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
         if guards.has(Guard::CheckpointBeforeRoots) {
             lock.write_meta_if_newer(&before)?;
         }
-        befores.push(before);
         lock.pin_applied(header.commit);
         let mut record = Vec::new();
         let header = RecordHeader {
@@ -339,12 +337,7 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
             written.inspect_err(|_| inner.poison())?;
         }
         // What the file grew ahead by need not stay when what it was for is over; if it cannot be cut, it stays.
-        if befores
-            .iter()
-            .all(|before| before.roots.pages <= header.roots.pages)
-        {
-            let _: Result<()> = inner.trim_file(&header.head(log));
-        }
+        let _: Result<()> = lock.trim_file(&header.head(log));
     }
     Ok(log)
 }

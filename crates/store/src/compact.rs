@@ -5,10 +5,11 @@
 //! write moves everything on their ways. When nothing that is pinned refers to the pages at the end any more, a transaction gives
 //! them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what they undo is done again by the next pass.
 
-use crate::checkpoint;
+use crate::checkpoint::{self, CheckpointLock};
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::free;
+use crate::guard::Guard;
 use crate::page::{PAGE_BYTES, PageNo};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
@@ -213,9 +214,11 @@ fn cut(env: &Env) -> Result<()> {
         return Ok(());
     }
     txn.commit()?.wait()?;
-    // Nobody may commit between the checkpoint and the cut: a meta page must not refer to what is no longer there.
+    // Once both meta pages know of it the file can be cut; nobody may commit until then.
     let txn = env.write()?;
     let inner = env.inner();
-    checkpoint::settle(inner)?;
-    inner.trim_file(txn.head())
+    if inner.options.guards.has(Guard::KeepPagesOfMetas) {
+        checkpoint::settle(inner)?;
+    }
+    CheckpointLock::take(inner)?.trim_file(txn.head())
 }

@@ -151,6 +151,8 @@ enum Note {
     /// The commit of this number is going to be tried.
     Attempt(u64),
     Acknowledged(u64),
+    /// From the commit of this number on others will be tried that change no record.
+    Compacting(u64),
 }
 
 impl Note {
@@ -159,6 +161,7 @@ impl Note {
             Self::Created => 0,
             Self::Attempt(commit) => 1 << 62 | commit,
             Self::Acknowledged(commit) => 2 << 62 | commit,
+            Self::Compacting(commit) => 3 << 62 | commit,
         }
     }
 
@@ -167,7 +170,8 @@ impl Note {
         match note >> 62 {
             0 => Self::Created,
             1 => Self::Attempt(number),
-            _ => Self::Acknowledged(number),
+            2 => Self::Acknowledged(number),
+            _ => Self::Compacting(number),
         }
     }
 }
@@ -261,6 +265,14 @@ impl Life {
                     history.states.insert(commit, state);
                 }
                 Note::Acknowledged(commit) => history.acknowledged = commit,
+                Note::Compacting(commit) => {
+                    let state = &self.history.states[&commit];
+                    let all = self.history.states.range(commit..);
+                    let same = all.take_while(|(_, other)| Arc::ptr_eq(state, other));
+                    history
+                        .states
+                        .extend(same.map(|(&commit, state)| (commit, state.clone())));
+                }
             }
         }
         history
@@ -275,7 +287,7 @@ impl Life {
     }
 
     fn step(&mut self) -> Verdict {
-        match self.dice.below(21) {
+        match self.dice.below(22) {
             0..10 => self.transact(8, 300),
             20 => {
                 let commit = self.env().sync().map_err(told)?;
@@ -294,6 +306,7 @@ impl Life {
             16 => self.keep_snapshot(),
             17 => self.look_at_snapshots(),
             18 => self.give_up(),
+            21 => self.compact(),
             _ => self.reopen(),
         }
     }
@@ -468,6 +481,22 @@ impl Life {
             self.acknowledge(commit.0);
         }
         Ok(())
+    }
+
+    fn compact(&mut self) -> Verdict {
+        let before = self.applied;
+        self.disk.note(Note::Compacting(before).encode());
+        let done = self.env().compact(|_| ()).map_err(told)?;
+        if done.now > done.before {
+            return Err(format!("the store is larger than before: {done:?}"));
+        }
+        let model = self.history.states[&before].clone();
+        self.applied = self.env().inner().region.applied().0;
+        for commit in before..=self.applied {
+            self.history.states.insert(commit, model.clone());
+        }
+        self.acknowledge(self.applied);
+        self.look_at_snapshots()
     }
 
     fn keep_snapshot(&mut self) -> Verdict {

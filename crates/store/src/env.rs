@@ -14,7 +14,7 @@ use crate::background::Background;
 use crate::backup::Content;
 use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
-use crate::checkpoint;
+use crate::checkpoint::{self, CheckpointLock};
 use crate::commit::Durability;
 use crate::compact::{self, Compacted};
 use crate::comparators::Registry;
@@ -23,7 +23,6 @@ use crate::file_names::FileNames;
 use crate::free::FreePages;
 use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
-use crate::head::Head;
 use crate::joint::{self, JointTxn};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
@@ -716,12 +715,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives back to the file system what the file has behind the pages of the newest commit, but for a little. For the holder of
-    /// the writer lock: nobody else looks there.
-    pub(crate) fn trim_file(&self, newest: &Head) -> Result<()> {
+    /// Makes the file as small as the first `needed` pages allow, and the reserve behind them.
+    pub(crate) fn cut_file(&self, needed: u64) -> Result<()> {
         let growth = &self.region.growth.pages;
-        let needed = newest.roots.pages + RESERVE_PAGES;
-        let kept = needed.next_multiple_of(WINDOW_PAGES);
+        let kept = (needed + RESERVE_PAGES).next_multiple_of(WINDOW_PAGES);
         let me = self.membership.index();
         let grower = &self.region.grower;
         grower.lock(me, |process| self.is_alive(process));
@@ -735,26 +732,17 @@ impl Inner {
         Ok(result?)
     }
 
-    /// As [`Inner::trim_file`], unless somebody is writing.
+    /// Has the file trimmed, unless somebody is writing.
     fn trim_file_if_nobody_writes(&self) -> Result<()> {
         let writer = &self.region.writer;
         // A dead owner's place is left to whoever completes what it did.
-        if writer.try_lock(self.membership.index(), |_| true).is_some() {
-            let head = self.region.applied_head();
-            let commits = self.region.metas.commits.each_ref();
-            let is_held = |head: &Head| {
-                let holds = |slot: &AtomicU64| slot.load(Ordering::SeqCst) == head.commit.0;
-                commits.into_iter().all(holds)
-            };
-            // A meta page of before may refer to what a compaction has given up since.
-            let result = head.and_then(|head| match is_held(&head) {
-                true => self.trim_file(&head),
-                false => Ok(()),
-            });
-            writer.unlock();
-            return result;
+        if writer.try_lock(self.membership.index(), |_| true).is_none() {
+            return Ok(());
         }
-        Ok(())
+        let trim = || CheckpointLock::take(self)?.trim_file(&self.region.applied_head()?);
+        let result = trim();
+        writer.unlock();
+        result
     }
 
     fn allocate(&self, room: u64, end: u64) -> Result<u64> {

@@ -21,6 +21,8 @@ pub(crate) enum Guard {
     KeepLogOfOlderMeta,
     /// The log is kept as far back as the meta pages of other stores.
     KeepLogOfOtherStores,
+    /// The file is not cut within the pages that a meta page knows of, as a compaction would do otherwise.
+    KeepPagesOfMetas,
     /// What the meta pages refer to is not used again.
     ProtectMetas,
     /// What the checkpoint under way refers to is not used again.
@@ -44,7 +46,7 @@ pub(crate) enum Guard {
 #[cfg(test)]
 impl Guard {
     /// All that one store needs; several need `KeepLogOfOtherStores` too.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,
         Self::SyncMeta,
@@ -53,6 +55,7 @@ impl Guard {
         Self::SyncGrowth,
         Self::SyncLog,
         Self::KeepLogOfOlderMeta,
+        Self::KeepPagesOfMetas,
         Self::ProtectMetas,
         Self::ProtectTarget,
         Self::ProtectInvisible,

@@ -147,9 +147,7 @@ impl Recovering {
         let region = &self.region;
         for (slot, meta) in self.metas.iter().enumerate() {
             if let Some(meta) = meta {
-                let (commit, lsn) = (meta.head.commit.0, meta.head.log.lsn.0);
-                region.metas.commits[slot].store(commit, Ordering::SeqCst);
-                region.metas.lsns[slot].store(lsn, Ordering::SeqCst);
+                region.metas.note(slot, &meta.head);
             }
         }
         region.growth.pages.store(self.room, Ordering::SeqCst);

@@ -43,7 +43,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -99,12 +99,15 @@ pub(crate) struct Growth {
     pub(crate) pages: AtomicU64,
 }
 
-/// What the meta pages on disk hold, as commit numbers; 0 where a meta page is not valid.
+/// What the meta pages on disk hold; 0 where a meta page is not valid.
 #[repr(C)]
 pub(crate) struct Metas {
+    /// Their commits.
     pub(crate) commits: [AtomicU64; 2],
     /// The log positions from which these commits are replayed.
     pub(crate) lsns: [AtomicU64; 2],
+    /// How many pages these commits have.
+    pub(crate) pages: [AtomicU64; 2],
     /// The commit that a checkpoint is about to write, or the last one wrote.
     pub(crate) target: AtomicU64,
     /// Pages of the last target that commits since then have freed.
@@ -112,6 +115,13 @@ pub(crate) struct Metas {
 }
 
 impl Metas {
+    /// Notes what a meta page holds from now on.
+    pub(crate) fn note(&self, slot: usize, head: &Head) {
+        self.pages[slot].store(head.roots.pages, Ordering::SeqCst);
+        self.lsns[slot].store(head.log.lsn.0, Ordering::SeqCst);
+        self.commits[slot].store(head.commit.0, Ordering::SeqCst);
+    }
+
     /// The newest commit that a meta page holds or is about to.
     pub(crate) fn newest(&self) -> CommitNo {
         let [first, second] = &self.commits;

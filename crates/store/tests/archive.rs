@@ -125,6 +125,42 @@ fn every_commit_can_be_gone_back_to() {
 }
 
 #[test]
+fn it_leads_across_a_compaction() {
+    let place = Place::new();
+    let env = place.open(1);
+    let change = |numbers: &mut dyn Iterator<Item = u32>, is_there: bool| {
+        let mut txn = env.write().unwrap();
+        let tree = match txn.tree("t").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("t", TreeKind::COMPACT).unwrap(),
+        };
+        for n in numbers {
+            match is_there {
+                true => txn.put(tree, &n.to_be_bytes(), &[n as u8; 400]),
+                false => txn.delete(tree, &n.to_be_bytes()),
+            }
+            .unwrap();
+        }
+        txn.commit().unwrap().wait().unwrap();
+    };
+    change(&mut std::iter::empty(), true);
+    env.backup(place.path("backup")).unwrap();
+    // Small enough for the log, each of them.
+    for part in 0..100 {
+        change(&mut (part * 100..part * 100 + 100), true);
+    }
+    for part in 0..100 {
+        change(&mut (part * 100..part * 100 + 95), false);
+    }
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.now < done.before / 2, "{done:?}");
+    change(&mut (0..50), true);
+    env.archive().unwrap();
+    place.restore(Until::End, "end").unwrap();
+    assert!(all(&place.path("end")) == read(&env));
+}
+
+#[test]
 fn a_moment_can_be_gone_back_to() {
     let place = Place::new();
     let env = place.open(1);

@@ -150,6 +150,38 @@ fn increments_lead_from_one_backup_to_the_next() {
 }
 
 #[test]
+fn an_increment_leads_across_a_compaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path().join("env"), &options()).unwrap();
+    let mut txn = env.write().unwrap();
+    let tree = txn.create_tree("t", TreeKind::COMPACT).unwrap();
+    for n in 0..20_000_u32 {
+        txn.put(tree, &n.to_be_bytes(), &[n as u8; 200]).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    let full = folder.path().join("full");
+    env.backup(&full).unwrap();
+    let mut txn = env.write().unwrap();
+    let tree = txn.tree("t").unwrap().unwrap();
+    for n in (0..20_000_u32).filter(|n| n % 1000 >= 50) {
+        txn.delete(tree, &n.to_be_bytes()).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.now < done.before / 2, "{done:?}");
+    let increment = folder.path().join("increment");
+    env.backup_since(&full, &increment).unwrap();
+    let copy = restored(&full, &[increment], &folder.path().join("copy"));
+    assert!(content(&copy) == content(&env));
+    assert_eq!(
+        copy.read().unwrap().store_bytes(),
+        env.read().unwrap().store_bytes()
+    );
+    let copied = fs::metadata(folder.path().join("copy/data-0")).unwrap();
+    assert!(copied.len() < done.before, "{} bytes", copied.len());
+}
+
+#[test]
 fn an_increment_is_as_small_as_what_changed() {
     let folder = tempfile::tempdir().unwrap();
     let env = Env::open(folder.path().join("env"), &options()).unwrap();
