@@ -181,6 +181,11 @@ fn write_compacted(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> Result<
 
 /// Makes a file with all its pages a store.
 pub(crate) fn complete(file: &dyn File, meta: &Meta) -> Result<()> {
+    let bytes = file_pages(meta.head.roots.pages) * PAGE_BYTES as u64;
+    if file.size()? > bytes {
+        // What was put together may have been larger once.
+        file.set_size(bytes)?;
+    }
     file.sync_data()?;
     for slot in 0..2 {
         write_meta(file, slot, meta)?;

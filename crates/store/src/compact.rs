@@ -210,7 +210,7 @@ fn rewrite(txn: &mut WriteTxn, record: &Found) -> Result<()> {
 /// Gives up the pages at the end of the store that nobody needs, and cuts the file.
 fn cut(env: &Env) -> Result<()> {
     let mut txn = env.write()?;
-    if txn.own_mut().cut_tail()? == 0 {
+    if !txn.own_mut().cut_tail()? {
         return Ok(());
     }
     txn.commit()?.wait()?;

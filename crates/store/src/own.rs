@@ -377,16 +377,19 @@ impl OwnPages {
         Ok(pages.saturating_sub(COMMIT_PAGES))
     }
 
-    /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet; how many there are.
-    pub(crate) fn cut_tail(&mut self) -> Result<u64> {
+    /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet, if they are more than
+    /// its commit may need; whether it has.
+    pub(crate) fn cut_tail(&mut self) -> Result<bool> {
         let list = self.inner.free_list(&self.view, self.free);
         self.stock.take_all(list)?;
         let before = self.view.limit();
         let limit = self.stock.cut_tail(before);
-        self.has_cut = limit < before;
-        // SAFETY: less than what was within the file before, and nothing refers to the rest.
-        unsafe { self.view.set_limit(limit) };
-        Ok(before - limit)
+        self.has_cut = limit + COMMIT_PAGES < before;
+        if self.has_cut {
+            // SAFETY: less than what was within the file before, and nothing refers to the rest.
+            unsafe { self.view.set_limit(limit) };
+        }
+        Ok(self.has_cut)
     }
 
     fn refill(&mut self) -> Result<bool> {

@@ -446,7 +446,7 @@ mod tests {
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 6, .. })
+            Err(Error::UnknownVersion { found: 7, .. })
         ));
     }
 }
