@@ -93,6 +93,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("file size after them", MiB, Loaded, Subject::size).needs(Lmdb(1.0), Goal::None),
     row("the same updates beside a reader that stays", PerSecond, Loaded, Subject::updates_beside_a_reader),
     row("file size after them, beside a reader that stayed", MiB, Loaded, Subject::size),
+    row("file size after online compaction", MiB, Loaded, Subject::compacted_online),
     row("file size after compaction", MiB, Loaded, Subject::compacted),
 ];
 
@@ -441,8 +442,18 @@ impl Subject {
         Ok(outcome)
     }
 
+    fn compacted_online(&mut self) -> Result<Outcome> {
+        let compacted = self.engine.compact_online()?;
+        self.size_if(compacted)
+    }
+
     fn compacted(&mut self) -> Result<Outcome> {
-        if !self.engine.compact()? {
+        let compacted = self.engine.compact()?;
+        self.size_if(compacted)
+    }
+
+    fn size_if(&mut self, compacted: bool) -> Result<Outcome> {
+        if !compacted {
             return Ok(Outcome::plain(f64::NAN));
         }
         self.verify()?;

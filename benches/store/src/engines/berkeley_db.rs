@@ -155,6 +155,10 @@ impl Engine for BerkeleyDb {
         check(unsafe { bdb_checkpoint(self.0) })
     }
 
+    fn compact_online(&mut self) -> Result<bool> {
+        self.compact()
+    }
+
     fn compact(&mut self) -> Result<bool> {
         // SAFETY: an open store.
         check(unsafe { bdb_compact(self.0) })?;

@@ -75,6 +75,10 @@ impl Engine for Fjall {
         Ok(())
     }
 
+    fn compact_online(&mut self) -> Result<bool> {
+        self.compact()
+    }
+
     fn compact(&mut self) -> Result<bool> {
         self.settle()?;
         self.records.major_compact()?;

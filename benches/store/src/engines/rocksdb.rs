@@ -277,6 +277,10 @@ impl Engine for RocksDb {
         Ok(())
     }
 
+    fn compact_online(&mut self) -> Result<bool> {
+        self.compact()
+    }
+
     fn compact(&mut self) -> Result<bool> {
         self.flush()?;
         // SAFETY: no bounds: everything.
