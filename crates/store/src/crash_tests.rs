@@ -268,7 +268,7 @@ impl Life {
                 Note::Compacting(commit) => {
                     let state = &self.history.states[&commit];
                     let all = self.history.states.range(commit..);
-                    let same = all.take_while(|(_, other)| Arc::ptr_eq(state, other));
+                    let same = all.take_while(|(_, other)| *other == state);
                     history
                         .states
                         .extend(same.map(|(&commit, state)| (commit, state.clone())));
