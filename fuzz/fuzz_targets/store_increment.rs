@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_store::page::{PAGE_BYTES, checksum};
-use sapwood_store::{Env, Options, TreeKind, restore_increments};
+use sapwood_store::{Env, Options, Restore, TreeKind};
 
 fn options() -> Options {
     Options::new().log_bytes(64 << 10).idle_checkpoint(None)
@@ -58,7 +58,7 @@ fuzz_target!(|input: &[u8]| {
     let folder = tempfile::tempdir().unwrap();
     let (file, dest) = (folder.path().join("increment"), folder.path().join("env"));
     std::fs::write(&file, bytes).unwrap();
-    if restore_increments(full, &[&file], &dest).is_ok() {
+    if Restore::of(full).increment(&file).into_folder(&dest).is_ok() {
         let env = Env::open(&dest, &options()).unwrap();
         assert!(env.check().unwrap().is_clean());
     }

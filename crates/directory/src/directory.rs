@@ -145,14 +145,6 @@ impl Directory {
         let engine = Embedded::create(path, config.stores(&options.schema)?)?;
         Directory::create_on(engine, config, options)
     }
-
-    /// Opens the directory of a folder. Another process may have it open too; `read_only` never writes.
-    pub fn open(path: &Path, options: Options, read_only: bool) -> Result<Directory> {
-        let store = sapwood_store::Options::new()
-            .create(false)
-            .read_only(read_only);
-        Directory::open_on(Embedded::open(path, &store)?, options)
-    }
 }
 
 impl<E: Engine> Directory<E> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use sapwood_directory::Partition;
 use sapwood_server::listen::ListenUrl;
+use sapwood_store::{CommitNo, Until};
 
 use crate::index_spec::IndexSpec;
 use drive::{Connect, Format};
@@ -41,7 +42,7 @@ pub(crate) enum Command {
     /// Copy a directory to one file, also while a server runs
     Backup(Backup),
     /// Make a directory's data from a backup
-    Restore(Backup),
+    Restore(Restore),
     /// Make the running server read its configuration and certificates again
     Reload(Folder),
     /// Set the administrator's password
@@ -211,6 +212,54 @@ pub(crate) struct Backup {
     /// The backup
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Only what has changed since this backup, full or an increment itself
+    #[arg(long, value_name = "BACKUP")]
+    pub(crate) since: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Restore {
+    /// The folder of the directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) sources: Sources,
+}
+
+/// What a store is made of.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sources {
+    /// A full backup, then increments, each made since the one before
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Go on with what the archive in this folder has behind the last of them
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) archive: Option<PathBuf>,
+    /// How far to go: a moment such as 2026-11-21T18:00:00Z or, of one store, a commit's number [default: the archive's end]
+    #[arg(long, value_name = "WHEN", requires = "archive", value_parser = until)]
+    pub(crate) until: Option<Until>,
+}
+
+impl Sources {
+    pub(crate) fn restore(&self) -> sapwood_store::Restore {
+        let mut files = self.files.iter();
+        let full = sapwood_store::Restore::of(files.next().cloned().unwrap_or_default());
+        let restore = files.fold(full, sapwood_store::Restore::increment);
+        match &self.archive {
+            Some(archive) => restore.archive(archive, self.until.unwrap_or(Until::End)),
+            None => restore,
+        }
+    }
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    if let Ok(commit) = text.parse() {
+        return Ok(Until::Commit(CommitNo(commit)));
+    }
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|error| format!("neither the number of a commit nor a moment: {error}"))?;
+    Ok(Until::Time(time.into()))
 }
 
 #[derive(Debug, clap::Args)]

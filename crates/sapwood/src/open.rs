@@ -77,7 +77,7 @@ pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     // Left by one that was interrupted; a backup never overwrites anything.
     remove(&new);
     let write = || {
-        directory.engine().backup(&new)?;
+        directory.engine().backup(None, &new)?;
         if file.is_dir() {
             // A folder takes the place of none that has something in it.
             rustix::fs::renameat_with(CWD, &new, CWD, &file, RenameFlags::EXCHANGE)?;
@@ -97,6 +97,18 @@ fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
+/// How the store of a directory is opened for writing: whoever writes to it keeps up its archive.
+pub(crate) fn store_options(folder: &Path, config: &Config) -> Result<sapwood_store::Options> {
+    let options = sapwood_store::Options::new().create(false);
+    let archive = &config.archive.folder;
+    if archive.as_os_str().is_empty() {
+        return Ok(options);
+    }
+    let archive = folder.join(archive);
+    let archived = options.archive(&archive);
+    archived.with_context(|| format!("the archive {}", archive.display()))
+}
+
 /// Opens the directory of a folder made by `init`.
 pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Result<Directory> {
     if is_in_memory(folder) {
@@ -111,7 +123,12 @@ pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Resu
         return Directory::open_on(engine, options(folder, config)?)
             .with_context(|| file.display().to_string());
     }
+    let store = match read_only {
+        true => sapwood_store::Options::new().read_only(true),
+        false => store_options(folder, config)?,
+    };
     let data = data_folder(folder);
-    Directory::open(&data, options(folder, config)?, read_only)
-        .with_context(|| format!("{}", data.display()))
+    let options = options(folder, config)?;
+    let open = || Directory::open_on(Embedded::open(&data, &store)?, options);
+    open().with_context(|| format!("{}", data.display()))
 }

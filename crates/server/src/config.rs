@@ -39,6 +39,9 @@ pub struct Config {
     /// What becomes of a directory in memory.
     #[serde(default)]
     pub memory: Memory,
+    /// What is kept beside the backups.
+    #[serde(default)]
+    pub archive: Archive,
     /// What is logged.
     #[serde(default)]
     pub log: Log,
@@ -143,6 +146,16 @@ pub struct Limits {
 pub struct Memory {
     /// Whether it is written to its file when the server stops.
     pub save: bool,
+}
+
+/// The archive: all updates, kept for good, so that a backup can be brought to any moment after it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Archive {
+    /// The folder, which must exist; empty if nothing is archived.
+    pub folder: PathBuf,
+    /// After so many seconds, at the latest, an update is in the archive.
+    pub seconds_max: u64,
 }
 
 /// What is logged to standard error.
@@ -250,6 +263,15 @@ impl Default for Memory {
     }
 }
 
+impl Default for Archive {
+    fn default() -> Self {
+        Self {
+            folder: PathBuf::new(),
+            seconds_max: 60,
+        }
+    }
+}
+
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -345,6 +367,8 @@ impl Config {
             64 << 10,
         )?;
         at_least("hashers_max", limits.hashers_max, 1)?;
+        let seconds = usize::try_from(self.archive.seconds_max).unwrap_or(usize::MAX);
+        at_least("seconds_max", seconds, 1)?;
         at_least(
             "transaction_idle_seconds_max",
             usize::try_from(limits.transaction_idle_seconds_max).unwrap_or(usize::MAX),

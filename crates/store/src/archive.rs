@@ -22,30 +22,20 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use sapwood_wal::lock::Taken;
-use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
+use sapwood_wal::storage::{OpenMode, Storage};
 use sapwood_wal::{LogId, Lsn, Position, Wal};
 
-use crate::backup::{
-    checked_copy, complete, in_new_file_of, new_folder, pages_of_copy, refuse_damage,
-};
-use crate::check::check_pages;
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::guard::Guards;
-use crate::head::Head;
-use crate::meta::Meta;
-use crate::open::{newest, read_metas};
+use crate::open::read_metas;
 use crate::page::CommitNo;
 use crate::record::{Parts, RecordHeader};
 use crate::recovery::Recovering;
-use crate::region::Region;
-use crate::sync::Arc;
 
 const MAGIC: [u8; 8] = *b"SAPWARCH";
 const VERSION: u32 = 1;
@@ -59,7 +49,7 @@ const FILE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 /// The longest file that is read: the largest record of the log, and what may stand before it.
 const FILE_BYTES_MAX: u64 = (1 << 30) + (32 << 20);
 
-/// Up to where a backup is brought by [`restore_until`].
+/// Up to where a backup is brought by [`Restore::archive`](crate::Restore::archive).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
     /// To the end of the archive.
@@ -321,62 +311,8 @@ impl Archived {
     }
 }
 
-/// Makes a new environment in the folder `dest`, which must not exist or be empty, of the full backup `src` and of the archive in the folder
-/// `archive`: as it was at a later commit or moment.
-///
-/// Nothing in either is believed: each file is verified, and the result is checked as a whole before it becomes an environment, on a
-/// timeline of its own. Gives its commit.
-///
-/// Fails with [`Error::NotInArchive`] if the archive does not lead there: because it begins after the backup, or has a gap, or because a commit in
-/// between wrote its pages outside of the log, as bulk loads and very large transactions do. A backup from behind that commit is needed then.
-pub fn restore_until(
-    src: impl AsRef<Path>,
-    archive: impl AsRef<Path>,
-    until: Until,
-    dest: impl AsRef<Path>,
-) -> Result<CommitNo> {
-    let archive = Folder::open(archive.as_ref())?;
-    let mut from = fs::File::open(src.as_ref())?;
-    let folder = new_folder(dest.as_ref())?;
-    let mut restored = CommitNo(0);
-    in_new_file_of(&folder, 0, |file| {
-        restored = restore_file(&mut from, &archive, until, file)?;
-        Ok(())
-    })?;
-    Ok(restored)
-}
-
-/// Makes a data file that stands alone.
-pub(crate) fn restore_file(
-    from: &mut fs::File,
-    archive: &dyn Storage,
-    until: Until,
-    file: Arc<dyn File>,
-) -> Result<CommitNo> {
-    let (data, copied) = checked_copy(from, &[], file.clone())?;
-    drop(data);
-    // The records are of the timeline that the backup is of.
-    let of_backup = *newest(&read_metas(&*file, Guards::default())?)?;
-    let region = Region::private(1)?.remove(0);
-    let metas = [Some(of_backup); 2];
-    let mut store = Recovering::new(file, metas, &region)?;
-    replay(&mut store, archive, until)?;
-    let mut identity = copied.identity;
-    (identity.store, identity.stores) = (0, 0);
-    let meta = Meta {
-        identity,
-        head: Head {
-            log: Position::START,
-            ..*store.head()
-        },
-    };
-    let pages = pages_of_copy(&store.data, &meta);
-    refuse_damage(&check_pages(&pages, &meta.head)?.report)?;
-    complete(&*store.data.file, &meta)?;
-    Ok(meta.head.commit)
-}
-
-fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
+/// Applies what the archive has behind the commit of a store.
+pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
     let names = archive.names()?;
     let is_ours = |name: &&String| name.starts_with("archive-") && !name.ends_with(".new");
     let mut names: Vec<&String> = names.iter().filter(is_ours).collect();
@@ -431,7 +367,10 @@ mod tests {
     use sapwood_wal::storage::recording::Disk;
 
     use super::*;
+    use crate::backup::complete;
     use crate::env::{Env, LOG_BYTES_MIN, Options};
+    use crate::restore::Restore;
+    use crate::sync::Arc;
     use crate::tree::TreeKind;
 
     fn open(disk: &Disk) -> Env {
@@ -501,9 +440,9 @@ mod tests {
             env.archive().unwrap();
             let restored = Disk::new();
             let file = restored.open("data-0", OpenMode::CreateNew).unwrap();
-            let mut from = fs::File::open(&backup).unwrap();
-            restore_file(&mut from, &disk, Until::End, file)
-                .unwrap_or_else(|error| panic!("{crash}: {error}"));
+            let made = Restore::of(&backup).data_file_with(0, file, Some((&disk, Until::End)));
+            let (data, meta) = made.unwrap_or_else(|error| panic!("{crash}: {error}"));
+            complete(&*data.file, &meta).unwrap();
             restored.sync_names().unwrap();
             assert!(read(&open(&restored)) == read(&env), "{crash}");
         }

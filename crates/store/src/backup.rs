@@ -1,4 +1,4 @@
-//! Backups: a hot copy of the pages, what has changed since one, and an environment made from them.
+//! Backups: a hot copy of the pages, and what has changed since one.
 //!
 //! A *full* backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
 //! pages that were free are holes. In a *compacted* one there are no free pages, and pages have other numbers. An *increment* holds
@@ -8,8 +8,8 @@ mod compact;
 mod increment;
 
 use std::fs;
-use std::io::{BufReader, ErrorKind, Read};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use sapwood_wal::Position;
 use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
@@ -21,15 +21,17 @@ use crate::file_names::FileNames;
 use crate::guard::Guards;
 use crate::head::Head;
 use crate::joint;
-use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
+use crate::mapped::{MappedPages, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::open::{DATA_NAME, newest, read_metas, stores_of, write_meta};
+use crate::open::{newest, read_metas, write_meta};
 use crate::page::{CommitNo, PAGE_BYTES, ReadPages};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
+pub(crate) use increment::{Increment, check_follows};
+
 /// How much is copied at once.
-const COPIED_PAGES: u32 = 256;
+pub(crate) const COPIED_PAGES: u32 = 256;
 
 /// What a backup holds.
 pub(crate) enum Content<'a> {
@@ -41,59 +43,73 @@ pub(crate) enum Content<'a> {
     Since(&'a Path),
 }
 
+/// Writes the state of a store to the file `dest`.
 pub(crate) fn backup(inner: &Arc<Inner>, content: &Content<'_>, dest: &Path) -> Result<CommitNo> {
-    let base = match content {
-        Content::Since(path) => Some(read_base(path)?),
-        Content::Full | Content::Compacted => None,
-    };
-    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
-    // What is copied must not be taken back by a power cut.
-    inner.make_visible(head.commit, head.log.lsn)?;
-    let identity = StoreIdentity {
-        log: NO_LOG,
-        stores: 0,
-        ..inner.identity
-    };
-    let meta = alone(identity, &head);
-    if let Some(base) = &base {
-        increment::check_follows(base, &meta)?;
-    }
     let (folder, name) = place_of(dest)?;
-    in_new_file(&folder, name, |file| {
-        match (content, &base) {
-            (_, Some(base)) => increment::write(snapshot.pages(), file, base, &meta),
-            (Content::Compacted, None) => write_compacted(&snapshot, file, &meta),
-            (_, None) => write_full(snapshot.pages(), file, &meta),
-        }?;
-        Ok(folder.sync_names()?)
-    })?;
-    Ok(head.commit)
+    let state = Snapshot::begin_with_head(inner)?;
+    write(inner, &state, 0, content, &folder, name)?;
+    Ok(state.1.commit)
 }
 
-/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each. The first one's says how many
-/// there are, and comes last.
-pub(crate) fn backup_stores(stores: &[Arc<Inner>], dest: &Path) -> Result<Vec<CommitNo>> {
-    let snapshots = joint::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
+/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each: everything, or what has changed since
+/// such a backup. The first one's says how many there are, and comes last.
+pub(crate) fn backup_stores(
+    stores: &[Arc<Inner>],
+    since: Option<&Path>,
+    dest: &Path,
+) -> Result<Vec<CommitNo>> {
+    let names = FileNames::default();
+    let bases: Vec<Option<PathBuf>> = stores
+        .iter()
+        .map(|store| Some(since?.join(names.data_of(store.identity.store))))
+        .collect();
+    if bases.iter().flatten().any(|base| !base.exists()) {
+        return Err(Error::NotTheBase("of other stores"));
+    }
+    let states = joint::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
         snapshot.commit()
     })?;
     let folder = new_folder(dest)?;
-    let names = FileNames::default();
-    for (store, (snapshot, head)) in stores.iter().zip(&snapshots).rev() {
-        store.make_visible(head.commit, head.log.lsn)?;
+    for ((store, state), base) in stores.iter().zip(&states).zip(&bases).rev() {
         let is_first_of_several = store.identity.store == 0 && stores.len() > 1;
         let count = if is_first_of_several { stores.len() } else { 0 };
-        let identity = StoreIdentity {
-            log: NO_LOG,
-            stores: u16::try_from(count).unwrap_or(u16::MAX),
-            ..store.identity
-        };
-        let meta = alone(identity, head);
-        in_new_file(&folder, &names.data_of(store.identity.store), |file| {
-            write_full(snapshot.pages(), file, &meta)?;
-            Ok(folder.sync_names()?)
-        })?;
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
+        let content = base.as_deref().map_or(Content::Full, Content::Since);
+        let name = names.data_of(store.identity.store);
+        write(store, state, count, &content, &folder, &name)?;
     }
-    Ok(snapshots.iter().map(|(_, head)| head.commit).collect())
+    Ok(states.iter().map(|(_, head)| head.commit).collect())
+}
+
+/// Writes a state of a store, which says that it is the first of so many, to a new file.
+fn write(
+    store: &Inner,
+    (snapshot, head): &(Snapshot, Head),
+    stores: u16,
+    content: &Content<'_>,
+    folder: &Folder,
+    name: &str,
+) -> Result<()> {
+    // What is copied must not be taken back by a power cut.
+    store.make_visible(head.commit, head.log.lsn)?;
+    let identity = StoreIdentity {
+        log: NO_LOG,
+        stores,
+        ..store.identity
+    };
+    let meta = alone(identity, head);
+    in_new_file(folder, name, |file| {
+        match content {
+            Content::Full => write_full(snapshot.pages(), file, &meta),
+            Content::Compacted => write_compacted(snapshot, file, &meta),
+            Content::Since(path) => {
+                let base = read_base(path)?;
+                check_follows(&base, &meta)?;
+                increment::write(snapshot.pages(), file, &base, &meta)
+            }
+        }?;
+        Ok(folder.sync_names()?)
+    })
 }
 
 /// What a file without log says of itself.
@@ -142,8 +158,8 @@ pub(crate) fn new_folder(path: &Path) -> Result<Folder> {
 /// The state that a backup holds.
 fn read_base(path: &Path) -> Result<Meta> {
     let mut file = fs::File::open(path)?;
-    if let Some(header) = increment::Header::read(&mut file)? {
-        return Ok(header.meta);
+    if let Some(increment) = Increment::read(&mut file)? {
+        return Ok(increment.meta);
     }
     let (folder, name) = place_of(path)?;
     let file = folder.open(name, OpenMode::Read)?;
@@ -152,7 +168,7 @@ fn read_base(path: &Path) -> Result<Meta> {
     Ok(meta)
 }
 
-fn refuse_log(meta: &Meta) -> Result<()> {
+pub(crate) fn refuse_log(meta: &Meta) -> Result<()> {
     if meta.identity.log != NO_LOG {
         return Err(Error::Damaged(
             "the file is not a backup: it needs a log".into(),
@@ -202,161 +218,6 @@ pub(crate) fn refuse_damage(report: &Report) -> Result<()> {
 }
 
 /// Files grow by whole windows.
-fn file_pages(pages: u64) -> u64 {
+pub(crate) fn file_pages(pages: u64) -> u64 {
     pages.next_multiple_of(WINDOW_PAGES)
-}
-
-/// Makes a new environment in the folder `dest`, which must not exist or be empty, of the backup file `src`. Nothing in
-/// that is believed: it is copied first, and the copy is checked in full before it becomes an environment, which is on a
-/// timeline of its own.
-pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
-    restore_increments(src, &[], dest)
-}
-
-/// As [`restore`], with increments that follow the backup one after the other
-/// ([`Env::backup_since`](crate::Env::backup_since)).
-pub fn restore_increments(
-    src: impl AsRef<Path>,
-    increments: &[&Path],
-    dest: impl AsRef<Path>,
-) -> Result<CommitNo> {
-    let mut from = fs::File::open(src.as_ref())?;
-    let folder = new_folder(dest.as_ref())?;
-    let mut restored = CommitNo(0);
-    in_new_file_of(&folder, 0, |file| {
-        let (data, mut meta) = checked_copy(&mut from, increments, file)?;
-        // One store of several becomes an environment of its own.
-        (meta.identity.store, meta.identity.stores) = (0, 0);
-        complete(&*data.file, &meta)?;
-        restored = meta.head.commit;
-        Ok(())
-    })?;
-    Ok(restored)
-}
-
-/// Makes a new environment in the folder `dest`, which must not exist or be empty, of a backup of several stores
-/// ([`Env::backup_stores`](crate::Env::backup_stores)). As [`restore`], nothing in it is believed.
-pub fn restore_stores(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
-    let folder = new_folder(dest.as_ref())?;
-    let mut restored = Vec::new();
-    // The first one last: with it the environment is there.
-    for number in (0..stores_in(src.as_ref())?).rev() {
-        in_new_file_of(&folder, number, |file| {
-            let (data, meta) = checked_copy_of_store(src.as_ref(), number, file)?;
-            complete(&*data.file, &meta)?;
-            restored.push(meta.head.commit);
-            Ok(())
-        })?;
-    }
-    restored.reverse();
-    Ok(restored)
-}
-
-/// How many stores a backup of several has.
-pub(crate) fn stores_in(src: &Path) -> Result<u16> {
-    let file = Folder::open(src)?.open(DATA_NAME, OpenMode::Read)?;
-    Ok(stores_of(&read_metas(&*file, Guards::default())?))
-}
-
-/// [`checked_copy`] of one store from a backup of several.
-pub(crate) fn checked_copy_of_store(
-    src: &Path,
-    number: u16,
-    file: Arc<dyn File>,
-) -> Result<(DataFile, Meta)> {
-    let name = FileNames::default().data_of(number);
-    let mut from = fs::File::open(src.join(&name))?;
-    let (data, meta) = checked_copy(&mut from, &[], file)?;
-    if meta.identity.store != number {
-        return Err(Error::Damaged(format!(
-            "the backup's file {name} is that of another store"
-        )));
-    }
-    Ok((data, meta))
-}
-
-/// Makes the data file of a store, which gets its name when it is complete.
-pub(crate) fn in_new_file_of(
-    folder: &Folder,
-    store: u16,
-    write: impl FnOnce(Arc<dyn File>) -> Result<()>,
-) -> Result<()> {
-    let names = FileNames::default();
-    let new_data = names.new_data_of(store);
-    let written = folder
-        .open(&new_data, OpenMode::CreateNew)
-        .map_err(Error::from)
-        .and_then(write);
-    if written.is_err() {
-        // Half a copy is of no use; the failure is what counts.
-        let _: std::io::Result<()> = folder.remove(&new_data);
-    }
-    written?;
-    folder.rename(&new_data, &names.data_of(store))?;
-    Ok(folder.sync_names()?)
-}
-
-/// Copies a backup, with increments that follow it, to an empty file and checks the copy in full. What it begins is on a timeline of its
-/// own.
-pub(crate) fn checked_copy(
-    from: &mut fs::File,
-    increments: &[&Path],
-    file: Arc<dyn File>,
-) -> Result<(DataFile, Meta)> {
-    copy(from, &*file)?;
-    let mut meta = *newest(&read_metas(&*file, Guards::default())?)?;
-    refuse_log(&meta)?;
-    for path in increments {
-        let mut increment = BufReader::new(fs::File::open(path)?);
-        let header = increment::Header::read(&mut increment)?;
-        let header = header.ok_or(Error::NotTheBase("no increment"))?;
-        if header.base != meta {
-            return Err(Error::NotTheBase("not the one before"));
-        }
-        increment::check_follows(&header.base, &header.meta)?;
-        increment::apply(&header, &mut increment, &*file)?;
-        meta = header.meta;
-    }
-    let data = DataFile::new(file)?;
-    let size = data.file.size()?;
-    let room = size / PAGE_BYTES as u64;
-    if meta.head.roots.pages > room.min(data.pages_max()) {
-        return Err(Error::Damaged("the backup is cut short".into()));
-    }
-    refuse_damage(&check_pages(&pages_of_copy(&data, &meta), &meta.head)?.report)?;
-    data.file.allocate(0, size)?;
-    meta.identity.timeline = meta.identity.another_timeline();
-    meta.head.log = Position::START;
-    Ok((data, meta))
-}
-
-#[allow(unsafe_code)] // One promise to keep, about a file that was made here.
-pub(crate) fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
-    // SAFETY: the caller has seen that the file has so many pages; nobody else knows of it yet.
-    unsafe { data.pages(meta.head.roots.pages) }
-}
-
-/// Copies everything, into space that is allocated throughout.
-fn copy(from: &mut fs::File, to: &dyn File) -> Result<()> {
-    let bytes = from.metadata()?.len();
-    let bytes = file_pages(bytes.div_ceil(PAGE_BYTES as u64)) * PAGE_BYTES as u64;
-    to.allocate(0, bytes)?;
-    let mut buffer = vec![0; COPIED_PAGES as usize * PAGE_BYTES];
-    let mut at = 0;
-    while at < bytes {
-        let read = match from.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error.into()),
-        };
-        // What the file has gained meanwhile does not belong to it.
-        let kept = usize::try_from(bytes - at).map_or(read, |left| left.min(read));
-        let copied = buffer.get(..kept).unwrap_or_default();
-        if copied.iter().any(|&byte| byte != 0) {
-            to.write_all_at(copied, at)?;
-        }
-        at += kept as u64;
-    }
-    Ok(())
 }

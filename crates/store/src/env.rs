@@ -152,7 +152,7 @@ impl Options {
     }
 
     /// Keeps all that is written to the log in this folder, which exists and serves no other environment, so that
-    /// [`restore_until`](crate::restore_until) can bring a backup to any commit or moment after it. A checkpoint archives before it lets the log be used again: if that
+    /// [`Restore::archive`](crate::Restore::archive) can bring a backup to any commit or moment after it. A checkpoint archives before it lets the log be used again: if that
     /// fails, the log fills up, and then commits fail with that error. Every process that writes has to say the same. Nothing is ever removed
     /// from the folder: what is older than the oldest backup is no longer needed.
     pub fn archive(mut self, folder: impl AsRef<Path>) -> Result<Self> {
@@ -256,15 +256,10 @@ impl Env {
         open::in_memory(options)
     }
 
-    /// An environment in memory that begins with the contents of a backup ([`Env::backup`]), which is copied, checked in full, and
-    /// stays as it is.
+    /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]), which is copied,
+    /// checked in full, and stays as it is.
     pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
         open::in_memory_from(backup.as_ref(), options)
-    }
-
-    /// As [`Env::in_memory_from`], of a backup of several stores ([`Env::backup_stores`]).
-    pub fn in_memory_from_stores(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        open::in_memory_from_stores(backup.as_ref(), options)
     }
 
     /// An environment on any storage, such as the simulated disk of crash tests. Other processes cannot open it, and opening
@@ -467,10 +462,20 @@ impl Env {
     }
 
     /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
-    /// writers. [`restore_stores`](crate::restore_stores) makes an environment of it. Each file is a backup of its store too, which
-    /// [`restore`](crate::restore) takes and increments can follow. Gives the commit of each store.
+    /// writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a backup of its store too. Gives the commit of each store.
     pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
-        backup::backup_stores(&self.owner.stores, dest.as_ref())
+        backup::backup_stores(&self.owner.stores, None, dest.as_ref())
+    }
+
+    /// As [`Env::backup_stores`], of what has changed since such a backup, full or incremental.
+    ///
+    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is one of something else, from before a restore, or of fewer stores.
+    pub fn backup_stores_since(
+        &self,
+        base: impl AsRef<Path>,
+        dest: impl AsRef<Path>,
+    ) -> Result<Vec<CommitNo>> {
+        backup::backup_stores(&self.owner.stores, Some(base.as_ref()), dest.as_ref())
     }
 
     /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
@@ -479,7 +484,7 @@ impl Env {
     }
 
     /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist.
-    /// [`restore_increments`](crate::restore_increments) puts them together. The work is in proportion to what has changed.
+    /// [`Restore`](crate::Restore) puts them together. The work is in proportion to what has changed.
     ///
     /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
     pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {

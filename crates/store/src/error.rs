@@ -111,6 +111,12 @@ pub enum Error {
     )]
     NotInArchive(CommitNo),
 
+    /// Several stores were to be brought to the commit of one.
+    #[error(
+        "a commit's number says nothing of several stores, each of which counts its own commits: name a moment instead of commit {0}"
+    )]
+    CommitOfOneStore(CommitNo),
+
     /// Snapshots to be compared are not of the same store.
     #[error("the snapshots are of different stores")]
     ForeignSnapshot,

@@ -36,6 +36,7 @@ mod readers;
 mod record;
 mod recovery;
 mod region;
+mod restore;
 mod snapshot;
 pub mod sort;
 #[cfg(test)]
@@ -46,8 +47,7 @@ pub mod tree;
 mod varint;
 mod write;
 
-pub use archive::{Until, restore_until};
-pub use backup::{restore, restore_increments, restore_stores};
+pub use archive::Until;
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};
@@ -61,6 +61,7 @@ pub use mapped::MappedPages;
 pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};
 pub use readers::READERS_MAX;
+pub use restore::{Restore, restore};
 pub use sapwood_wal::process::PROCESSES_MAX;
 pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
 pub use stat::{Reader, Stat};

@@ -25,7 +25,6 @@ use sapwood_wal::{LogId, Position, Wal};
 
 use crate::archive;
 use crate::background::Background;
-use crate::backup::{checked_copy, checked_copy_of_store, stores_in};
 use crate::checkpoint;
 use crate::comparators::Registry;
 use crate::env::{Env, Inner, Options, Owner, STORES_MAX};
@@ -38,6 +37,7 @@ use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::readers::{IdleReaders, give_back_all};
 use crate::recovery::{self, Recovering};
 use crate::region::Region;
+use crate::restore::Restore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
 
 pub(crate) const DATA_NAME: &str = "data-0";
@@ -173,18 +173,10 @@ pub(crate) fn in_memory(options: &Options) -> Result<Env> {
 
 /// An environment in memory that begins with what is in a backup.
 pub(crate) fn in_memory_from(backup: &Path, options: &Options) -> Result<Env> {
-    let mut from = std::fs::File::open(backup)?;
-    let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-    let (data, mut meta) = checked_copy(&mut from, &[], file)?;
-    (meta.identity.store, meta.identity.stores) = (0, 0);
-    begin_in_memory(vec![(data, meta.identity, meta.head)], options)
-}
-
-/// An environment in memory that begins with what is in a backup of several stores.
-pub(crate) fn in_memory_from_stores(backup: &Path, options: &Options) -> Result<Env> {
-    let stores = (0..stores_in(backup)?).map(|store| {
+    let restore = Restore::of(backup);
+    let stores = (0..restore.stores()?).map(|store| {
         let file = Memory::new().open(DATA_NAME, OpenMode::CreateNew)?;
-        let (data, meta) = checked_copy_of_store(backup, store, file)?;
+        let (data, meta) = restore.data_file(store, file)?;
         Ok((data, meta.identity, meta.head))
     });
     begin_in_memory(stores.collect::<Result<_>>()?, options)

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use sapwood_store::{CommitNo, Env, Error, Options, TreeKind, Until, restore_until};
+use sapwood_store::{CommitNo, Env, Error, Options, Restore, TreeKind, Until};
 use tempfile::TempDir;
 
 struct Place(TempDir);
@@ -34,12 +34,10 @@ impl Place {
     }
 
     fn restore(&self, until: Until, dest: &str) -> sapwood_store::Result<CommitNo> {
-        restore_until(
-            self.path("backup"),
-            self.path("archive"),
-            until,
-            self.path(dest),
-        )
+        let restored = Restore::of(self.path("backup"))
+            .archive(self.path("archive"), until)
+            .into_folder(self.path(dest))?;
+        Ok(restored[0])
     }
 
     fn archived(&self) -> Vec<PathBuf> {
@@ -198,6 +196,56 @@ fn one_store_of_several_is_restored_from_the_common_archive() {
     env.archive().unwrap();
     place.restore(Until::End, "restored").unwrap();
     assert!(all(&place.path("restored")) == read(&second));
+}
+
+#[test]
+fn several_stores_are_brought_to_one_moment() {
+    let place = Place::new();
+    let env = place.open(2);
+    let second = env.store(1).unwrap();
+    commit(&env, 0);
+    commit(&second, 0);
+    env.backup_stores(place.path("full")).unwrap();
+    let both = |number: u64| {
+        commit(&env, number);
+        let mut txn = env.write_stores(&[0, 1]).unwrap();
+        for store in 0..2 {
+            let part = txn.store(store).unwrap();
+            let tree = part.tree("t").unwrap().unwrap();
+            part.put(tree, b"joint", &number.to_be_bytes()).unwrap();
+        }
+        txn.commit().unwrap().wait().unwrap();
+    };
+    (1..40).for_each(both);
+    env.backup_stores_since(place.path("full"), place.path("increment"))
+        .unwrap();
+    (40..80).for_each(both);
+    env.archive().unwrap();
+    let noon = SystemTime::now() + Duration::from_secs(1);
+    let then = (read(&env), read(&second));
+    std::thread::sleep(Duration::from_millis(2100));
+    (80..120).for_each(both);
+    env.archive().unwrap();
+
+    let full = Restore::of(place.path("full"));
+    let increment = full.clone().increment(place.path("increment"));
+    for (number, restore) in [full, increment].into_iter().enumerate() {
+        let to = |until, dest: &str| {
+            let dest = place.path(&format!("{dest} {number}"));
+            let restore = restore.clone().archive(place.path("archive"), until);
+            restore.into_folder(&dest).map(|_| {
+                let env = Env::open(&dest, &Options::new()).unwrap();
+                let second = env.store(1).unwrap();
+                assert!(env.check().unwrap().is_clean());
+                assert!(second.check().unwrap().is_clean());
+                (read(&env), read(&second))
+            })
+        };
+        assert!(to(Until::End, "end").unwrap() == (read(&env), read(&second)));
+        assert!(to(Until::Time(noon), "noon").unwrap() == then);
+        let error = to(Until::Commit(CommitNo(70)), "commit").unwrap_err();
+        assert!(matches!(error, Error::CommitOfOneStore(_)), "{error:?}");
+    }
 }
 
 #[test]

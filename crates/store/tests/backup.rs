@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use sapwood_store::page::{PAGE_BYTES, checksum};
-use sapwood_store::{Env, Error, KeyOrder, Options, TreeKind, restore, restore_increments};
+use sapwood_store::{CommitNo, Env, Error, KeyOrder, Options, Restore, Result, TreeKind, restore};
 
 fn options() -> Options {
     Options::new().log_bytes(1 << 20).idle_checkpoint(None)
@@ -38,9 +38,15 @@ fn assert_clean(env: &Env) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
+fn restore_increments(file: &Path, increments: &[PathBuf], folder: &Path) -> Result<Vec<CommitNo>> {
+    let full = Restore::of(file);
+    let increments = increments.iter().map(AsRef::as_ref);
+    let restore = increments.fold(full, Restore::increment);
+    restore.into_folder(folder)
+}
+
 fn restored(file: &Path, increments: &[PathBuf], folder: &Path) -> Env {
-    let increments: Vec<&Path> = increments.iter().map(PathBuf::as_path).collect();
-    restore_increments(file, &increments, folder).unwrap();
+    restore_increments(file, increments, folder).unwrap();
     let env = Env::open(folder, &options()).unwrap();
     assert_clean(&env);
     env

@@ -3,11 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sapwood_store::{BulkLoad, Env, Error, Options, Snapshot, TreeKind, WriteTxn};
+use sapwood_store::{
+    BulkLoad, CommitNo, Env, Error, Options, Restore, Snapshot, TreeKind, WriteTxn,
+};
 
 fn options(stores: u16) -> Options {
     Options::new().log_bytes(1 << 20).stores(stores)
@@ -216,6 +219,10 @@ fn transactions_begun_one_by_one_are_committed_together() {
     ));
 }
 
+fn restore_stores(backup: &Path, dest: &Path) -> sapwood_store::Result<Vec<CommitNo>> {
+    Restore::of(backup).into_folder(dest)
+}
+
 #[test]
 fn a_backup_of_all_stores_is_of_one_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,13 +247,10 @@ fn a_backup_of_all_stores_is_of_one_moment() {
             let commits = env.backup_stores(&backup).unwrap();
             assert_eq!(commits.len(), 3);
             let restored = path(&format!("restored {round}"));
-            assert_eq!(
-                sapwood_store::restore_stores(&backup, &restored).unwrap(),
-                commits
-            );
+            assert_eq!(restore_stores(&backup, &restored).unwrap(), commits);
             for env in [
                 Env::open(&restored, &options(1)).unwrap(),
-                Env::in_memory_from_stores(&backup, &options(1)).unwrap(),
+                Env::in_memory_from(&backup, &options(1)).unwrap(),
             ] {
                 assert_eq!(env.stores(), 3);
                 let numbers: Vec<u64> = env.read_stores().unwrap().iter().map(number).collect();
@@ -268,18 +272,38 @@ fn a_backup_of_all_stores_is_of_one_moment() {
                 .backup_since(backup.join("data-1"), &increment)
                 .unwrap();
             let again = path(&format!("again {round}"));
-            let commit =
-                sapwood_store::restore_increments(backup.join("data-1"), &[&increment], &again);
-            assert!(commit.unwrap() >= commits[1]);
+            let commits_again = Restore::of(backup.join("data-1"))
+                .increment(&increment)
+                .into_folder(&again);
+            assert!(commits_again.unwrap()[0] >= commits[1]);
+            // And so are increments of all of them, of one moment again.
+            let (first, second) = (
+                path(&format!("first {round}")),
+                path(&format!("second {round}")),
+            );
+            env.backup_stores_since(&backup, &first).unwrap();
+            let commits = env.backup_stores_since(&first, &second).unwrap();
+            let whole = path(&format!("whole {round}"));
+            let restore = Restore::of(&backup).increment(&first).increment(&second);
+            assert_eq!(restore.into_folder(&whole).unwrap(), commits);
+            let whole = Env::open(&whole, &options(1)).unwrap();
+            let numbers: Vec<u64> = whole.read_stores().unwrap().iter().map(number).collect();
+            assert!(numbers.iter().all(|n| *n == numbers[0]), "{numbers:?}");
+            assert!((0..3).all(|n| whole.store(n).unwrap().check().unwrap().is_clean()));
+            let skipped = Restore::of(&backup)
+                .increment(&second)
+                .into_folder(path("skipped"));
+            assert!(matches!(skipped, Err(Error::NotTheBase(_))), "{skipped:?}");
+            std::fs::remove_dir(path("skipped")).unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
     // Not the other way round, and not without one of them.
     std::fs::copy(path("backup 0/data-1"), path("backup 0/data-2")).unwrap();
-    let error = sapwood_store::restore_stores(path("backup 0"), path("wrong"));
+    let error = restore_stores(&path("backup 0"), &path("wrong"));
     assert!(matches!(error, Err(Error::Damaged(_))), "{error:?}");
     std::fs::remove_file(path("backup 0/data-2")).unwrap();
-    assert!(sapwood_store::restore_stores(path("backup 0"), path("missing")).is_err());
+    assert!(restore_stores(&path("backup 0"), &path("missing")).is_err());
     assert!(!path("missing/data-0").exists());
 }
 

@@ -74,8 +74,8 @@ impl Embedded {
     }
 
     /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it open.
-    pub fn add_store(path: &Path) -> Result<(Embedded, u16)> {
-        let options = store::Options::new().create(false);
+    pub fn add_store(path: &Path, options: &store::Options) -> Result<(Embedded, u16)> {
+        let options = options.clone();
         let stores = Env::open(path, &options)?.stores() as u16;
         if stores == STORES_MAX {
             let text = format!("there are {STORES_MAX} stores, as many as there can be");
@@ -99,29 +99,18 @@ impl Embedded {
     /// The same, beginning with the contents of a [backup](Self::backup).
     pub fn in_memory_from(backup: &Path) -> Result<Embedded> {
         let options = store::Options::new();
-        Ok(Embedded::over(if backup.is_dir() {
-            Env::in_memory_from_stores(backup, &options)?
-        } else {
-            Env::in_memory_from(backup, &options)?
-        }))
+        Ok(Embedded::over(Env::in_memory_from(backup, &options)?))
     }
 
-    /// Makes an environment in an empty or missing folder of a [backup](Self::backup).
-    pub fn restore(backup: &Path, path: &Path) -> Result<()> {
-        if backup.is_dir() {
-            store::restore_stores(backup, path)?;
-        } else {
-            store::restore(backup, path)?;
-        }
-        Ok(())
-    }
-
-    /// Writes what is visible to `dest`, which must not exist: to a file or, of several stores as of one moment, to a folder.
-    pub fn backup(&self, dest: &Path) -> Result<()> {
-        if self.envs().len() == 1 {
-            self.env().backup(dest)?;
-        } else {
-            self.env().backup_stores(dest)?;
+    /// Writes what is visible, or what of it has changed since another backup, to `dest`, which must not exist: to a file or, of several stores
+    /// as of one moment, to a folder.
+    pub fn backup(&self, since: Option<&Path>, dest: &Path) -> Result<()> {
+        let env = self.env();
+        match (self.envs().len(), since) {
+            (1, None) => drop(env.backup(dest)?),
+            (1, Some(base)) => drop(env.backup_since(base, dest)?),
+            (_, None) => drop(env.backup_stores(dest)?),
+            (_, Some(base)) => drop(env.backup_stores_since(base, dest)?),
         }
         Ok(())
     }

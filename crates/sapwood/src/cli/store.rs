@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use sapwood_store::{CommitNo, Until};
+
+use super::Sources;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Store {
@@ -78,28 +79,11 @@ pub(crate) struct Backup {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Restore {
-    /// A full backup, then increments, each made since the one before
-    #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sources: Sources,
     /// The folder to make
     #[arg(value_name = "NEW-DIR")]
     pub(crate) dest: PathBuf,
-    /// Go on from the backup with what the store's archive in this folder has
-    #[arg(long, value_name = "DIR")]
-    pub(crate) archive: Option<PathBuf>,
-    /// How far to go: a commit's number, or a moment such as 2026-11-21T18:00:00Z [default: the archive's end]
-    #[arg(long, value_name = "WHEN", requires = "archive", value_parser = until)]
-    pub(crate) until: Option<Until>,
-}
-
-fn until(text: &str) -> Result<Until, String> {
-    if let Ok(commit) = text.parse() {
-        return Ok(Until::Commit(CommitNo(commit)));
-    }
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|error| format!("neither the number of a commit nor a moment: {error}"))?;
-    Ok(Until::Time(time.into()))
 }
 
 #[derive(Debug, clap::Args)]

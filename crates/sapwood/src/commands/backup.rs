@@ -5,11 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sapwood_directory::engine::Embedded;
 use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::{Config, admin};
 
-use crate::cli::Backup;
+use crate::cli::{Backup, Restore};
 use crate::open;
 
 /// Copies the data to one file: a snapshot, whoever writes meanwhile.
@@ -22,25 +21,17 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
         );
     }
     let directory = open::directory(&args.folder, &config, true)?;
-    let engine = directory.engine();
-    let name = || args.file.display().to_string();
-    if directory.stores() > 1 {
-        engine.backup(&args.file).with_context(name)?;
-        println!(
-            "{} holds the {} stores of {}",
-            name(),
-            directory.stores(),
-            args.folder.display()
-        );
-    } else {
-        let commit = engine.env().backup(&args.file).with_context(name)?;
-        println!(
-            "{} holds commit {} of {}",
-            name(),
-            commit.0,
-            args.folder.display()
-        );
-    }
+    let backup = directory.engine().backup(args.since.as_deref(), &args.file);
+    backup.with_context(|| args.file.display().to_string())?;
+    println!(
+        "{} holds {} of {}",
+        args.file.display(),
+        match &args.since {
+            Some(base) => format!("what has changed since {}", base.display()),
+            None => "all entries".into(),
+        },
+        args.folder.display()
+    );
     println!(
         "Configuration, password and certificate are not in it: copy {CONFIG_FILE} and the files it names as well."
     );
@@ -48,7 +39,7 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
 }
 
 /// Makes the data of a folder from a backup. What is there already stays: it must be moved away first.
-pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
+pub(crate) fn restore(args: &Restore) -> Result<ExitCode> {
     if admin::is_running(&args.folder) {
         bail!("a server runs on {}: stop it first", args.folder.display());
     }
@@ -66,19 +57,21 @@ pub(crate) fn restore(args: &Backup) -> Result<ExitCode> {
             data.display()
         );
     }
-    if !args.file.exists() {
-        bail!("{} is no backup: no such file", args.file.display());
+    for file in &args.sources.files {
+        if !file.exists() {
+            bail!("{} is no backup: no such file", file.display());
+        }
     }
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&args.folder)
         .with_context(|| args.folder.display().to_string())?;
-    let restored = Embedded::restore(&args.file, &data);
+    let restored = args.sources.restore().into_folder(&data);
     if restored.is_err() {
         let _ = fs::remove_dir_all(&data);
     }
-    restored.with_context(|| args.file.display().to_string())?;
+    restored.with_context(|| args.folder.display().to_string())?;
     println!("{} holds what is in the backup", args.folder.display());
     if !args.folder.join(CONFIG_FILE).exists() {
         println!("There is no {CONFIG_FILE} in it yet: put back a copy, with the files it names.");

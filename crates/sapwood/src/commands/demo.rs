@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         }
     } else {
         println!("Ctrl-C stops and removes everything.");
-        signals.until_stopped(&server);
+        signals.until_stopped(&server, None);
     }
     drop(server);
     scratch.close().context("removing the scratch folder")?;

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sapwood_directory::Directory;
 use sapwood_server::admin::{self, ControlSocket};
-use sapwood_server::config::Level;
+use sapwood_server::config::{Archive, Level};
 use sapwood_server::{Config, Flags, Server};
+use sapwood_store::Env;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
@@ -18,8 +19,8 @@ use crate::cli::Serve;
 use crate::commands::index;
 use crate::{memory, open};
 
-/// How often free memory is looked for.
-const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often free memory is looked for, and whether the archive is behind.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let signals = Signals::catch()?;
     let directory = open::directory(&args.folder, &config, false)?;
     let saves_memory = config.memory.save;
+    let archiver = Archiver::new(&directory, &config.archive);
     let flags = Flags {
         listen: args.listen.clone(),
         tls_cert: args.tls_cert.clone(),
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         tracing::info!("listening on {url}");
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let name = signals.until_stopped(&server);
+    let name = signals.until_stopped(&server, archiver);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(server);
@@ -120,6 +122,36 @@ fn reload(server: &Server) -> Result<String, String> {
     }
 }
 
+/// Sees to it that what has been committed gets into the archive, however long the store itself could wait with that.
+pub(crate) struct Archiver {
+    env: Env,
+    every: Duration,
+    last: Instant,
+}
+
+impl Archiver {
+    /// None, if nothing is archived.
+    fn new(directory: &Directory, archive: &Archive) -> Option<Self> {
+        (!archive.folder.as_os_str().is_empty()).then(|| Self {
+            env: directory.engine().env().clone(),
+            every: Duration::from_secs(archive.seconds_max),
+            last: Instant::now(),
+        })
+    }
+
+    fn archive_if_due(&mut self) {
+        if self.last.elapsed() < self.every {
+            return;
+        }
+        if let Err(error) = self.env.archive() {
+            tracing::error!(
+                "the archive cannot be written, and updates will be refused when the log is full: {error}"
+            );
+        }
+        self.last = Instant::now();
+    }
+}
+
 /// The signals that a server answers to, caught from the moment this is made.
 pub(crate) struct Signals {
     runtime: Runtime,
@@ -148,15 +180,24 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads. Meanwhile free memory goes back to the system.
-    pub(crate) fn until_stopped(mut self, server: &Server) -> &'static str {
+    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads. Meanwhile free memory goes back to the system, and updates to the archive.
+    pub(crate) fn until_stopped(
+        mut self,
+        server: &Server,
+        mut archiver: Option<Archiver>,
+    ) -> &'static str {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
                     _ = self.terminate.recv() => return "SIGTERM",
                     _ = self.interrupt.recv() => return "SIGINT",
                     _ = self.hang_up.recv() => drop(reload(server)),
-                    () = tokio::time::sleep(MEMORY_INTERVAL) => memory::give_back(),
+                    () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {
+                        memory::give_back();
+                        if let Some(archiver) = &mut archiver {
+                            archiver.archive_if_due();
+                        }
+                    }
                 }
             }
         })

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use sapwood_server::Config;
 use sapwood_store::page::PAGE_BYTES;
-use sapwood_store::{CommitNo, Env, Options, Until, restore_increments, restore_until};
+use sapwood_store::{CommitNo, Env, Options};
 
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
-use crate::open::data_folder;
+use crate::open::{data_folder, store_options};
 
 pub(crate) fn run(command: &Store) -> Result<ExitCode> {
     match command {
@@ -36,6 +37,14 @@ fn environment(folder: &Path) -> PathBuf {
         return inside;
     }
     folder.to_owned()
+}
+
+/// How it is opened for writing.
+fn options(folder: &Path) -> Result<Options> {
+    if environment(folder) == folder {
+        return Ok(Options::new());
+    }
+    store_options(folder, &Config::load(folder)?)
 }
 
 fn open(folder: &Path) -> Result<Env> {
@@ -115,7 +124,7 @@ fn check(place: &Place) -> Result<ExitCode> {
 
 fn compact(place: &Place) -> Result<ExitCode> {
     let folder = environment(&place.folder);
-    let env = Env::open(&folder, &Options::new().create(false));
+    let env = Env::open(&folder, &options(&place.folder)?.create(false));
     let env = env.with_context(|| folder.display().to_string())?;
     for number in 0..env.stores() {
         let Some(store) = env.store(number) else {
@@ -206,9 +215,7 @@ fn copy(args: &Copy) -> Result<ExitCode> {
         false => env.backup(&passing.0),
     };
     commit.with_context(|| passing.0.display().to_string())?;
-    let commit = restore_to(&[&passing.0], &args.dest)?;
-    println!("{} holds commit {commit}", args.dest.display());
-    Ok(ExitCode::SUCCESS)
+    restore_to(&sapwood_store::Restore::of(&passing.0), &args.dest)
 }
 
 fn backup(args: &Backup) -> Result<ExitCode> {
@@ -226,21 +233,7 @@ fn backup(args: &Backup) -> Result<ExitCode> {
 
 fn restore(args: &Restore) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
-    let files: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
-    let commit = match (&args.archive, &files[..]) {
-        (None, _) => restore_to(&files, &args.dest)?,
-        (Some(archive), [full]) => {
-            let until = args.until.unwrap_or(Until::End);
-            let restored = restore_until(full, archive, until, &args.dest);
-            if restored.is_err() {
-                let _ = fs::remove_dir(&args.dest);
-            }
-            restored.with_context(|| format!("{} and {}", full.display(), archive.display()))?
-        }
-        (Some(_), _) => bail!("an archive goes on from a full backup, not from increments"),
-    };
-    println!("{} holds commit {commit}", args.dest.display());
-    Ok(ExitCode::SUCCESS)
+    restore_to(&args.sources.restore(), &args.dest)
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
@@ -250,11 +243,13 @@ fn refuse_existing(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn restore_to(files: &[&Path], dest: &Path) -> Result<CommitNo> {
-    let (full, increments) = files.split_first().context("there is no backup")?;
-    let restored = restore_increments(full, increments, dest);
+fn restore_to(restore: &sapwood_store::Restore, dest: &Path) -> Result<ExitCode> {
+    let restored = restore.into_folder(dest);
     if restored.is_err() {
         let _ = fs::remove_dir(dest);
     }
-    restored.with_context(|| full.display().to_string())
+    let commits = restored.with_context(|| dest.display().to_string())?;
+    let commits: Vec<String> = commits.iter().map(ToString::to_string).collect();
+    println!("{} holds commit {}", dest.display(), commits.join(", "));
+    Ok(ExitCode::SUCCESS)
 }

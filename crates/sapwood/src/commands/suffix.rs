@@ -38,8 +38,9 @@ fn add(args: &Suffix, config: &Config, dn: &str) -> Result<()> {
         // What cannot be is better refused before there is a store for it.
         open::directory(folder, config, false)?.check_new_context(dn)?;
         let data = open::data_folder(folder);
-        let (engine, store) =
-            Embedded::add_store(&data).with_context(|| data.display().to_string())?;
+        let store = open::store_options(folder, config)?;
+        let added = Embedded::add_store(&data, &store);
+        let (engine, store) = added.with_context(|| data.display().to_string())?;
         let options = open::options(folder, config)?;
         (Directory::open_on(engine, options)?, store)
     };

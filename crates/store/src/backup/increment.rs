@@ -44,13 +44,13 @@ const METAS_AT: u64 = PAGE_BYTES as u64;
 const RUNS_AT: u64 = 3 * PAGE_BYTES as u64;
 
 /// What an increment begins with.
-pub(super) struct Header {
-    pub(super) pages: u64,
-    pub(super) meta: Meta,
-    pub(super) base: Meta,
+pub(crate) struct Increment {
+    pages: u64,
+    pub(crate) meta: Meta,
+    pub(crate) base: Meta,
 }
 
-impl Header {
+impl Increment {
     fn encode(&self) -> Page {
         let mut page = Page::zeroed();
         let (head, rest) = page.bytes_mut().split_at_mut(16);
@@ -68,7 +68,7 @@ impl Header {
     }
 
     /// Reads the beginning of a file. `None` if it is no increment.
-    pub(super) fn read(from: &mut dyn Read) -> Result<Option<Self>> {
+    pub(crate) fn read(from: &mut dyn Read) -> Result<Option<Self>> {
         let mut page = Page::zeroed();
         match from.read_exact(page.bytes_mut()) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -97,6 +97,41 @@ impl Header {
         let [meta, base] = [read_meta(from, 0)?, read_meta(from, 1)?];
         Ok(Some(Self { pages, meta, base }))
     }
+
+    /// Puts the pages of the increment into a copy of the backup that it follows. `from` stands behind its self.
+    pub(crate) fn apply(&self, from: &mut dyn Read, file: &dyn File) -> Result<()> {
+        let size = file_pages(self.meta.head.roots.pages) * PAGE_BYTES as u64;
+        if size > file.size()? {
+            // Space is allocated when all of it is known to be a store.
+            file.set_size(size)?;
+        }
+        let mut left = self.pages;
+        let mut buffer = vec![0; COPIED_PAGES as usize * PAGE_BYTES];
+        while left > 0 {
+            let mut run = [0; RUN_HEADER_BYTES];
+            from.read_exact(&mut run)?;
+            let [number, rest] = run.as_chunks::<8>().0 else {
+                return Err(damaged("a run has no header"));
+            };
+            let (first, count) = (u64::from_le_bytes(*number), u64::from_le_bytes(*rest));
+            let end = first.checked_add(count);
+            let fits = end.is_some_and(|end| end <= self.meta.head.roots.pages);
+            if first < FIRST_PAGE || count == 0 || count > left || !fits {
+                return Err(damaged("a run has an impossible place"));
+            }
+            left -= count;
+            let mut at = PageNo(first);
+            while Some(at.0) != end {
+                let now = end.unwrap_or_default() - at.0;
+                let now = now.min(u64::from(COPIED_PAGES)) as usize;
+                let part = buffer.get_mut(..now * PAGE_BYTES).unwrap_or_default();
+                from.read_exact(part)?;
+                file.write_all_at(part, at.0 * PAGE_BYTES as u64)?;
+                at.0 += now as u64;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn read_meta(from: &mut dyn Read, slot: usize) -> Result<Meta> {
@@ -110,7 +145,7 @@ fn damaged(what: &str) -> Error {
 }
 
 /// Whether what was written since `base` makes `meta` of it.
-pub(super) fn check_follows(base: &Meta, meta: &Meta) -> Result<()> {
+pub(crate) fn check_follows(base: &Meta, meta: &Meta) -> Result<()> {
     let what = if base.identity.id != meta.identity.id || base.identity.store != meta.identity.store
     {
         "of another store"
@@ -129,7 +164,7 @@ pub(super) fn check_follows(base: &Meta, meta: &Meta) -> Result<()> {
 /// Writes an increment.
 pub(super) fn write(pages: &MappedPages, file: &dyn File, base: &Meta, meta: &Meta) -> Result<()> {
     let changed = changed_pages(pages, &meta.head.roots, base.head.commit)?;
-    let mut header = Header {
+    let mut header = Increment {
         pages: 0,
         meta: *meta,
         base: *base,
@@ -180,39 +215,4 @@ fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<
         return Err(Error::Damaged("a page lies outside of the store".into()));
     }
     Ok(changed)
-}
-
-/// Puts the pages of an increment into a copy of the backup that it follows. `from` stands behind its header.
-pub(super) fn apply(header: &Header, from: &mut dyn Read, file: &dyn File) -> Result<()> {
-    let size = file_pages(header.meta.head.roots.pages) * PAGE_BYTES as u64;
-    if size > file.size()? {
-        // Space is allocated when all of it is known to be a store.
-        file.set_size(size)?;
-    }
-    let mut left = header.pages;
-    let mut buffer = vec![0; COPIED_PAGES as usize * PAGE_BYTES];
-    while left > 0 {
-        let mut run = [0; RUN_HEADER_BYTES];
-        from.read_exact(&mut run)?;
-        let [number, rest] = run.as_chunks::<8>().0 else {
-            return Err(damaged("a run has no header"));
-        };
-        let (first, count) = (u64::from_le_bytes(*number), u64::from_le_bytes(*rest));
-        let end = first.checked_add(count);
-        let fits = end.is_some_and(|end| end <= header.meta.head.roots.pages);
-        if first < FIRST_PAGE || count == 0 || count > left || !fits {
-            return Err(damaged("a run has an impossible place"));
-        }
-        left -= count;
-        let mut at = PageNo(first);
-        while Some(at.0) != end {
-            let now = end.unwrap_or_default() - at.0;
-            let now = now.min(u64::from(COPIED_PAGES)) as usize;
-            let part = buffer.get_mut(..now * PAGE_BYTES).unwrap_or_default();
-            from.read_exact(part)?;
-            file.write_all_at(part, at.0 * PAGE_BYTES as u64)?;
-            at.0 += now as u64;
-        }
-    }
-    Ok(())
 }

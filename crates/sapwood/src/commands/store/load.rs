@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, stdin};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_store::{Duplicates, Env, KeyOrder, Options, TreeId, TreeKind, WriteTxn};
+use sapwood_store::{Duplicates, Env, KeyOrder, TreeId, TreeKind, WriteTxn};
 
 use super::dump::Text;
 use crate::cli::store::Load;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Load) -> Result<ExitCode> {
         None => Box::new(stdin().lock()),
     };
     let folder = super::environment(&args.folder);
-    let env = Env::open(&folder, &Options::new());
+    let env = Env::open(&folder, &super::options(&args.folder)?.create(true));
     let env = env.with_context(|| folder.display().to_string())?;
     let mut lines = Lines {
         input,
