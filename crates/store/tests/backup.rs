@@ -38,15 +38,16 @@ fn assert_clean(env: &Env) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn restore_increments(file: &Path, increments: &[PathBuf], folder: &Path) -> Result<Vec<CommitNo>> {
+fn restore_increments(file: &Path, increments: &[&Path], folder: &Path) -> Result<Vec<CommitNo>> {
     let full = Restore::of(file);
-    let increments = increments.iter().map(AsRef::as_ref);
+    let increments = increments.iter().copied();
     let restore = increments.fold(full, Restore::increment);
     restore.into_folder(folder)
 }
 
 fn restored(file: &Path, increments: &[PathBuf], folder: &Path) -> Env {
-    restore_increments(file, increments, folder).unwrap();
+    let increments: Vec<&Path> = increments.iter().map(PathBuf::as_path).collect();
+    restore_increments(file, &increments, folder).unwrap();
     let env = Env::open(folder, &options()).unwrap();
     assert_clean(&env);
     env
