@@ -165,6 +165,32 @@ fn the_file_gets_smaller_and_nothing_else_changes() {
     assert!(env.check().unwrap().is_clean());
 }
 
+/// There is nothing ahead of what is given up that giving it up could use.
+#[test]
+fn a_store_that_was_emptied_becomes_small() {
+    let disk = Disk::new();
+    let env = open(&disk);
+    for part in 0..8_u32 {
+        change(&env, |txn| {
+            let tree = match txn.tree("t")? {
+                Some(tree) => tree,
+                None => txn.create_tree("t", TreeKind::COMPACT)?,
+            };
+            (0..100).try_for_each(|n| {
+                let key = (part * 100 + n).to_be_bytes();
+                txn.put(tree, &key, &[1; 900]).map(drop)
+            })
+        });
+    }
+    change(&env, |txn| txn.drop_tree("t").map(drop));
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.before > 200 * PAGE_BYTES as u64, "{done:?}");
+    assert!(done.now <= 80 * PAGE_BYTES as u64, "{done:?}");
+    assert!(env.check().unwrap().is_clean());
+    count_up(&env, &disk);
+    assert!(env.check().unwrap().is_clean());
+}
+
 #[test]
 fn what_a_reader_sees_stays_until_it_is_gone() {
     let disk = full_of_holes();

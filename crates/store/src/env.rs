@@ -23,6 +23,7 @@ use crate::file_names::FileNames;
 use crate::free::FreePages;
 use crate::free::stock::FreeList;
 use crate::guard::{Guard, Guards};
+use crate::head::Roots;
 use crate::joint::{self, JointTxn};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
 use crate::meta::StoreIdentity;
@@ -34,7 +35,6 @@ use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
-use crate::tree::TreeRecord;
 use crate::write::WriteTxn;
 use crate::{archive, backup, free, readers, stat};
 
@@ -643,12 +643,12 @@ impl Inner {
     pub(crate) fn free_list<'a>(
         &'a self,
         pages: &'a MappedPages,
-        record: TreeRecord,
+        roots: &'a Roots,
     ) -> FreeList<'a> {
         FreeList {
             inner: self,
             pages,
-            record,
+            roots,
         }
     }
 

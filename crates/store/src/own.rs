@@ -14,7 +14,7 @@ use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
-use crate::head::Head;
+use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
@@ -99,8 +99,8 @@ pub(crate) struct OwnPages {
     inner: Arc<Inner>,
     commit: CommitNo,
     view: MappedPages,
-    /// The free list as it was at the beginning.
-    free: TreeRecord,
+    /// As they were at the beginning.
+    roots: Roots,
     shop: Box<Workshop>,
     stock: Stock,
     extents: HashMap<PageNo, u32>,
@@ -133,7 +133,7 @@ impl OwnPages {
         Self {
             commit: CommitNo(head.commit.0 + 1),
             view,
-            free: head.roots.free,
+            roots: head.roots,
             stock: Stock::resuming(shop.resume),
             shop,
             extents: HashMap::new(),
@@ -244,11 +244,11 @@ impl OwnPages {
     /// nothing is left to be written. Pages changed once are changed again at no cost, so a few rounds suffice. Only the first
     /// one deletes records, so that no page is merged in one round and split again in the next.
     pub(crate) fn save_free_list(&mut self) -> Result<TreeRecord> {
-        let mut free = self.free;
+        let mut free = self.roots.free;
         self.keep_recycled();
         self.fetch_pages_for_saving()?;
         self.stock
-            .put_aside(self.inner.free_list(&self.view, self.free))?;
+            .put_aside(self.inner.free_list(&self.view, &self.roots))?;
         self.saving = true;
         self.may_use_reserve = true;
         let mut serial = 0;
@@ -371,7 +371,7 @@ impl OwnPages {
     /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how many there are
     /// beside what a commit needs.
     pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
-        let list = self.inner.free_list(&self.view, self.free);
+        let list = self.inner.free_list(&self.view, &self.roots);
         self.stock.take_all(list)?;
         let pages = self.stock.leave_tail(list, tail)?;
         Ok(pages.saturating_sub(COMMIT_PAGES))
@@ -380,7 +380,7 @@ impl OwnPages {
     /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet, if they are more than
     /// its commit may need; whether it has.
     pub(crate) fn cut_tail(&mut self) -> Result<bool> {
-        let list = self.inner.free_list(&self.view, self.free);
+        let list = self.inner.free_list(&self.view, &self.roots);
         self.stock.take_all(list)?;
         let before = self.view.limit();
         let limit = self.stock.cut_tail(before);
@@ -396,7 +396,7 @@ impl OwnPages {
         if self.saving {
             return Ok(false);
         }
-        let list = self.inner.free_list(&self.view, self.free);
+        let list = self.inner.free_list(&self.view, &self.roots);
         self.stock.refill(list)
     }
 
@@ -553,7 +553,7 @@ impl OwnPages {
                 return Ok((first, Source::Stock(taken)));
             }
             if !self.saving {
-                let list = self.inner.free_list(&self.view, self.free);
+                let list = self.inner.free_list(&self.view, &self.roots);
                 self.stock.refill_extent(list, pages)?;
             }
             if let Some((first, taken)) = self.stock.take_extent(pages) {

@@ -16,9 +16,10 @@ use super::{
 };
 use crate::env::Inner;
 use crate::error::{Error, Result};
+use crate::head::Roots;
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
-use crate::tree::{TreeRecord, View};
+use crate::tree::View;
 
 /// How many records of the free list one look examines.
 const EXAMINED_MAX: usize = 64;
@@ -107,21 +108,21 @@ pub(crate) struct Taken {
     pages: u32,
 }
 
-/// The free list as it was when the transaction began.
+/// The free list as it was when the transaction began. All it speaks of was within the store then, which the transaction may make smaller.
 #[derive(Clone, Copy)]
 pub(crate) struct FreeList<'a> {
     pub(crate) inner: &'a Inner,
     pub(crate) pages: &'a MappedPages,
-    pub(crate) record: TreeRecord,
+    pub(crate) roots: &'a Roots,
 }
 
 impl<'a> FreeList<'a> {
     fn view(&self) -> View<'a, MappedPages> {
-        View::new(self.pages, self.record)
+        View::new(self.pages, self.roots.free)
     }
 
     fn decode(&self, key: &[u8], value: &[u8]) -> Result<FreeRecord> {
-        FreeRecord::decode(key, value, self.pages.limit())
+        FreeRecord::decode(key, value, self.roots.pages)
     }
 
     fn zone(&self, number: u64) -> Result<Option<Zone>> {
@@ -309,7 +310,7 @@ impl Stock {
 
     /// Takes ready and pending extents until there are `enough` pages, or enough has been looked at.
     fn look(&mut self, list: FreeList<'_>, enough: u64) -> Result<u64> {
-        if list.record.records == 0 {
+        if list.roots.free.records == 0 {
             self.has_seen_unblocked = true;
             self.next_blocked = PendingKey::first_of(UNBLOCKED);
             return Ok(0);
