@@ -132,11 +132,9 @@ fn crash(factor: u32) -> Result<()> {
         .current_dir(root()))?;
     // With this feature nothing works but the tests under the model checker.
     let feature = ["--lib", "--features", "shuttle", "model"];
-    cargo(
-        ["test", "--package", "sapwood-wal"]
-            .into_iter()
-            .chain(feature),
-    )
+    ["sapwood-wal", "sapwood-store"]
+        .into_iter()
+        .try_for_each(|package| cargo(["test", "--package", package].into_iter().chain(feature)))
 }
 
 fn fuzz(seconds: u32) -> Result<()> {

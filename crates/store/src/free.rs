@@ -371,7 +371,7 @@ impl Protected {
         Self::new(visible, commits)
     }
 
-    fn new(visible: CommitNo, mut commits: Vec<CommitNo>) -> Self {
+    pub(crate) fn new(visible: CommitNo, mut commits: Vec<CommitNo>) -> Self {
         commits.sort_unstable();
         Self { visible, commits }
     }

@@ -29,6 +29,8 @@ mod joint;
 mod joint_crash_tests;
 mod mapped;
 mod meta;
+#[cfg(all(test, feature = "shuttle"))]
+mod model_tests;
 mod open;
 mod own;
 pub mod page;

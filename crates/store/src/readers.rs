@@ -39,6 +39,7 @@ const PARKED: u64 = 1 << 63;
 const EXPIRED: u64 = PARKED;
 
 /// A slot of the reader table. All zeroes is a free one.
+#[cfg_attr(all(test, feature = "shuttle"), derive(Default))]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// The commit that is looked at, perhaps `PARKED`; 0 if none, `EXPIRED` if no more.
@@ -59,27 +60,45 @@ pub(crate) struct Pinned {
 }
 
 impl Slot {
+    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that commit.
+    #[inline]
+    pub(crate) fn pin_visible<T>(
+        &self,
+        visible: impl Fn() -> CommitNo,
+        look: impl Fn(CommitNo) -> Option<T>,
+    ) -> (CommitNo, T) {
+        loop {
+            let commit = visible();
+            self.pin(commit);
+            if visible() == commit
+                && let Some(found) = look(commit)
+            {
+                return (commit, found);
+            }
+        }
+    }
+
     fn pin(&self, commit: CommitNo) {
         self.commit.swap(commit.0, Ordering::SeqCst);
     }
 
-    fn unpin(&self) {
+    pub(crate) fn unpin(&self) {
         self.commit.store(0, Ordering::Release);
     }
 
     /// For its owner.
-    fn park(&self) {
+    pub(crate) fn park(&self) {
         self.commit.fetch_or(PARKED, Ordering::Release);
     }
 
     /// For its owner; whether the commit has been pinned all the time.
-    fn resume(&self) -> bool {
+    pub(crate) fn resume(&self) -> bool {
         let parked = self.commit.load(Ordering::Relaxed);
         parked != EXPIRED && self.replace(parked, parked & !PARKED)
     }
 
     /// Ends a snapshot that is parked and sees a commit before `oldest`; for anybody.
-    fn expire(&self, oldest: CommitNo) -> bool {
+    pub(crate) fn expire(&self, oldest: CommitNo) -> bool {
         let word = self.commit.load(Ordering::SeqCst);
         let is_parked = word & PARKED != 0 && word != EXPIRED;
         is_parked && word & !PARKED < oldest.0 && self.replace(word, EXPIRED)
@@ -92,7 +111,7 @@ impl Slot {
         replaced.is_ok()
     }
 
-    fn claim(&self, process: u16) -> bool {
+    pub(crate) fn claim(&self, process: u16) -> bool {
         let owner = u32::from(process) + 1;
         let claimed = self
             .owner
@@ -114,7 +133,7 @@ impl Slot {
         u16::try_from(owner).ok()
     }
 
-    fn pinned(&self) -> Option<Pinned> {
+    pub(crate) fn pinned(&self) -> Option<Pinned> {
         let word = self.commit.load(Ordering::SeqCst);
         let commit = word & !PARKED;
         if commit == 0 {
@@ -166,16 +185,7 @@ impl ReaderHandle {
     #[inline]
     pub(crate) fn pin<T>(&self, look: impl Fn(CommitNo) -> Option<T>) -> (CommitNo, T) {
         let region = &self.inner.region;
-        let slot = &region.slots[self.slot];
-        loop {
-            let commit = region.visible();
-            slot.pin(commit);
-            if region.visible() == commit
-                && let Some(found) = look(commit)
-            {
-                return (commit, found);
-            }
-        }
+        region.slots[self.slot].pin_visible(|| region.visible(), look)
     }
 
     /// Lets the pinned commit go if somebody wants its pages.

@@ -1,8 +1,18 @@
 //! Atomics, fences and locks: everything that threads and processes share goes through here, so that the same code can
-//! be run under a model checker.
+//! be run under a model checker (feature `shuttle`).
 
+#[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+pub(crate) use std::sync::{Arc, Weak};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence,
+};
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Takes a mutex whose data stay consistent even if a holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

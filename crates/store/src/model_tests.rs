@@ -1,0 +1,153 @@
+//! Reader slots, parked and not, and the reuse rule under a model checker, which runs them in many orders that real threads would hardly
+//! ever take.
+//!
+//! `cargo test -p sapwood-store --lib --features shuttle model` runs only these: nothing else works outside of the checker then.
+
+use shuttle::thread;
+
+use crate::free::{FreeExtent, Protected};
+use crate::page::{CommitNo, PageNo};
+use crate::readers::Slot;
+use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
+
+const SCHEDULES: usize = 20_000;
+
+/// Each commit has a page of its own, which the next one frees; it is used again for a later commit.
+const COMMITS: u64 = 6;
+const PAGES: usize = 3;
+
+/// What threads share of a store.
+struct Model {
+    visible: AtomicU64,
+    slots: [Slot; 2],
+    /// The commit that each page was written by.
+    pages: [AtomicU64; PAGES],
+    resumed: AtomicU32,
+    expired: AtomicU32,
+}
+
+impl Model {
+    fn new() -> Self {
+        let slot = || Slot::default();
+        let slots = [slot(), slot()];
+        for (process, slot) in (0..).zip(&slots) {
+            assert!(slot.claim(process));
+        }
+        Self {
+            visible: AtomicU64::new(1),
+            slots,
+            pages: [1, 0, 0].map(AtomicU64::new),
+            resumed: AtomicU32::new(0),
+            expired: AtomicU32::new(0),
+        }
+    }
+
+    fn visible(&self) -> CommitNo {
+        CommitNo(self.visible.load(Ordering::SeqCst))
+    }
+
+    /// Commits, taking a page that an earlier commit has freed wherever the rule allows it.
+    fn write(&self, age_max: u64, takes_anything: bool) {
+        let mut used_at = 0;
+        for commit in 2..=COMMITS {
+            // As `Protected::now` does.
+            let oldest = CommitNo(self.visible().0.saturating_sub(age_max));
+            for slot in &self.slots {
+                slot.expire(oldest);
+            }
+            let visible = self.visible();
+            let pinned = self.slots.iter().filter_map(Slot::pinned);
+            let protected = Protected::new(visible, pinned.map(|pinned| pinned.commit).collect());
+            let is_free = |at: &usize| {
+                let born = self.pages[*at].load(Ordering::Relaxed);
+                // The page of a commit is live until the next one.
+                let extent = FreeExtent {
+                    born: CommitNo(born),
+                    freed: CommitNo(born + 1),
+                    first: PageNo(*at as u64),
+                    pages: 1,
+                };
+                *at != used_at && (born == 0 || takes_anything || protected.allows(&extent))
+            };
+            let Some(at) = (0..PAGES).find(is_free) else {
+                // The file would grow.
+                return;
+            };
+            self.pages[at].store(commit, Ordering::Relaxed);
+            used_at = at;
+            self.visible.store(commit, Ordering::SeqCst);
+        }
+    }
+
+    /// Reads the page of a commit again and again, with the snapshot parked in between.
+    fn read(&self, slot: &Slot) {
+        let find = |commit: CommitNo| {
+            let is_its = |page: &AtomicU64| page.load(Ordering::Relaxed) == commit.0;
+            self.pages.iter().position(is_its)
+        };
+        // Whoever comes too late for a commit finds its head overwritten, and begins again.
+        let (commit, at) = slot.pin_visible(|| self.visible(), find);
+        for _ in 0..2 {
+            thread::yield_now();
+            let found = self.pages[at].load(Ordering::Relaxed);
+            assert_eq!(found, commit.0, "a page was used again under a snapshot");
+            slot.park();
+            thread::yield_now();
+            if !slot.resume() {
+                self.expired.fetch_add(1, Ordering::Relaxed);
+                return slot.unpin();
+            }
+            self.resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        let found = self.pages[at].load(Ordering::Relaxed);
+        assert_eq!(found, commit.0, "a page was used again under a snapshot");
+        slot.unpin();
+    }
+}
+
+/// Two readers beside a writer; how often they went on after they were parked, and how often they were ended.
+fn readers_beside_a_writer(age_max: u64, takes_anything: bool) -> (u32, u32) {
+    let model = Arc::new(Model::new());
+    let readers: Vec<_> = (0..2)
+        .map(|at| {
+            let model = model.clone();
+            thread::spawn(move || model.read(&model.slots[at]))
+        })
+        .collect();
+    model.write(age_max, takes_anything);
+    for reader in readers {
+        assert!(reader.join().is_ok());
+    }
+    let load = |count: &AtomicU32| count.load(Ordering::Relaxed);
+    (load(&model.resumed), load(&model.expired))
+}
+
+#[test]
+fn model_of_snapshots_that_are_parked() {
+    // Counted outside of the checker's own world.
+    static RESUMED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    static EXPIRED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    for age_max in [0, 1, u64::MAX] {
+        EXPIRED.store(0, std::sync::atomic::Ordering::Relaxed);
+        let run = move || {
+            let (resumed, expired) = readers_beside_a_writer(age_max, false);
+            RESUMED.fetch_add(resumed, std::sync::atomic::Ordering::Relaxed);
+            EXPIRED.fetch_add(expired, std::sync::atomic::Ordering::Relaxed);
+        };
+        shuttle::check_random(run, SCHEDULES);
+        shuttle::check_pct(run, SCHEDULES, 3);
+        let expired = EXPIRED.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(expired > 0, age_max != u64::MAX, "{expired} ended");
+    }
+    assert!(RESUMED.load(std::sync::atomic::Ordering::Relaxed) > 0);
+}
+
+/// The model would notice a page that is used too early.
+#[test]
+#[should_panic(expected = "a page was used again under a snapshot")]
+fn model_fails_without_the_reuse_rule() {
+    let run = || {
+        let _counts: (u32, u32) = readers_beside_a_writer(0, true);
+    };
+    shuttle::check_random(run, SCHEDULES);
+}
