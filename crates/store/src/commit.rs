@@ -197,7 +197,8 @@ fn record_bytes_max(inner: &Inner) -> usize {
     usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX)
 }
 
-/// Seals all changed pages and writes the log record, unless that would have more than `max` bytes; gives whether it is there.
+/// Seals all changed pages, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
+/// in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut OwnPages,
     header: &RecordHeader,
@@ -206,7 +207,8 @@ fn finish_pages(
 ) -> Result<bool> {
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
-    for (number, base) in pages.changed_pages() {
+    let changed = pages.changed_pages();
+    for &(number, base) in &changed {
         pages.seal(number)?;
         if fits {
             let base = match base {
@@ -223,6 +225,7 @@ fn finish_pages(
             fits = record.len() <= max;
         }
     }
+    pages.write_plain(&changed)?;
     Ok(fits)
 }
 

@@ -3,6 +3,8 @@
 // Pages are references into mappings of a file that other parts of the program, and other processes, write to.
 #![allow(unsafe_code)]
 
+mod plain;
+
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
@@ -12,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::head::FIRST_PAGE;
 use crate::page::{PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages};
 use crate::sync::Arc;
+
+pub(crate) use plain::PlainPages;
 
 /// The address range first asked for when a data file is mapped, in bytes; halved until the system grants it.
 const RESERVE_BYTES: usize = 4 << 40;
@@ -51,6 +55,7 @@ impl DataFile {
         MappedPages {
             base: self.map.as_ptr(),
             pages: pages.min(self.pages_max()),
+            plain: None,
         }
     }
 }
@@ -60,9 +65,11 @@ impl DataFile {
 pub struct MappedPages {
     base: *const u8,
     pages: u64,
+    /// Pages of a write transaction that are not in the file yet.
+    plain: Option<Box<PlainPages>>,
 }
 
-// SAFETY: a pointer into a mapping that belongs to no thread; whoever made this value keeps the mapping.
+// SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; whoever made this value keeps the mapping.
 unsafe impl Send for MappedPages {}
 // SAFETY: as above; there is only reading.
 unsafe impl Sync for MappedPages {}
@@ -81,6 +88,38 @@ impl MappedPages {
         self.pages = pages;
     }
 
+    /// A page of the file.
+    ///
+    /// # Safety
+    /// It is not stored to while the reference lives, which may be longer than `self` is borrowed.
+    pub(crate) unsafe fn mapped<'p>(&self, number: PageNo) -> Result<&'p Page> {
+        let at = self.at(number, 1)?.cast::<Page>();
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the caller's promise.
+        Ok(unsafe { &*at })
+    }
+
+    /// Keeps pages in memory from now on.
+    pub(crate) fn set_plain(&mut self, plain: Box<PlainPages>) {
+        self.plain = Some(plain);
+    }
+
+    /// The pages in memory, which are no longer looked at.
+    pub(crate) fn take_plain(&mut self) -> Option<Box<PlainPages>> {
+        self.plain.take()
+    }
+
+    /// The pages in memory, if there may be some.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<&PlainPages> {
+        self.plain.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn plain_mut(&mut self) -> Option<&mut PlainPages> {
+        self.plain.as_deref_mut()
+    }
+
+    #[inline]
     fn at(&self, first: PageNo, pages: u64) -> Result<*const u8> {
         let end = first.0.checked_add(pages);
         if first.0 < FIRST_PAGE || end.is_none_or(|end| end > self.pages) {
@@ -95,6 +134,9 @@ impl ReadPages for MappedPages {
     #[inline]
     fn page(&self, number: PageNo) -> Result<&Page> {
         let at = self.at(number, 1)?.cast::<Page>();
+        if let Some(page) = self.plain().and_then(|plain| plain.get(number)) {
+            return Ok(page);
+        }
         // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the promise made to
         // `DataFile::pages`.
         Ok(unsafe { &*at })

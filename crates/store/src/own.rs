@@ -1,10 +1,13 @@
-//! The pages of a write transaction: taken from the free list or from behind the last page, changed in place through
-//! windows, undone by savepoints.
+//! The pages of a write transaction: taken from the free list or from behind the last page, changed in place, undone by savepoints.
+//!
+//! A page that has been written since the last checkpoint began, and is taken again, is stored to through a window: it is dirty, and
+//! from the second time on also mapped for writing, so that stores to it cost nothing. All others are made in memory and written when the transaction commits.
 
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
 mod states;
+mod warm;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
@@ -15,16 +18,20 @@ use crate::error::{Error, Result};
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
 use crate::head::{Head, Roots};
-use crate::mapped::{MappedPages, Windows};
+use crate::mapped::{MappedPages, PlainPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
 use crate::tree::{self, TreeMut, TreeRecord};
 
 use states::{OwnMap, State};
+use warm::Warm;
 
 /// What a process keeps from one write transaction to the next.
 pub(crate) struct Workshop {
     windows: Windows,
+    /// While no transaction uses them.
+    plain: Option<Box<PlainPages>>,
+    warm: Warm,
     own: OwnMap,
     resume: Resume,
     /// Where log records are put together.
@@ -35,15 +42,21 @@ impl Workshop {
     pub(crate) fn new(inner: &Inner) -> Self {
         Self {
             windows: Windows::new(inner.data.file.clone()),
+            // Pages that are nowhere but in memory cost no faults.
+            plain: inner.wal.as_ref().map(|_| Box::default()),
+            warm: Warm::default(),
             own: OwnMap::default(),
             resume: Resume::default(),
             record: Vec::new(),
         }
     }
 
-    /// Unmaps all windows, since nobody has written for a while.
+    /// Unmaps all windows and gives memory back, since nobody has written for a while.
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
+        if let Some(plain) = &mut self.plain {
+            **plain = PlainPages::default();
+        }
     }
 }
 
@@ -126,10 +139,14 @@ pub(crate) struct OwnPages {
 
 impl OwnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
-    pub(crate) fn new(inner: Arc<Inner>, head: &Head, shop: Box<Workshop>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner>, head: &Head, mut shop: Box<Workshop>) -> Self {
         // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest commit, which
         // are not used again before a later one has become visible, and its own.
-        let view = unsafe { inner.data.pages(head.roots.pages) };
+        let mut view = unsafe { inner.data.pages(head.roots.pages) };
+        if let Some(plain) = shop.plain.take() {
+            view.set_plain(plain);
+        }
+        shop.warm.begin(inner.region.metas.target());
         Self {
             commit: CommitNo(head.commit.0 + 1),
             view,
@@ -158,6 +175,10 @@ impl OwnPages {
             self.shop.resume = self.stock.resume_at();
         }
         self.shop.own.clear();
+        self.shop.plain = self.view.take_plain();
+        if let Some(plain) = &mut self.shop.plain {
+            plain.clear();
+        }
         self.shop
     }
 
@@ -222,9 +243,56 @@ impl OwnPages {
     /// Completes an own page that is not changed any more.
     pub(crate) fn seal(&mut self, number: PageNo) -> Result<&Page> {
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-        let page = unsafe { self.shop.windows.page(number)? };
+        let page = unsafe { self.place(number)? };
         page.seal();
         self.view.page(number)
+    }
+
+    /// Writes the sealed pages that are in memory to the file, neighbours with one call. `pages` are all that have changed, ascending.
+    pub(crate) fn write_plain(&mut self, pages: &[(PageNo, PageNo)]) -> Result<()> {
+        let Some(plain) = self.view.plain() else {
+            return Ok(());
+        };
+        let file = &self.inner.data.file;
+        let mut call: Vec<IoSlice<'_>> = Vec::with_capacity(WRITTEN_PAGES);
+        let mut end = PageNo(0);
+        let write = |call: &mut Vec<IoSlice<'_>>, end: PageNo| {
+            let first = end.0 - call.len() as u64;
+            let written = file.write_parts_at(call, first * PAGE_BYTES as u64);
+            call.clear();
+            written
+        };
+        for &(number, _) in pages {
+            self.shop.warm.insert(number);
+            let Some(page) = plain.get(number) else {
+                continue;
+            };
+            if call.len() == WRITTEN_PAGES || (!call.is_empty() && end != number) {
+                write(&mut call, end)?;
+            }
+            call.push(IoSlice::new(page.bytes()));
+            end = PageNo(number.0 + 1);
+        }
+        if !call.is_empty() {
+            write(&mut call, end)?;
+        }
+        Ok(())
+    }
+
+    /// Where an own page is stored to.
+    ///
+    /// # Safety
+    /// The page is the transaction's own, and nobody looks at it while the reference lives.
+    unsafe fn place(&mut self, number: PageNo) -> Result<&mut Page> {
+        match self
+            .view
+            .plain_mut()
+            .and_then(|plain| plain.get_mut(number))
+        {
+            Some(page) => Ok(page),
+            // SAFETY: by the caller's promise; it lies within the file as all own pages do.
+            None => unsafe { self.shop.windows.page(number) },
+        }
     }
 
     /// Where the log record is put together.
@@ -459,7 +527,7 @@ impl OwnPages {
                 image,
             } => {
                 // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-                let place = unsafe { self.shop.windows.page(page)? };
+                let place = unsafe { self.place(page)? };
                 place.bytes_mut().copy_from_slice(image.bytes());
                 self.shop.own.insert(page, State::Own { base, epoch });
             }
@@ -470,6 +538,11 @@ impl OwnPages {
             } => {
                 if pages == 1 {
                     self.shop.own.remove(first);
+                    if let Some(plain) =
+                        self.view.plain_mut().filter(|_| source != Source::Recycled)
+                    {
+                        plain.remove(first);
+                    }
                 }
                 self.extents.remove(&first);
                 match source {
@@ -575,6 +648,13 @@ impl OwnPages {
         });
         let epoch = self.epoch;
         self.shop.own.insert(page, State::Own { base, epoch });
+        // What was the transaction's own before stays where it is.
+        if source != Source::Recycled
+            && !self.shop.warm.has(page)
+            && let Some(plain) = self.view.plain_mut()
+        {
+            plain.insert(page);
+        }
         Ok(page)
     }
 
@@ -624,7 +704,8 @@ const SAVING_PAGES: u64 = 8;
 
 /// So many bytes are written with one call. What is written with one call some file systems keep in one piece in memory, and look
 /// at as a whole with the first store to one of its pages, when they are used again.
-pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * if cfg!(test) { 4 } else { 16 };
+pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * WRITTEN_PAGES;
+const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
 
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
@@ -648,6 +729,13 @@ impl WritePages for OwnPages {
         self.allocate_from(PageNo(0))
     }
 
+    fn allocate_beside(&mut self, page: PageNo) -> Result<PageNo> {
+        match self.shop.own.get(page) {
+            Some(State::Own { base, .. }) => self.allocate_from(base),
+            _ => self.allocate(),
+        }
+    }
+
     fn allocate_extent(&mut self, pages: u32) -> Result<PageNo> {
         let (first, source) = self.take_extent(pages)?;
         self.record_undo(Undo::Allocated {
@@ -662,7 +750,7 @@ impl WritePages for OwnPages {
     fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
         self.keep_image(number)?;
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-        unsafe { self.shop.windows.page(number) }
+        unsafe { self.place(number) }
     }
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
@@ -686,13 +774,14 @@ impl WritePages for OwnPages {
         if self.born(number)? == self.commit {
             return Ok(number);
         }
-        let to = self.allocate_from(number)?;
-        let from = self.view.page(number)?;
+        let (to, commit) = (self.allocate_from(number)?, self.commit);
+        // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
+        let from = unsafe { self.view.mapped(number)? };
         // SAFETY: an own page that nobody looks at yet; `from` is another page.
-        let page = unsafe { self.shop.windows.page(to)? };
+        let page = unsafe { self.place(to)? };
         page.bytes_mut().copy_from_slice(from.bytes());
         page.set_number(to);
-        page.set_commit(self.commit);
+        page.set_commit(commit);
         self.free(number, 1)?;
         Ok(to)
     }

@@ -231,6 +231,12 @@ pub trait WritePages: ReadPages {
     /// A new page of the transaction's own, contents arbitrary; the caller initialises it.
     fn allocate(&mut self) -> Result<PageNo>;
 
+    /// As [`WritePages::allocate`], for what an own page holds so far: the log looks for it there.
+    fn allocate_beside(&mut self, page: PageNo) -> Result<PageNo> {
+        let _ = page;
+        self.allocate()
+    }
+
     /// `pages` consecutive new pages, contents arbitrary.
     fn allocate_extent(&mut self, pages: u32) -> Result<PageNo>;
 

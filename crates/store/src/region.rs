@@ -122,6 +122,11 @@ impl Metas {
         self.commits[slot].store(head.commit.0, Ordering::SeqCst);
     }
 
+    /// The commit that a checkpoint is about to write, or the last one wrote.
+    pub(crate) fn target(&self) -> CommitNo {
+        CommitNo(self.target.load(Ordering::Relaxed))
+    }
+
     /// The newest commit that a meta page holds or is about to.
     pub(crate) fn newest(&self) -> CommitNo {
         let [first, second] = &self.commits;

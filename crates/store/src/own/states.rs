@@ -10,7 +10,7 @@ use crate::page::PageNo;
 pub(super) enum State {
     /// Its own, in use.
     Own {
-        /// The page it was copied from, 0 if none: what the log record tells the difference to.
+        /// The page that it, or the page it was divided from, was copied from, 0 if none: what the log record tells the difference to.
         base: PageNo,
         /// The savepoint for which it need not be kept as it is: see `Undo::Image`.
         epoch: u64,

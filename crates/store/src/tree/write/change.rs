@@ -124,12 +124,16 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     fn allocate(&mut self, level: usize) -> Result<PageNo> {
+        self.count_page(level);
+        self.pages.allocate()
+    }
+
+    fn count_page(&mut self, level: usize) {
         if level > 0 {
             self.tree.branch_pages += 1;
         } else {
             self.tree.leaf_pages += 1;
         }
-        self.pages.allocate()
     }
 
     pub(super) fn free(&mut self, number: PageNo, level: usize) -> Result<()> {
@@ -264,7 +268,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         if entries.fit(all.clone(), 0) {
             return entries.write(all, self.pages.page_mut(number)?, number, commit, run);
         }
-        let right = self.allocate(level)?;
+        self.count_page(level);
+        let right = self.pages.allocate_beside(number)?;
         let cut = if slot == end && run.cut() == Some(end) {
             // A page that ascending insertions have filled stays as it is: the new entry begins the next one.
             end
