@@ -31,8 +31,11 @@ use crate::error::{Error, Result};
 use crate::head::{Head, Roots, position};
 use crate::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PageNo};
 
-/// The version of the format of data files and log records that this program reads and writes.
-pub const FORMAT_VERSION: u32 = 2;
+/// The version of the format of data files and log records that this program writes.
+pub const FORMAT_VERSION: u32 = 3;
+
+/// The oldest version that it reads. Pages have not changed since; log records have.
+const FORMAT_VERSION_MIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 const BODY_BYTES: usize = 184;
@@ -122,7 +125,7 @@ impl Meta {
         }
         let version = u32::from_le_bytes(fields.take());
         let whole = page.verify(PageNo(slot as u64)).is_ok() || !verify;
-        if version != FORMAT_VERSION && whole {
+        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) && whole {
             return Err(Error::UnknownVersion {
                 what: "data file",
                 found: version,
@@ -218,11 +221,11 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_name() {
         let mut page = meta().encode(0);
-        page.bytes_mut()[32] = 3;
+        page.bytes_mut()[32] = 4;
         page.seal();
         assert!(matches!(
             Meta::decode(&page, 0, true),
-            Err(Error::UnknownVersion { found: 3, .. })
+            Err(Error::UnknownVersion { found: 4, .. })
         ));
     }
 }

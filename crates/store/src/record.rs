@@ -2,24 +2,23 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  kind       1: the changes follow; 2: the data file was synced first, there are only new roots
+//!       0     1  kind       4: the changes follow; 5: the data file was synced first, there are only new roots
 //!       1     1  zero
 //!       2     2  store      number of the store within the environment
 //!       4     4  timeline
 //!       8     8  commit
-//!      16   104  roots      see `head`
-//!     120        items      up to the end of the record
+//!      16   13v  roots      the words of the roots: see `head`
+//!     ...        items      up to the end of the record
 //!
 //!  page:    1  tag 3
 //!           v  number, v base (0: begins as zeroes)
 //!           4  checksum of the finished page
-//!              runs of changed bytes, ended by 0, 0: v bytes unchanged, v bytes changed * 4 + form, and by form
-//!              0: the bytes
-//!              1: v n, n bytes: what stood here has moved up, and these are in front
-//!              2: v n, n bytes: what stood here has moved down, and these are behind
+//!              runs of changed bytes: see `difference`
 //!  extent:  1  tag 2
 //!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
 //! ```
+//!
+//! Records of format version 2 are of kinds 1 and 2 instead, with the 104 bytes of the roots as they are on a meta page.
 //!
 //! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
 //!
@@ -37,30 +36,27 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use std::ops::Range;
+mod difference;
 
 use sapwood_wal::Position;
 
 use crate::error::{Error, Result};
-use crate::head::{Head, Roots};
+use crate::head::{Head, ROOTS_WORDS, Roots};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo};
 use crate::varint;
 
-const KIND_CHANGES: u8 = 1;
-const KIND_ROOTS: u8 = 2;
+const KIND_CHANGES_2: u8 = 1;
+const KIND_ROOTS_2: u8 = 2;
 const KIND_JOINT: u8 = 3;
+const KIND_CHANGES: u8 = 4;
+const KIND_ROOTS: u8 = 5;
 const TAG_PAGE: u8 = 3;
 const TAG_EXTENT: u8 = 2;
-const HEADER_BYTES: usize = 16 + Roots::BYTES;
+/// What stands before the roots.
+const FIXED_BYTES: usize = 16;
 
-const CHECKSUM_BYTES: usize = 4;
-const WORD_BYTES: usize = 8;
-/// How far the entries of a page's arrays move when one comes or goes, and with them those of an array behind.
-const MOVES: [usize; 5] = [2, 4, 6, 8, 10];
-/// A shorter run is written as it is.
-const MOVED_BYTES_MIN: usize = 16;
-/// Compared at once: most of a page is unchanged.
-const BLOCK_WORDS: usize = 8;
+/// Zeroes are looked for in blocks of so many bytes.
+const BLOCK_BYTES: usize = 64;
 
 /// The head of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,23 +91,26 @@ impl RecordHeader {
         out.extend_from_slice(&self.store.to_le_bytes());
         out.extend_from_slice(&self.timeline.to_le_bytes());
         out.extend_from_slice(&self.commit.0.to_le_bytes());
-        out.extend_from_slice(&self.roots.encode());
+        // Mostly small numbers: they take a third of the room, of which there is little in the record of a small commit.
+        for word in self.roots.to_words() {
+            varint::put(word, out);
+        }
     }
 
     /// Reads the head of a record; the rest are its items.
     pub(crate) fn decode(record: &[u8]) -> Result<(Self, Items<'_>)> {
-        let (header, items) = record
-            .split_first_chunk::<HEADER_BYTES>()
+        let (fixed, mut items) = record
+            .split_first_chunk::<FIXED_BYTES>()
             .ok_or_else(|| damaged("is too short"))?;
-        let (fixed, roots) = header
-            .split_first_chunk::<16>()
-            .ok_or_else(|| damaged("is too short"))?;
-        let roots = roots.first_chunk().ok_or_else(|| damaged("is too short"))?;
         let [kind, zero, s0, s1, t0, t1, t2, t3, commit @ ..] = *fixed;
         let has_changes = match kind {
-            KIND_CHANGES => true,
-            KIND_ROOTS => false,
+            KIND_CHANGES | KIND_CHANGES_2 => true,
+            KIND_ROOTS | KIND_ROOTS_2 => false,
             _ => return Err(damaged("is of an unknown kind")),
+        };
+        let roots = match kind {
+            KIND_CHANGES_2 | KIND_ROOTS_2 => take_fixed_roots(&mut items)?,
+            _ => take_roots(&mut items)?,
         };
         if zero != 0 || (!has_changes && !items.is_empty()) {
             return Err(damaged("has something where nothing should be"));
@@ -121,7 +120,7 @@ impl RecordHeader {
             store: u16::from_le_bytes([s0, s1]),
             timeline: u32::from_le_bytes([t0, t1, t2, t3]),
             commit: CommitNo(u64::from_le_bytes(commit)),
-            roots: Roots::decode(roots)?,
+            roots,
         };
         Ok((header, Items { rest: items }))
     }
@@ -197,18 +196,16 @@ fn damaged(what: &str) -> Error {
 
 /// Adds a sealed page that was copied from `base`, or began as zeroes.
 pub(crate) fn encode_page(page: &Page, base: Option<(PageNo, &Page)>, out: &mut Vec<u8>) {
-    const ZEROES: &Page = &Page::zeroed();
     out.push(TAG_PAGE);
     varint::put(page.number().0, out);
     varint::put(base.map_or(0, |(number, _)| number.0), out);
     out.extend_from_slice(&page.checksum().to_le_bytes());
-    let base = base.map_or(ZEROES, |(_, page)| page);
-    put_difference(base.bytes(), page.bytes(), out);
+    let base = base.map(|(_, page)| page.bytes());
+    difference::put(base, page.bytes(), out);
 }
 
 /// How many bytes there are before the zeroes at the end. Zeroes may fill most of a page, so blocks of them are passed over at once.
 fn used_bytes(extent: &[u8]) -> usize {
-    const BLOCK_BYTES: usize = BLOCK_WORDS * WORD_BYTES;
     let is_zero = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) == 0;
     let blocks = extent.rchunks(BLOCK_BYTES);
     let zeroes = blocks.take_while(|block| is_zero(block)).count() * BLOCK_BYTES;
@@ -252,9 +249,10 @@ pub(crate) struct PageItem<'a> {
 impl PageItem<'_> {
     /// Makes the page of its base, which is in `page` already (or zeroes, if it has none).
     pub(crate) fn apply(&self, page: &mut Page, commit: CommitNo) -> Result<()> {
+        let before = page.clone();
         let bytes = page.bytes_mut();
-        walk_runs(&mut &*self.runs, |at, run| {
-            run.apply(bytes.get_mut(at).unwrap_or_default());
+        difference::walk(&mut &*self.runs, |at, run| {
+            run.apply(bytes.get_mut(at).unwrap_or_default(), before.bytes());
         })?;
         page.set_number(self.number);
         page.set_commit(commit);
@@ -296,7 +294,7 @@ impl<'a> Items<'a> {
         let checksum = take(&mut self.rest, 4)?;
         let checksum = checksum.try_into().map_err(|_| damaged("is too short"))?;
         let from = self.rest;
-        walk_runs(&mut self.rest, |_, _| ())?;
+        difference::walk(&mut self.rest, |_, _| ())?;
         let runs = from.get(..from.len() - self.rest.len()).unwrap_or_default();
         Ok(PageItem {
             number,
@@ -333,179 +331,21 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
+fn take_roots(input: &mut &[u8]) -> Result<Roots> {
+    let mut words = [0; ROOTS_WORDS];
+    for word in &mut words {
+        *word = take_number(input)?;
+    }
+    Roots::from_words(&words)
+}
+
+fn take_fixed_roots(input: &mut &[u8]) -> Result<Roots> {
+    let roots = take(input, Roots::BYTES)?.first_chunk();
+    Roots::decode(roots.ok_or_else(|| damaged("is too short"))?)
+}
+
 fn take_number(input: &mut &[u8]) -> Result<u64> {
     varint::take(input).ok_or_else(|| damaged("has a number that ends early or is too large"))
-}
-
-/// Whether a word differs, apart from what is not among the changes: checksum, number and commit.
-fn differs(at: usize, base: [u8; WORD_BYTES], page: [u8; WORD_BYTES]) -> bool {
-    match at {
-        0 => u64::from_le_bytes(base) >> 32 != u64::from_le_bytes(page) >> 32,
-        1 | 2 => false,
-        _ => base != page,
-    }
-}
-
-fn put_difference(base: &[u8; PAGE_BYTES], page: &[u8; PAGE_BYTES], out: &mut Vec<u8>) {
-    let mut written = 0;
-    let mut put = |words: Range<usize>| {
-        // The checksum before the first changed byte is not among the changes.
-        let mut at = (words.start * WORD_BYTES).max(CHECKSUM_BYTES)..words.end * WORD_BYTES;
-        let is_same = |at: usize| base.get(at) == page.get(at);
-        while !at.is_empty() && is_same(at.start) {
-            at.start += 1;
-        }
-        while !at.is_empty() && is_same(at.end - 1) {
-            at.end -= 1;
-        }
-        if let (Some(before), Some(after)) = (base.get(at.clone()), page.get(at.clone()))
-            && !at.is_empty()
-        {
-            varint::put((at.start - written) as u64, out);
-            Run::between(before, after).put(after.len(), out);
-            written = at.end;
-        }
-    };
-    let (base, page) = (
-        base.as_chunks::<WORD_BYTES>().0,
-        page.as_chunks::<WORD_BYTES>().0,
-    );
-    // The run that is being gathered.
-    let mut run = 0..0;
-    let blocks = base.as_chunks::<BLOCK_WORDS>().0;
-    let blocks = blocks.iter().zip(page.as_chunks::<BLOCK_WORDS>().0);
-    for (block, (before, after)) in (0..).step_by(BLOCK_WORDS).zip(blocks) {
-        if is_same(before, after) {
-            continue;
-        }
-        for (at, (before, after)) in (block..).zip(before.iter().zip(after)) {
-            if !differs(at, *before, *after) {
-                continue;
-            }
-            if at != run.end {
-                put(run);
-                run = at..at;
-            }
-            run.end = at + 1;
-        }
-    }
-    put(run);
-    out.extend_from_slice(&[0, 0]);
-}
-
-/// As `==`, without a call and without a branch for each word.
-fn is_same(
-    before: &[[u8; WORD_BYTES]; BLOCK_WORDS],
-    after: &[[u8; WORD_BYTES]; BLOCK_WORDS],
-) -> bool {
-    let words = before.iter().zip(after);
-    let difference =
-        words.map(|(before, after)| u64::from_le_bytes(*before) ^ u64::from_le_bytes(*after));
-    difference.fold(0, |all, word| all | word) == 0
-}
-
-/// What became of some bytes of a page.
-#[derive(Clone, Copy, Debug)]
-enum Run<'a> {
-    /// They are these now.
-    New(&'a [u8]),
-    /// They moved up, behind these.
-    Up(&'a [u8]),
-    /// They moved down, in front of these.
-    Down(&'a [u8]),
-}
-
-impl<'a> Run<'a> {
-    /// How `before` became `after`, which is as long.
-    fn between(before: &[u8], after: &'a [u8]) -> Self {
-        if after.len() >= MOVED_BYTES_MIN {
-            for by in MOVES {
-                let (Some((low, high)), Some((new, moved))) = (
-                    before.split_at_checked(before.len() - by),
-                    after.split_at_checked(by),
-                ) else {
-                    break;
-                };
-                if low == moved {
-                    return Run::Up(new);
-                }
-                let (Some((_, moved)), Some((kept, new))) = (
-                    before.split_at_checked(by),
-                    after.split_at_checked(low.len()),
-                ) else {
-                    break;
-                };
-                debug_assert_eq!(high.len(), new.len());
-                if moved == kept {
-                    return Run::Down(new);
-                }
-            }
-        }
-        Run::New(after)
-    }
-
-    fn put(self, bytes: usize, out: &mut Vec<u8>) {
-        let (form, new) = match self {
-            Run::New(new) => (0, new),
-            Run::Up(new) => (1, new),
-            Run::Down(new) => (2, new),
-        };
-        varint::put(bytes as u64 * 4 + form, out);
-        if form != 0 {
-            varint::put(new.len() as u64, out);
-        }
-        out.extend_from_slice(new);
-    }
-
-    /// Does it to the bytes, which are at least as many as the new ones.
-    fn apply(self, bytes: &mut [u8]) {
-        match self {
-            Run::New(new) => bytes.copy_from_slice(new),
-            Run::Up(new) => {
-                bytes.copy_within(..bytes.len() - new.len(), new.len());
-                bytes.split_at_mut(new.len()).0.copy_from_slice(new);
-            }
-            Run::Down(new) => {
-                let moved = bytes.len() - new.len();
-                bytes.copy_within(new.len().., 0);
-                bytes.split_at_mut(moved).1.copy_from_slice(new);
-            }
-        }
-    }
-}
-
-/// Calls `each` with every run of changed bytes, which lies within a page, and leaves the input behind them.
-fn walk_runs<'a>(input: &mut &'a [u8], mut each: impl FnMut(Range<usize>, Run<'a>)) -> Result<()> {
-    let mut at = 0;
-    loop {
-        let unchanged = take_number(input)?;
-        let changed = take_number(input)?;
-        if unchanged == 0 && changed == 0 {
-            return Ok(());
-        }
-        let (changed, form) = (changed / 4, changed % 4);
-        let left = (PAGE_BYTES - at) as u64;
-        if unchanged > left || changed == 0 || changed > left - unchanged {
-            return Err(damaged("changes bytes beyond the end of a page"));
-        }
-        let start = at + unchanged as usize;
-        at = start + changed as usize;
-        let new = match form {
-            0 => changed,
-            _ => take_number(input)?,
-        };
-        if new > changed {
-            return Err(damaged("moves more bytes than there are"));
-        }
-        let new = take(input, new as usize)?;
-        let run = match form {
-            0 => Run::New(new),
-            1 => Run::Up(new),
-            2 => Run::Down(new),
-            _ => return Err(damaged("has a run of an unknown form")),
-        };
-        each(start..at, run);
-    }
 }
 
 #[cfg(test)]
@@ -559,6 +399,34 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_elsewhere_is_not_written_again() {
+        let contents: Vec<_> = (0..4000)
+            .map(|at| (at, (at * at / 7 % 253) as u8))
+            .collect();
+        let base = page(5, 8, &contents);
+        let mut next = page(6, 9, &contents);
+        // Gaps of 100 bytes are closed, as in a page that is compacted, and what is left over is zero.
+        for at in [700, 1500, 2600] {
+            next.bytes_mut().copy_within(400..at, 500);
+        }
+        next.bytes_mut()[400..700].fill(0);
+        next.seal();
+        let mut out = Vec::new();
+        encode_page(&next, Some((PageNo(5), &base)), &mut out);
+        assert!(out.len() < 60, "{} bytes", out.len());
+        let mut record = Vec::new();
+        header().encode(&mut record);
+        record.extend_from_slice(&out);
+        let (_, mut items) = RecordHeader::decode(&record).unwrap();
+        let Some(Item::Page(item)) = items.next().unwrap() else {
+            panic!("no page")
+        };
+        let mut rebuilt = base.clone();
+        item.apply(&mut rebuilt, CommitNo(9)).unwrap();
+        assert!(rebuilt.bytes() == next.bytes());
+    }
+
+    #[test]
     fn numbers() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
@@ -586,7 +454,7 @@ mod tests {
             let mut next = page(6, 9, &if has_base { [before, after].concat() } else { after });
             for (from, bytes, to) in moves {
                 // Mostly a little up or down, as arrays in which an entry comes or goes.
-                let to = if near { (from + to % 23).saturating_sub(11).max(24) } else { to };
+                let to = if near { (from + to % 23).saturating_sub(11).clamp(24, PAGE_BYTES) } else { to };
                 let bytes = bytes.min(PAGE_BYTES - from.max(to));
                 next.bytes_mut().copy_within(from..from + bytes, to);
             }

@@ -134,7 +134,7 @@ fn deleting_works_on_a_full_disk() {
     let env = Env::on_storage(Arc::new(disk.clone()), &options).unwrap();
     let mut stored = 0_u32;
     // The log exists in full before the disk is.
-    for _ in 0..600 {
+    for _ in 0..2400 {
         change(&env, |txn, tree| {
             txn.put(tree, &stored.to_be_bytes(), &[9; 1500]).unwrap();
         });

@@ -59,8 +59,17 @@ fn write_fixture() {
 
 #[test]
 fn version_2_is_read() {
+    is_read(2);
+}
+
+#[test]
+fn version_3_is_read() {
+    is_read(3);
+}
+
+fn is_read(version: u32) {
     let folder = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(fixture(2)).unwrap() {
+    for entry in fs::read_dir(fixture(version)).unwrap() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
@@ -99,8 +108,8 @@ fn an_unknown_version_is_refused() {
         matches!(
             error,
             Error::UnknownVersion {
-                found: 3,
-                known: 2,
+                found: 4,
+                known: 3,
                 ..
             }
         ),
