@@ -113,8 +113,8 @@ fn sanitize() -> Result<()> {
         .current_dir(root()))
 }
 
-/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit is run under a
-/// model checker besides.
+/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit and transactions are run
+/// under a model checker besides.
 fn crash(factor: u32) -> Result<()> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(program)
@@ -132,7 +132,7 @@ fn crash(factor: u32) -> Result<()> {
         .current_dir(root()))?;
     // With this feature nothing works but the tests under the model checker.
     let feature = ["--lib", "--features", "shuttle", "model"];
-    ["sapwood-wal", "sapwood-store"]
+    ["sapwood-wal", "sapwood-store", "sapwood-xact"]
         .into_iter()
         .try_for_each(|package| cargo(["test", "--package", package].into_iter().chain(feature)))
 }

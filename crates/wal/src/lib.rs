@@ -4,7 +4,7 @@
 //! tells the log from time to time how much of it is no longer needed ([`Wal::recycle_before`]).
 //!
 //! [`storage`] is the one place that touches files, shared with whatever is built on the log; so are [`process`] and [`lock`],
-//! by which processes know of each other.
+//! by which processes know of each other, and [`sync`], through which they share memory.
 //!
 //! # The life of a log
 //!
@@ -37,7 +37,7 @@ mod records;
 mod ring;
 mod shared;
 pub mod storage;
-mod sync;
+pub mod sync;
 mod sys;
 
 use std::fmt;

@@ -1,20 +1,26 @@
 //! Atomics, the mutex and the futex: everything that threads and processes share goes through here, so that the same code can
-//! be run under a model checker (feature `shuttle`).
+//! be run under a model checker (feature `shuttle`). What is built on the log and shares memory uses it too.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Mutex, PoisonError};
+pub use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(feature = "shuttle"))]
+pub use std::thread::sleep;
+#[cfg(not(feature = "shuttle"))]
+pub use std::thread_local;
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use crate::sys::{wait_while, wake_all, wake_one};
+pub use crate::sys::{wait_while, wake_all, wake_one};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use model::{wait_while, wake_all, wake_one};
+pub use model::{sleep, wait_while, wake_all, wake_one};
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Mutex, PoisonError};
+pub use shuttle::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "shuttle")]
+pub use shuttle::thread_local;
 
 /// The futex under the model checker. A wait has no end in time here, so a wake-up that gets lost is a deadlock, which the
 /// checker reports.
@@ -37,7 +43,13 @@ mod model {
         static ref SLEEPERS: (Mutex<Sleepers>, Condvar) = (Mutex::default(), Condvar::new());
     }
 
-    pub(crate) fn wait_while(word: &AtomicU32, value: u32, _: Duration) {
+    /// Lets others run.
+    pub fn sleep(_: Duration) {
+        shuttle::thread::yield_now();
+    }
+
+    /// Sleeps while `word` is `value`, until somebody wakes it.
+    pub fn wait_while(word: &AtomicU32, value: u32, _: Duration) {
         let (lock, woken) = &*SLEEPERS;
         let mut sleepers = lock.lock().unwrap_or_else(PoisonError::into_inner);
         if word.load(Ordering::SeqCst) != value {
@@ -51,11 +63,13 @@ mod model {
         }
     }
 
-    pub(crate) fn wake_one(word: &AtomicU32) {
+    /// Wakes one of those who sleep on `word`.
+    pub fn wake_one(word: &AtomicU32) {
         wake(word, 1);
     }
 
-    pub(crate) fn wake_all(word: &AtomicU32) {
+    /// Wakes everybody who sleeps on `word`.
+    pub fn wake_all(word: &AtomicU32) {
         wake(word, usize::MAX);
     }
 

@@ -16,9 +16,9 @@
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
-use std::sync::atomic::Ordering;
 
 use sapwood_wal::lock::Taken;
+use sapwood_wal::sync::Ordering;
 use sapwood_wal::{Lsn, Position};
 
 use crate::error::{Error, Result};

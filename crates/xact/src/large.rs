@@ -5,12 +5,11 @@
 //! straight into the data file, a checkpoint makes an end to the record in the log, and the file goes.
 
 use std::io::{ErrorKind, IoSlice};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::thread::futex;
 use sapwood_wal::Position;
 use sapwood_wal::storage::{OpenMode, Storage};
+use sapwood_wal::sync::{self, Ordering};
 
 use crate::commit::{Attempt, CommitLock, Committed};
 use crate::error::{Doing, Error, Result};
@@ -79,6 +78,9 @@ fn finish(inner: &Inner, pages: Pages<'_>, end: Position) -> Result<()> {
 fn end_last(inner: &Inner) -> Result<()> {
     let region = &inner.region;
     let last = region.large.load(Ordering::SeqCst);
+    // Whoever has chosen an older version to begin with, but has not said so yet, chooses again.
+    region.ring.floor.fetch_max(last, Ordering::SeqCst);
+    step();
     if region.upkeep.checkpoint.load(Ordering::SeqCst) < last {
         if inner.options.guards.has(Guard::KeepLarge) {
             inner.checkpoint_at_last()?;
@@ -171,7 +173,7 @@ impl<'a> Gate<'a> {
                 let pid = entry.map_or(0, |entry| entry.pid());
                 return Err(Error::Pinned { pid });
             }
-            std::thread::sleep(Duration::from_micros(200));
+            sync::sleep(Duration::from_micros(200));
         }
         Ok(())
     }
@@ -187,7 +189,7 @@ fn open(inner: &Inner, owner: u32) {
     let gate = &inner.region.gate;
     let opened = gate.compare_exchange(owner, 0, Ordering::SeqCst, Ordering::Relaxed);
     if opened.is_ok() {
-        let _ = futex::wake(gate, futex::Flags::empty(), i32::MAX as u32);
+        sync::wake_all(gate);
     }
 }
 

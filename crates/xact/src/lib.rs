@@ -8,7 +8,7 @@ mod bplus;
 mod buffer;
 mod commit;
 mod context;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod crash_tests;
 mod error;
 mod explicit;
@@ -18,11 +18,13 @@ mod granule;
 mod guard;
 mod header;
 mod heap;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod kill_tests;
 mod large;
 mod maintenance;
 mod memory;
+#[cfg(all(test, feature = "shuttle"))]
+mod model_tests;
 mod open;
 mod packed;
 mod page;

@@ -10,11 +10,11 @@
 // Frames are looked at as pages.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sapwood_wal::Lsn;
 use sapwood_wal::lock::Taken;
+use sapwood_wal::sync::{self, Ordering, fence};
 
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
@@ -30,6 +30,8 @@ use crate::versions::Found;
 const FRAMES_PER_FRAME: u64 = 4;
 /// And how many besides.
 const FRAMES_AT_LEAST: u64 = 16;
+/// How long somebody who waits for room sleeps before looking again.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
 
 /// Whether a transaction is the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ impl Inner {
                 let pid = pin.map_or(0, |owner| self.region.processes[usize::from(owner)].pid());
                 return Err(Error::Pinned { pid });
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            sync::sleep(LOOK_AFTER);
         }
     }
 
@@ -241,8 +243,11 @@ impl Maintenance<'_> {
         let tail = region.ring.tail.load(Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let snapshots = self.0.slots().filter_map(Slot::snapshot);
-        let free = snapshots.map(|snapshot| snapshot.tail).min();
-        let free = free.map_or(tail, |oldest| oldest.min(tail));
+        let seen = snapshots.map(|snapshot| snapshot.tail).min();
+        let free = match seen {
+            Some(oldest) if self.0.options.guards.has(Guard::KeepSeenFrames) => oldest.min(tail),
+            _ => tail,
+        };
         step();
         region.ring.free.fetch_max(free, Ordering::SeqCst);
     }

@@ -13,12 +13,13 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{
     File, Folder, Map, OpenMode, PRIVATE_PERMISSIONS, Storage, creating_with,
 };
+use sapwood_wal::sync::Mutex;
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};

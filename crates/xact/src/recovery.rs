@@ -4,9 +4,8 @@
 //! sector. Replay goes over all of it: whatever a record says a granule holds, it holds when the last such record was
 //! applied, and what no record speaks of has not changed. So it may also be interrupted, and is begun anew then.
 
-use std::sync::atomic::Ordering;
-
 use sapwood_wal::storage::{File, Storage};
+use sapwood_wal::sync::Ordering;
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};

@@ -18,24 +18,33 @@
 //!  frame headers, frames
 //! ```
 
-// The region is a raw mapping, looked at through structures of atomics and as pages.
+// Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
+
+#[cfg(not(feature = "shuttle"))]
+mod mapped;
+#[cfg(feature = "shuttle")]
+mod model;
 
 use std::fs::File;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use sapwood_wal::lock::Lock;
 use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
-use sapwood_wal::storage::Window;
+use sapwood_wal::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use sapwood_wal::{Lsn, Position, Shared};
 
-use crate::error::{Doing, Error, Result};
-use crate::page::{PAGE_BYTES, PageBytes};
+use crate::error::Result;
+use crate::page::PageBytes;
 use crate::slot::{SLOTS_MAX, Slot};
 use crate::step::step;
 use crate::versions::FrameHeader;
+
+#[cfg(not(feature = "shuttle"))]
+use self::mapped::Parts;
+#[cfg(feature = "shuttle")]
+use self::model::Parts;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
@@ -44,6 +53,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 const LAYOUT: u32 = 3;
 
 /// Something alone on its cache lines.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Line<T>(T);
 
@@ -80,6 +90,7 @@ pub(crate) struct Layout {
 }
 
 /// The newest commit. Its version is where its record ends in the log.
+#[derive(Default)]
 #[repr(C)]
 struct Last {
     version: AtomicU64,
@@ -88,6 +99,7 @@ struct Last {
     positions: [LastPosition; 2],
 }
 
+#[derive(Default)]
 #[repr(C)]
 struct LastPosition {
     version: AtomicU64,
@@ -95,6 +107,7 @@ struct LastPosition {
 }
 
 /// The ring of frames. Frames are numbered from 0 on and for ever; number n is in place n modulo the number of frames.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Ring {
     /// The next frame to be used. For the holder of the commit lock to move.
@@ -110,6 +123,7 @@ pub(crate) struct Ring {
 }
 
 /// For the holder of the maintenance lock.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Upkeep {
     /// The commit up to which the present pass brings the file, as LSN and chain; 0 without one.
@@ -135,93 +149,41 @@ pub(crate) struct Slots {
     pub(crate) table: [Slot; SLOTS_MAX],
 }
 
-/// A mapped region. What can be reached through it are atomics, and frames, which `versions` says who may touch when.
+/// A region. What can be reached through it are atomics, and frames, which `versions` says who may touch when.
 pub(crate) struct Region {
-    window: Window,
+    parts: Parts,
     frames: u64,
 }
-
-const fn in_pages(bytes: usize) -> usize {
-    bytes.next_multiple_of(PAGE_BYTES)
-}
-
-const BUCKETS_AT: usize = in_pages(size_of::<Layout>());
-
-fn headers_at(frames: u64) -> usize {
-    BUCKETS_AT + in_pages(frames as usize * size_of::<AtomicU64>())
-}
-
-fn frames_at(frames: u64) -> usize {
-    headers_at(frames) + in_pages(frames as usize * size_of::<FrameHeader>())
-}
-
-fn region_bytes(frames: u64) -> usize {
-    frames_at(frames) + frames as usize * PAGE_BYTES
-}
-
-const MAPPING: &str = "cannot map the lock region";
 
 impl Region {
     /// A region for this process alone, zeroed. `frames` is a power of two.
     pub(crate) fn private(frames: u64) -> Result<Self> {
-        let window = Window::private(region_bytes(frames)).doing(MAPPING)?;
-        Ok(Self { window, frames })
+        let parts = Parts::private(frames)?;
+        Ok(Self { parts, frames })
     }
 
     /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
     pub(crate) fn create(file: &File, frames: u64) -> Result<Self> {
-        let window = Window::fresh(file, region_bytes(frames));
-        let window = window.doing("cannot make the lock region")?;
-        Ok(Self { window, frames })
+        let parts = Parts::create(file, frames)?;
+        Ok(Self { parts, frames })
     }
 
     /// The region in the lock file that another process has made.
     pub(crate) fn join(file: &File) -> Result<Self> {
-        let damaged = |what: &str| Error::Damaged(format!("the lock region {what}"));
-        let found = file.metadata().doing("cannot look at the lock region")?;
-        let length = usize::try_from(found.len()).unwrap_or(0);
-        if length < BUCKETS_AT {
-            return Err(damaged("is cut short"));
-        }
-        // First what says how large all of it is.
-        let head = Self::map(file, BUCKETS_AT, 0)?;
-        if head.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(damaged("is not one"));
-        }
-        let layout = head.layout.load(Ordering::Relaxed);
-        if layout != LAYOUT {
-            return Err(Error::UnknownVersion {
-                what: "lock region",
-                found: layout,
-                known: LAYOUT,
-            });
-        }
-        let frames = head.frames_word().load(Ordering::Relaxed);
-        if !frames.is_power_of_two() || frames > FRAMES_MAX || region_bytes(frames) != length {
-            return Err(damaged("has the wrong size"));
-        }
-        Self::map(file, length, frames)
-    }
-
-    /// Other processes change the memory only by the rules that hold here too, and nobody cuts the file while it is locked.
-    fn map(file: &File, bytes: usize, frames: u64) -> Result<Self> {
-        let window = Window::over(file, bytes).doing(MAPPING)?;
-        Ok(Self { window, frames })
+        let (parts, frames) = Parts::join(file)?;
+        Ok(Self { parts, frames })
     }
 
     /// Prepares a zeroed region for use; the log has been started and the file brought up to `last`.
     pub(crate) fn start(&self, pages: u64, last: Position) {
         self.pages.store(pages, Ordering::Relaxed);
-        self.frames_word().store(self.frames, Ordering::Relaxed);
+        let layout = &**self;
+        layout.frames.store(self.frames, Ordering::Relaxed);
         store_position(&self.upkeep.applied, last);
         self.ring.floor.store(last.lsn.0, Ordering::Relaxed);
         self.set_last(last);
         self.layout.store(LAYOUT, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
-    }
-
-    fn frames_word(&self) -> &AtomicU64 {
-        &(**self).frames
     }
 
     /// How many pages the space has.
@@ -290,17 +252,12 @@ impl Region {
 
     /// Where the search for the versions of some pages begins.
     pub(crate) fn bucket(&self, number: u64) -> &AtomicU64 {
-        let at = BUCKETS_AT + (number % self.frames) as usize * size_of::<AtomicU64>();
-        // SAFETY: within the mapping, aligned, and an atomic for which every bit pattern is a value.
-        unsafe { &*self.window.as_mut_ptr().add(at).cast() }
+        self.parts.bucket(self.place(number))
     }
 
     /// What is in a frame.
     pub(crate) fn header(&self, number: u64) -> &FrameHeader {
-        let place = (number % self.frames) as usize;
-        let at = headers_at(self.frames) + place * size_of::<FrameHeader>();
-        // SAFETY: within the mapping, aligned, and it consists of atomics.
-        unsafe { &*self.window.as_mut_ptr().add(at).cast() }
+        self.parts.header(self.place(number))
     }
 
     /// The page in a frame.
@@ -308,8 +265,8 @@ impl Region {
     /// # Safety
     /// Nobody writes to the frame while the reference lives.
     pub(crate) unsafe fn frame(&self, number: u64) -> &PageBytes {
-        // SAFETY: within the mapping; by the caller's promise it does not change.
-        unsafe { &*self.frame_place(number).cast::<PageBytes>() }
+        // SAFETY: within the region; by the caller's promise it does not change.
+        unsafe { &*self.parts.frame(self.place(number)) }
     }
 
     /// Fills a frame.
@@ -317,16 +274,13 @@ impl Region {
     /// # Safety
     /// The caller holds the commit lock, and nobody looks at the frame.
     pub(crate) unsafe fn fill_frame(&self, number: u64, page: &PageBytes) {
-        // SAFETY: within the mapping; by the caller's promise nobody else uses this memory.
-        unsafe {
-            ptr::copy_nonoverlapping(page.as_ptr(), self.frame_place(number), PAGE_BYTES);
-        }
+        // SAFETY: within the region; by the caller's promise nobody else uses this memory.
+        unsafe { ptr::copy_nonoverlapping(page, self.parts.frame(self.place(number)), 1) };
     }
 
-    fn frame_place(&self, number: u64) -> *mut u8 {
-        let at = frames_at(self.frames) + (number % self.frames) as usize * PAGE_BYTES;
-        // SAFETY: within the mapping, since the frames are its last part.
-        unsafe { self.window.as_mut_ptr().add(at) }
+    /// Frames and buckets are as many.
+    fn place(&self, number: u64) -> usize {
+        (number % self.frames) as usize
     }
 }
 
@@ -354,9 +308,7 @@ impl Deref for Region {
     type Target = Layout;
 
     fn deref(&self) -> &Layout {
-        // SAFETY: the mapping begins with the structure, page-aligned, and lives as long as `self`; all its fields are atomics,
-        // for which every bit pattern is a value and which others may change at any time.
-        unsafe { &*self.window.as_mut_ptr().cast() }
+        self.parts.layout()
     }
 }
 
@@ -366,10 +318,12 @@ impl AsRef<Shared> for Region {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+    use crate::page::PAGE_BYTES;
 
     #[test]
     fn a_region_in_a_file_is_shared_and_checked() {

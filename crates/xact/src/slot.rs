@@ -12,21 +12,22 @@
 //!     otherwise again from 1
 //! ```
 //!
-//! Either step 3 on the right sees the slot, or step 4 on the left sees what was done.
+//! Either step 3 on the right sees the slot, or step 4 on the left sees what was done. One that is too large for the log closes the gate
+//! in place of step 1, and raises the floor before it opens it: so whoever begins looks at the gate before the floor.
 //!
 //! A transaction that has lost to others also says how old it is and what it touched, and younger ones make way for it, see
 //! `commit`.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use rustix::thread::futex;
+use sapwood_wal::sync::{self, AtomicU32, AtomicU64, Ordering, fence};
 
+use crate::guard::{Guard, Guards};
 use crate::region::Region;
 use crate::step::step;
 
 /// How many transactions may run at the same time, in all processes together.
-pub const SLOTS_MAX: usize = 2048;
+pub const SLOTS_MAX: usize = if cfg!(feature = "shuttle") { 8 } else { 2048 };
 
 /// The bits of a signature.
 const SIGNATURE_WORDS: usize = 8;
@@ -48,6 +49,7 @@ pub(crate) struct Age {
 }
 
 /// A place for one transaction at a time. All zeroes is a free one.
+#[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// 1 + the process entry whose slot it is, 0 if free.
@@ -80,8 +82,14 @@ impl Slot {
             .is_ok()
     }
 
-    /// Begins a transaction that sees the newest commit that `newest` names, which never goes back.
-    pub(crate) fn begin(&self, region: &Region, newest: impl Fn() -> u64) -> Snapshot {
+    /// Begins a transaction that sees the newest commit that `newest` names, which never goes back. If the gate is closed no
+    /// transaction has begun, but the slot may say so until it is ended; gives what the gate says then.
+    pub(crate) fn begin(
+        &self,
+        region: &Region,
+        guards: Guards,
+        newest: impl Fn() -> u64,
+    ) -> Result<Snapshot, u32> {
         loop {
             let tail = region.ring.tail.load(Ordering::SeqCst);
             let version = newest();
@@ -90,9 +98,15 @@ impl Slot {
             self.version.store(version + 1, Ordering::Release);
             fence(Ordering::SeqCst);
             step();
+            match region.gate.load(Ordering::SeqCst) {
+                0 => {}
+                gate => return Err(gate),
+            }
+            step();
             let floor = region.ring.floor.load(Ordering::SeqCst);
-            if floor <= version && region.ring.tail.load(Ordering::SeqCst) == tail {
-                return Snapshot { version, tail };
+            let is_behind = floor > version || region.ring.tail.load(Ordering::SeqCst) != tail;
+            if !is_behind || !guards.has(Guard::LookAgain) {
+                return Ok(Snapshot { version, tail });
             }
         }
     }
@@ -146,7 +160,7 @@ impl Slot {
             slots.losers.fetch_sub(1, Ordering::SeqCst);
             step();
             self.turn.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&self.turn, futex::Flags::empty(), i32::MAX as u32);
+            sync::wake_all(&self.turn);
         }
     }
 
@@ -184,12 +198,8 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Sleeps while `word` is `value`, for a while.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
-    let timeout = futex::Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::from(LOOK_AFTER.subsec_nanos()),
-    };
     // Woken, timed out, interrupted or changed: the caller looks again in any case.
-    let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+    sync::wait_while(word, value, LOOK_AFTER);
 }
 
 /// A set of pages as a few bits: two sets with a page in common have a bit in common.

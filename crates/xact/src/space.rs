@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sapwood_wal::process::Membership;
 use sapwood_wal::storage::{File, Map, Memory as MemoryFolder, Storage};
+use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use sapwood_wal::{Lsn, Wal};
 
 use crate::context::Context;
@@ -413,7 +413,7 @@ impl Inner {
         let region = &*self.region;
         let sees_durable = read_only && self.durability == Durability::Durable;
         loop {
-            let snapshot = self.slot(slot).begin(region, || {
+            let begun = self.slot(slot).begin(region, self.options.guards, || {
                 let last = region.last_version();
                 if sees_durable {
                     last.min(self.wal.durable().0)
@@ -421,13 +421,13 @@ impl Inner {
                     last
                 }
             });
-            let gate = region.gate.load(Ordering::SeqCst);
-            let Some(owner) = gate.checked_sub(1) else {
-                return Ok(snapshot);
+            let gate = match begun {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(gate) => gate,
             };
             self.slot(slot).end();
             wait_while(&region.gate, gate);
-            let owner = u16::try_from(owner).unwrap_or(u16::MAX);
+            let owner = u16::try_from(gate - 1).unwrap_or(u16::MAX);
             if region.gate.load(Ordering::SeqCst) == gate && !self.is_alive(owner) {
                 self.open_gate_of_dead(owner)?;
             }

@@ -1,14 +1,14 @@
 //! Steps: the places between two stores at which the kill tests have a process die. Outside of tests they are nothing.
 
 /// Dies here if it is the turn of this step.
-#[cfg(not(test))]
+#[cfg(not(all(test, not(feature = "shuttle"))))]
 #[inline(always)]
 pub(crate) fn step() {}
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 pub(crate) use counted::{die_at, step};
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod counted {
     use std::sync::atomic::{AtomicU64, Ordering};
 

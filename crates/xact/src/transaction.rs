@@ -16,7 +16,7 @@ use crate::memory::{Fault, Memory};
 use crate::page::{PAGE_BYTES, pages_of};
 use crate::space::Inner;
 
-thread_local! {
+sapwood_wal::sync::thread_local! {
     /// The spaces on which this thread runs a transaction that may write.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
@@ -147,6 +147,15 @@ impl<'s> Transaction<'s> {
         self.read_only
     }
 
+    /// The newest commit that it sees.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn version(&self) -> u64 {
+        let context = self.context.borrow();
+        context
+            .as_ref()
+            .map_or(0, |context| context.snapshot.version)
+    }
+
     /// Commits; after a conflict it can be begun again.
     pub(crate) fn try_commit(&mut self) -> Result<()> {
         if self.given_up {
@@ -200,7 +209,8 @@ impl<'s> Transaction<'s> {
 
 fn enter(inner: &Inner) -> Result<()> {
     let address = std::ptr::from_ref(inner).addr();
-    RUNNING.with_borrow_mut(|running| {
+    RUNNING.with(|running| {
+        let mut running = running.borrow_mut();
         if running.contains(&address) {
             return Err(Error::Nested);
         }
@@ -211,7 +221,7 @@ fn enter(inner: &Inner) -> Result<()> {
 
 fn leave(inner: &Inner) {
     let address = std::ptr::from_ref(inner).addr();
-    RUNNING.with_borrow_mut(|running| running.retain(|other| *other != address));
+    RUNNING.with(|running| running.borrow_mut().retain(|other| *other != address));
 }
 
 impl fmt::Debug for Transaction<'_> {

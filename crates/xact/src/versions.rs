@@ -18,7 +18,7 @@
 // Frames are memory that others write to, at other times.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use sapwood_wal::sync::{AtomicU64, Ordering};
 
 use crate::page::PageBytes;
 use crate::region::Region;
@@ -26,6 +26,7 @@ use crate::slot::Snapshot;
 use crate::step::step;
 
 /// What is in a frame.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct FrameHeader {
     /// 1 + the page, 0 for none.

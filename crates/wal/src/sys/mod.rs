@@ -15,3 +15,5 @@ use linux as system;
 
 pub(crate) use system::*;
 pub use system::{fork_count, thread_number};
+#[cfg(not(feature = "shuttle"))]
+pub use system::{wait_while, wake_all, wake_one};

@@ -251,7 +251,7 @@ pub fn thread_number() -> u32 {
 
 /// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up early.
 #[cfg(not(feature = "shuttle"))]
-pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
+pub fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
     let timeout = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(patience.subsec_nanos()),
@@ -262,14 +262,14 @@ pub(crate) fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
 
 /// Wakes one of those who sleep on `word`.
 #[cfg(not(feature = "shuttle"))]
-pub(crate) fn wake_one(word: &AtomicU32) {
+pub fn wake_one(word: &AtomicU32) {
     // As in `wake_all`.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
 /// Wakes everybody who sleeps on `word`.
 #[cfg(not(feature = "shuttle"))]
-pub(crate) fn wake_all(word: &AtomicU32) {
+pub fn wake_all(word: &AtomicU32) {
     // It fails only for an address that is not ours to read.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }
