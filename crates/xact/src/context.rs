@@ -109,7 +109,7 @@ impl Context {
         }
         if changes.is_empty() {
             // It saw one commit, and nothing depends on what it did.
-            self.end(inner);
+            self.end_as(inner, Some(self.snapshot.version));
             return inner.wait_durable(self.snapshot.version);
         }
         access.touched_into(touched);
@@ -131,7 +131,7 @@ impl Context {
                 .slot(self.slot)
                 .lose(slots, self.first_version, signature);
         }
-        self.end(inner);
+        self.end_as(inner, committed.as_ref().ok().map(|commit| commit.version));
         inner.acknowledge(committed?, frames)
     }
 
@@ -140,12 +140,17 @@ impl Context {
         inner.give_way(Age::new(self.first_version, self.slot), self.lost)
     }
 
-    /// The transaction no longer looks at anything.
+    /// The transaction no longer looks at anything. What it has written is given up.
     pub(crate) fn end(&mut self, inner: &Inner) {
+        self.end_as(inner, None);
+    }
+
+    /// As [`Context::end`], after a commit with the version that is given.
+    fn end_as(&mut self, inner: &Inner, committed: Option<u64>) {
         inner.slot(self.slot).end();
         match &mut self.access {
             Access::Explicit(explicit) => explicit.clear(),
-            Access::Mapped(view) => view.end(),
+            Access::Mapped(view) => view.end(committed),
         }
     }
 }

@@ -6,10 +6,13 @@
 //!
 //! ```text
 //!               tracked                       snapshot
-//!  at first     no access                     reading; no access where frames have something newer than the file
+//!  at first     no access                     reading; no access where frames have something newer than the view
 //!  read         reading; is in the read set   reading
 //!  written      writing; is in the write set  writing; is in the write set
 //! ```
+//!
+//! In snapshot mode a copy of a page outlives the transaction as long as no later version of the page is known: what was copied from a
+//! frame, and what was committed. So a page that others leave alone is read without a fault, and written to with one.
 //!
 //! A transaction that touches very many pages is given them in groups, see `granule`.
 
@@ -40,11 +43,15 @@ const WRITTEN: u8 = 2;
 const COPIED: u8 = 4;
 /// Snapshot mode: it may not be read yet. Outlives the transaction.
 const HIDDEN: u8 = 8;
+/// Snapshot mode: the view has a copy of its own from a transaction before, which is as `kept` says. Outlives the transaction.
+const KEPT: u8 = 16;
 
 /// So many pages are given back one by one; more of them all at once, which in snapshot mode has the pages that rest readable
 /// looked up once more.
 const PAGES_ONE_BY_ONE: usize = 256;
 const PAGES_ONE_BY_ONE_IN_SNAPSHOT: usize = 4096;
+/// So many copies outlive transactions; when there are more all of them go. They take up 16 MiB of memory.
+const KEPT_MAX: usize = 4096;
 
 /// A view of a space.
 #[derive(Debug)]
@@ -65,6 +72,11 @@ pub(crate) struct View {
     snapshot: Snapshot,
     /// Snapshot mode: frames before it are accounted for.
     seen: u64,
+    /// Snapshot mode: for each page of which a copy is kept, a version from which on it is right, as far as frames are accounted for.
+    kept: Area,
+    /// How many are kept, and the newest of these versions.
+    kept_count: usize,
+    kept_newest: u64,
     /// Whether nothing is left of the transaction before.
     is_clean: bool,
 }
@@ -108,6 +120,9 @@ impl View {
                 tail: 0,
             },
             seen: 0,
+            kept: Area::new(inner.pages as usize * size_of::<u64>())?,
+            kept_count: 0,
+            kept_newest: 0,
             is_clean: true,
         });
         fault::register(&raw mut *view)?;
@@ -135,7 +150,8 @@ impl View {
         self.inner = inner;
         self.snapshot = snapshot;
         self.read_only = read_only;
-        if !self.is_clean {
+        // What was committed and could not be made durable must not be seen by those who only read.
+        if !self.is_clean || self.kept_count > KEPT_MAX || self.kept_newest > snapshot.version {
             self.forget_all()?;
             self.seen = 0;
             self.is_clean = true;
@@ -162,7 +178,12 @@ impl View {
             if content.version > self.snapshot.version {
                 break;
             }
-            if self.state(content.page) != HIDDEN {
+            let is_known = match self.state(content.page) {
+                HIDDEN => true,
+                KEPT => self.kept.word(content.page) >= content.version,
+                _ => false,
+            };
+            if !is_known {
                 self.hide(content.page)?;
             }
             self.seen += 1;
@@ -200,14 +221,14 @@ impl View {
         }
     }
 
-    /// The transaction looks at nothing any more.
-    pub(crate) fn end(&mut self) {
+    /// The transaction looks at nothing any more. `committed` is its version if it was committed.
+    pub(crate) fn end(&mut self, committed: Option<u64>) {
         self.running.store(false, Ordering::SeqCst);
-        self.is_clean = self.forget_touched().is_ok();
+        self.is_clean = self.forget_touched(committed).is_ok();
         self.touched_count = 0;
     }
 
-    fn forget_touched(&mut self) -> Result<()> {
+    fn forget_touched(&mut self, committed: Option<u64>) -> Result<()> {
         let most = match self.mode {
             Mode::Snapshot => PAGES_ONE_BY_ONE_IN_SNAPSHOT,
             _ => PAGES_ONE_BY_ONE,
@@ -219,16 +240,44 @@ impl View {
         for place in 0..self.touched_count {
             let page = self.touched_page(place);
             let state = self.state(page);
-            let is_private = state & (WRITTEN | COPIED) != 0;
-            if is_private {
+            if self.mode == Mode::Snapshot {
+                self.rest(page, state, committed)?;
+                continue;
+            }
+            if state & (WRITTEN | COPIED) != 0 {
                 self.forget(page, 1)?;
             }
-            // In snapshot mode what was read from the file may stay.
-            if self.mode == Mode::Tracked || is_private {
+            self.protect(page, 1, MprotectFlags::empty())?;
+            self.set_state(page, 0);
+        }
+        Ok(())
+    }
+
+    /// Snapshot mode: keeps what is good for later transactions of a page that was touched.
+    fn rest(&mut self, page: u64, state: u8, committed: Option<u64>) -> Result<()> {
+        let is_written = state & WRITTEN != 0;
+        // Nobody else has changed a page that was written to and committed, so that it is as the transaction left it.
+        let version = match committed {
+            None if is_written => None,
+            Some(version) if is_written => Some(version),
+            _ => Some(self.snapshot.version),
+        };
+        match version {
+            None => {
+                self.forget(page, 1)?;
                 self.protect(page, 1, MprotectFlags::empty())?;
+                self.set_state(page, HIDDEN);
             }
-            let is_hidden = self.mode == Mode::Snapshot && is_private;
-            self.set_state(page, if is_hidden { HIDDEN } else { 0 });
+            Some(version) if state & (WRITTEN | COPIED) != 0 => {
+                if is_written {
+                    self.protect(page, 1, MprotectFlags::READ)?;
+                }
+                self.kept.set_word(page, version);
+                self.kept_newest = self.kept_newest.max(version);
+                self.set_state(page, KEPT);
+            }
+            // What was read from the file, or kept, stays as it is.
+            Some(_) => self.set_state(page, state & KEPT),
         }
         Ok(())
     }
@@ -297,7 +346,7 @@ impl View {
         for page in pages {
             let state = self.state(page);
             let mut new = state & !HIDDEN | READ | if is_write { WRITTEN } else { 0 };
-            if state & READ == 0 {
+            if state & (READ | KEPT) == 0 {
                 let before = explicit::before(inner, &self.snapshot, page);
                 if before != inner.page_in_file(page) {
                     if !is_writable {
@@ -309,8 +358,7 @@ impl View {
                 }
             }
             if state & (READ | WRITTEN) == 0 {
-                let place = self.touched_count * size_of::<u64>();
-                self.touched.bytes_mut()[place..place + 8].copy_from_slice(&page.to_le_bytes());
+                self.touched.set_word(self.touched_count as u64, page);
                 self.touched_count += 1;
             }
             self.set_state(page, new);
@@ -385,7 +433,9 @@ impl View {
 
     fn set_state(&mut self, page: u64, state: u8) {
         let before = self.borders(page);
-        self.states.bytes_mut()[page as usize] = state;
+        let known = std::mem::replace(&mut self.states.bytes_mut()[page as usize], state);
+        self.kept_count += usize::from(state & KEPT != 0);
+        self.kept_count -= usize::from(known & KEPT != 0);
         let after = self.borders(page);
         self.areas.change(before, after);
     }
@@ -410,8 +460,7 @@ impl View {
     }
 
     fn touched_page(&self, place: usize) -> u64 {
-        let bytes = self.touched.bytes()[place * 8..].first_chunk();
-        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        self.touched.word(place as u64)
     }
 
     /// Has the file show again where the view has copies.
@@ -428,6 +477,8 @@ impl View {
         self.forget(0, self.pages)?;
         self.protect(0, self.pages, resting(self.mode))?;
         self.areas.clear();
+        self.kept_count = 0;
+        self.kept_newest = 0;
         Ok(())
     }
 
@@ -483,6 +534,17 @@ impl Area {
     fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is this value's own and stays where it is.
         unsafe { slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
+    }
+
+    /// The number at a place, of those that lie side by side from the beginning.
+    fn word(&self, place: u64) -> u64 {
+        let bytes = self.bytes()[place as usize * size_of::<u64>()..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn set_word(&mut self, place: u64, value: u64) {
+        let at = place as usize * size_of::<u64>();
+        self.bytes_mut()[at..at + size_of::<u64>()].copy_from_slice(&value.to_le_bytes());
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {

@@ -95,62 +95,6 @@ fn loads_and_stores_are_those_of_memory() {
 }
 
 #[test]
-fn a_transaction_may_touch_more_pages_than_the_system_protects_one_by_one() {
-    // So that each is an area of its own.
-    const STRIDE: usize = 2 * PAGE_BYTES;
-    const TOUCHED: usize = 36_000;
-    for mode in MAPPED {
-        // Writing so many pages to a disk would take minutes and show nothing more.
-        let in_memory = Path::new("/dev/shm");
-        let folder = match in_memory.is_dir() {
-            true => tempfile::tempdir_in(in_memory).unwrap(),
-            false => tempfile::tempdir().unwrap(),
-        };
-        let options = Options::new().mode(mode).bytes((TOUCHED * STRIDE) as u64);
-        let space = Space::open(folder.path(), &options).unwrap();
-        let at = |place: usize| place * STRIDE + 100;
-        let t = space.begin().unwrap();
-        let base = t.map().unwrap().as_ptr();
-        for place in 0..TOUCHED {
-            // SAFETY: within the space, whose transaction runs in this thread.
-            let byte = unsafe { &mut *base.add(at(place)) };
-            assert_eq!(*byte, 0);
-            *byte = place as u8 | 1;
-        }
-        t.commit().unwrap();
-        let written = |t: &Transaction<'_>| {
-            let base = t.map().unwrap().as_ptr();
-            // SAFETY: as above.
-            let found = |place: usize| unsafe { base.add(at(place)).read() };
-            // SAFETY: as above.
-            let between = |place: usize| unsafe { base.add(at(place) + PAGE_BYTES).read() };
-            assert!((0..TOUCHED).all(|place| found(place) == place as u8 | 1));
-            assert!((0..TOUCHED).all(|place| between(place) == 0));
-        };
-        written(&space.begin_read().unwrap());
-        // Given up, it leaves nothing, and what it was given in groups is learnt of page by page again.
-        let mut t = space.begin().unwrap();
-        written(&t);
-        t.write(at(7) as u64, 1).unwrap()[0] = 99;
-        drop(t);
-        let mut t = space.begin().unwrap();
-        assert_eq!(t.read(at(7) as u64, 1).unwrap(), [7]);
-        t.write(at(9) as u64, 1).unwrap()[0] = 99;
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| {
-                let stored: Result<(), Error> = space.transaction(|t| {
-                    t.write(at(20) as u64, 1)?[0] = 98;
-                    Ok(())
-                });
-                stored.unwrap();
-            });
-            other.join().unwrap();
-        });
-        t.commit().unwrap();
-    }
-}
-
-#[test]
 fn what_is_read_conflicts_when_tracked_and_not_in_a_snapshot() {
     const HERE: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
     const THERE: Offset<u64> = Offset::new(50 * PAGE_BYTES as u64);
@@ -187,6 +131,56 @@ fn what_is_read_conflicts_when_tracked_and_not_in_a_snapshot() {
         let expected = if mode == Mode::Tracked { 1 } else { 8 };
         assert_eq!(space.read(|t| t.load(THERE)).unwrap(), expected);
     }
+}
+
+#[test]
+fn a_copy_is_kept_until_somebody_else_changes_the_page() {
+    const HERE: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
+    let folder = tempfile::tempdir().unwrap();
+    let space = open(folder.path(), Mode::Snapshot);
+    let store = |value: u64| {
+        let stored: Result<(), Error> = space.transaction(|t| t.store(HERE, &value));
+        stored.unwrap();
+    };
+    // A system call does not fault: it shows whether the page may be read.
+    let sink = std::fs::File::create(folder.path().join("sink")).unwrap();
+    let written = |t: &Transaction<'_>| {
+        use std::io::Write;
+        (&sink).write(&bytes_of(t)[HERE.get() as usize..][..8])
+    };
+    let faults = |result: std::io::Result<usize>| {
+        result.is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT))
+    };
+    store(1);
+    let reader = space.begin_read().unwrap();
+    assert_eq!(
+        written(&reader).unwrap(),
+        8,
+        "it was committed in this view"
+    );
+    // Another view is used for this one, and this view's next transaction sees it.
+    std::thread::scope(|scope| {
+        scope.spawn(|| store(2));
+    });
+    assert_eq!(reader.load(HERE).unwrap(), 1);
+    drop(reader);
+    let reader = space.begin_read().unwrap();
+    assert!(faults(written(&reader)), "another one has changed the page");
+    assert_eq!(reader.load(HERE).unwrap(), 2);
+    drop(reader);
+    let mut t = space.begin().unwrap();
+    assert_eq!(written(&t).unwrap(), 8, "it was read in this view");
+    t.store(HERE, &3).unwrap();
+    drop(t);
+    let t = space.begin().unwrap();
+    assert!(faults(written(&t)), "what was given up is gone");
+    assert_eq!(t.load(HERE).unwrap(), 2);
+    drop(t);
+    // Into the file and beyond what this view has seen.
+    for value in 4..2500 {
+        store(value);
+    }
+    assert_eq!(space.read(|t| t.load(HERE)).unwrap(), 2499);
 }
 
 #[test]
