@@ -243,6 +243,9 @@ pub(crate) struct Inner {
 impl Env {
     /// Opens the environment in the folder `path`, recovering it if its last user died.
     ///
+    /// The data file of a store may be a symbolic link to a block device, made before the environment is. Of a device whose first page is
+    /// zero a store is made, as long as the device.
+    ///
     /// Fails with `NotFound` if there is none and it is not to be created, with
     /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
     /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
@@ -276,7 +279,8 @@ impl Env {
     /// A handle to another store of the environment, by its number from 0 on; `None` if there are fewer. ([`Env::open`] gives one to the first.)
     ///
     /// Each store is a data file with trees, commits and a writer of its own, so that several transactions can be under way at a time.
-    /// What is done with a handle is done with its store. The stores share the log, and so each sync of it. See [`Env::read_stores`] and
+    /// What is done with a handle is done with its store. The stores share the log, and so each sync of it: commits become durable in the order in which
+    /// they were made, whatever their stores, and a power cut leaves none without those before it. See [`Env::read_stores`] and
     /// [`Env::write_stores`] for what they do together.
     ///
     /// ```

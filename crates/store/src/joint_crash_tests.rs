@@ -107,6 +107,7 @@ impl Life {
         if expected.is_empty() {
             expected = vec![(1, Model::new()); STORES];
         }
+        let mut lost = None;
         for (number, attempt) in known.attempts.iter().enumerate() {
             let there = attempt
                 .parts
@@ -118,6 +119,14 @@ impl Life {
             }
             if there == 0 && known.acknowledged.contains(&number) {
                 return Err(format!("attempt {number} was lost"));
+            }
+            match lost {
+                // Whatever the stores: none is there without those before it.
+                Some(before) if there > 0 => {
+                    return Err(format!("attempt {number} is there without {before}"));
+                }
+                _ if there == 0 => lost = lost.or(Some(number)),
+                _ => {}
             }
             if there > 0 {
                 for (store, part) in &attempt.parts {

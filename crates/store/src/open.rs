@@ -403,10 +403,18 @@ fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
 
 fn has_data(storage: &dyn Storage, options: &Options) -> Result<bool> {
     match storage.open(&options.names.data, OpenMode::Read) {
+        Ok(file) if file.is_device()? => Ok(!is_blank(&*file)?),
         Ok(file) => Ok(!options.over_empty || file.size()? > 0),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether the first page of a device is zero, which it is not in a store.
+fn is_blank(device: &dyn File) -> Result<bool> {
+    let mut page = Page::zeroed();
+    device.read_exact_at(page.bytes_mut(), 0)?;
+    Ok(page.bytes().iter().all(|&byte| byte == 0))
 }
 
 /// Opens the files of an environment that others have open.
@@ -454,6 +462,10 @@ fn create_log_and_store(places: &Places<'_>) -> Result<()> {
 fn create_store(places: &Places<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
     let store = meta.identity.store;
     let (storage, options) = (places.storage_of(store), places.options);
+    match storage.open(&options.names.data_of(store), OpenMode::Write) {
+        Ok(file) if file.is_device()? => return create_on_device(file, meta, options),
+        _ => {}
+    }
     let new_data = options.names.new_data_of(store);
     match storage.remove(&new_data) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -470,6 +482,29 @@ fn create_store(places: &Places<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
     storage.rename(&new_data, &options.names.data_of(store))?;
     storage.sync_names()?;
     Ok(file)
+}
+
+/// Makes an empty store of a device that holds nothing, or what an interrupted attempt has left. The first meta page comes last: without it
+/// the device is blank.
+fn create_on_device(
+    device: Arc<dyn File>,
+    meta: &Meta,
+    options: &Options,
+) -> Result<Arc<dyn File>> {
+    let metas = read_metas(&*device, options.guards)?;
+    let is_ours = newest(&metas).is_ok_and(|found| found.identity.log == meta.identity.log);
+    if !is_blank(&*device)? && !is_ours {
+        let name = options.names.data_of(meta.identity.store);
+        return Err(Error::Damaged(format!(
+            "the device {name} holds something else: a store is made only where the first page is zero"
+        )));
+    }
+    device.allocate(0, WINDOW_PAGES * PAGE_BYTES as u64)?;
+    for slot in [1, 0] {
+        write_meta(&*device, slot, meta)?;
+        device.sync_data()?;
+    }
+    Ok(device)
 }
 
 fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Result<()> {

@@ -11,6 +11,7 @@
 use sapwood_wal::storage::File;
 use sapwood_wal::{Position, Records, Wal};
 
+use crate::env::RESERVE_PAGES;
 use crate::error::{Error, Result};
 use crate::head::{FIRST_PAGE, Head};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES, Windows};
@@ -81,6 +82,7 @@ pub(crate) struct Recovering {
     region: Arc<Region>,
     /// How many pages the file has room for.
     room: u64,
+    is_device: bool,
     /// All pages of the file.
     pages: MappedPages,
     windows: Windows,
@@ -102,6 +104,7 @@ impl Recovering {
         let data = DataFile::new(file)?;
         let room = data.file.size()? / PAGE_BYTES as u64;
         let room = room - room % WINDOW_PAGES;
+        let is_device = data.file.is_device()?;
         let store = Self {
             // SAFETY: the file has so many pages, and nobody else has it open.
             pages: unsafe { data.pages(room) },
@@ -112,6 +115,7 @@ impl Recovering {
             metas,
             region: region.clone(),
             room,
+            is_device,
             head,
         };
         store.check_room(head.roots.pages)?;
@@ -150,7 +154,13 @@ impl Recovering {
                 region.metas.note(slot, &meta.head);
             }
         }
-        region.growth.pages.store(self.room, Ordering::SeqCst);
+        let used = (self.head.roots.pages + RESERVE_PAGES).next_multiple_of(WINDOW_PAGES);
+        let room = match self.is_device {
+            // It is taken into use like a file that grows: checkpoints look at no more than that.
+            true => self.room.min(used),
+            false => self.room,
+        };
+        region.growth.pages.store(room, Ordering::SeqCst);
         region.start(&self.head);
     }
 

@@ -165,3 +165,65 @@ fn deleting_works_on_a_full_disk() {
     });
     assert_clean(&env);
 }
+
+/// The segments of the log are made when it first reaches them. On a disk without room for the next one nothing can be committed, which is
+/// told, whatever was acknowledged stays, and everything goes on when there is room again.
+#[test]
+fn a_disk_that_is_full_before_the_log_is_complete_loses_nothing() {
+    let options = Options::new()
+        .log_bytes(4 * LOG_BYTES_MIN)
+        .idle_checkpoint(None);
+    let open = |disk: &Disk| Env::on_storage(Arc::new(disk.clone()), &options);
+    let put = |env: &Env, n: u32| -> Result<(), Error> {
+        let mut txn = env.write()?;
+        let tree = match txn.tree("t")? {
+            Some(tree) => tree,
+            None => txn.create_tree("t", TreeKind::COMPACT)?,
+        };
+        txn.put(tree, &n.to_be_bytes(), &[9; 1500])?;
+        txn.commit()?.wait().map(drop)
+    };
+    let names_the_log = |error: &Error| {
+        let told = error.to_string();
+        matches!(error, Error::Log(_)) && told.contains("cannot create log.")
+    };
+    let count = |env: &Env| {
+        assert_clean(env);
+        let snapshot = env.read().unwrap();
+        u32::try_from(snapshot.tree("t").unwrap().unwrap().record().records).unwrap()
+    };
+    let disk = Disk::new();
+    let env = open(&disk).unwrap();
+    (0..10).for_each(|n| put(&env, n).unwrap());
+    disk.fail(0, Fault::NoGrowth, true);
+    let mut stored = 10;
+    let full = loop {
+        match put(&env, stored) {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1000, "the disk is not full");
+    };
+    assert!(names_the_log(&full), "{full}");
+    assert_eq!(count(&env), stored);
+    assert!(names_the_log(&put(&env, stored).unwrap_err()), "and again");
+    let left = disk.synced_image();
+    drop(env);
+
+    // Opened on the full disk, also after a power cut.
+    for disk in [disk, Disk::from_image(&left).unwrap()] {
+        disk.fail(0, Fault::NoGrowth, true);
+        let env = open(&disk).unwrap();
+        assert_eq!(count(&env), stored);
+        let full = put(&env, stored).unwrap_err();
+        assert!(names_the_log(&full), "{full}");
+        // What needs no new segment is done.
+        env.checkpoint().unwrap();
+        drop(env);
+        disk.heal();
+        let env = open(&disk).unwrap();
+        assert_eq!(count(&env), stored);
+        (stored..stored + 300).for_each(|n| put(&env, n).unwrap());
+        assert_eq!(count(&env), stored + 300);
+    }
+}

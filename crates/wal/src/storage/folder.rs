@@ -93,6 +93,10 @@ impl File for SystemFile {
         sys::size(&self.0)
     }
 
+    fn is_device(&self) -> io::Result<bool> {
+        sys::is_device(&self.0)
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         sys::read_at(&self.0, buffer, offset)
     }

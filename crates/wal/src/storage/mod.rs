@@ -91,6 +91,11 @@ pub trait File: Send + Sync + Debug {
     /// The size in bytes.
     fn size(&self) -> io::Result<u64>;
 
+    /// Whether it is a block device: its size never changes, and room that it is asked for is there, with whatever it holds, or is not.
+    fn is_device(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Reads at `offset` and returns how many bytes were read, fewer than asked at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 

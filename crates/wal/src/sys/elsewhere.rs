@@ -57,6 +57,10 @@ pub(crate) fn identity(_: &File) -> io::Result<Identity> {
     unsupported()
 }
 
+pub(crate) fn is_device(_: &File) -> io::Result<bool> {
+    unsupported()
+}
+
 pub(crate) fn size(_: &File) -> io::Result<u64> {
     unsupported()
 }

@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 #[cfg(not(feature = "shuttle"))]
 use std::{sync::atomic::AtomicU32, time::Duration};
 
-use rustix::fs::{self, FallocateFlags, MemfdFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{self, FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 #[cfg(not(feature = "shuttle"))]
@@ -87,12 +87,33 @@ pub(crate) fn identity(file: &File) -> io::Result<Identity> {
     })
 }
 
+/// Whether it is a block device, which has the size that it has.
+pub(crate) fn is_device(file: &File) -> io::Result<bool> {
+    let mode = fs::fstat(file)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::BlockDevice)
+}
+
 pub(crate) fn size(file: &File) -> io::Result<u64> {
+    if is_device(file)? {
+        // Its inode says nothing of it. Nobody goes by the position.
+        return Ok(fs::seek(file, SeekFrom::End(0))?);
+    }
     u64::try_from(fs::fstat(file)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 pub(crate) fn set_size(file: &File, size: u64) -> io::Result<()> {
+    if is_device(file)? {
+        return check_device(file, size);
+    }
     Ok(retry_on_intr(|| fs::ftruncate(file, size))?)
+}
+
+/// Whether a device has room for so many bytes.
+fn check_device(file: &File, end: u64) -> io::Result<()> {
+    if end > size(file)? {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(())
 }
 
 pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -136,8 +157,11 @@ pub(crate) fn write_out(file: &File, offset: u64, length: u64) -> io::Result<()>
     }
 }
 
-/// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on.
+/// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on. A device has all its room.
 pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    if is_device(file)? {
+        return check_device(file, offset.saturating_add(length));
+    }
     match retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), offset, length)) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_to(file, offset.saturating_add(length)),
@@ -151,6 +175,9 @@ pub(crate) fn sync_room(file: &File, offset: u64, length: u64) -> io::Result<()>
     let Some(last) = offset.saturating_add(length).checked_sub(1) else {
         return Ok(());
     };
+    if is_device(file)? {
+        return Ok(());
+    }
     // What was allocated and not written looks like a hole. Zeros that were written have to be synced.
     let is_empty = match fs::seek(file, SeekFrom::Data(offset)) {
         Err(Errno::NXIO) => true,
