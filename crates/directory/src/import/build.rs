@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::births::{Births, Spelled};
 use super::gathered::Gathered;
+use super::ordered::{Next as NextEntry, Ordered};
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed};
 use crate::attributes::AttributeTable;
 use crate::definition;
@@ -39,22 +40,56 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Batches that wait for each index worker.
 const BATCHES_WAITING: usize = 1;
 
-/// Sorted entries become the tables of an empty directory.
-pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, sorted: Sorted) -> Result<()> {
-    let entries = shared.entries_read.load(Relaxed);
+/// Where entries in the order of the tree come from.
+pub(super) enum Source {
+    Sorted(Sorted),
+    Ordered(Ordered),
+}
+
+impl Source {
+    /// The next entry: its key and value for the sort.
+    fn next<E: Engine>(&mut self, shared: &Shared<'_, E>) -> Result<Option<(&[u8], &[u8])>> {
+        match self {
+            Source::Sorted(sorted) => sorted.next().map_err(sort_failed),
+            Source::Ordered(ordered) => match ordered.next()? {
+                _ if shared.is_out_of_order() => Err(shared.out_of_order()),
+                NextEntry::Record(key, value) => Ok(Some((key, value))),
+                NextEntry::End => Ok(None),
+                NextEntry::OutOfOrder => Err(shared.out_of_order()),
+            },
+        }
+    }
+
+    /// How many ids to take before it is known how many entries there are.
+    fn entries_max<E: Engine>(&self, shared: &Shared<'_, E>) -> u64 {
+        match self {
+            Source::Sorted(_) => shared.entries_read.load(Relaxed),
+            // What is not used is given back.
+            Source::Ordered(_) => 1 << 40,
+        }
+    }
+}
+
+/// Entries become the tables of an empty directory.
+pub(super) fn build<E: Engine>(shared: &Shared<'_, E>, source: Source) -> Result<()> {
     let births = Births::new(shared, Spelled::Indexed)?;
-    let next = reserve_ids(shared, entries)?;
+    shared.end_numbering();
+    let is_ordered = matches!(source, Source::Ordered(_));
+    let first = reserve_ids(shared, source.entries_max(shared))?;
     // Attribute numbers given while reading are visible now, since the reservation came after them.
     let state = shared.directory.snapshot()?.state().clone();
     let mut build = Build {
         shared,
         state: &state,
-        sorted,
-        next,
+        source,
+        next: first.clone(),
         births,
         failure: None,
     };
     let loaded = shared.directory.engine().load(&mut build);
+    if is_ordered {
+        give_back_ids(shared, if loaded.is_ok() { &build.next } else { &first })?;
+    }
     if let Some(failure) = build.failure {
         return Err(failure);
     }
@@ -103,10 +138,39 @@ fn reserve_ids<E: Engine>(shared: &Shared<'_, E>, entries: u64) -> Result<Vec<En
     Ok(reserve.first)
 }
 
+/// Gives back ids that were taken: the next one by store.
+fn give_back_ids<E: Engine>(shared: &Shared<'_, E>, next: &[EntryId]) -> Result<()> {
+    struct GiveBack<'n>(&'n [EntryId]);
+    impl Bundle for GiveBack<'_> {
+        fn operations(&self) -> usize {
+            1
+        }
+        fn stores(&self) -> StoreSet {
+            StoreSet::all(self.0.len())
+        }
+        fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            Ok(())
+        }
+        fn apply<T: Write>(&mut self, txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+            self.0
+                .iter()
+                .try_for_each(|next| definition::put_next_id(txn, *next))?;
+            Ok(Verdict::Keep)
+        }
+        fn finish<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+            Ok(())
+        }
+    }
+    if let Some(ticket) = shared.directory.engine().write(&mut GiveBack(next))? {
+        ticket.wait()?;
+    }
+    Ok(())
+}
+
 struct Build<'b, E: Engine> {
     shared: &'b Shared<'b, E>,
     state: &'b State,
-    sorted: Sorted,
+    source: Source,
     /// The next id, by store.
     next: Vec<EntryId>,
     births: Births<'b, E>,
@@ -192,7 +256,12 @@ impl<E: Engine> Build<'_, E> {
         let options = self.shared.options;
         let tables = later_tables(self.state);
         let threads = options.threads.max(1);
-        let memory = options.memory_bytes.max(IMPORT_MEMORY_BYTES_MIN) / 2;
+        let memory = options.memory_bytes.max(IMPORT_MEMORY_BYTES_MIN);
+        let memory = match self.source {
+            // The other half merges the entries.
+            Source::Sorted(_) => memory / 2,
+            Source::Ordered(_) => memory,
+        };
         let sorter = Mutex::new(Sorter::new(&options.folder, memory, 1));
         let (send, receive) = sync_channel::<Batch>(threads * BATCHES_WAITING);
         let receive = Arc::new(Mutex::new(receive));
@@ -271,9 +340,10 @@ impl<E: Engine> Build<'_, E> {
         let batch_bytes_max = BATCH_BYTES / batches.len();
         // Which store a name is in.
         let view = self.shared.directory.snapshot()?;
+        let is_ordered = matches!(self.source, Source::Ordered(_));
         // Their ids stand behind all others of the first store.
         let mut partitioned = BTreeMap::new();
-        while let Some((sort_key, value)) = self.sorted.next().map_err(sort_failed)? {
+        while let Some((sort_key, value)) = self.source.next(self.shared)? {
             normal.clear();
             normal.extend_from_slice(sort_key);
             let prepared = Prepared::read(value, &mut normal)
@@ -296,6 +366,8 @@ impl<E: Engine> Build<'_, E> {
             let parent = match (prepared.rdn_start, last) {
                 (0, _) => root_of(self.state, &normal),
                 (start, Some((known, id))) if *known == normal[..start] => *id,
+                // It may come later.
+                _ if is_ordered => return Err(self.shared.out_of_order()),
                 _ => {
                     reject(self.shared, &prepared, "there is no entry above it");
                     continue;
@@ -342,7 +414,9 @@ impl<E: Engine> Build<'_, E> {
             self.shared.entries_written.fetch_add(1, Relaxed);
             let batch = &mut batches[store];
             if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= batch_bytes_max {
-                self.shared.progress(ImportPhase::Write);
+                if !is_ordered {
+                    self.shared.progress(ImportPhase::Write);
+                }
                 names.flush(sorter)?;
                 if !send(batch) {
                     // The workers have failed and say why.

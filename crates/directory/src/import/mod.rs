@@ -7,18 +7,23 @@
 //!   else:   transactions of additions   (graft)
 //! ```
 //!
+//! One file in the order of the tree is not sorted ([`ordered`]): its entries go into the entry table as they are parsed.
+//!
 //! Memory: [`ImportOptions::memory_bytes`] for the sorts, and for each thread some blocks of LDIF and the largest entry.
 
 mod births;
 mod build;
 mod gathered;
 mod graft;
+mod ordered;
 mod pattern;
 mod prepare;
 mod source;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) use prepare::Prepared;
 pub use source::{ImportFormat, ImportSource, NoEntry};
@@ -131,11 +136,84 @@ pub(crate) struct Shared<'i, E: Engine> {
     pub(crate) index_records_written: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) present: AtomicU64,
+    /// Whether a source that is imported in its own order turned out to have none.
+    is_out_of_order: AtomicBool,
+    /// Whether attributes can be numbered: not while tables are built, which keeps all else from writing.
+    numbering: Mutex<bool>,
+    told: Mutex<Told>,
+}
+
+/// What was rejected while a source was imported in its own order: when it is read again, nobody has to be told again.
+#[derive(Default)]
+struct Told {
+    lines: BTreeSet<u64>,
+    /// Whether lines are added.
+    grows: bool,
+}
+
+impl Told {
+    /// With more of them the attempt ends.
+    const LINES_MAX: usize = 1000;
 }
 
 impl<E: Engine> Shared<'_, E> {
+    /// Ends the attempt to import a source in its own order.
+    pub(crate) fn out_of_order(&self) -> Error {
+        self.is_out_of_order.store(true, Ordering::Relaxed);
+        Error::State("the entries are not in the order of the tree".to_owned())
+    }
+
+    pub(crate) fn is_out_of_order(&self) -> bool {
+        self.is_out_of_order.load(Ordering::Relaxed)
+    }
+
+    /// From now on no attribute gets a number.
+    pub(crate) fn end_numbering(&self) {
+        *self.lock_numbering() = false;
+    }
+
+    /// While this is held it does not change whether attributes can be numbered.
+    pub(crate) fn lock_numbering(&self) -> std::sync::MutexGuard<'_, bool> {
+        self.numbering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what was counted in an attempt that failed.
+    fn begin_again(&self) {
+        *self.lock_numbering() = true;
+        self.lock_told().grows = false;
+        for counter in [
+            &self.bytes_read,
+            &self.entries_read,
+            &self.entries_written,
+            &self.index_records,
+            &self.index_records_written,
+            &self.rejected,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn reject(&self, source: usize, line: u64, reason: &str, text: &[u8]) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
+        let is_new = {
+            let mut told = self.lock_told();
+            if told.grows && told.lines.len() >= Told::LINES_MAX {
+                self.is_out_of_order.store(true, Ordering::Relaxed);
+            }
+            match told.grows {
+                true => told.lines.insert(line),
+                false => !told.lines.contains(&line),
+            }
+        };
+        if !is_new {
+            return;
+        }
         let (name, format) = self.source(source);
         self.observer.rejected(ImportRejection {
             source: name,
@@ -201,13 +279,38 @@ impl<E: Engine> Directory<E> {
             index_records_written: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             present: AtomicU64::new(0),
+            is_out_of_order: AtomicBool::new(false),
+            numbering: Mutex::new(true),
+            told: Mutex::default(),
         };
-        let sorted = prepare::prepare(&shared, sources)?;
-        let built = self.is_empty()?;
-        if built {
-            build::build(&shared, sorted)?;
-        } else {
-            graft::graft(&shared, sorted)?;
+        let mut sources = sources;
+        let mut built = self.is_empty()?;
+        let mut is_done = false;
+        if built
+            && self.stores() == 1
+            && let [source] = sources.as_mut_slice()
+            && let Some(again) = source.again.take()
+        {
+            shared.lock_told().grows = true;
+            let first = ImportSource {
+                name: source.name.clone(),
+                reader: std::mem::replace(&mut source.reader, again),
+                format: source.format,
+                again: None,
+            };
+            is_done = ordered::import(&shared, first)?;
+            if !is_done {
+                shared.begin_again();
+            }
+        }
+        if !is_done {
+            let sorted = prepare::prepare(&shared, sources)?;
+            built = self.is_empty()?;
+            if built {
+                build::build(&shared, build::Source::Sorted(sorted))?;
+            } else {
+                graft::graft(&shared, sorted)?;
+            }
         }
         shared.progress(ImportPhase::Index);
         Ok(ImportReport {

@@ -12,6 +12,7 @@ use sapwood_store::KEY_BYTES_MAX;
 use sapwood_store::sort::{Sorted, Sorter};
 
 use super::gathered::Gathered;
+use super::ordered::Piece;
 use super::pattern::{Attribute, Pattern, Patterns};
 use super::source::Block;
 use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, ImportSource, Shared, sort_failed};
@@ -107,18 +108,77 @@ impl<'p> Prepared<'p> {
     }
 }
 
+/// Where the prepared entries of a block go.
+pub(super) enum Sink<'s> {
+    /// Into a sorter.
+    Sorter(&'s Mutex<Sorter>),
+    /// To who wants those of the one source in its order.
+    Order {
+        /// Each block with its position.
+        pieces: Sender<(u64, Piece)>,
+        /// Has room while another block may be under way.
+        under_way: SyncSender<()>,
+        /// Memory that was given back.
+        emptied: Mutex<Receiver<Gathered>>,
+    },
+}
+
+impl Sink<'_> {
+    /// Waits until another block may be read; `false` if none is wanted any more.
+    fn has_room(&self) -> bool {
+        match self {
+            Sink::Sorter(_) => true,
+            Sink::Order { under_way, .. } => under_way.send(()).is_ok(),
+        }
+    }
+
+    /// Takes the entries of a block.
+    fn take(&self, at: u64, gathered: &mut Gathered) -> Result<()> {
+        match self {
+            Sink::Sorter(sorter) => gathered.flush(sorter),
+            Sink::Order {
+                pieces, emptied, ..
+            } => {
+                let emptied = emptied.lock().unwrap_or_else(PoisonError::into_inner);
+                let empty = emptied.try_recv().unwrap_or_default();
+                // Who does not want it any more has a reason.
+                let _ = pieces.send((at, Piece::Entries(std::mem::replace(gathered, empty))));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that there is no block at a position, or none to be had.
+    fn none(&self, at: u64, why: Piece) {
+        if let Sink::Order { pieces, .. } = self {
+            let _ = pieces.send((at, why));
+        }
+    }
+}
+
 /// Reads all sources: their entries, sorted.
 pub(super) fn prepare<E: Engine>(
     shared: &Shared<'_, E>,
     sources: Vec<ImportSource<'_>>,
 ) -> Result<Sorted> {
-    let threads = shared.options.threads.max(1);
-    let state = shared.directory.snapshot()?.state().clone();
-    let stamps = Mutex::new(Stamps::default());
     // Half of the memory is for the second sort.
     let memory = shared.options.memory_bytes.max(IMPORT_MEMORY_BYTES_MIN) / 2;
     let sorter = Mutex::new(Sorter::new(&shared.options.folder, memory, 1));
-    let (send, receive) = sync_channel::<(usize, Block)>(threads * BLOCKS_WAITING);
+    parse(shared, sources, &Sink::Sorter(&sorter))?;
+    let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sorter.finish().map_err(sort_failed)
+}
+
+/// Reads all sources and hands their entries over.
+pub(super) fn parse<E: Engine>(
+    shared: &Shared<'_, E>,
+    sources: Vec<ImportSource<'_>>,
+    sink: &Sink<'_>,
+) -> Result<()> {
+    let threads = shared.options.threads.max(1);
+    let state = shared.directory.snapshot()?.state().clone();
+    let stamps = Mutex::new(Stamps::default());
+    let (send, receive) = sync_channel::<Task>(threads * BLOCKS_WAITING);
     let receive = Arc::new(Mutex::new(receive));
     // Memory that is given back and fetched again for each block takes long.
     let (give_back, done) = channel::<Block>();
@@ -126,7 +186,7 @@ pub(super) fn prepare<E: Engine>(
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let common = (&*state, &stamps, &sorter);
+                let common = (&*state, &stamps, sink);
                 let (receive, give_back) = (receive.clone(), give_back.clone());
                 scope.spawn(move || Worker::new(shared, common).run(&receive, &give_back))
             })
@@ -140,7 +200,7 @@ pub(super) fn prepare<E: Engine>(
             for _ in 0..readers {
                 let (send, sources, failure, done) = (send.clone(), &sources, &failure, &done);
                 scope.spawn(move || {
-                    if let Err(error) = read(sources, send, done) {
+                    if let Err(error) = read(sources, send, done, sink) {
                         let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
                         failure.get_or_insert(error);
                     }
@@ -158,16 +218,23 @@ pub(super) fn prepare<E: Engine>(
         failure
             .unwrap_or_else(PoisonError::into_inner)
             .map_or(Ok(()), Err)
-    })?;
-    let sorter = sorter.into_inner().unwrap_or_else(PoisonError::into_inner);
-    sorter.finish().map_err(sort_failed)
+    })
+}
+
+/// A block to be parsed.
+struct Task {
+    source: usize,
+    /// Its position in the source.
+    at: u64,
+    block: Block,
 }
 
 /// Reads sources as long as there are more of them.
 fn read<'s>(
     sources: &Mutex<impl Iterator<Item = (usize, ImportSource<'s>)>>,
-    send: SyncSender<(usize, Block)>,
+    send: SyncSender<Task>,
     done: &Mutex<Receiver<Block>>,
+    sink: &Sink<'_>,
 ) -> Result<()> {
     loop {
         let next = sources
@@ -179,19 +246,44 @@ fn read<'s>(
         };
         let what = format!("reading {}", source.name);
         let mut blocks = source.blocks();
-        while let Some(block) = blocks.next() {
+        let mut position = 0;
+        while sink.has_room() {
+            let Some(block) = blocks.next() else {
+                sink.none(position, Piece::End);
+                break;
+            };
             let block = block.map_err(|source| Error::File {
                 what: what.clone(),
                 source,
             })?;
-            if send.send((at, block)).is_err() {
+            let task = Task {
+                source: at,
+                at: position,
+                block,
+            };
+            if send.send(task).is_err() {
                 // Nobody receives once all workers have failed; they say why.
                 return Ok(());
             }
+            position += 1;
             let done = done.lock().unwrap_or_else(PoisonError::into_inner);
             if let Ok(block) = done.try_recv() {
                 blocks.reuse(block);
             }
+        }
+    }
+}
+
+/// Whose turn it is to deal with a block: says so if nothing comes of it, or else who wants the blocks in order would wait forever.
+struct Turn<'t> {
+    sink: &'t Sink<'t>,
+    at: Option<u64>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(at) = self.at {
+            self.sink.none(at, Piece::Failed);
         }
     }
 }
@@ -204,7 +296,7 @@ struct Worker<'w, E: Engine> {
     stamps: &'w Mutex<Stamps>,
     /// Attribute numbers, those given meanwhile included.
     attributes: AttributeTable,
-    sorter: &'w Mutex<Sorter>,
+    sink: &'w Sink<'w>,
     gathered: Gathered,
     records: Records,
     names: Names,
@@ -304,16 +396,16 @@ impl<'s> Descriptions<'s> {
 impl<'w, E: Engine> Worker<'w, E> {
     fn new(
         shared: &'w Shared<'w, E>,
-        common: (&'w State, &'w Mutex<Stamps>, &'w Mutex<Sorter>),
+        common: (&'w State, &'w Mutex<Stamps>, &'w Sink<'w>),
     ) -> Self {
-        let (state, stamps, sorter) = common;
+        let (state, stamps, sink) = common;
         Worker {
             shared,
             schema: shared.directory.schema(),
             state,
             stamps,
             attributes: state.attributes.clone(),
-            sorter,
+            sink,
             gathered: Gathered::default(),
             records: Records::default(),
             names: Names::default(),
@@ -322,19 +414,24 @@ impl<'w, E: Engine> Worker<'w, E> {
         }
     }
 
-    fn run(mut self, blocks: &Mutex<Receiver<(usize, Block)>>, done: &Sender<Block>) -> Result<()> {
+    fn run(mut self, tasks: &Mutex<Receiver<Task>>, done: &Sender<Block>) -> Result<()> {
         loop {
-            let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok((source, block)) = next else {
+            let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Task { source, at, block }) = next else {
                 return Ok(());
             };
-            self.block(source, &block)?;
+            let mut turn = Turn {
+                sink: self.sink,
+                at: Some(at),
+            };
+            self.block(source, at, &block)?;
+            turn.at = None;
             // Nobody wants it back once all sources are read.
             let _ = done.send(block);
         }
     }
 
-    fn block(&mut self, source: usize, block: &Block) -> Result<()> {
+    fn block(&mut self, source: usize, at: u64, block: &Block) -> Result<()> {
         block.each_record(|record| match record {
             Ok(record) => self.take(source, &record),
             Err(none) => {
@@ -344,8 +441,8 @@ impl<'w, E: Engine> Worker<'w, E> {
             }
         })?;
         let entries = self.gathered.len() as u64;
-        self.gathered.flush(self.sorter)?;
         self.shared.entries_read.fetch_add(entries, Relaxed);
+        self.sink.take(at, &mut self.gathered)?;
         self.shared
             .bytes_read
             .fetch_add(block.len() as u64, Relaxed);
@@ -628,6 +725,13 @@ pub(super) fn number<E: Engine>(
 ) -> std::result::Result<AttributeNo, Stop> {
     if let Some(number) = attributes.number(attribute_type, options) {
         return Ok(number);
+    }
+    let can_be_given = shared.lock_numbering();
+    if !*can_be_given {
+        // Somebody else may have given it before.
+        *attributes = shared.directory.snapshot()?.state().attributes.clone();
+        let number = attributes.number(attribute_type, options);
+        return number.ok_or_else(|| shared.out_of_order().into());
     }
     let mut mint = Mint {
         schema: shared.directory.schema(),

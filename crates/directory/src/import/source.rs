@@ -22,6 +22,9 @@ pub struct ImportSource<'s> {
     pub reader: Box<dyn Read + Send + 's>,
     /// How they are written.
     pub format: ImportFormat,
+    /// The same entries once more, if they can be read twice, as from a file: whether the entries of a source have to be sorted can then
+    /// be tried.
+    pub again: Option<Box<dyn Read + Send + 's>>,
 }
 
 /// How entries are written.
@@ -332,6 +335,7 @@ mod tests {
             name: "test".into(),
             reader: Box::new(Slow(bytes, 1000)),
             format: ImportFormat::Ber,
+            again: None,
         };
         let mut records = Vec::new();
         for block in source.blocks() {

@@ -2,8 +2,6 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use uuid::Uuid;
-
 use super::prepare::{Case, Part, Shape, Unpreparable, prepare};
 use super::syntax::{self, At};
 use super::{Assertion, InvalidValue, NormalDn, Schema, Syntax};
@@ -333,11 +331,8 @@ impl Method {
                 Ok(())
             }
             Method::Uuid => {
-                if !syntax::is_uuid(value) {
-                    return Err("it is not a UUID");
-                }
-                let uuid = Uuid::try_parse_ascii(value).map_err(|_| "it is not a UUID")?;
-                out.extend_from_slice(uuid.as_bytes());
+                let uuid = syntax::uuid_bytes(value).ok_or("it is not a UUID")?;
+                out.extend_from_slice(&uuid);
                 Ok(())
             }
             Method::Csn => {

@@ -11,7 +11,7 @@ use super::Schema;
 
 pub(super) use composite::{first_component, split_optional_uid, substring_parts};
 pub(super) use der::{IssuerAndSerial, certificate_issuer_and_serial, gser_issuer_and_serial};
-pub(super) use text::{bits, is_uuid};
+pub(super) use text::{bits, uuid_bytes};
 
 /// Why a value is not of a syntax.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! Import: into an empty directory, into one with entries, and what is rejected.
 
 use std::collections::BTreeSet;
-use std::io::Cursor;
+use std::io::{self, Cursor, Read};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
@@ -23,11 +24,15 @@ struct Rejections {
     rejections: Mutex<Vec<(String, u64, String, String)>>,
     /// How far the last step was, and where it ends, as was told last.
     last_step: Mutex<(u64, u64)>,
+    /// Whether entries were written that had been sorted.
+    had_sorted: AtomicBool,
 }
 
 impl ImportObserver for Rejections {
     fn progress(&self, progress: ImportProgress) {
         let (written, records) = (progress.index_records_written, progress.index_records);
+        self.had_sorted
+            .fetch_or(progress.phase == ImportPhase::Write, Relaxed);
         assert!(written <= records && (progress.phase == ImportPhase::Index || written == 0));
         let mut last = self.last_step.lock().unwrap();
         assert!(written >= last.0);
@@ -60,6 +65,17 @@ fn import<E: Engine>(
     directory: &Directory<E>,
     files: &[(&str, &str)],
 ) -> (ImportReport, Vec<(String, u64, String, String)>) {
+    let (report, rejected, _) = import_telling(directory, files, true);
+    (report, rejected)
+}
+
+/// Also tells whether the entries were sorted; not if they are in order and the source can be read again.
+#[allow(clippy::type_complexity)] // In a test, and said once.
+fn import_telling<E: Engine>(
+    directory: &Directory<E>,
+    files: &[(&str, &str)],
+    again: bool,
+) -> (ImportReport, Vec<(String, u64, String, String)>, bool) {
     let folder = tempfile::tempdir().unwrap();
     let sources = files
         .iter()
@@ -67,6 +83,7 @@ fn import<E: Engine>(
             name: (*name).into(),
             reader: Box::new(Cursor::new(text.to_string())),
             format: ImportFormat::Ldif,
+            again: again.then(|| Box::new(Cursor::new(text.to_string())) as _),
         })
         .collect();
     let options = ImportOptions {
@@ -84,7 +101,7 @@ fn import<E: Engine>(
     assert_eq!(report.built && report.added > 0, records > 0);
     let mut rejected = rejections.rejections.into_inner().unwrap();
     rejected.sort();
-    (report, rejected)
+    (report, rejected, rejections.had_sorted.into_inner())
 }
 
 /// Children before parents, on purpose.
@@ -324,6 +341,133 @@ fn more_than_fits_the_memory_is_sorted_outside() {
     let _: &Embedded = directory.engine();
 }
 
+/// Several blocks of entries in the order of the tree.
+fn in_order() -> Vec<String> {
+    let suffix = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n".to_owned();
+    let people = (0..3_000).map(|number| {
+        // Every third is below the one before.
+        let (name, parent) = match number % 3 {
+            2 => (format!("uid=below{number:05}"), format!("uid=u{:05},", number - 1)),
+            _ => (format!("uid=u{number:05}"), String::new()),
+        };
+        format!(
+            "dn: {name},{parent}dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: {}\ncn: Person {number}\nsn: {number}\ndescription: {}\n",
+            &name[4..],
+            "x".repeat(1500)
+        )
+    });
+    std::iter::once(suffix).chain(people).collect()
+}
+
+#[test]
+fn entries_in_order_are_not_sorted_and_all_others_are() {
+    let last = |text: &str| {
+        let mut entries = in_order();
+        entries.push(text.to_owned());
+        entries
+    };
+    let person = |dn: &str, more: &str| {
+        format!("dn: {dn},dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: x\nsn: x\n{more}\n")
+    };
+    let mut with_bad_ones = in_order();
+    for at in [3, 1500, 2900] {
+        with_bad_ones[at] = "dn: uid=u99999,dc=example,dc=com\nuid: x\n".to_owned();
+    }
+    let mut with_bad_ones_in_no_order = with_bad_ones.clone();
+    with_bad_ones_in_no_order.push(person("uid=a", "uid: a"));
+    let mut all_bad = in_order();
+    all_bad.extend((0..2000).map(|_| "dn: uid=x,dc=example,dc=com\nuid: x\n".to_owned()));
+    let cases = [
+        ("in order", in_order(), false),
+        (
+            "a smaller name behind",
+            last(&person("uid=a", "uid: a")),
+            true,
+        ),
+        (
+            "the same name again",
+            last(&person("uid=u02998", "uid: u02998")),
+            true,
+        ),
+        (
+            "a parent behind",
+            last(&person("uid=z,uid=y", "uid: z")),
+            true,
+        ),
+        (
+            "a new attribute",
+            last(&person("uid=z", "uid: z\ncn;lang-x: z")),
+            true,
+        ),
+        ("bad ones", with_bad_ones, false),
+        ("bad ones in no order", with_bad_ones_in_no_order, true),
+        ("too many bad ones", all_bad, true),
+    ];
+    for (what, entries_in, is_sorted) in cases {
+        let text = entries_in.join("\n");
+        let files = [("one", text.as_str())];
+        let (once, again) = (in_memory(), in_memory());
+        let (report, rejected, had_sorted) = import_telling(&once, &files, false);
+        assert!(had_sorted, "{what}");
+        let (second_report, second_rejected, had_sorted) = import_telling(&again, &files, true);
+        assert_eq!(had_sorted, is_sorted, "{what}");
+        assert_eq!(second_report, report, "{what}");
+        assert_eq!(second_rejected, rejected, "{what}");
+        assert!(entries(&again) == entries(&once), "{what}");
+        // The ids that are given next are those that follow.
+        succeed(
+            &again,
+            add(
+                "uid=new,dc=example,dc=com",
+                "objectClass: inetOrgPerson\nuid: new\ncn: x\nsn: x",
+            ),
+        );
+        let found = again.check(|_| {}).unwrap();
+        assert_eq!(found.problems, Vec::<String>::new(), "{what}");
+    }
+}
+
+/// Fails where its text ends.
+struct Broken(Cursor<String>);
+
+impl Read for Broken {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(space)? {
+            0 => Err(io::Error::other("the disk is gone")),
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn a_source_that_breaks_off_leaves_the_directory_empty() {
+    let text = in_order().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    let reader = || Box::new(Broken(Cursor::new(text.clone())));
+    let source = ImportSource {
+        name: "broken".into(),
+        reader: reader(),
+        format: ImportFormat::Ldif,
+        again: Some(reader()),
+    };
+    let options = ImportOptions {
+        memory_bytes: IMPORT_MEMORY_BYTES_MIN,
+        folder: folder.path().into(),
+        threads: 2,
+        hasher: None,
+        creator: String::new(),
+        skip_present: false,
+    };
+    let directory = in_memory();
+    let error = directory
+        .import(vec![source], &options, &Rejections::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("broken"), "{error}");
+    assert!(!exists(&directory, "dc=example,dc=com"));
+    let (report, ..) = import(&directory, &[("whole", &text)]);
+    assert_eq!((report.added, report.built), (3_001, true));
+}
+
 /// The messages with the entries below the suffix, with what follows from their classes.
 fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
     let mut attributes = OctetStringsBuf::default();
@@ -347,24 +491,23 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
     };
     let identity = admin();
     let mut search = Search::new(directory.snapshot().unwrap(), &identity, &request, options);
-    let mut found = Vec::new();
-    while !matches!(
-        search
-            .step(
-                &mut found,
-                Budget {
-                    entries: 100,
-                    out_bytes: 1 << 20
-                }
-            )
-            .unwrap(),
-        Step::Done(_)
-    ) {}
+    let budget = Budget {
+        entries: 100,
+        out_bytes: 1 << 20,
+    };
     let mut messages = BTreeSet::new();
-    let mut rest = found.as_slice();
-    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
-        messages.insert(rest[..length].to_vec());
-        rest = &rest[length..];
+    let mut found = Vec::new();
+    loop {
+        let step = search.step(&mut found, budget).unwrap();
+        let mut rest = found.as_slice();
+        while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
+            messages.insert(rest[..length].to_vec());
+            rest = &rest[length..];
+        }
+        found.clear();
+        if matches!(step, Step::Done(_)) {
+            break;
+        }
     }
     messages
 }

@@ -397,6 +397,7 @@ fn import(directory: &Directory, text: String) -> bool {
         name: "text".into(),
         reader: Box::new(Cursor::new(text)),
         format: ImportFormat::Ldif,
+        again: None,
     };
     let options = ImportOptions {
         memory_bytes: IMPORT_MEMORY_BYTES_MIN,

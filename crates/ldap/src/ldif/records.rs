@@ -151,20 +151,24 @@ impl<'a> Records<'a> {
 
     fn parse_attributes(&mut self) -> Result<Vec<AttributeValue<'a>>, Reason> {
         let mut attributes = Vec::with_capacity(VALUES_EXPECTED);
-        while let Some(line) = self.next_line()? {
-            let at = attributes.len();
-            let known = self.before.get(at).copied();
-            if let Some(known) = known.filter(|known| is_named(&line, known)) {
+        loop {
+            let known = self.before.get(attributes.len()).copied();
+            if let Some(description) = known
+                && let Some(value) = self.next_plain_value(description)
+            {
                 attributes.push(AttributeValue {
-                    description: Cow::Borrowed(known),
-                    value: self.value(&line, known.len())?,
+                    description: Cow::Borrowed(description),
+                    value: Cow::Borrowed(value),
                 });
                 continue;
             }
+            let Some(line) = self.next_line()? else {
+                break;
+            };
             let (description, value) = self.split(&line)?;
             check_description(&description)?;
             if let Cow::Borrowed(description) = description {
-                self.remember(at, description);
+                self.remember(attributes.len(), description);
             }
             attributes.push(AttributeValue { description, value });
         }
@@ -172,6 +176,28 @@ impl<'a> Records<'a> {
             true => Err(Reason::NoAttributes),
             false => Ok(attributes),
         }
+    }
+
+    /// The value of the next line, if that is one of the attribute with just this description, neither folded nor in base 64 nor behind a
+    /// URL; otherwise nothing is read.
+    fn next_plain_value(&mut self, description: &str) -> Option<&'a [u8]> {
+        let after = self.rest.strip_prefix(description.as_bytes())?;
+        let text = match after {
+            [b':', b':' | b'<', ..] => return None,
+            [b':', text @ ..] => text,
+            _ => return None,
+        };
+        let end = memchr::memchr(b'\n', text)?;
+        let length = description.len() + 1 + end;
+        if text.get(end + 1) == Some(&b' ') || length > self.options.line_bytes_max {
+            return None;
+        }
+        let value = text.get(..end).unwrap_or_default();
+        let value = value.strip_suffix(b"\r").unwrap_or(value);
+        let spaces = value.iter().take_while(|&&byte| byte == b' ').count();
+        self.last_line = self.line;
+        self.advance(length + 1);
+        value.get(spaces..)
     }
 
     /// Keeps the description of an entry's value for the next entry.
@@ -412,11 +438,6 @@ fn utf8(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Reason> {
             .map(Cow::Owned)
             .map_err(|_| Reason::NotUtf8),
     }
-}
-
-/// Whether a line is one of the attribute with just this description.
-fn is_named(line: &[u8], description: &str) -> bool {
-    line.get(description.len()) == Some(&b':') && line.starts_with(description.as_bytes())
 }
 
 fn check_description(description: &str) -> Result<(), Reason> {

@@ -163,6 +163,7 @@ fn fill(
         name: "made-up entries".into(),
         reader: Box::new(text.as_slice()),
         format: ImportFormat::Ldif,
+        again: None,
     };
     let options = ImportOptions {
         memory_bytes: IMPORT_MEMORY_BYTES_MIN,

@@ -113,13 +113,15 @@ fn source(file: &Path, format: ImportFormat) -> Result<ImportSource<'static>> {
         )
     };
     // A pipe is opened when it is read: opening it waits for who writes to it.
-    if !name.is_empty() && file != Path::new("-") {
-        file.metadata().with_context(|| name.clone())?;
+    let mut again: Option<Box<dyn Read + Send>> = None;
+    if file != Path::new("-") && file.metadata().with_context(|| name.clone())?.is_file() {
+        again = Some(Box::new(Lazy::Closed(file.to_owned())));
     }
     Ok(ImportSource {
         name,
         reader,
         format,
+        again,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Syntaxes of plain strings, numbers and octets (RFC 4517 §3.3).
 
 use sapwood_ldap::attribute::{is_descriptor, is_numeric_oid};
+use uuid::Uuid;
 
 use super::super::Schema;
 use super::Reason;
@@ -115,18 +116,16 @@ pub(super) fn oid(_: &Schema, value: &[u8]) -> Result<(), Reason> {
 
 /// RFC 4530 §2.1
 pub(super) fn uuid(_: &Schema, value: &[u8]) -> Result<(), Reason> {
-    if is_uuid(value) {
+    if uuid_bytes(value).is_some() {
         Ok(())
     } else {
         Err("it is not a UUID such as 597ae2f6-16a6-1027-98f4-d28b5365dc14")
     }
 }
 
-/// Whether a value is the 36-character form of a UUID (RFC 4122 §3).
-pub(in super::super) fn is_uuid(value: &[u8]) -> bool {
-    value.len() == 36
-        && value.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
+/// The UUID whose 36-character form (RFC 4122 §3) a value is.
+pub(in super::super) fn uuid_bytes(value: &[u8]) -> Option<[u8; 16]> {
+    // The other forms that are read have other lengths.
+    let uuid = Uuid::try_parse_ascii(value).ok();
+    uuid.filter(|_| value.len() == 36).map(Uuid::into_bytes)
 }
