@@ -560,6 +560,20 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// Fetches the cell that a search for this key probably ends at, without waiting for it.
+    pub(super) fn prefetch_near(&self, key: &[u8], order: Order) {
+        if !order.is_bytes() || self.kind == PageKind::PackedLeaf {
+            return;
+        }
+        if let Some(suffix) = key.strip_prefix(self.prefix) {
+            let head = head_of(suffix);
+            let slot = self
+                .heads
+                .partition_point(|other| u32::from_le_bytes(*other) < head);
+            self.prefetch_cell(slot);
+        }
+    }
+
     /// Goes on from the first slot whose head is that of the key: almost always the only one.
     #[inline]
     fn search_equal_heads(&self, suffix: &[u8], head: u32, first: usize) -> Result<Place> {
