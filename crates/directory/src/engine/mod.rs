@@ -204,6 +204,12 @@ pub trait Read {
     /// The value of `key`. A table that was never written is empty.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
 
+    /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time. Whether that was worth it.
+    fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
+        let _ = (table, keys);
+        Ok(false)
+    }
+
     /// The records of `range`, in key order or against it.
     fn scan(
         &self,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sapwood_ldap::dn::{DN_BYTES_MAX, Dn};
+use sapwood_ldap::dn::Dn;
 use sapwood_ldap::ldif::{AttributeValue, Body, Record};
 use sapwood_ldap::result::ResultCode;
 use sapwood_store::KEY_BYTES_MAX;
@@ -25,7 +25,7 @@ use crate::entry::EntryFlags;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, AttributeTypeId, InvalidName, NormalDn, ObjectClassId, Schema};
+use crate::schema::{AttributeType, AttributeTypeId, ObjectClassId, Schema, Siblings};
 use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
@@ -299,41 +299,9 @@ struct Worker<'w, E: Engine> {
     sink: &'w Sink<'w>,
     gathered: Gathered,
     records: Records,
-    names: Names,
+    names: Siblings,
     descriptions: Descriptions<'w>,
     patterns: Patterns<'w>,
-}
-
-/// DNs in normal form, one after the other: mostly a sibling of the one before, so that only its RDN is new.
-#[derive(Default)]
-struct Names {
-    normal: NormalDn,
-    /// What stands behind the RDN of the name before, if that is written plainly.
-    above: Option<Vec<u8>>,
-}
-
-impl Names {
-    /// Reads a DN. Answers the RDN if the DN is written as plainly as most are: printable ASCII without escapes and spaces around it.
-    fn read<'d>(
-        &mut self,
-        schema: &Schema,
-        dn: &'d str,
-    ) -> std::result::Result<Option<&'d str>, InvalidName> {
-        let (rdn, above) = dn.split_at(dn.find(',').unwrap_or(dn.len()));
-        let is_sibling =
-            dn.len() <= DN_BYTES_MAX && self.above.as_deref() == Some(above.as_bytes());
-        if !(is_sibling && self.normal.replace_plain(schema, rdn.as_bytes())) {
-            if !self.normal.parse_plain(schema, dn.as_bytes()) {
-                self.above = None;
-                self.normal.parse(schema, dn.as_bytes())?;
-                return Ok(None);
-            }
-            let known = self.above.get_or_insert_default();
-            known.clear();
-            known.extend_from_slice(above.as_bytes());
-        }
-        Ok((rdn.trim_matches(' ').len() == rdn.len()).then_some(rdn))
-    }
 }
 
 /// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in the same
@@ -408,7 +376,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             sink,
             gathered: Gathered::default(),
             records: Records::default(),
-            names: Names::default(),
+            names: Siblings::default(),
             descriptions: Descriptions::default(),
             patterns: Patterns::new(shared.directory.schema()),
         }
@@ -479,7 +447,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             .names
             .read(schema, &record.dn)
             .map_err(|error| invalid(error.to_string()))?;
-        let normal = &self.names.normal;
+        let normal = self.names.normal();
         let context = names::context_of(&self.state.contexts, normal).ok_or_else(|| {
             Stop::refuse(
                 ResultCode::NoSuchObject,
@@ -589,7 +557,7 @@ impl<'w, E: Engine> Worker<'w, E> {
             class: class.index(),
             records: [user, operational],
         };
-        let normal = self.names.normal.bytes();
+        let normal = self.names.normal().bytes();
         self.gathered.push_with(|out| {
             out.extend_from_slice(normal.get(..KEY_BYTES_MAX).unwrap_or(normal));
             let end_of_key = out.len();

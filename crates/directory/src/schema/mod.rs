@@ -29,6 +29,7 @@ pub use assertion::{Assertion, SubstringPattern};
 pub use check::{AttributeValues, CheckMode, CheckedEntry, Violation};
 pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
 pub use load::{SchemaBuilder, SchemaError, Source};
+pub(crate) use name::Siblings;
 pub use name::{InvalidName, NormalDn};
 pub use prepare::PREPARATION_VERSION;
 pub use rule::{MatchingRule, RuleKind};

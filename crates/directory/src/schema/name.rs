@@ -171,6 +171,43 @@ impl NormalDn {
     }
 }
 
+/// DNs in normal form, one after the other: mostly a sibling of the one before, so that only its RDN is new.
+#[derive(Debug, Default)]
+pub(crate) struct Siblings {
+    normal: NormalDn,
+    /// What stands behind the RDN of the name before, if that is written plainly.
+    above: Option<Vec<u8>>,
+}
+
+impl Siblings {
+    /// Reads a DN. Answers the RDN if the DN is written as plainly as most are: printable ASCII without escapes and spaces around it.
+    pub(crate) fn read<'d>(
+        &mut self,
+        schema: &Schema,
+        dn: &'d str,
+    ) -> Result<Option<&'d str>, InvalidName> {
+        let (rdn, above) = dn.split_at(dn.find(',').unwrap_or(dn.len()));
+        let is_sibling =
+            dn.len() <= DN_BYTES_MAX && self.above.as_deref() == Some(above.as_bytes());
+        if !(is_sibling && self.normal.replace_plain(schema, rdn.as_bytes())) {
+            if !self.normal.parse_plain(schema, dn.as_bytes()) {
+                self.above = None;
+                self.normal.parse(schema, dn.as_bytes())?;
+                return Ok(None);
+            }
+            let known = self.above.get_or_insert_default();
+            known.clear();
+            known.extend_from_slice(above.as_bytes());
+        }
+        Ok((rdn.trim_matches(' ').len() == rdn.len()).then_some(rdn))
+    }
+
+    /// The DN that was read last.
+    pub(crate) fn normal(&self) -> &NormalDn {
+        &self.normal
+    }
+}
+
 /// Appends the normal form of a name in one pass, if it is as plain as most are: printable ASCII without escapes, one value to an
 /// RDN, of types that hold text. `ended` is told where each RDN ends. Otherwise `false`, with any part of the form appended.
 fn append_plain(schema: &Schema, dn: &[u8], out: &mut Vec<u8>, mut ended: impl FnMut(u32)) -> bool {

@@ -6,6 +6,7 @@
 //! assertion control is not true, the first updates of a transaction) the engine undoes.
 
 mod add;
+mod ahead;
 mod controls;
 mod delete;
 pub(crate) mod draft;
@@ -20,6 +21,7 @@ use sapwood_ldap::control::ControlsBuf;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
+use self::ahead::{Ahead, UPDATES_AHEAD};
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
 use self::stamp::{Moment, Stamp, Stamps};
@@ -146,6 +148,7 @@ pub(crate) struct WriterState {
     state: Option<State>,
     records: Records,
     reindex: reindex::Scratch,
+    ahead: Ahead,
     key: Vec<u8>,
 }
 
@@ -227,6 +230,7 @@ impl Bundle for Batch<'_> {
         self.outcomes.clear();
         self.changes.clear();
         self.next_ids.clear();
+        self.writer.ahead.begin();
         let schema = &self.options.schema;
         // Another process may have changed the definition or given numbers.
         let known = self.writer.state.take();
@@ -258,12 +262,19 @@ impl Bundle for Batch<'_> {
             stamps: self.stamps,
             records: &mut self.writer.records,
             reindex: &mut self.writer.reindex,
+            ahead: &mut self.writer.ahead,
             key: &mut self.writer.key,
             changes: &mut self.changes,
             next_ids: &mut self.next_ids,
             response: None,
             txn,
         };
+        if let Work::Updates(updates) = self.work
+            && operation.is_multiple_of(UPDATES_AHEAD)
+        {
+            let next = updates[operation..].iter().take(UPDATES_AHEAD);
+            run.fetch_ahead(next.map(|update| &update.request))?;
+        }
         let (done, verdict) = match self.work {
             Work::Updates(updates) => match &updates[operation].request {
                 UpdateRequest::Transaction(transaction) => (
@@ -322,6 +333,7 @@ pub(crate) struct Run<'r, T> {
     stamps: &'r Mutex<Stamps>,
     records: &'r mut Records,
     reindex: &'r mut reindex::Scratch,
+    ahead: &'r mut Ahead,
     key: &'r mut Vec<u8>,
     changes: &'r mut Vec<u8>,
     next_ids: &'r mut Vec<EntryId>,
@@ -335,7 +347,11 @@ impl<'r, T: Write> Run<'r, T> {
     fn transaction(&mut self, transaction: &Transaction) -> Result<Outcome, Stop> {
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
-        for TransactionUpdate { id, request } in &transaction.updates {
+        for (at, TransactionUpdate { id, request }) in transaction.updates.iter().enumerate() {
+            if at.is_multiple_of(UPDATES_AHEAD) {
+                let next = transaction.updates[at..].iter().take(UPDATES_AHEAD);
+                self.fetch_ahead(next.map(|update| &update.request))?;
+            }
             match self.update(request) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
@@ -352,6 +368,19 @@ impl<'r, T: Write> Run<'r, T> {
             last.settlement = Some(Box::new(settlement));
         }
         Ok(last)
+    }
+
+    /// Has what updates are going to read brought from memory.
+    fn fetch_ahead<'u>(
+        &mut self,
+        updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
+    ) -> Result<(), Error> {
+        // A single one waits no less.
+        if updates.len() < 2 {
+            return Ok(());
+        }
+        self.ahead
+            .fetch(self.txn, self.schema, &self.state.contexts, updates)
     }
 
     fn update(&mut self, request: &UpdateRequest) -> Result<Outcome, Stop> {

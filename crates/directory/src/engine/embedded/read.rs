@@ -53,6 +53,17 @@ impl<T: Trees> Read for T {
         }
     }
 
+    fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
+        // With several stores the keys would have to be parted among them.
+        match self.stores() {
+            1 => match self.table(0, table)? {
+                Some(tree) => Ok(tree.fetch_ahead(keys)?),
+                None => Ok(false),
+            },
+            _ => Ok(false),
+        }
+    }
+
     fn scan(
         &self,
         table: Table,
