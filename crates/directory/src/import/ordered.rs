@@ -1,5 +1,5 @@
-//! Entries that come in the order in which the tables want them, as exports have them: they go into the tables while the source is still being
-//! read, and nothing of them is sorted.
+//! Entries that come in the order in which the tables want them, that of their normal DNs read from the root down: so do entries below one
+//! parent that are numbered or were exported. They go into the tables while the source is still being read, and are not sorted.
 //!
 //! Whether they do is only known at the end. If one does not, what was built is dropped and the source is read once more, from its
 //! beginning, to be sorted.

@@ -370,7 +370,7 @@ fn entries_in_order_are_not_sorted_and_all_others_are() {
         format!("dn: {dn},dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: x\nsn: x\n{more}\n")
     };
     let mut with_bad_ones = in_order();
-    for at in [3, 1500, 2900] {
+    for at in [3, 1500, 2901] {
         with_bad_ones[at] = "dn: uid=u99999,dc=example,dc=com\nuid: x\n".to_owned();
     }
     let mut with_bad_ones_in_no_order = with_bad_ones.clone();
