@@ -269,9 +269,6 @@ impl TreeRecord {
     }
 }
 
-/// Trees with fewer leaves mostly are in the processor's caches: 16 MiB.
-const FETCHED_LEAF_PAGES_MIN: u64 = 4096;
-
 /// So many leaves are fetched at the same time: about as many as a core waits for at once.
 const FETCHED_KEYS: usize = 16;
 
@@ -336,10 +333,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     }
 
     /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from memory at the same time
-    /// and not one after the other. Whether it did: the caches hold a small tree.
-    pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<bool> {
-        if self.record.leaf_pages < FETCHED_LEAF_PAGES_MIN {
-            return Ok(false);
+    /// and not one after the other. A tree that the caches hold gains nothing from it.
+    pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        if self.height() == 0 {
+            return Ok(());
         }
         for keys in keys.chunks(FETCHED_KEYS) {
             let mut numbers = [self.record.root; FETCHED_KEYS];
@@ -361,7 +358,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 leaf.prefetch_near(key.as_ref(), self.orders.keys);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// All keys, ascending.
