@@ -100,3 +100,43 @@ fn keys_that_several_threads_insert_in_order_and_anywhere_are_all_there() {
         assert_eq!(census(&space).keys, THREADS * KEYS, "{mode:?}");
     }
 }
+
+/// While the whole array moves, step by step, a transaction that inserts where the move is not goes through.
+#[test]
+fn a_step_of_a_move_leaves_inserts_elsewhere_alone() {
+    const KEYS: u64 = 10_000;
+    for mode in [Mode::Explicit, Mode::Tracked] {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let upkeep = Arc::new(Upkeep::deferred());
+        let (mut steps, mut conflicts, mut high) = (0, 0, u64::MAX);
+        for number in 0..KEYS {
+            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+            space
+                .transaction(|t| open_tree(t, &upkeep)?.insert(&key.to_be_bytes(), &[7; 90]))
+                .unwrap();
+            while upkeep.due() {
+                let mut t = space.begin().unwrap();
+                let inserted = insert(&mut t, &high.to_be_bytes(), &[]);
+                std::thread::scope(|scope| {
+                    let step = || {
+                        space
+                            .transaction(|t| open_tree(t, &upkeep)?.maintain())
+                            .unwrap();
+                    };
+                    scope.spawn(step).join().unwrap();
+                });
+                steps += 1;
+                match inserted.and_then(|_| t.commit()) {
+                    Ok(_) => high -= 1,
+                    Err(Error::Conflict) => conflicts += 1,
+                    Err(error) => panic!("{mode:?}: {error}"),
+                }
+            }
+        }
+        assert_eq!(census(&space).keys, KEYS + (u64::MAX - high), "{mode:?}");
+        // The array moved many times over, and only the first steps of a move and the last meet everybody.
+        assert!(steps > 100, "{mode:?}: {steps} steps");
+        assert!(conflicts * 4 < steps, "{mode:?}: {conflicts} of {steps}");
+    }
+}
