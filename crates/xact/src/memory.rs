@@ -64,6 +64,12 @@ pub trait Memory {
         let _ = (offset, bytes);
     }
 
+    /// Whether others may change this memory at the same time, as in a transaction. Then whatever takes a place away from
+    /// them writes to it, so that they find out that they lost.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// The value at a typed offset.
     ///
     /// # Errors
@@ -121,6 +127,10 @@ impl<M: Memory> Memory for &mut M {
 
     fn prefetch(&self, offset: u64, bytes: u64) {
         (**self).prefetch(offset, bytes);
+    }
+
+    fn is_shared(&self) -> bool {
+        (**self).is_shared()
     }
 }
 

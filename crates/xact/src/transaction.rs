@@ -314,4 +314,8 @@ impl Memory for Transaction<'_> {
     fn set_root(&mut self, root: u64) -> Result<()> {
         allocator::set_root(self, root)
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }

@@ -117,17 +117,30 @@ impl Array {
         Ok(Some(grown))
     }
 
-    /// Gives back an array that no search reaches any more.
-    pub(super) fn release<M: Memory>(&self, memory: &mut M) -> Result<(), M::Error> {
+    /// Gives back an array that no search reaches any more, of which the areas of the first `released` segments already are.
+    pub(super) fn release<M: Memory>(&self, memory: &mut M, released: u64) -> Result<(), M::Error> {
         let pages = Index::pages(self.count());
         memory.free(self.index.at(), pages * PAGE_BYTES as u64)?;
-        let mut start = 0;
-        while start < self.count() {
-            let (area, segments) = self.place(start);
-            memory.free(area, segments * SEGMENT_BYTES as u64)?;
-            start += segments;
-        }
+        self.release_areas(memory, released..self.count())?;
         Ok(())
+    }
+
+    /// Gives back the areas that lie within these segments, of which the first begins one, and returns the end of the last area.
+    pub(super) fn release_areas<M: Memory>(
+        &self,
+        memory: &mut M,
+        segments: Range<u64>,
+    ) -> Result<u64, M::Error> {
+        let mut start = segments.start;
+        while start < segments.end {
+            let (area, together) = self.place(start);
+            if start + together > segments.end {
+                break;
+            }
+            memory.free(area, together * SEGMENT_BYTES as u64)?;
+            start += together;
+        }
+        Ok(start)
     }
 
     /// The array that these [`ARRAY_BYTES`] at `at` describe.

@@ -12,11 +12,12 @@
 //!     24     8  bytes to fill each of them with
 //!     32     8  segments still to be left free where keys arrive in order
 //!     40     8  so many segments of the current array are before those
+//!     48     8  segments of the current array whose areas are given back
 //! ```
 
 use std::ops::Range;
 
-use super::array::{Array, CAPACITY, DENSE_BYTES, Spread};
+use super::array::{Array, CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
 use super::index::Index;
 use super::upkeep::Run;
 use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side};
@@ -43,7 +44,11 @@ const AT_ONCE: u64 = 32;
 /// Arrays up to this size move in one go.
 const SMALL_SEGMENTS: u64 = 16;
 
-const PROGRESS_BYTES: usize = 48;
+/// Of arrays larger than this one segment in so many is looked at to find out how much there is to move at once.
+const SAMPLED_SEGMENTS_MIN: u64 = 1 << 10;
+const SAMPLED_PART: u64 = 16;
+
+const PROGRESS_BYTES: usize = 56;
 
 /// How far a move is.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +59,7 @@ pub(super) struct Progress {
     pub(super) goal: u64,
     pub(super) gap: u64,
     pub(super) split: u64,
+    pub(super) released: u64,
 }
 
 impl Progress {
@@ -67,6 +73,7 @@ impl Progress {
             goal: number(3),
             gap: number(4),
             split: number(5),
+            released: number(6),
         })
     }
 
@@ -78,6 +85,7 @@ impl Progress {
             self.goal,
             self.gap,
             self.split,
+            self.released,
         ];
         let bytes = memory.write(at, PROGRESS_BYTES)?;
         for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
@@ -107,7 +115,7 @@ impl<M: Memory> PackedTree<M> {
     pub(super) fn move_all(&mut self) -> Result<(), M::Error> {
         let mut description = self.description()?;
         if description.next.is_none() {
-            let used = self.used_on(&description, Side::Current)?;
+            let used = self.sampled(&description.current)?;
             let segments = segments_for(used);
             if description.current.count() <= SMALL_SEGMENTS {
                 return self.move_in_one_go(&description, used);
@@ -119,6 +127,24 @@ impl<M: Memory> PackedTree<M> {
             description = self.description()?;
         }
         Ok(())
+    }
+
+    /// About how many bytes of records are in an array; of one that is small, exactly so many.
+    fn sampled(&self, array: &Array) -> Result<u64, M::Error> {
+        let in_use = array.in_use(&self.memory)?;
+        if in_use < SAMPLED_SEGMENTS_MIN {
+            return array.used(&self.memory, 0..in_use);
+        }
+        let looked_at = || (0..in_use).step_by(SAMPLED_PART as usize);
+        for segment in looked_at() {
+            self.memory
+                .prefetch(array.at(segment), SEGMENT_BYTES as u64);
+        }
+        let mut used = 0;
+        for segment in looked_at() {
+            used += array.segment(&self.memory, segment)?.used() as u64;
+        }
+        Ok(used * SAMPLED_PART)
     }
 
     /// Counts some more segments, and begins a move when all are counted and it is worth it.
@@ -175,6 +201,7 @@ impl<M: Memory> PackedTree<M> {
             goal: used.div_ceil(segments).max(1),
             gap: 0,
             split: 0,
+            released: 0,
         };
         let split = self.upkeep.split();
         // What comes behind all others finds room there anyway.
@@ -225,6 +252,10 @@ impl<M: Memory> PackedTree<M> {
                 0 => end,
                 _ => end.min(progress.split),
             };
+            if factor == AT_ONCE {
+                let ahead = end + STEP_SEGMENTS * factor;
+                current.prefetch(&self.memory, end..ahead.min(rest.end));
+            }
             let Some(to) = self.append(description, &next, rest.start..end, used.end, &progress)?
             else {
                 // Far more was inserted meanwhile than the next array was made for.
@@ -233,13 +264,17 @@ impl<M: Memory> PackedTree<M> {
                 self.move_in_one_go(description, used)?;
                 return Ok(false);
             };
-            // Where the move is done in one go nobody looks for what has moved, and the pages given up are not written once more.
-            if factor < AT_ONCE {
+            // Where the move is done in one go and nobody else is there, nobody looks for what has moved: the pages are not written
+            // once more, and their room is given back before it is needed for others.
+            if factor < AT_ONCE || self.memory.is_shared() {
                 for segment in progress.from..end {
                     current
                         .segment_mut(&mut self.memory, segment)?
                         .set_kind(Kind::Moved)?;
                 }
+            } else {
+                let areas = progress.released..end;
+                progress.released = current.release_areas(&mut self.memory, areas)?;
             }
             (progress.from, progress.to) = (end, to);
         } else {
@@ -248,7 +283,7 @@ impl<M: Memory> PackedTree<M> {
                 next: None,
             })?;
             self.memory.free(page, PAGE_BYTES as u64)?;
-            current.release(&mut self.memory)?;
+            current.release(&mut self.memory, progress.released)?;
             return Ok(false);
         }
         progress.store(&mut self.memory, page)?;
@@ -348,7 +383,7 @@ impl<M: Memory> PackedTree<M> {
                     next: None,
                 });
             }
-            array.release(&mut self.memory)?;
+            array.release(&mut self.memory, 0)?;
             segments *= 2;
         }
     }
@@ -363,11 +398,13 @@ impl<M: Memory> PackedTree<M> {
                     .set_kind(Kind::Freed)?;
             }
         }
+        let mut released = 0;
         if let Some((next, page)) = description.next {
+            released = Progress::load(&self.memory, page)?.released;
             self.memory.free(page, PAGE_BYTES as u64)?;
-            next.release(&mut self.memory)?;
+            next.release(&mut self.memory, 0)?;
         }
-        description.current.release(&mut self.memory)
+        description.current.release(&mut self.memory, released)
     }
 }
 

@@ -140,3 +140,31 @@ fn a_step_of_a_move_leaves_inserts_elsewhere_alone() {
         assert!(conflicts * 4 < steps, "{mode:?}: {conflicts} of {steps}");
     }
 }
+
+/// Somebody else's insert moves the whole array at once: a record that goes where it was is not lost.
+#[test]
+fn a_move_at_once_conflicts_with_every_insert() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let key = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1).to_be_bytes();
+        for number in (0..1000).step_by(2) {
+            let mut t = space.begin().unwrap();
+            let inserted = insert(&mut t, &key(number), &[7; 90]);
+            std::thread::scope(|scope| {
+                let other = || space.transaction(|t| insert(t, &key(number + 1), &[7; 90]));
+                scope.spawn(other).join().unwrap().unwrap();
+            });
+            match inserted.and_then(|_| t.commit()) {
+                Ok(_) => {}
+                Err(Error::Conflict) => {
+                    space
+                        .transaction(|t| insert(t, &key(number), &[7; 90]))
+                        .unwrap();
+                }
+                Err(error) => panic!("{mode:?}: {error}"),
+            }
+        }
+        assert_eq!(census(&space).keys, 1000, "{mode:?}");
+    }
+}
