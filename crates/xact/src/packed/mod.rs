@@ -44,8 +44,8 @@ pub use upkeep::Upkeep;
 pub const KEY_BYTES_MAX: usize = 500;
 
 /// How full the smallest window may be, and the whole array.
-const LEAF_MAX: f64 = 0.92;
-const ROOT_MAX: f64 = 0.75;
+const LEAF_MAX: f64 = 0.95;
+const ROOT_MAX: f64 = 0.80;
 
 /// How empty the whole array may be, and a single segment.
 const ROOT_MIN: f64 = 0.30;

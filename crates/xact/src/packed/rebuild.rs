@@ -24,8 +24,8 @@ use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side};
 use crate::block::{Kind, Records};
 use crate::memory::{Fixed, Memory, PAGE_BYTES};
 
-/// How full the next array is: in the middle of what the root may be, so that it stays for a while.
-const NEXT_DENSITY: f64 = 0.62;
+/// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a B+tree.
+const NEXT_DENSITY: f64 = 0.67;
 
 /// One of so many segments of the next array is left for the end.
 const SPARE_PART: u64 = 32;
