@@ -265,8 +265,13 @@ impl View {
         match version {
             None => {
                 self.forget(page, 1)?;
-                self.protect(page, 1, MprotectFlags::empty())?;
-                self.set_state(page, HIDDEN);
+                // Without a copy before, it is the file that has what the transaction saw.
+                let (access, rests) = match state & (COPIED | KEPT) {
+                    0 => (MprotectFlags::READ, 0),
+                    _ => (MprotectFlags::empty(), HIDDEN),
+                };
+                self.protect(page, 1, access)?;
+                self.set_state(page, rests);
             }
             Some(version) if state & (WRITTEN | COPIED) != 0 => {
                 if is_written {
