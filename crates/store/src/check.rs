@@ -3,7 +3,7 @@
 use crate::comparators::Registry;
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::free::{FreeRecord, Run};
+use crate::free::{FreeExtent, FreeRecord, Run};
 use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
@@ -59,7 +59,12 @@ pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
 
 fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Result<Checked> {
     let commit = head.commit;
-    let Roots { catalog, free, .. } = &head.roots;
+    let Roots {
+        catalog,
+        free,
+        recent,
+        ..
+    } = &head.roots;
     let mut check = Check {
         used: Bitmap::new(pages.limit())?,
         free: Bitmap::new(pages.limit())?,
@@ -79,6 +84,16 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
     check.place = "free list".into();
     tree::check(pages, free, commit, &mut check);
     check.free_list(pages, free)?;
+    match recent.decode(commit, pages.limit()) {
+        Ok((ready, pending)) => {
+            let pending = pending.iter().map(FreeExtent::run);
+            ready
+                .into_iter()
+                .chain(pending)
+                .for_each(|run| check.free(run));
+        }
+        Err(problem) => check.say(problem),
+    }
     check.leftovers();
     Ok(Checked {
         report: check.report,

@@ -173,7 +173,7 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     let pages = txn.own_mut();
     let metas = &inner.region.metas;
     let superseded = pages.superseded(metas.newest());
-    let free = pages.save_free_list()?;
+    let (free, recent) = pages.save_free_list()?;
     wait_for_place(inner, &before)?;
     metas.superseded.fetch_add(superseded, Ordering::Relaxed);
     Ok(Some(RecordHeader {
@@ -185,6 +185,7 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
             pages: pages.view().limit(),
             catalog,
             free,
+            recent,
         },
     }))
 }

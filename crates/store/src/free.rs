@@ -19,17 +19,17 @@
 //! after it began. What has passed it once is free for good, since later readers and checkpoints pin later commits; zones
 //! and ready extents have passed.
 //!
-//! *Pending* records hold what a commit has freed, together. A commit files it under [`UNBLOCKED`], the last of all, without looking.
-//! A later commit that wants pages looks at the records of several commits at once. What the rule forbids is filed anew by that one,
-//! as if it had freed it itself, under its *blocker*: the newest commit that forbids reuse. As long as that one is there,
-//! a search passes over all that it blocks with a single step.
+//! *Pending* records hold what commits have freed, as if the one that writes them had freed it itself, each under its *blocker*: the newest commit that
+//! forbids reuse, or [`UNBLOCKED`], the last of all. A later commit that wants pages looks at several of them at once, and files what the rule still
+//! forbids anew. As long as a blocker is there, a search passes over all that it blocks with a single step.
 //!
 //! *Ready* extents are what the next transaction begins with. When there are too many, they go to the *zones*, where
 //! neighbours merge whatever commit freed them.
 //!
-//! So a small commit changes the last leaf of this tree, and seldom another one: there are the ready extents and what the commits
-//! before have freed.
+//! Of both, a few are in the roots themselves (see [`recent`]), so that a small commit does not change this tree at all: what it frees and
+//! nobody else can see any more is what the next one uses first, and is in the caches, dirty, and mapped for writing.
 
+pub(crate) mod recent;
 pub(crate) mod stock;
 pub(crate) mod zone;
 
@@ -55,7 +55,7 @@ const READY: u8 = 2;
 /// The key of the ready extents.
 pub(crate) const READY_KEY: [u8; 1] = [READY];
 
-/// What a pending record is filed under that nobody has looked at yet, or that nothing but a commit's being invisible blocks.
+/// What a pending record is filed under that nothing but a commit's being invisible blocks.
 pub(crate) const UNBLOCKED: CommitNo = CommitNo(u64::MAX);
 
 /// No pending record is longer, in bytes of its value.
@@ -81,6 +81,15 @@ impl FreeExtent {
             pages: self.pages,
         }
     }
+
+    fn pages(&self) -> FreePages {
+        FreePages {
+            freed: Some(self.freed),
+            born: Some(self.born),
+            first: self.first,
+            pages: self.pages,
+        }
+    }
 }
 
 /// Consecutive pages that are free for good.
@@ -88,6 +97,17 @@ impl FreeExtent {
 pub(crate) struct Run {
     pub(crate) first: PageNo,
     pub(crate) pages: u32,
+}
+
+impl Run {
+    fn pages(&self) -> FreePages {
+        FreePages {
+            freed: None,
+            born: None,
+            first: self.first,
+            pages: self.pages,
+        }
+    }
 }
 
 /// Consecutive pages in the free list.
@@ -107,29 +127,16 @@ pub struct FreePages {
 pub(crate) fn list(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
     let mut cursor = View::new(snapshot.pages(), head.roots.free).cursor();
-    let mut all = Vec::new();
+    let (ready, pending) = head.roots.recent.decode(head.commit, head.roots.pages)?;
+    let pending = pending.iter().map(FreeExtent::pages);
+    let mut all: Vec<_> = ready.iter().map(Run::pages).chain(pending).collect();
     for _ in 0..head.roots.free.records {
         cursor.next()?;
         let Some((key, value)) = cursor.record()? else {
             break;
         };
         let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
-        match &record {
-            FreeRecord::Pending(_, extents) => all.extend(extents.iter().map(|extent| FreePages {
-                freed: Some(extent.freed),
-                born: Some(extent.born),
-                first: extent.first,
-                pages: extent.pages,
-            })),
-            FreeRecord::Zone(..) | FreeRecord::Ready(_) => {
-                all.extend(record.runs().iter().map(|run| FreePages {
-                    freed: None,
-                    born: None,
-                    first: run.first,
-                    pages: run.pages,
-                }));
-            }
-        }
+        all.extend(record.pages());
     }
     Ok(all)
 }
@@ -221,6 +228,13 @@ impl FreeRecord {
             }
             READY if fields.is_empty() => Some(Self::Ready(read_ready(value, limit)?)),
             _ => None,
+        }
+    }
+
+    fn pages(&self) -> Vec<FreePages> {
+        match self {
+            Self::Pending(_, extents) => extents.iter().map(FreeExtent::pages).collect(),
+            Self::Zone(..) | Self::Ready(_) => self.runs().iter().map(Run::pages).collect(),
         }
     }
 

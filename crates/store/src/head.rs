@@ -3,6 +3,7 @@
 use sapwood_wal::{Lsn, Position};
 
 use crate::error::{Error, Result};
+use crate::free::recent::Recent;
 use crate::page::CommitNo;
 use crate::tree::{TreeKind, TreeRecord};
 
@@ -27,16 +28,20 @@ pub(crate) struct Head {
 ///       0     8  pages     pages 0.. up to this one exist, used or free
 ///       8    48  catalog   record of the tree of trees: name -> tree record
 ///      56    48  free      record of the free list, see `free`
+///     104   256  recent    free pages beside those in the free list, see `free::recent`
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Roots {
     pub(crate) pages: u64,
     pub(crate) catalog: TreeRecord,
     pub(crate) free: TreeRecord,
+    pub(crate) recent: Recent,
 }
 
 /// The number of 64-bit words in encoded roots.
-pub(crate) const ROOTS_WORDS: usize = 1 + 2 * TREE_WORDS;
+pub(crate) const ROOTS_WORDS: usize = TREES_WORDS + Recent::BYTES / 8;
+/// The words before the free pages.
+pub(crate) const TREES_WORDS: usize = 1 + 2 * TREE_WORDS;
 const TREE_WORDS: usize = TreeRecord::BYTES / 8;
 
 impl Roots {
@@ -49,13 +54,16 @@ impl Roots {
             pages: FIRST_PAGE,
             catalog: TreeRecord::empty(TreeKind::default()),
             free: TreeRecord::empty(TreeKind::default()),
+            recent: Recent::EMPTY,
         }
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let (pages, trees) = bytes.split_at_mut(8);
-        let (catalog, free) = trees.split_at_mut(TreeRecord::BYTES);
+        let (catalog, rest) = trees.split_at_mut(TreeRecord::BYTES);
+        let (free, recent) = rest.split_at_mut(TreeRecord::BYTES);
+        recent.copy_from_slice(self.recent.bytes());
         pages.copy_from_slice(&self.pages.to_le_bytes());
         catalog.copy_from_slice(&self.catalog.encode());
         free.copy_from_slice(&self.free.encode());
@@ -81,11 +89,17 @@ impl Roots {
 
     pub(crate) fn from_words(words: &[u64; ROOTS_WORDS]) -> Result<Self> {
         let (pages, trees) = (words[0], &words[1..]);
-        let (catalog, free) = trees.split_at(TREE_WORDS);
+        let (catalog, rest) = trees.split_at(TREE_WORDS);
+        let (free, recent) = rest.split_at(TREE_WORDS);
+        let mut bytes = [0; Recent::BYTES];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(recent) {
+            *place = word.to_le_bytes();
+        }
         let roots = Self {
             pages,
             catalog: tree_from_words(catalog)?,
             free: tree_from_words(free)?,
+            recent: Recent::from_bytes(&bytes),
         };
         if pages < FIRST_PAGE || roots.catalog.root.0 >= pages || roots.free.root.0 >= pages {
             return Err(Error::Damaged("a root lies outside of the store".into()));
@@ -125,6 +139,7 @@ mod tests {
         roots.free.root = PageNo(999);
         roots.free.height = 1;
         roots.free.records = 5;
+        roots.recent = Recent::from_used(&[1, 2, 3]).unwrap();
         assert_eq!(Roots::decode(&roots.encode()).unwrap(), roots);
         assert_eq!(Roots::from_words(&roots.to_words()).unwrap(), roots);
         roots.pages = 999;

@@ -16,8 +16,8 @@
 //!      88     8  log position behind the record of this commit
 //!      96     4  checksum of that record
 //!     100     4  zero
-//!     104   104  roots        see `head`
-//!     208        zeroes
+//!     104   360  roots        see `head`; in version 2 the last 256 bytes are zero
+//!     464        zeroes
 //! ```
 //!
 //! The commit is the one in the page header. Nothing is assumed about the atomicity of a sector: a torn meta page has a
@@ -38,7 +38,7 @@ pub const FORMAT_VERSION: u32 = 3;
 const FORMAT_VERSION_MIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
-const BODY_BYTES: usize = 184;
+const BODY_BYTES: usize = 440;
 
 /// What tells one store from another, and one of its futures from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,13 +15,14 @@ use std::io::IoSlice;
 use crate::checkpoint;
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
+use crate::free::recent::Recent;
 use crate::free::stock::{Resume, Stock, Taken};
-use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run, UNBLOCKED};
+use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run};
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
-use crate::tree::{self, TreeMut, TreeRecord};
+use crate::tree::{self, TreeRecord};
 
 use states::{OwnMap, State};
 use warm::Warm;
@@ -139,7 +140,9 @@ pub(crate) struct OwnPages {
 
 impl OwnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
-    pub(crate) fn new(inner: Arc<Inner>, head: &Head, mut shop: Box<Workshop>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner>, head: &Head, mut shop: Box<Workshop>) -> Result<Self> {
+        let roots = &head.roots;
+        let (ready, pending) = roots.recent.decode(head.commit, roots.pages)?;
         // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest commit, which
         // are not used again before a later one has become visible, and its own.
         let mut view = unsafe { inner.data.pages(head.roots.pages) };
@@ -147,11 +150,11 @@ impl OwnPages {
             view.set_plain(plain);
         }
         shop.warm.begin(inner.region.metas.target());
-        Self {
+        Ok(Self {
             commit: CommitNo(head.commit.0 + 1),
             view,
             roots: head.roots,
-            stock: Stock::resuming(shop.resume),
+            stock: Stock::resuming(shop.resume, ready, pending),
             shop,
             extents: HashMap::new(),
             freed: Vec::new(),
@@ -166,7 +169,7 @@ impl OwnPages {
             reclaimed: false,
             has_cut: false,
             inner,
-        }
+        })
     }
 
     /// Gives back what the process keeps; `committed` says whether the free list has been changed.
@@ -308,12 +311,18 @@ impl OwnPages {
         }
     }
 
-    /// Writes into the free list what the transaction has used up and what it has freed, which itself uses and frees pages: until
-    /// nothing is left to be written. Pages changed once are changed again at no cost, so a few rounds suffice. Only the first
-    /// one deletes records, so that no page is merged in one round and split again in the next.
-    pub(crate) fn save_free_list(&mut self) -> Result<TreeRecord> {
+    /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they have room for it and
+    /// nothing was taken from the free list. Otherwise the list is written, which itself uses and frees pages, until the roots have room for the rest. Pages
+    /// changed once are changed again at no cost, so a few rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in the next.
+    pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
         let mut free = self.roots.free;
         self.keep_recycled();
+        self.stock.ripen(&self.inner);
+        if self.stock.leaves_list_alone()
+            && let Some(recent) = self.stock.all_recent(&self.freed, self.commit)
+        {
+            return Ok((free, recent));
+        }
         self.fetch_pages_for_saving()?;
         self.stock
             .put_aside(self.inner.free_list(&self.view, &self.roots))?;
@@ -321,30 +330,22 @@ impl OwnPages {
         self.may_use_reserve = true;
         let mut serial = 0;
         self.save_changed_records(&mut free, &mut serial)?;
-        if !self.freed.is_empty() {
-            // Nearly all records go to the last leaf. What it takes to make that the transaction's own is among what they tell.
-            TreeMut::new(self, &mut free).touch_last()?;
-        }
-        let (mut freed, mut next) = (Vec::new(), serial);
         loop {
-            // First: its page is the one that most others go to, and what that frees is among what is saved next.
+            let freed = std::mem::take(&mut self.freed);
+            let filed = self.stock.file_pending(freed, self.commit, &self.inner);
             let ready = self.stock.changed_ready();
-            if let Some(ready) = &ready {
-                tree::put(self, &mut free, &READY_KEY, ready)?;
+            if filed.is_empty() && ready.is_none() {
+                break;
             }
-            if ready.is_none() && self.freed.is_empty() {
-                return Ok(free);
+            self.save_blocked(&mut free, filed, &mut serial)?;
+            if let Some(ready) = ready {
+                tree::put(self, &mut free, &READY_KEY, &ready)?;
             }
-            // A single record is written once more, with what has been freed since. Joined neighbours may make several fewer: these stay.
-            if next - serial > 1 {
-                freed.clear();
-                serial = next;
-            }
-            freed.append(&mut self.freed);
-            // What blocks it is looked at when it is wanted, many commits' together.
-            next = self.save_pending(&mut free, UNBLOCKED, &mut freed, serial)?;
             self.keep_recycled();
         }
+        let recent = self.stock.recent(self.commit);
+        let recent = recent.ok_or_else(|| Error::Damaged("the roots have no room".into()))?;
+        Ok((free, recent))
     }
 
     /// What only this transaction has ever referred to needs no waiting.
@@ -608,6 +609,7 @@ impl OwnPages {
             return Ok((page, Source::Recycled));
         }
         loop {
+            self.stock.ripen(&self.inner);
             if let Some((page, taken)) = self.stock.take_page() {
                 return Ok((page, Source::Stock(taken)));
             }
@@ -622,6 +624,7 @@ impl OwnPages {
 
     fn take_extent(&mut self, pages: u32) -> Result<(PageNo, Source)> {
         loop {
+            self.stock.ripen(&self.inner);
             if let Some((first, taken)) = self.stock.take_extent(pages) {
                 return Ok((first, Source::Stock(taken)));
             }

@@ -7,7 +7,8 @@
 //!       2     2  store      number of the store within the environment
 //!       4     4  timeline
 //!       8     8  commit
-//!      16   13v  roots      the words of the roots: see `head`
+//!      16   13v  roots      the words of the roots before the free pages: see `head`
+//!     ...     v  n          bytes of the free pages in the roots, and these
 //!     ...        items      up to the end of the record
 //!
 //!  page:    1  tag 3
@@ -41,7 +42,8 @@ mod difference;
 use sapwood_wal::Position;
 
 use crate::error::{Error, Result};
-use crate::head::{Head, ROOTS_WORDS, Roots};
+use crate::free::recent::Recent;
+use crate::head::{Head, ROOTS_WORDS, Roots, TREES_WORDS};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo};
 use crate::varint;
 
@@ -92,9 +94,12 @@ impl RecordHeader {
         out.extend_from_slice(&self.timeline.to_le_bytes());
         out.extend_from_slice(&self.commit.0.to_le_bytes());
         // Mostly small numbers: they take a third of the room, of which there is little in the record of a small commit.
-        for word in self.roots.to_words() {
-            varint::put(word, out);
+        for word in self.roots.to_words().iter().take(TREES_WORDS) {
+            varint::put(*word, out);
         }
+        let recent = self.roots.recent.used();
+        varint::put(recent.len() as u64, out);
+        out.extend_from_slice(recent);
     }
 
     /// Reads the head of a record; the rest are its items.
@@ -333,15 +338,24 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
 
 fn take_roots(input: &mut &[u8]) -> Result<Roots> {
     let mut words = [0; ROOTS_WORDS];
-    for word in &mut words {
+    for word in words.iter_mut().take(TREES_WORDS) {
         *word = take_number(input)?;
     }
-    Roots::from_words(&words)
+    let used = take_number(input)?.min(usize::MAX as u64);
+    let recent = Recent::from_used(take(input, used as usize)?);
+    Ok(Roots {
+        recent: recent.ok_or_else(|| damaged("names too many free pages"))?,
+        ..Roots::from_words(&words)?
+    })
 }
 
 fn take_fixed_roots(input: &mut &[u8]) -> Result<Roots> {
-    let roots = take(input, Roots::BYTES)?.first_chunk();
-    Roots::decode(roots.ok_or_else(|| damaged("is too short"))?)
+    let mut words = [0; ROOTS_WORDS];
+    for word in words.iter_mut().take(TREES_WORDS) {
+        let bytes = take(input, 8)?.first_chunk();
+        *word = u64::from_le_bytes(*bytes.ok_or_else(|| damaged("is too short"))?);
+    }
+    Roots::from_words(&words)
 }
 
 fn take_number(input: &mut &[u8]) -> Result<u64> {

@@ -43,7 +43,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 6;
+const LAYOUT: u32 = 7;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -136,7 +136,7 @@ impl Metas {
 }
 
 /// The roots of one commit. A reader that meets the commit number it looks for before and after reading the rest has
-/// read one commit's roots, whole. The first of its two cache lines holds all that a snapshot needs.
+/// read one commit's roots, whole. The first of its cache lines holds all that a snapshot needs.
 #[repr(C, align(64))]
 struct HeadCell {
     commit: AtomicU64,
@@ -451,7 +451,7 @@ mod tests {
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 7, .. })
+            Err(Error::UnknownVersion { found: 8, .. })
         ));
     }
 }

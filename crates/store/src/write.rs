@@ -89,7 +89,7 @@ impl WriteTxn {
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
         Ok(Self {
             head,
-            pages: Some(OwnPages::new(inner, &head, shop)),
+            pages: Some(OwnPages::new(inner, &head, shop)?),
             trees: Vec::new(),
             savepoints: Vec::new(),
             savepoints_so_far: 0,

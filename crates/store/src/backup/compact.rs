@@ -10,7 +10,7 @@ use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::meta::{Meta, StoreIdentity};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
 use crate::snapshot::{Snapshot, decode_record};
-use crate::tree::{TreeKind, TreeRecord, View};
+use crate::tree::View;
 
 use super::{COPIED_PAGES, file_pages};
 
@@ -47,7 +47,7 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
             roots: Roots {
                 pages,
                 catalog,
-                free: TreeRecord::empty(TreeKind::default()),
+                ..Roots::empty()
             },
             ..meta.head
         },

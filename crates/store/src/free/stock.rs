@@ -1,14 +1,16 @@
 //! Pages that a write transaction may use, taken from the free list.
 //!
 //! Records are taken whole, without touching the tree; what has been taken and is left is written back when the transaction
-//! commits. A single page comes from the ready extents, then from what has become free lately (its pages are probably
-//! still in the processor's caches, and dirty anyway), then from what is not blocked any more, then from a zone. For
+//! commits. A single page comes from what the commits right before have freed, the last one first (its pages are probably
+//! still in the processor's caches, dirty and mapped for writing), then from the ready extents in the roots, then from what other commits have freed lately, then from the ready extents
+//! in the tree, then from what is not blocked any more, then from a zone. For
 //! an extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it merges:
 //! if nothing is found, the file grows, and a later transaction finds more.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use super::recent::{self, Recent};
 use super::zone::{Zone, by_zone, zone_of};
 use super::{
     FreeExtent, FreeRecord, PendingKey, Protected, READY_KEY, Run, UNBLOCKED, encode_ready,
@@ -34,6 +36,11 @@ const ZONES_EXAMINED_MAX: u64 = 64;
 /// More ready extents than this are not kept; then so many of them stay.
 const READY_MAX: usize = 128;
 const READY_KEPT: usize = 64;
+
+/// Of what the roots have room for, ready and pending extents take no more than so many bytes each when the tree has been written. What the next commits free
+/// goes into the rest, until the tree is written again.
+const RECENT_READY_BYTES: usize = 100;
+const RECENT_PENDING_BYTES: usize = 64;
 
 /// Where one transaction's search ended and the next one's begins.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +78,12 @@ pub(crate) struct Stock {
     /// Entries before this one are used up.
     first_left: usize,
     protected: Option<Protected>,
+    /// The ready extents in the roots, until the first page is taken.
+    recent_ready: Vec<Run>,
+    /// What the commits before have freed and the roots name, as far as it cannot be used again yet; the oldest first.
+    pending: Vec<FreeExtent>,
+    /// Whether the pending extents have been tested.
+    has_ripened: bool,
     /// The ready extents, as the tree has them; `None` before they were looked at.
     ready: Option<Vec<u8>>,
     /// Where the search goes on among pending extents that are not blocked, and among those that were.
@@ -138,12 +151,15 @@ impl<'a> FreeList<'a> {
 }
 
 impl Stock {
-    /// A stock that is filled from where an earlier transaction left off.
-    pub(crate) fn resuming(at: Resume) -> Self {
+    /// A stock of what the roots name, which is filled from where an earlier transaction left off.
+    pub(crate) fn resuming(at: Resume, ready: Vec<Run>, pending: Vec<FreeExtent>) -> Self {
         Self {
             entries: Vec::new(),
             first_left: 0,
             protected: None,
+            recent_ready: ready,
+            pending,
+            has_ripened: false,
             ready: None,
             next_unblocked: PendingKey::first_of(UNBLOCKED),
             next_blocked: at.pending,
@@ -173,6 +189,27 @@ impl Stock {
     #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
         self.examined
+    }
+
+    /// Tests what the roots name; to be called before anything is taken.
+    #[inline]
+    pub(crate) fn ripen(&mut self, inner: &Inner) {
+        if !self.has_ripened {
+            self.test_pending(inner);
+        }
+    }
+
+    fn test_pending(&mut self, inner: &Inner) {
+        self.has_ripened = true;
+        if !self.pending.is_empty() {
+            let protected = self.protected.get_or_insert_with(|| Protected::now(inner));
+            let ripe = self
+                .pending
+                .extract_if(.., |extent| protected.allows(extent));
+            let ripe: Vec<Run> = ripe.map(|extent| extent.run()).collect();
+            self.entries.extend(ripe.into_iter().rev());
+        }
+        self.entries.append(&mut self.recent_ready);
     }
 
     /// One page, if there is one at hand.
@@ -224,7 +261,7 @@ impl Stock {
 
     /// Looks for more single pages, in bounded time. Gives whether it has found any; if not, there are hardly any.
     pub(crate) fn refill(&mut self, list: FreeList<'_>) -> Result<bool> {
-        if self.take_ready(list)? > 0 {
+        if self.take_unblocked(list)? > 0 || self.take_ready(list)? > 0 {
             return Ok(true);
         }
         let mut found = self.look(list, PAGES_ENOUGH)?;
@@ -245,6 +282,7 @@ impl Stock {
 
     /// Takes all pages that may be used again, however many there are; the lowest are to be used first. Before anything else is taken.
     pub(crate) fn take_all(&mut self, list: FreeList<'_>) -> Result<()> {
+        self.ripen(list.inner);
         self.next_blocked = PendingKey::first_of(CommitNo(0));
         while !self.has_seen_all() {
             self.refill(list)?;
@@ -303,9 +341,24 @@ impl Stock {
     /// Forgets what was protected, and looks at everything again: much may have been freed.
     pub(crate) fn look_again(&mut self) {
         self.protected = None;
+        self.has_ripened = false;
         self.has_seen_unblocked = false;
         self.next_blocked = PendingKey::first_of(CommitNo(0));
         self.looks_again = true;
+    }
+
+    /// Takes what commits have freed lately, a bounded number of records.
+    fn take_unblocked(&mut self, list: FreeList<'_>) -> Result<u64> {
+        let mut look = Look {
+            left: EXAMINED_MAX,
+            found: 0,
+            enough: PAGES_ENOUGH,
+        };
+        if list.roots.free.records > 0 {
+            self.protected(list.inner);
+            self.next_unblocked = self.take_pending(list, self.next_unblocked, &mut look)?;
+        }
+        Ok(look.found)
     }
 
     /// Takes ready and pending extents until there are `enough` pages, or enough has been looked at.
@@ -533,12 +586,77 @@ impl Stock {
             .collect()
     }
 
-    /// The ready extents, if they are not what the tree says; from now on it is taken to say so.
+    /// Whether nothing was taken from the tree.
+    pub(crate) fn leaves_list_alone(&self) -> bool {
+        let has_taken_ready = self.ready.as_ref().is_some_and(|ready| !ready.is_empty());
+        self.taken.is_empty()
+            && self.blocked.is_empty()
+            && self.zones.is_empty()
+            && !has_taken_ready
+    }
+
+    /// What the roots are to name if the tree stays as it is: all that is left, and what this commit has freed. `None` if they have no room
+    /// for it.
+    pub(crate) fn all_recent(&self, freed: &[FreeExtent], commit: CommitNo) -> Option<Recent> {
+        let pending = self.pending.iter().chain(freed).copied();
+        Recent::encode(self.left(), pending, commit)
+    }
+
+    /// What the roots are to name beside the tree: what is used first.
+    pub(crate) fn recent(&self, commit: CommitNo) -> Option<Recent> {
+        let ready = self.left().take(self.recent_left());
+        Recent::encode(ready, self.pending.iter().copied(), commit)
+    }
+
+    fn left(&self) -> impl DoubleEndedIterator<Item = Run> {
+        let left = self.entries.iter().skip(self.first_left);
+        left.filter(|run| run.pages > 0).copied()
+    }
+
+    /// How many of the extents that are left the roots name beside the tree.
+    fn recent_left(&self) -> usize {
+        let mut bytes = 0;
+        self.left()
+            .take_while(|run| {
+                bytes += recent::run_bytes(*run);
+                bytes <= RECENT_READY_BYTES
+            })
+            .count()
+    }
+
+    /// Takes in what this commit has freed, and gives what is to be filed in the tree: what cannot be used again soon, and what the roots have
+    /// no room for.
+    pub(crate) fn file_pending(
+        &mut self,
+        freed: Vec<FreeExtent>,
+        commit: CommitNo,
+        inner: &Inner,
+    ) -> Vec<FreeExtent> {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.extend(freed);
+        let protected = self.protected(inner);
+        let mut bytes = 0;
+        // The newest stay: they will be used first.
+        let (mut stay, mut filed) = (Vec::new(), Vec::new());
+        for extent in pending.into_iter().rev() {
+            let added = recent::extent_bytes(&extent, commit);
+            if protected.blocker(&extent) == UNBLOCKED && bytes + added <= RECENT_PENDING_BYTES {
+                bytes += added;
+                stay.push(extent);
+            } else {
+                filed.push(extent);
+            }
+        }
+        stay.reverse();
+        self.pending = stay;
+        filed
+    }
+
+    /// The ready extents that the roots do not name, if they are not what the tree says; from now on it is taken to say so.
     pub(crate) fn changed_ready(&mut self) -> Option<Vec<u8>> {
         // What is used first stands last: what an earlier commit has written of the others stays as it is.
-        let left = self.entries.iter().rev().filter(|run| run.pages > 0);
-        let left = left.copied();
-        let ready = encode_ready(left);
+        let left: Vec<_> = self.left().skip(self.recent_left()).collect();
+        let ready = encode_ready(left.into_iter().rev());
         if self.ready.as_deref().unwrap_or_default() == ready {
             return None;
         }
@@ -558,7 +676,7 @@ mod tests {
 
     #[test]
     fn a_stock_is_used_from_the_ends_and_undone() {
-        let mut stock = Stock::resuming(Resume::default());
+        let mut stock = Stock::resuming(Resume::default(), Vec::new(), Vec::new());
         for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
             stock.add(Run {
                 first: PageNo(first),
@@ -572,8 +690,22 @@ mod tests {
         assert_eq!(stock.take_extent(51), None);
         assert_eq!(stock.take_page().unwrap().0, PageNo(10));
         assert_eq!(stock.take_page().unwrap().0, PageNo(149));
+        for first in (1000..4000).step_by(30) {
+            stock.add(Run {
+                first: PageNo(first),
+                pages: 1,
+            });
+        }
         assert!(stock.changed_ready().is_some());
         assert!(stock.changed_ready().is_none());
+        let (mut named, _) = stock
+            .recent(CommitNo(1))
+            .unwrap()
+            .decode(CommitNo(1), 4000)
+            .unwrap();
+        let ready = stock.ready.clone().unwrap();
+        named.extend(super::super::read_ready(&ready, 4000).unwrap().iter().rev());
+        assert!(named.into_iter().eq(stock.left()), "all of them, and once");
         stock.undo(second);
         stock.undo(first);
         assert_eq!(stock.take_page().unwrap().0, PageNo(10));

@@ -239,6 +239,11 @@ impl<'a> Runs<'a> {
                 true => 0,
                 false => places.guess(word),
             };
+            let stood = self.before.get(from..).and_then(|rest| rest.first_chunk());
+            if word != [0; WORD_BYTES] && (from == 0 || stood != Some(&word)) {
+                at += 1;
+                continue;
+            }
             let found = self.extend(from, at, new..range.end);
             if found.len() < MOVED_BYTES_MIN {
                 at += 1;

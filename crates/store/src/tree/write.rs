@@ -135,15 +135,6 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         Ok(true)
     }
 
-    /// Makes the last leaf, and the way to it, the transaction's own, as a change there would.
-    pub(crate) fn touch_last(&mut self) -> Result<()> {
-        if self.record.height > 0 {
-            let (mut change, _) = Change::find_end(self, &[])?;
-            change.touch(0)?;
-        }
-        Ok(())
-    }
-
     /// Removes every record and frees every page; the record is that of an empty tree afterwards.
     pub fn clear(&mut self) -> Result<()> {
         if self.record.height > 0 {

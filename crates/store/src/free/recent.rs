@@ -1,0 +1,196 @@
+//! Free pages that the roots of a commit name themselves, so that a small commit leaves the tree of the free list as it is.
+//!
+//! ```text
+//!  ready      v pages, v first, for each run; the first to be used first
+//!             0
+//!  pending    v pages, v first, v commits since it was freed, v commits between born and freed, for each extent; the oldest first
+//!             zeroes up to the end
+//! ```
+
+#![deny(clippy::indexing_slicing)]
+
+use super::{FreeExtent, Run, impossible, read_run};
+use crate::error::Result;
+use crate::page::CommitNo;
+use crate::varint;
+
+/// The free pages in the roots of a commit, encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Recent([u8; Recent::BYTES]);
+
+impl Recent {
+    /// Each log record has what is used of it.
+    pub(crate) const BYTES: usize = 256;
+
+    pub(crate) const EMPTY: Self = Self([0; Self::BYTES]);
+
+    /// `None` if it is too much. The extents were freed by this commit or before.
+    pub(crate) fn encode(
+        ready: impl Iterator<Item = Run>,
+        pending: impl Iterator<Item = FreeExtent>,
+        commit: CommitNo,
+    ) -> Option<Self> {
+        let mut bytes = Vec::with_capacity(2 * Self::BYTES);
+        for run in ready {
+            put_run(run, &mut bytes);
+            if bytes.len() > Self::BYTES {
+                return None;
+            }
+        }
+        bytes.push(0);
+        for extent in pending {
+            put_extent(&extent, commit, &mut bytes);
+            if bytes.len() > Self::BYTES {
+                return None;
+            }
+        }
+        Self::from_used(&bytes)
+    }
+
+    /// What the roots of `commit`, in which there are `limit` pages, say: ready runs, and pending extents.
+    pub(crate) fn decode(
+        &self,
+        commit: CommitNo,
+        limit: u64,
+    ) -> Result<(Vec<Run>, Vec<FreeExtent>)> {
+        self.read(commit, limit).ok_or_else(impossible)
+    }
+
+    fn read(&self, commit: CommitNo, limit: u64) -> Option<(Vec<Run>, Vec<FreeExtent>)> {
+        let mut bytes = &self.0[..];
+        let mut next = |is_pending: bool| {
+            let pages = match bytes {
+                [] => 0,
+                _ => varint::take(&mut bytes)?,
+            };
+            if pages == 0 {
+                return Some(None);
+            }
+            let run = read_run(varint::take(&mut bytes)?, pages, limit)?;
+            if !is_pending {
+                return Some(Some((run, CommitNo(0), CommitNo(0))));
+            }
+            let freed = commit.0.checked_sub(varint::take(&mut bytes)?)?;
+            let born = freed.checked_sub(varint::take(&mut bytes)?)?;
+            Some(Some((run, CommitNo(born), CommitNo(freed))))
+        };
+        let (mut ready, mut pending) = (Vec::new(), Vec::new());
+        while let Some((run, ..)) = next(false)? {
+            ready.push(run);
+        }
+        while let Some((run, born, freed)) = next(true)? {
+            pending.push(FreeExtent {
+                freed,
+                born,
+                first: run.first,
+                pages: run.pages,
+            });
+        }
+        bytes
+            .iter()
+            .all(|&byte| byte == 0)
+            .then_some((ready, pending))
+    }
+
+    /// All of it that is not zeroes up to the end.
+    pub(crate) fn used(&self) -> &[u8] {
+        let used = self.0.iter().rposition(|&byte| byte != 0);
+        let used = used.map_or(0, |last| last + 1);
+        self.0.get(..used).unwrap_or_default()
+    }
+
+    /// With zeroes behind; `None` if it is too long.
+    pub(crate) fn from_used(used: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Self::BYTES];
+        bytes.get_mut(..used.len())?.copy_from_slice(used);
+        Some(Self(bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        Self(*bytes)
+    }
+}
+
+fn put_run(run: Run, out: &mut Vec<u8>) {
+    varint::put(u64::from(run.pages), out);
+    varint::put(run.first.0, out);
+}
+
+fn put_extent(extent: &FreeExtent, commit: CommitNo, out: &mut Vec<u8>) {
+    put_run(extent.run(), out);
+    varint::put(commit.0 - extent.freed.0, out);
+    varint::put(extent.freed.0 - extent.born.0, out);
+}
+
+/// How many bytes of it a run takes.
+pub(super) fn run_bytes(run: Run) -> usize {
+    let mut bytes = Vec::with_capacity(16);
+    put_run(run, &mut bytes);
+    bytes.len()
+}
+
+/// How many bytes of it an extent takes that this commit or an earlier one has freed.
+pub(super) fn extent_bytes(extent: &FreeExtent, commit: CommitNo) -> usize {
+    let mut bytes = Vec::with_capacity(32);
+    put_extent(extent, commit, &mut bytes);
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::page::PageNo;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_fits_is_read_back(
+            ready in prop::collection::vec((2..1_u64 << 47, 1..5000_u32), 0..30),
+            pending in prop::collection::vec((2..1_u64 << 40, 1..5000_u32, 0..100_u64, 0..500_u64), 0..30),
+        ) {
+            let commit = CommitNo(1000);
+            let ready: Vec<_> = ready
+                .into_iter()
+                .map(|(first, pages)| Run { first: PageNo(first), pages })
+                .collect();
+            let pending: Vec<_> = pending
+                .into_iter()
+                .map(|(first, pages, ago, lived)| FreeExtent {
+                    freed: CommitNo(1000 - ago),
+                    born: CommitNo(1000 - ago - lived),
+                    first: PageNo(first),
+                    pages,
+                })
+                .collect();
+            let runs = ready.iter().map(|&run| run_bytes(run));
+            let extents = pending.iter().map(|extent| extent_bytes(extent, commit));
+            let bytes = 1 + runs.chain(extents).sum::<usize>();
+            let recent = Recent::encode(ready.iter().copied(), pending.iter().copied(), commit);
+            prop_assert_eq!(recent.is_some(), bytes <= Recent::BYTES);
+            if let Some(recent) = recent {
+                prop_assert_eq!(Recent::from_used(recent.used()), Some(recent));
+                let found = recent.decode(commit, 1 << 48).unwrap();
+                prop_assert_eq!(&found, &(ready.clone(), pending.clone()));
+                let end = ready.iter().map(|run| run.first.0 + u64::from(run.pages)).max();
+                if let Some(end) = end {
+                    prop_assert!(recent.decode(commit, end - 1).is_err());
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_extents_or_refused(used in prop::collection::vec(any::<u8>(), 0..=Recent::BYTES)) {
+            if let Ok((ready, pending)) = Recent::from_used(&used).unwrap().decode(CommitNo(9), 1 << 20) {
+                prop_assert!(ready.iter().all(|run| run.first.0 + u64::from(run.pages) <= 1 << 20));
+                prop_assert!(pending.iter().all(|extent| extent.born <= extent.freed && extent.freed.0 <= 9));
+            }
+        }
+    }
+}
