@@ -1,29 +1,27 @@
 //! A mutual exclusion between processes that names its owner.
 //!
-//! One futex word holds the number of the owner's entry in the process table, so that a waiter can tell whether the
-//! owner still lives and take over from a dead one; and since it is a process and not a thread that owns it, a write
+//! One word holds the number of the owner's entry in the process table, so that a waiter can tell whether the owner still
+//! lives and take over from a dead one; and since it is a process and not a thread that owns it, a write
 //! transaction may move between threads, which a robust pthread mutex forbids.
 //!
-//! ```text
-//!  bit  31       somebody may be waiting
-//!  bits 15..0    1 + index of the owner's process entry, 0 if free
-//! ```
+//! What is done under the lock mostly takes less time than going to sleep and being woken. So one waiter, the *heir*, stays awake for
+//! a while, and the others sleep: more than one would take from the owner the processor that it needs. Whoever unlocks wakes a sleeper
+//! only if there is no heir, and now and then all the same, so that no sleeper is passed over for ever.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU32, Ordering, wait_while, wake_one};
 
-const WAITERS: u32 = 1 << 31;
-const OWNER: u32 = 0xffff;
-
 /// How long a waiter sleeps before it looks whether the owner still lives.
 const LOOK_AFTER: Duration = Duration::from_millis(50);
 
-/// How often a waiter looks again before it sleeps, some ten microseconds altogether: what is done under the lock mostly takes less,
-/// and going to sleep and being woken takes as long. (A model checker has nothing to wait for.)
-const LOOKS: u32 = if cfg!(feature = "shuttle") { 0 } else { 100 };
+/// How often the heir looks again before it sleeps like the others, some fifty microseconds altogether. (A model checker has nothing to
+/// wait for.)
+const LOOKS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
 /// Pauses between two looks.
 const PAUSES: u32 = 8;
+/// One unlocking in so many wakes a sleeper although there is an heir.
+const PASSED_OVER_MAX: u32 = 8;
 
 /// How a lock was come by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,94 +34,127 @@ pub enum Taken {
 
 /// A lock in memory that processes share. All zeroes is a free one.
 #[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct Lock(AtomicU32);
+#[repr(C)]
+pub struct Lock {
+    /// 1 + the process entry that has it, 0 if it is free.
+    owner: AtomicU32,
+    /// 1 + the process entry of the heir, 0 without one.
+    heir: AtomicU32,
+    /// How many sleep; too high when one of them was killed, which costs system calls and nothing else.
+    sleepers: AtomicU32,
+    /// How often sleepers were woken: the futex word.
+    wakes: AtomicU32,
+    /// How often it was given back; for the owner.
+    unlocked: AtomicU32,
+}
 
 impl Lock {
     /// Takes the lock for process entry `me`, waiting as long as its owner lives.
     pub fn lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Taken {
-        let mut mine = owned_by(me);
-        if let Some(taken) = self.attempt(mine, None).or_else(|| self.spin(mine)) {
-            return taken;
-        }
         loop {
-            if let Some(taken) = self.attempt(mine, None) {
-                return taken;
+            if self.take_free(me) || self.wait_as_heir(me) {
+                return Taken::Clean;
             }
-            let seen = self.0.load(Ordering::Relaxed);
-            if seen & OWNER == 0 {
-                continue;
-            }
-            if seen & WAITERS == 0
-                && self
-                    .0
-                    .compare_exchange(seen, seen | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_err()
-            {
-                continue;
-            }
-            wait_while(&self.0, seen | WAITERS, LOOK_AFTER);
-            // Others may still be asleep behind this one: whoever has waited wakes the next when done.
-            mine = owned_by(me) | WAITERS;
-            if let Some(taken) = self.attempt(mine, Some(&is_alive)) {
+            if let Some(taken) = self.sleep(me, &is_alive) {
                 return taken;
             }
         }
-    }
-
-    /// Takes the lock if it becomes free within a moment.
-    fn spin(&self, mine: u32) -> Option<Taken> {
-        (0..LOOKS).find_map(|_| {
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            let is_free = self.0.load(Ordering::Relaxed) & OWNER == 0;
-            is_free.then(|| self.attempt(mine, None)).flatten()
-        })
     }
 
     /// Takes the lock if that needs no waiting.
     pub fn try_lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Option<Taken> {
-        self.attempt(owned_by(me), Some(&is_alive))
+        if self.take_free(me) {
+            return Some(Taken::Clean);
+        }
+        self.inherit(me, &is_alive)
     }
 
-    fn attempt(&self, mine: u32, is_alive: Option<&dyn Fn(u16) -> bool>) -> Option<Taken> {
-        let seen = match self
-            .0
-            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
-        {
-            Ok(_) => return Some(Taken::Clean),
-            Err(seen) => seen,
-        };
-        let owner = owner_of(seen)?;
-        if is_alive?(owner) {
+    fn take_free(&self, me: u16) -> bool {
+        self.owner.load(Ordering::SeqCst) == 0
+            && self
+                .owner
+                .compare_exchange(0, word(me), Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Takes the lock from a dead owner.
+    fn inherit(&self, me: u16, is_alive: &dyn Fn(u16) -> bool) -> Option<Taken> {
+        let seen = self.owner.load(Ordering::Relaxed);
+        if is_alive(process(seen)?) {
             return None;
         }
-        self.0
-            .compare_exchange(seen, mine | WAITERS, Ordering::Acquire, Ordering::Relaxed)
+        self.owner
+            .compare_exchange(seen, word(me), Ordering::SeqCst, Ordering::Relaxed)
             .ok()
             .map(|_| Taken::Inherited)
     }
 
+    /// Takes the lock if there was no heir and it becomes free within a moment.
+    fn wait_as_heir(&self, me: u16) -> bool {
+        let is_heir = self
+            .heir
+            .compare_exchange(0, word(me), Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        if !is_heir {
+            return false;
+        }
+        let taken = (0..LOOKS).any(|_| {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            self.take_free(me)
+        });
+        // Whoever has counted on this one has unlocked before: it is seen when the lock is looked at once more, before sleeping.
+        self.heir.store(0, Ordering::SeqCst);
+        taken
+    }
+
+    /// Sleeps until the lock was given back, or for a while; and takes it if it is free then or its owner is dead.
+    fn sleep(&self, me: u16, is_alive: &dyn Fn(u16) -> bool) -> Option<Taken> {
+        // Whoever unlocks looks for sleepers afterwards: one of the two sees what the other has done.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let wakes = self.wakes.load(Ordering::SeqCst);
+        let mut taken = self.take_free(me);
+        if !taken {
+            wait_while(&self.wakes, wakes, LOOK_AFTER);
+            taken = self.take_free(me);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        if taken {
+            return Some(Taken::Clean);
+        }
+        if self.wakes.load(Ordering::Relaxed) != wakes {
+            return None;
+        }
+        // No heir stays for so long, unless it was killed.
+        self.heir.store(0, Ordering::Relaxed);
+        self.inherit(me, is_alive)
+    }
+
     /// Gives the lock back.
     pub fn unlock(&self) {
-        let was = self.0.swap(0, Ordering::Release);
-        debug_assert_ne!(was & OWNER, 0, "unlocked a free lock");
-        if was & WAITERS != 0 {
-            wake_one(&self.0);
+        let unlocked = self.unlocked.load(Ordering::Relaxed).wrapping_add(1);
+        self.unlocked.store(unlocked, Ordering::Relaxed);
+        let was = self.owner.swap(0, Ordering::SeqCst);
+        debug_assert_ne!(was, 0, "unlocked a free lock");
+        if self.sleepers.load(Ordering::SeqCst) > 0
+            && (self.heir.load(Ordering::SeqCst) == 0 || unlocked.is_multiple_of(PASSED_OVER_MAX))
+        {
+            self.wakes.fetch_add(1, Ordering::SeqCst);
+            wake_one(&self.wakes);
         }
     }
 
     /// The process entry that holds the lock now.
     pub fn owner(&self) -> Option<u16> {
-        owner_of(self.0.load(Ordering::Relaxed))
+        process(self.owner.load(Ordering::Relaxed))
     }
 }
 
-fn owned_by(process: u16) -> u32 {
+fn word(process: u16) -> u32 {
     u32::from(process) + 1
 }
 
-fn owner_of(word: u32) -> Option<u16> {
-    u16::try_from((word & OWNER).checked_sub(1)?).ok()
+fn process(word: u32) -> Option<u16> {
+    u16::try_from(word.checked_sub(1)?).ok()
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -135,7 +166,7 @@ mod tests {
 
     #[test]
     fn excludes_and_hands_on() {
-        let lock = Arc::new(Lock(AtomicU32::new(0)));
+        let lock = Arc::new(Lock::default());
         let count = Arc::new(AtomicU64::new(0));
         let threads: Vec<_> = (0..4)
             .map(|me| {
@@ -160,12 +191,27 @@ mod tests {
 
     #[test]
     fn is_inherited_from_the_dead_only() {
-        let lock = Lock(AtomicU32::new(0));
+        let lock = Lock::default();
         assert_eq!(lock.try_lock(7, |_| true), Some(Taken::Clean));
         assert_eq!(lock.try_lock(8, |owner| owner == 7), None);
         assert_eq!(lock.lock(8, |owner| owner != 7), Taken::Inherited);
         assert_eq!(lock.owner(), Some(8));
         lock.unlock();
         assert_eq!(lock.try_lock(1, |_| false), Some(Taken::Clean));
+    }
+
+    #[test]
+    fn an_heir_that_was_killed_is_replaced() {
+        let lock = Lock::default();
+        lock.heir.store(word(3), Ordering::Relaxed);
+        assert_eq!(lock.lock(0, |_| true), Taken::Clean);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.lock(1, |process| process != 3));
+            while lock.heir.load(Ordering::Relaxed) != 0 {
+                std::thread::yield_now();
+            }
+            lock.unlock();
+            assert_eq!(waiter.join().unwrap(), Taken::Clean);
+        });
     }
 }
