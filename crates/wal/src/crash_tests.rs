@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use crate::format::RecordHeader;
 use crate::guard::{Guard, Guards};
+use crate::log::Way;
 use crate::storage::recording::{Crash, Dice, Disk, Fault, Image};
 use crate::storage::{OpenMode, Storage};
+use crate::sync::AtomicU64;
 use crate::{Error, LogId, Lsn, Options, Position, Shared, Wal};
 
 /// What is wrong, or nothing.
@@ -24,6 +26,8 @@ const SMALL: Options = Options {
     segment_bytes: 8192,
     segments: 3,
 };
+/// Less than the log has, so that it is soon full.
+const BUFFER_WORDS: u64 = 700;
 
 /// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
 #[test]
@@ -46,6 +50,7 @@ fn whole_suite(guards: Guards, seeds: u64) -> Verdict {
     damaged_segment_headers_are_refused(guards)?;
     records_of_other_logs_laps_and_futures_are_never_read(guards)?;
     a_failed_append_leaves_nothing(guards)?;
+    a_full_buffer_is_emptied(guards)?;
     (0..seeds).try_for_each(|seed| lives(guards, seed))
 }
 
@@ -158,6 +163,8 @@ struct Life {
     before: History,
     history: History,
     log: Wal,
+    /// So many records survive the death of the process.
+    written: usize,
     /// The position behind each record since the floor, the floor itself first.
     ends: Vec<Position>,
     /// Records differ between lives in which this differs.
@@ -178,7 +185,7 @@ impl Life {
             history.learn(Note::Created);
             disk.note(Note::Created.encode());
         }
-        let (log, ends) = recover(&storage, guards, &history)?;
+        let (log, ends) = recover(&storage, guards, &history, dice.below(3) > 0)?;
         let mut life = Self {
             disk,
             guards,
@@ -187,6 +194,7 @@ impl Life {
             before,
             history,
             log,
+            written: 0,
             ends,
         };
         life.recovered();
@@ -198,6 +206,7 @@ impl Life {
         let records = self.records();
         self.note(Note::Gone(records));
         self.note(Note::Acknowledged(records));
+        self.written = records;
     }
 
     /// What is known when the disk is as the crash has left it.
@@ -235,7 +244,7 @@ impl Life {
                 26 | 27 => self.restart()?,
                 28 | 29 => self.replace_dead_writer()?,
                 30 => {
-                    self.disk.fail(0, Fault::Io, false);
+                    self.disk.fail(self.dice.below(2) as u64, Fault::Io, false);
                     self.sync(self.ends.len() - 1);
                     self.disk.heal();
                     if self.dice.below(2) == 0 {
@@ -274,8 +283,20 @@ impl Life {
     fn append(&mut self) -> Verdict {
         let payload = self.new_attempt();
         let (head, tail) = payload.split_at(payload.len() / 3);
-        match self.log.append(&[IoSlice::new(head), IoSlice::new(tail)]) {
-            Ok(end) => self.ends.push(end),
+        let parts = [IoSlice::new(head), IoSlice::new(tail)];
+        let is_buffered = self.dice.below(4) > 0;
+        let appended = if is_buffered {
+            self.log.append_buffered(&parts)
+        } else {
+            self.log.append(&parts)
+        };
+        match appended {
+            Ok(end) => {
+                self.ends.push(end);
+                if !is_buffered {
+                    self.written = self.records();
+                }
+            }
             // It may be there only if the power is cut now; but the disk does not forget that it failed to write it.
             Err(Error::Io { .. }) => {}
             Err(Error::Full { .. } | Error::Poisoned) => self.note(Note::Gone(self.records())),
@@ -288,7 +309,9 @@ impl Life {
     fn sync(&mut self, index: usize) {
         let lsn = self.ends[index].lsn;
         if self.log.sync_to(lsn).is_ok() {
-            self.note(Note::Acknowledged(self.history.floor.1 + index));
+            let records = self.history.floor.1 + index;
+            self.note(Note::Acknowledged(records));
+            self.written = self.written.max(records);
         }
     }
 
@@ -306,11 +329,12 @@ impl Life {
     /// The process is killed and started again, but the power stays on.
     fn restart(&mut self) -> Verdict {
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
-        let before = self.records();
-        (self.log, self.ends) = recover(&storage, self.guards, &self.history)
+        let has_buffer = self.dice.below(3) > 0;
+        (self.log, self.ends) = recover(&storage, self.guards, &self.history, has_buffer)
             .map_err(|error| format!("after kill: {error}"))?;
-        if self.records() < before {
-            return Err(format!("{before} records, {} after kill", self.records()));
+        let (written, found) = (self.written, self.records());
+        if found < written {
+            return Err(format!("{written} records written, {found} after kill"));
         }
         self.recovered();
         Ok(())
@@ -319,7 +343,13 @@ impl Life {
     /// The writer dies right after it has written a record.
     fn replace_dead_writer(&mut self) -> Verdict {
         let payload = self.new_attempt();
-        if self.log.write_record(&[IoSlice::new(&payload)]).is_err() {
+        let ways = [Way::Files, Way::Buffer];
+        let way = ways[self.dice.below(ways.len())];
+        if self
+            .log
+            .write_record(&[IoSlice::new(&payload)], way)
+            .is_err()
+        {
             return Ok(());
         }
         match self.log.inherit() {
@@ -334,11 +364,17 @@ impl Life {
     }
 }
 
+fn share_buffer(log: &Wal) {
+    let words: Vec<AtomicU64> = (0..BUFFER_WORDS).map(AtomicU64::new).collect();
+    log.share_buffer(Arc::new(words), 0, |_| true);
+}
+
 /// Opens and reads the log, compares it with what is known, and starts it. Returns the position behind each record.
 fn recover(
     storage: &Arc<dyn Storage>,
     guards: Guards,
     history: &History,
+    has_buffer: bool,
 ) -> Result<(Wal, Vec<Position>), String> {
     let recovery = |error: Error| format!("recovery: {error}");
     let log = open(storage, guards).map_err(recovery)?;
@@ -361,6 +397,9 @@ fn recover(
     }
     log.start(floor.lsn, &records).map_err(recovery)?;
     drop(records);
+    if has_buffer {
+        share_buffer(&log);
+    }
     Ok((log, ends))
 }
 
@@ -545,4 +584,36 @@ fn a_failed_append_leaves_nothing(guards: Guards) -> Verdict {
         (DAMAGED_RECORDS, Ok(())) => Ok(()),
         (count, end) => Err(format!("after a failed append: {count} records, {end:?}")),
     }
+}
+
+/// More is appended without a sync than the buffer holds.
+fn a_full_buffer_is_emptied(guards: Guards) -> Verdict {
+    const RECORDS: usize = 20;
+    const { assert!(RECORDS * 400 > BUFFER_WORDS as usize * 8) };
+    let payload = |record| vec![record as u8; 400];
+    let disk = Disk::new();
+    let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+    let run = || {
+        Wal::create(&storage, NAME, ID, &SMALL)?;
+        let log = open(&storage, guards)?;
+        start(&log)?;
+        share_buffer(&log);
+        for record in 0..RECORDS {
+            log.append_buffered(&[IoSlice::new(&payload(record))])?;
+        }
+        log.sync_to(log.end())?;
+        let storage: Arc<dyn Storage> = Arc::new(Disk::from_image(&disk.synced_image()).unwrap());
+        let log = open(&storage, guards)?;
+        let mut records = log.records(Position::START)?;
+        for record in 0..RECORDS {
+            let found = records
+                .next()?
+                .map(|found| found.payload == payload(record));
+            if found != Some(true) {
+                return Ok(Err(format!("of a full buffer, record {record}: {found:?}")));
+            }
+        }
+        Ok(Ok(()))
+    };
+    run().map_err(|error: Error| error.to_string())?
 }

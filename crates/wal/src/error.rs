@@ -70,6 +70,10 @@ pub enum Error {
     /// [`Wal::start`](crate::Wal::start) was called before all records had been read, which would have cut off the others.
     #[error("the log cannot be started before all of its records were read")]
     Unread,
+    /// The log has records in a buffer which this process does not share, so it cannot make them durable
+    /// ([`Wal::share_buffer`](crate::Wal::share_buffer)).
+    #[error("records of the log are in a buffer that this process does not share")]
+    NotBuffered,
     /// A position beyond the end of the log, or one that is no longer in it.
     #[error("{lsn} is not in the log, which ends at {end}")]
     NotInLog {

@@ -6,8 +6,8 @@
 //!
 //! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the sync under
 //! way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and sleeps on one of two
-//! *bells*: that of even syncs or that of odd ones. The leader rings its own bell for all who sleep on it, since they are done, and the other
-//! one for a single sleeper, which leads the next sync. So each waiter is woken once. A sleeper woken to lead who has nothing to wait for
+//! *bells*: that of even syncs or that of odd ones. The leader rings the other bell for a single sleeper, which leads the next
+//! sync, and then its own for all who sleep on it, since they are done. So each waiter is woken once. A sleeper woken to lead who has nothing to wait for
 //! any more rings for the next one.
 //!
 //! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
@@ -80,14 +80,15 @@ impl Wal {
         }
         let end = shared.end();
         shared.leading_to.store(end.0, Ordering::SeqCst);
-        let synced = self.sync_range(shared.durable(), end, end);
+        let synced = self.make_durable(end);
         // This does nothing if somebody has lost patience with us.
         if self.change_turn(mine, mine.wrapping_add(1)) {
             let number = sync_of(mine);
-            self.ring(number, For::All);
             // Nobody has rung for those who waited for a leader that is late.
             let whom = if is_late { For::All } else { For::One };
+            // The next leader comes first: the disk has nothing to do meanwhile, and those who are done may take the processor from us.
             self.ring(number.wrapping_add(1), whom);
+            self.ring(number, For::All);
         }
         synced
     }
@@ -148,15 +149,24 @@ impl Wal {
         if self.is_poisoned() {
             return Err(Error::Poisoned);
         }
-        if self.guards.has(Guard::SyncRecords) {
-            self.ring.sync(from, to).inspect_err(|_| {
-                if self.guards.has(Guard::PoisonOnFailedSync) {
-                    self.poison();
-                }
-            })?;
-        }
+        self.sync_files(from, to)
+            .inspect_err(|_| self.poison_after_sync())?;
         self.shared().made_durable(durable);
         Ok(())
+    }
+
+    /// Makes what was written to the segments of `from..to` durable.
+    pub(crate) fn sync_files(&self, from: Lsn, to: Lsn) -> Result<()> {
+        if self.guards.has(Guard::SyncRecords) {
+            self.ring.sync(from, to)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn poison_after_sync(&self) {
+        if self.guards.has(Guard::PoisonOnFailedSync) {
+            self.poison();
+        }
     }
 
     /// Ends all use of the log and tells everybody who waits.

@@ -41,6 +41,14 @@ pub(crate) enum Guard {
     PoisonOnFailedSync,
     /// Space that is still needed is not written over.
     KeepLiveSpace,
+    /// Nor is it where whole blocks are written.
+    KeepLiveBlocks,
+    /// What is in the buffer and not in the files is not written over.
+    KeepUnwritten,
+    /// The buffer holds what the block has whose rest is written next.
+    PrimeBuffer,
+    /// What is in the files' cache only is synced with what follows it in the buffer.
+    SyncWritten,
     /// The end of a sync wakes those who wait for it. (The model tests prove this one.)
     WakeFollowers,
 }
@@ -48,7 +56,7 @@ pub(crate) enum Guard {
 #[cfg(all(test, not(feature = "shuttle")))]
 impl Guard {
     /// Those that the crash tests prove.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::SyncRecords,
         Self::SyncNewSegment,
         Self::SyncNewName,
@@ -68,6 +76,10 @@ impl Guard {
         Self::SegmentChecksum,
         Self::PoisonOnFailedSync,
         Self::KeepLiveSpace,
+        Self::KeepLiveBlocks,
+        Self::KeepUnwritten,
+        Self::PrimeBuffer,
+        Self::SyncWritten,
     ];
 }
 

@@ -11,17 +11,19 @@
 //! 1. [`Wal::create`] makes it, [`Wal::open`] opens it.
 //! 2. The first process to open it reads everything back from the last checkpoint on ([`Wal::records`]) and starts it at the end it
 //!    found ([`Wal::start`]). Processes that come later share the first one's [`Shared`] state and find it started.
-//! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`]); anybody waits for them to be durable
-//!    ([`Wal::sync_to`]), and all who wait at the same time share one sync.
+//! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`], [`Wal::append_buffered`]); anybody waits
+//!    for them to be durable ([`Wal::sync_to`]), and all who wait at the same time share one sync.
 //! 4. When the holder of the writer lock died, its heir calls [`Wal::inherit`] first.
 //! 5. A checkpoint lets the space be used again ([`Wal::recycle_before`]).
 //!
 //! # What is assumed of the disk
 //!
-//! After `fdatasync(2)` has returned success, what was written before is there after a power cut. A write that was not synced may
+//! After `fdatasync(2)` has returned success, what was written before is there after a power cut, and so is what a write with
+//! `RWF_DSYNC` has written when it returns, past the page cache or through it. A write that was not synced may
 //! be there wholly, in part (sector by sector, in any order) or not at all. A sector that is written again with the same bytes at its
 //! start keeps these bytes. A read returns what was written, or an error, or damage that a CRC-32 shows.
 
+mod buffer;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod crash_tests;
 mod error;

@@ -1,6 +1,7 @@
 //! The endless stream of log bytes, wound around a ring of segment files.
 
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Doing, Error, Result};
@@ -12,6 +13,9 @@ use crate::{LogId, Lsn, Options};
 /// How many zeros are written at once into a new segment.
 const ZEROS_BYTES: usize = 256 * 1024;
 
+/// A segment opened with [`OpenMode::Blocks`], if the system does that.
+type BlockFile = OnceLock<Option<Arc<dyn File>>>;
+
 /// The segments of one log. A segment file is made when the stream first reaches it and is used again on every lap.
 #[derive(Debug)]
 pub(crate) struct Ring {
@@ -21,6 +25,10 @@ pub(crate) struct Ring {
     log: LogId,
     shape: Options,
     files: Box<[OnceLock<Arc<dyn File>>]>,
+    /// The same files to be written past the page cache, unless the system does not open them so.
+    block_files: Box<[BlockFile]>,
+    /// The system has refused a write past the page cache.
+    refuses_blocks: AtomicBool,
     guards: Guards,
 }
 
@@ -69,6 +77,8 @@ impl Ring {
             log,
             shape,
             files: (0..shape.segments).map(|_| OnceLock::new()).collect(),
+            block_files: (0..shape.segments).map(|_| OnceLock::new()).collect(),
+            refuses_blocks: AtomicBool::new(false),
             guards,
         }
     }
@@ -132,7 +142,7 @@ impl Ring {
                 self.sync_name(&name)?;
                 Ok(Some(&**slot.get_or_init(|| file)))
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).doing("cannot open", &name),
         }
     }
@@ -169,7 +179,7 @@ impl Ring {
         let new_name = format!("{name}.new");
         // One that an interrupted creation left.
         match self.storage.remove(&new_name) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).doing("cannot remove", &new_name);
             }
             _ => {}
@@ -263,6 +273,51 @@ impl Ring {
             })
     }
 
+    /// Whether [`Ring::write_blocks`] may succeed at this place, whose segment exists.
+    pub(crate) fn takes_blocks(&self, lsn: Lsn) -> bool {
+        self.block_file(self.place(lsn)).is_some()
+    }
+
+    fn block_file(&self, place: u32) -> Option<&dyn File> {
+        if self.refuses_blocks.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = || {
+            let file = self.storage.open(&self.name_at(place), OpenMode::Blocks);
+            file.ok()
+        };
+        let file = self.block_files.get(place as usize)?.get_or_init(open);
+        file.as_deref()
+    }
+
+    /// Writes whole blocks past the page cache, durably; gives `false` if the system does not do that. `lsn` is at the beginning of a block,
+    /// and `blocks` is where blocks can be written from.
+    pub(crate) fn write_blocks(&self, mut lsn: Lsn, mut blocks: &[u8]) -> Result<bool> {
+        while !blocks.is_empty() {
+            let place = self.place(lsn);
+            let Some(file) = self.block_file(place) else {
+                return Ok(false);
+            };
+            let left = usize::try_from(self.left_in_segment(lsn)).unwrap_or(usize::MAX);
+            let (run, rest) = blocks.split_at(left.min(blocks.len()));
+            match file.write_all_durably_at(run, self.offset(lsn)) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::InvalidInput | ErrorKind::Unsupported
+                    ) =>
+                {
+                    self.refuses_blocks.store(true, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                written => written.doing("cannot write", &self.name_at(place))?,
+            }
+            lsn = Lsn(lsn.0 + run.len() as u64);
+            blocks = rest;
+        }
+        Ok(true)
+    }
+
     /// Fills the buffer from `lsn` on and returns how much of it; less than asked where a segment does not exist yet.
     pub(crate) fn read(&self, mut lsn: Lsn, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
@@ -348,12 +403,10 @@ fn is_segment_name(file: &str, log: &str) -> bool {
 fn read_header(file: &dyn File, name: &str, guards: Guards) -> Result<SegmentHeader> {
     let mut page = [0; 64];
     match file.read_exact_at(&mut page, 0) {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Err(Error::CorruptSegment {
-                file: name.to_owned(),
-                what: "it is cut short",
-            })
-        }
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::CorruptSegment {
+            file: name.to_owned(),
+            what: "it is cut short",
+        }),
         read => {
             read.doing("cannot read", name)?;
             SegmentHeader::decode(&page, name, guards.has(Guard::SegmentChecksum))

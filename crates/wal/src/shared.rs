@@ -1,5 +1,6 @@
 //! The state of a log that all its users share, possibly across processes.
 
+use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Lsn, Position};
 
@@ -18,7 +19,9 @@ pub struct Shared {
     pub(crate) turn: AtomicU32,
     /// The futex words on which others wait for that to end.
     pub(crate) bells: [Bell; 2],
-    unused: [AtomicU32; 2],
+    /// Not 0 if the buffer holds what the block of `written` begins with; see `buffer`. For the holder of the writer lock.
+    primed: AtomicU32,
+    unused: AtomicU32,
     /// The sync under way makes everything before this durable.
     pub(crate) leading_to: AtomicU64,
     /// Everything before it is durable.
@@ -32,6 +35,10 @@ pub struct Shared {
     /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so that whoever
     /// dies between two stores leaves the other one whole.
     tails: [Tail; 2],
+    /// Everything before it is in the files, if perhaps in the page cache only.
+    written: AtomicU64,
+    /// Held by whoever writes to the files; see `buffer`.
+    pub(crate) writing: Lock,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +91,8 @@ impl Shared {
         self.floor.store(floor.0, Ordering::Relaxed);
         self.end.store(end.lsn.0, Ordering::Relaxed);
         self.durable.store(end.lsn.0, Ordering::Relaxed);
+        self.written.store(end.lsn.0, Ordering::Relaxed);
+        self.primed.store(0, Ordering::Relaxed);
         self.state.store(RUNNING, Ordering::Release);
     }
 
@@ -136,6 +145,29 @@ impl Shared {
 
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Whether a process of this number may be writing to the files of the log; see [`Wal::share_buffer`](crate::Wal::share_buffer).
+    pub fn is_writer(&self, process: u16) -> bool {
+        self.writing.owner() == Some(process)
+    }
+
+    /// Everything before it has been handed to the system.
+    pub(crate) fn written(&self) -> Lsn {
+        Lsn(self.written.load(Ordering::Acquire))
+    }
+
+    /// For the holder of `writing`.
+    pub(crate) fn set_written(&self, to: Lsn) {
+        self.written.store(to.0, Ordering::Release);
+    }
+
+    pub(crate) fn is_primed(&self) -> bool {
+        self.primed.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_primed(&self, is_primed: bool) {
+        self.primed.store(u32::from(is_primed), Ordering::Release);
     }
 
     /// Says that everything before `to` is durable, and how that came about.

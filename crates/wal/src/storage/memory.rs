@@ -45,6 +45,7 @@ impl Storage for Memory {
         check_name(name)?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match (files.get(name), mode) {
+            (Some(_), OpenMode::Blocks) => Err(io::ErrorKind::Unsupported.into()),
             (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
             (Some(file), _) => Ok(file.clone()),
             (None, OpenMode::CreateNew) => {

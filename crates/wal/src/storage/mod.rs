@@ -47,7 +47,14 @@ pub enum OpenMode {
     /// A file that must not exist yet, for reading and writing. It is empty, and its name is durable only after
     /// [`Storage::sync_names`].
     CreateNew,
+    /// An existing file, for [`File::write_durably_at`] past the page cache only: in single parts that begin and end at multiples of
+    /// [`BLOCK_BYTES`], in memory and in the file. What the page cache has of them is written before and forgotten. Nobody may have
+    /// them mapped.
+    Blocks,
 }
+
+/// What a file that was opened with [`OpenMode::Blocks`] is written in multiples of, in bytes.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// What tells one folder or file from every other one while it is open, whatever path led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +70,8 @@ pub trait Storage: Send + Sync + Debug {
     /// Opens the file `name`.
     ///
     /// # Errors
-    /// `NotFound`, or `AlreadyExists` for [`OpenMode::CreateNew`]; `InvalidInput` if `name` is not a single path component.
+    /// `NotFound`, or `AlreadyExists` for [`OpenMode::CreateNew`]; `InvalidInput` if `name` is not a single path component. For
+    /// [`OpenMode::Blocks`] `Unsupported` or `InvalidInput` where files are only written through the page cache, which a write may say, too.
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
     /// The names of all files in the folder, in no particular order.

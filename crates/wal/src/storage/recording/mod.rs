@@ -34,7 +34,7 @@ use self::crash::Replay;
 use super::folder::SystemFile;
 use super::map::Watch;
 use super::memory::next_folder_number;
-use super::{File, Identity, Map, OpenMode, Storage, Window, check_name};
+use super::{BLOCK_BYTES, File, Identity, Map, OpenMode, Storage, Window, check_name};
 use crate::sys;
 
 /// How much of a window is looked at at once.
@@ -249,10 +249,11 @@ impl Disk {
         Ok((state, write_bytes_max))
     }
 
-    fn file(&self, number: usize, state: &State) -> Arc<dyn File> {
+    fn file(&self, number: usize, state: &State, in_blocks: bool) -> Arc<dyn File> {
         Arc::new(Handle {
             disk: self.clone(),
             number,
+            in_blocks,
             backing: state.files[number].backing.clone(),
         })
     }
@@ -367,7 +368,7 @@ impl Storage for Disk {
         let (mut state, _) = self.call(call)?;
         match (state.names.get(name), mode) {
             (Some(_), OpenMode::CreateNew) => Err(io::ErrorKind::AlreadyExists.into()),
-            (Some(number), _) => Ok(self.file(*number, &state)),
+            (Some(number), _) => Ok(self.file(*number, &state, mode == OpenMode::Blocks)),
             (None, OpenMode::CreateNew) => {
                 let number = state.files.len();
                 state.files.push(Recorded::new()?);
@@ -376,7 +377,7 @@ impl Storage for Disk {
                     name: name.to_owned(),
                     file: number,
                 });
-                Ok(self.file(number, &state))
+                Ok(self.file(number, &state, false))
             }
             (None, _) => Err(io::ErrorKind::NotFound.into()),
         }
@@ -431,10 +432,26 @@ impl Storage for Disk {
 struct Handle {
     disk: Disk,
     number: usize,
+    /// It takes whole blocks only.
+    in_blocks: bool,
     backing: Arc<SystemFile>,
 }
 
 impl Handle {
+    /// Refuses what a system that writes past the page cache may refuse.
+    fn check_blocks(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let is_whole = |part: &IoSlice<'_>| {
+            part.len().is_multiple_of(BLOCK_BYTES)
+                && part.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+        };
+        if self.in_blocks
+            && !(offset.is_multiple_of(BLOCK_BYTES as u64) && parts.iter().all(is_whole))
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(())
+    }
+
     fn record_growth(&self, state: &mut State, old_size: u64) -> io::Result<()> {
         let size = self.backing.size()?;
         if size != old_size {
@@ -473,6 +490,7 @@ impl File for Handle {
     }
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.check_blocks(parts, offset)?;
         let (mut state, bytes_max) = self.disk.call(Call::Write)?;
         let mut bytes = Vec::new();
         parts.iter().for_each(|part| bytes.extend_from_slice(part));

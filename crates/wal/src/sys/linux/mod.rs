@@ -43,6 +43,7 @@ pub(crate) fn open(
     let flags = match mode {
         OpenMode::Read => OFlags::RDONLY,
         OpenMode::Write => OFlags::RDWR,
+        OpenMode::Blocks => OFlags::WRONLY | OFlags::DIRECT,
         OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
     };
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;

@@ -1,0 +1,353 @@
+//! The end of the log in memory: records that are on their way to the disk.
+//!
+//! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory that all users
+//! of the log share, and whoever leads the next sync writes whole blocks from there past the page cache, in one call that returns when
+//! they are on the disk. That takes less time, and less of the processor's, than a write and a sync of it. Everything else is written
+//! to the files as it is appended, and synced as any file is: records that must survive the death of all processes
+//! ([`Wal::append`]), large ones, and all of them where the file system or a missing buffer leave no other way.
+//!
+//! ```text
+//!            on the disk          with the system, or there       in the buffer
+//!   ... ------------------------+-------------------------+----------------------+
+//!                               durable                   written                end
+//! ```
+//!
+//! - The buffer is a ring. It holds everything from the beginning of the block of `written` on, if it is `primed`; if it is not,
+//!   everything is written.
+//! - What is behind the end of the last block that is written is filled with zeroes. So the room of the log ends at the
+//!   beginning of a block ([`Wal::room`]).
+//! - Blocks are written only if all before them is on the disk. If the system still has something in its cache, the rest is
+//!   handed to it too, and the files are synced.
+//! - Who writes to the files of a log with a buffer holds the lock `writing`: two writes of the same block must not meet. If a holder
+//!   dies, the same blocks are written once more.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crate::Lsn;
+use crate::error::{Error, Result};
+use crate::format::SEGMENT_HEADER_BYTES;
+use crate::guard::Guard;
+use crate::log::Wal;
+use crate::storage::BLOCK_BYTES;
+use crate::sync::{AtomicU64, Ordering, PoisonError};
+
+// Blocks of the stream are blocks of the files.
+const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BLOCK_BYTES as u64));
+
+/// A larger part of the buffer than one in so many is not taken by a single record.
+const PARTS: u64 = 4;
+
+/// Memory that all users of a log share, and what they need to exclude each other from the files.
+pub(crate) struct Buffer {
+    words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    me: u16,
+    is_alive: Box<dyn Fn(u16) -> bool + Send + Sync>,
+}
+
+impl Buffer {
+    fn words(&self) -> &[AtomicU64] {
+        (*self.words).as_ref()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.words().len() as u64 * 8
+    }
+
+    /// Where the bytes from `lsn` on are, word by word.
+    fn words_from(&self, lsn: Lsn) -> impl Iterator<Item = &AtomicU64> {
+        let words = self.words();
+        let first = (lsn.0 / 8) % words.len().max(1) as u64;
+        let (behind, before) = words.split_at(usize::try_from(first).unwrap_or_default());
+        before.iter().chain(behind)
+    }
+
+    /// Stores the parts one after the other, whose bytes together are a multiple of eight.
+    fn store<'p>(&self, lsn: Lsn, parts: impl Iterator<Item = &'p [u8]>) {
+        let mut places = self.words_from(lsn);
+        let mut put = |word: [u8; 8]| {
+            if let Some(place) = places.next() {
+                place.store(u64::from_le_bytes(word), Ordering::Relaxed);
+            }
+        };
+        let (mut word, mut filled) = ([0; 8], 0);
+        for mut part in parts {
+            if filled > 0 {
+                let (head, rest) = part.split_at(part.len().min(8 - filled));
+                word[filled..filled + head.len()].copy_from_slice(head);
+                filled += head.len();
+                part = rest;
+                if filled < 8 {
+                    continue;
+                }
+                put(word);
+            }
+            let (words, rest) = part.as_chunks();
+            words.iter().copied().for_each(&mut put);
+            word[..rest.len()].copy_from_slice(rest);
+            filled = rest.len();
+        }
+        debug_assert_eq!(filled, 0, "records are aligned");
+    }
+
+    /// Fills `bytes`, a multiple of eight, with what is there from `lsn` on.
+    fn load(&self, lsn: Lsn, bytes: &mut [u8]) {
+        let (words, _) = bytes.as_chunks_mut();
+        for (word, place) in words.iter_mut().zip(self.words_from(lsn)) {
+            *word = place.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+
+    /// The blocks of `from..to`, zeroes behind the end, and where they begin.
+    fn blocks_of<'b>(&self, from: Lsn, to: Lsn, blocks: &'b mut Blocks) -> (Lsn, &'b [u8]) {
+        let block = block_of(from);
+        let filled = offset(to.0 - block.0);
+        let blocks = blocks.of(filled.next_multiple_of(BLOCK_BYTES));
+        let (records, rest) = blocks.split_at_mut(filled);
+        self.load(block, records);
+        rest.fill(0);
+        (block, blocks)
+    }
+}
+
+/// Memory at whose beginning blocks can be written from; it grows when needed.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks(Vec<u8>);
+
+impl Blocks {
+    fn of(&mut self, bytes: usize) -> &mut [u8] {
+        if self.0.len() < bytes + BLOCK_BYTES {
+            self.0 = vec![0; bytes + BLOCK_BYTES];
+        }
+        let skip = self.0.as_ptr().align_offset(BLOCK_BYTES);
+        &mut self.0[skip..skip + bytes]
+    }
+}
+
+impl Wal {
+    /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least 8 KiB. All
+    /// users of the log who write to it must have the same memory, which may hold anything when the log is started, before anybody appends to the log or
+    /// waits for its records. `me` and `is_alive` are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first
+    /// call counts.
+    pub fn share_buffer(
+        &self,
+        words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+        me: u16,
+        is_alive: impl Fn(u16) -> bool + Send + Sync + 'static,
+    ) {
+        let is_alive = Box::new(is_alive);
+        let _: std::result::Result<(), Buffer> = self.buffer.set(Buffer {
+            words,
+            me,
+            is_alive,
+        });
+    }
+
+    /// The buffer, if a record of so many bytes at this place goes there.
+    fn buffer_for(&self, lsn: Lsn, bytes: u64) -> Option<&Buffer> {
+        let buffer = self.buffer.get()?;
+        let fits = bytes <= buffer.bytes() / PARTS;
+        (fits && self.ring.takes_blocks(lsn)).then_some(buffer)
+    }
+
+    /// Stores a record in the buffer, from `lsn` up to `end`; gives `false` if it has to be written. For the holder of the writer lock.
+    pub(crate) fn put(&self, lsn: Lsn, end: Lsn, pieces: &[IoSlice<'_>]) -> Result<bool> {
+        let Some(buffer) = self.buffer_for(lsn, end.0 - lsn.0) else {
+            return Ok(false);
+        };
+        let shared = self.shared();
+        let needed = end.0 - block_of(shared.written()).0;
+        if needed > buffer.bytes() && self.guards.has(Guard::KeepUnwritten) {
+            self.write_through()?;
+        }
+        if !shared.is_primed() {
+            // What is written next begins with what the block has already.
+            let block = block_of(lsn);
+            let mut head = [0; BLOCK_BYTES];
+            let head = &mut head[..offset(lsn.0 - block.0)];
+            if self.guards.has(Guard::PrimeBuffer) {
+                self.ring.read(block, head)?;
+            }
+            buffer.store(block, std::iter::once(&*head));
+            shared.set_primed(true);
+        }
+        buffer.store(lsn, pieces.iter().map(|piece| &**piece));
+        Ok(true)
+    }
+
+    /// Hands a record that was put into the buffer to the system, with everything before it. For the holder of the writer lock.
+    pub(crate) fn write_put(&self, lsn: Lsn, end: Lsn) -> Result<()> {
+        self.with_files(|| {
+            self.write_buffered(end)
+                .or_else(|error| self.erase_failed(lsn, error))
+        })
+    }
+
+    /// Writes a record to the files, behind everything before it. For the holder of the writer lock.
+    pub(crate) fn write(&self, lsn: Lsn, end: Lsn, pieces: &[IoSlice<'_>]) -> Result<()> {
+        self.with_files(|| {
+            self.write_buffered(lsn)?;
+            self.ring
+                .write(lsn, pieces)
+                .or_else(|error| self.erase_failed(lsn, error))?;
+            let shared = self.shared();
+            shared.set_primed(false);
+            shared.set_written(end);
+            Ok(())
+        })
+    }
+
+    /// Leaves nothing of a record that could not be written.
+    fn erase_failed(&self, lsn: Lsn, error: Error) -> Result<()> {
+        if self.guards.has(Guard::EraseFailed) {
+            self.erase(lsn).inspect_err(|_| self.poison())?;
+        }
+        Err(error)
+    }
+
+    /// Hands what is in the buffer to the system, so that it survives the death of all processes.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; it stays in the buffer then.
+    pub fn write_through(&self) -> Result<()> {
+        match self.buffer.get() {
+            Some(_) => self.with_files(|| self.write_buffered(self.end())),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs `work` while nobody else writes to the files.
+    pub(crate) fn with_files<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(buffer) = self.buffer.get() else {
+            return work();
+        };
+        let writing = &self.shared().writing;
+        writing.lock(buffer.me, &buffer.is_alive);
+        let result = work();
+        writing.unlock();
+        result
+    }
+
+    /// Hands what is in the buffer before `to` to the system, for the holder of `writing`: in whole blocks, since of others the system would
+    /// read the rest first.
+    pub(crate) fn write_buffered(&self, to: Lsn) -> Result<()> {
+        let shared = self.shared();
+        let from = shared.written();
+        if let Some(buffer) = self.buffer.get()
+            && from < to
+        {
+            let mut blocks = Blocks::default();
+            let (block, blocks) = buffer.blocks_of(from, to, &mut blocks);
+            self.ring.write(block, &[IoSlice::new(blocks)])?;
+            shared.set_written(to);
+        }
+        Ok(())
+    }
+
+    /// Makes everything before `end` durable, and says so. A failure is the end of the log.
+    pub(crate) fn make_durable(&self, end: Lsn) -> Result<()> {
+        let mut blocks = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.shared();
+        if self.is_poisoned() {
+            return Err(Error::Poisoned);
+        }
+        if self.buffer.get().is_none() && shared.written() < end {
+            return Err(Error::NotBuffered);
+        }
+        let durable = shared.durable();
+        let written = self.with_files(|| {
+            let is_on_disk = self.write_durably(end, &mut blocks)?;
+            if is_on_disk {
+                shared.made_durable(end);
+            }
+            Ok(is_on_disk)
+        });
+        let synced = written.and_then(|is_on_disk| {
+            if !is_on_disk {
+                self.sync_files(durable, end)?;
+                shared.made_durable(end);
+            }
+            Ok(())
+        });
+        synced.inspect_err(|_| self.poison_after_sync())
+    }
+
+    /// Has everything before `end` written, for the holder of `writing`. Gives whether it is on the disk, too, and not only with the system.
+    fn write_durably(&self, end: Lsn, blocks: &mut Blocks) -> Result<bool> {
+        let shared = self.shared();
+        let written = shared.written();
+        if written >= end {
+            return Ok(false);
+        }
+        let is_rest_on_disk = written == shared.durable() || !self.guards.has(Guard::SyncWritten);
+        if self.guards.has(Guard::SyncRecords)
+            && is_rest_on_disk
+            && self.write_blocks(written, end, blocks)?
+        {
+            shared.set_written(end);
+            return Ok(true);
+        }
+        self.write_buffered(end)?;
+        Ok(false)
+    }
+
+    /// Writes the blocks of `from..to` from the buffer, durably. Gives `false` if they cannot be written so.
+    fn write_blocks(&self, from: Lsn, to: Lsn, blocks: &mut Blocks) -> Result<bool> {
+        let Some(buffer) = self.buffer.get() else {
+            return Ok(false);
+        };
+        let (block, blocks) = buffer.blocks_of(from, to, blocks);
+        self.ring.write_blocks(block, blocks)
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Buffer")
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the block of a place begins.
+pub(crate) fn block_of(lsn: Lsn) -> Lsn {
+    Lsn(lsn.0 - lsn.0 % BLOCK_BYTES as u64)
+}
+
+/// A difference between two places that are close together.
+fn offset(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_in_parts_is_loaded() {
+        let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(u64::MAX)).collect();
+        let buffer = Buffer {
+            words: Arc::new(words),
+            me: 0,
+            is_alive: Box::new(|_| true),
+        };
+        let bytes: Vec<u8> = (0..96).collect();
+        for lsn in (0..256).step_by(8).map(Lsn) {
+            for (first, second) in [(0, 0), (3, 5), (1, 9), (7, 80), (8, 16), (13, 83), (96, 0)] {
+                let (head, rest) = bytes.split_at(first);
+                let (middle, tail) = rest.split_at(second);
+                buffer.store(lsn, [head, middle, tail].into_iter());
+                let mut loaded = [0; 96];
+                buffer.load(lsn, &mut loaded);
+                assert_eq!(loaded, *bytes, "{lsn}, {first} and {second} bytes");
+                // What was not stored to is as it was.
+                let mut behind = [0; 8];
+                buffer.load(Lsn(lsn.0 + 96), &mut behind);
+                assert_eq!(behind, [0xff; 8]);
+                let clear = [0xff; 96];
+                buffer.store(lsn, std::iter::once(&clear[..]));
+            }
+        }
+    }
+}

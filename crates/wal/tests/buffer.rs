@@ -1,0 +1,146 @@
+//! Records that are on their way to the disk in memory that the users of a log share.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use common::{SMALL, append, create, open, read_all, start};
+use sapwood_wal::storage::{Folder, Memory, OpenMode, Storage};
+use sapwood_wal::{Error, Position, Shared, Wal};
+
+/// A log and the state that its users share.
+struct Log {
+    _folder: tempfile::TempDir,
+    storage: Arc<dyn Storage>,
+    shared: Arc<Shared>,
+    words: Arc<Vec<AtomicU64>>,
+    wal: Wal,
+}
+
+fn new_log() -> Log {
+    let folder = tempfile::tempdir().unwrap();
+    let storage: Arc<dyn Storage> = Arc::new(Folder::open(folder.path()).unwrap());
+    create(&storage, &SMALL).unwrap();
+    let shared = Arc::new(Shared::default());
+    let words = Arc::new((0..2048).map(AtomicU64::new).collect());
+    let wal = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
+    start(&wal, Position::START).unwrap();
+    let log = Log {
+        _folder: folder,
+        storage,
+        shared,
+        words,
+        wal,
+    };
+    log.share(&log.wal, 0);
+    log
+}
+
+impl Log {
+    fn share(&self, wal: &Wal, process: u16) {
+        wal.share_buffer(self.words.clone(), process, |_| true);
+    }
+
+    /// What whoever comes first after all processes have died finds.
+    fn left(&self, from: Position) -> Vec<Vec<u8>> {
+        read_all(&open(&self.storage).unwrap(), from).unwrap().0
+    }
+}
+
+fn append_buffered(log: &Wal, payload: &[u8]) -> Position {
+    log.append_buffered(&[IoSlice::new(payload)]).unwrap()
+}
+
+#[test]
+fn records_of_any_size_are_there_when_they_are_durable() {
+    let log = new_log();
+    let mut floor = Position::START;
+    for number in 0..400_u32 {
+        let length = number.wrapping_mul(2_654_435_761) % 5000 / (1 + number % 7);
+        let payload = vec![number as u8; length as usize];
+        let mut expected = vec![payload.clone()];
+        let end = if number % 5 == 0 {
+            append(&log.wal, &payload).unwrap();
+            expected.push(b"behind it".to_vec());
+            append_buffered(&log.wal, b"behind it")
+        } else {
+            append_buffered(&log.wal, &payload)
+        };
+        log.wal.sync_to(end.lsn).unwrap();
+        assert_eq!(log.left(floor), expected, "record {number}");
+        log.wal.recycle_before(end.lsn);
+        floor = end;
+    }
+    assert!(log.wal.end().0 > 10 * log.wal.capacity());
+}
+
+#[test]
+fn what_is_in_the_buffer_is_read_back() {
+    let log = new_log();
+    for number in 0..6 {
+        append_buffered(&log.wal, &[number; 100]);
+        let (payloads, _) = read_all(&log.wal, Position::START).unwrap();
+        assert_eq!(payloads.len(), usize::from(number) + 1);
+        // Who has read it has had it written.
+        assert_eq!(log.left(Position::START), payloads);
+    }
+}
+
+#[test]
+fn what_was_appended_to_the_files_survives_all_processes() {
+    let log = new_log();
+    let first = append_buffered(&log.wal, b"one");
+    log.wal.sync_to(first.lsn).unwrap();
+    append_buffered(&log.wal, b"two");
+    assert_eq!(log.left(Position::START), [b"one"]);
+    append(&log.wal, b"three").unwrap();
+    assert_eq!(log.left(first), [b"two".to_vec(), b"three".to_vec()]);
+}
+
+#[test]
+fn users_who_share_a_buffer_go_on_for_each_other() {
+    let log = new_log();
+    let open = || Wal::open(&log.storage, "log", OpenMode::Write, log.shared.clone()).unwrap();
+    let (other, stranger) = (open(), open());
+    log.share(&other, 1);
+    let first = append_buffered(&log.wal, b"one");
+    let second = append_buffered(&other, b"two");
+    assert!(matches!(
+        stranger.sync_to(first.lsn),
+        Err(Error::NotBuffered)
+    ));
+    other.sync_to(second.lsn).unwrap();
+    stranger.sync_to(first.lsn).unwrap();
+    assert_eq!(log.left(Position::START).len(), 2);
+}
+
+#[test]
+fn another_user_makes_durable_what_the_dead_have_buffered() {
+    let log = new_log();
+    let heir = Wal::open(&log.storage, "log", OpenMode::Write, log.shared.clone()).unwrap();
+    log.share(&heir, 1);
+    let first = append_buffered(&log.wal, b"one");
+    let second = append_buffered(&log.wal, b"two");
+    heir.sync_to(first.lsn).unwrap();
+    assert_eq!(log.left(Position::START).len(), 2);
+    append_buffered(&log.wal, b"three");
+    assert_eq!(heir.inherit().unwrap(), heir.tail().unwrap());
+    assert_eq!(log.left(second), [b"three"]);
+}
+
+#[test]
+fn where_the_page_cache_is_all_there_is_records_go_there() {
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new());
+    create(&storage, &SMALL).unwrap();
+    let wal = open(&storage).unwrap();
+    start(&wal, Position::START).unwrap();
+    let words: Vec<AtomicU64> = (0..2048).map(AtomicU64::new).collect();
+    wal.share_buffer(Arc::new(words), 0, |_| true);
+    let end = append_buffered(&wal, b"record");
+    let (payloads, _) = read_all(&open(&storage).unwrap(), Position::START).unwrap();
+    assert_eq!(payloads, [b"record"]);
+    wal.sync_to(end.lsn).unwrap();
+}
