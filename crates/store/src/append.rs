@@ -41,11 +41,13 @@ impl<'i> AppendLock<'i> {
         }
     }
 
-    /// Appends a record, which the caller applies before it gives the lock back.
-    pub(crate) fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
-        match &self.inner.wal {
-            Some(wal) => Ok(wal.append(parts)?),
-            None => Ok(Position::default()),
+    /// Appends a record, which the caller applies before it gives the lock back. That of a relaxed commit survives the death of all
+    /// processes; that of a durable one has until then been seen by nobody.
+    pub(crate) fn append(&self, parts: &[IoSlice<'_>], durability: Durability) -> Result<Position> {
+        match (&self.inner.wal, durability) {
+            (Some(wal), Durability::Durable) => Ok(wal.append_buffered(parts)?),
+            (Some(wal), Durability::Relaxed) => Ok(wal.append(parts)?),
+            (None, _) => Ok(Position::default()),
         }
     }
 

@@ -279,7 +279,7 @@ fn append_once(
     let mut slices = vec![IoSlice::new(&joint)];
     slices.extend(parts.iter().map(|part| IoSlice::new(part.as_ref())));
     let appending = AppendLock::take(inner)?;
-    let log = appending.append(&slices)?;
+    let log = appending.append(&slices, durability)?;
     for (inner, header) in commits {
         apply(inner, &header.head(log), durability);
     }

@@ -542,6 +542,13 @@ impl Drop for Owner {
         for store in &self.stores {
             store.background.stop();
         }
+        if let Some(store) = self.stores.first()
+            && let Some(wal) = &store.wal
+            && !store.options.read_only
+        {
+            // Commits that nobody has waited for are not lost because this is closed. Who closes it cannot be told of a failure.
+            let _: sapwood_wal::Result<()> = wal.write_through();
+        }
         for store in &self.stores {
             if store.options.idle_checkpoint.is_some() && !store.options.read_only {
                 // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.

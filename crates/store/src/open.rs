@@ -220,6 +220,14 @@ struct OpenedStore {
 impl Opened {
     fn into_env(self, regions: &Regions, membership: Membership, options: &Options) -> Result<Env> {
         let membership = Arc::new(membership);
+        if let Some(wal) = &self.wal
+            && !options.read_only
+        {
+            let (members, shared) = (membership.clone(), regions[0].clone());
+            wal.share_buffer(regions[0].clone(), membership.index(), move |process| {
+                members.is_alive(process, &shared.processes[..])
+            });
+        }
         let stores = Arc::default();
         let must_checkpoint = self.stores.iter().map(|store| store.must_checkpoint);
         let must_checkpoint: Vec<bool> = must_checkpoint.collect();

@@ -19,6 +19,7 @@
 //!  heads                  a ring of the last HEADS commits' roots, indexed by commit number
 //!  processes              who has the environment open
 //!  slots                  the reader table
+//!  log buffer             records of the log on their way to the disk
 //! ```
 
 // The region is a raw mapping that is looked at through one structure of atomics.
@@ -47,6 +48,9 @@ const LAYOUT: u32 = 7;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
+
+/// What may be on its way to the log: many small commits. Larger ones gain little by it.
+const LOG_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Something alone on its cache lines.
 #[repr(C, align(64))]
@@ -90,6 +94,7 @@ pub(crate) struct Layout {
     /// All slots from this one on have never been used.
     pub(crate) slots_end: Line<AtomicU32>,
     pub(crate) slots: [Slot; READERS_MAX],
+    log_buffer: Line<[AtomicU64; LOG_BUFFER_BYTES / 8]>,
 }
 
 /// How far the file reaches.
@@ -290,7 +295,7 @@ impl Layout {
             &self.appender,
             &self.archiver,
         ];
-        locks.iter().any(|lock| lock.owner() == Some(process))
+        locks.iter().any(|lock| lock.owner() == Some(process)) || self.log.is_writer(process)
     }
 
     fn cell(&self, commit: CommitNo) -> &HeadCell {
@@ -358,6 +363,12 @@ impl Deref for Region {
 impl AsRef<Shared> for Region {
     fn as_ref(&self) -> &Shared {
         &self.log
+    }
+}
+
+impl AsRef<[AtomicU64]> for Region {
+    fn as_ref(&self) -> &[AtomicU64] {
+        &*self.log_buffer
     }
 }
 
