@@ -120,7 +120,12 @@ impl Inner {
                 continue;
             }
             if self.region.room() >= frames {
-                match self.wal.append(&[IoSlice::new(attempt.record)]) {
+                let record = [IoSlice::new(attempt.record)];
+                let appended = match self.durability {
+                    Durability::Durable => self.wal.append_buffered(&record),
+                    Durability::Eventual => self.wal.append(&record),
+                };
+                match appended {
                     Ok(end) => {
                         step();
                         let pages = attempt.changes.iter().copied();

@@ -14,6 +14,7 @@
 //!  log                 the state of the log that its users share
 //!  processes           who has the space open
 //!  slots               the running transactions, see `slot`
+//!  log buffer          records of the log on their way to the disk
 //!  buckets             where the search for a page's versions begins, see `versions`
 //!  frame headers, frames
 //! ```
@@ -50,7 +51,10 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWXACT");
 
 /// The version of everything in the region, that of the log's shared state included. Processes that disagree about it cannot
 /// share a space.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
+
+/// What may be on its way to the log: many small commits. Larger ones gain little by it.
+const LOG_BUFFER_BYTES: usize = if cfg!(feature = "shuttle") { 8 } else { 256 } * 1024;
 
 /// Something alone on its cache lines.
 #[derive(Default)]
@@ -87,6 +91,7 @@ pub(crate) struct Layout {
     log: Line<Shared>,
     pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
     pub(crate) slots: Line<Slots>,
+    log_buffer: Line<[AtomicU64; LOG_BUFFER_BYTES / 8]>,
 }
 
 /// The newest commit. Its version is where its record ends in the log.
@@ -247,6 +252,7 @@ impl Region {
         [&self.committer, &self.maintainer]
             .into_iter()
             .any(|lock| lock.owner() == Some(process))
+            || self.log.is_writer(process)
             || self.gate.load(Ordering::SeqCst) == u32::from(process) + 1
     }
 
@@ -315,6 +321,12 @@ impl Deref for Region {
 impl AsRef<Shared> for Region {
     fn as_ref(&self) -> &Shared {
         &self.log
+    }
+}
+
+impl AsRef<[AtomicU64]> for Region {
+    fn as_ref(&self) -> &[AtomicU64] {
+        &*self.log_buffer
     }
 }
 

@@ -325,7 +325,7 @@ pub struct Stat {
 /// What belongs to an open space.
 pub(crate) struct Inner {
     pub(crate) region: Arc<Region>,
-    pub(crate) membership: Membership,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) data: Arc<dyn File>,
     pub(crate) map: Map,

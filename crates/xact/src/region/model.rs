@@ -48,6 +48,7 @@ impl Parts {
                 losers: Default::default(),
                 table: array::from_fn(|_| Default::default()),
             }),
+            log_buffer: Line(array::from_fn(|_| Default::default())),
         };
         Ok(Self {
             layout: Box::new(layout),
