@@ -31,7 +31,7 @@ use std::ops::Deref;
 use sapwood_wal::lock::Lock;
 use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
 use sapwood_wal::storage::Window;
-use sapwood_wal::{Lsn, Shared};
+use sapwood_wal::{Lsn, Shared, sync};
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ pub(crate) struct Layout {
     /// All slots from this one on have never been used.
     pub(crate) slots_end: Line<AtomicU32>,
     pub(crate) slots: [Slot; READERS_MAX],
-    log_buffer: Line<[AtomicU64; LOG_BUFFER_BYTES / 8]>,
+    log_buffer: Line<[sync::AtomicU64; LOG_BUFFER_BYTES / 8]>,
 }
 
 /// How far the file reaches.
@@ -366,8 +366,8 @@ impl AsRef<Shared> for Region {
     }
 }
 
-impl AsRef<[AtomicU64]> for Region {
-    fn as_ref(&self) -> &[AtomicU64] {
+impl AsRef<[sync::AtomicU64]> for Region {
+    fn as_ref(&self) -> &[sync::AtomicU64] {
         &*self.log_buffer
     }
 }
