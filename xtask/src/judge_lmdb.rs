@@ -4,6 +4,7 @@
 mod programs;
 mod py_lmdb;
 mod slapd;
+mod speed;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,6 +29,9 @@ pub(crate) struct JudgeLmdb {
     /// Debian's slapd with its LMDB backend.
     #[arg(long)]
     slapd: bool,
+    /// Instead of judging, measure what the C interface costs beside LMDB (release builds of both).
+    #[arg(long)]
+    speed: bool,
     /// Judge what the release profile builds; tests take less time, and debug assertions are off.
     #[arg(long)]
     release: bool,
@@ -39,6 +43,9 @@ pub(crate) struct JudgeLmdb {
 impl JudgeLmdb {
     pub(crate) fn run(self) -> Result<()> {
         packages::ensure(packages::JUDGE_LMDB, !self.no_install)?;
+        if self.speed {
+            return speed::compare(&Bench::set_up(true)?);
+        }
         let all = !(self.programs || self.py_lmdb || self.slapd);
         let bench = Bench::set_up(self.release)?;
         let mut verdicts = Vec::new();

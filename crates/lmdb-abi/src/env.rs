@@ -89,6 +89,7 @@ impl Env {
             .create(flags & RDONLY == 0)
             .over_empty(flags & RDONLY == 0)
             .log_bytes(LOG_BYTES)
+            .alone_when_closed(flags & NOSUBDIR != 0)
             .names(place.names.clone())
             .permissions(mode)
             .shared(flags & NOLOCK == 0);

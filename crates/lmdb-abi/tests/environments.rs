@@ -80,7 +80,28 @@ fn files_are_where_programs_look_for_them() {
     let env = try_open(&file, env_flags::NOSUBDIR, 16 * MIB).unwrap();
     assert!(file.is_file());
     assert!(folder.path().join("single.db-lock").exists());
+    let txn = write(env);
+    let db = database(txn, c"kept", CREATE).unwrap();
+    assert_eq!(put(txn, db, b"k", b"v", 0), OK);
+    commit(txn);
     unsafe { mdb_env_close(env) };
+    // The file stands alone: it can be moved like any other, and goes on where it is.
+    let names = fs::read_dir(folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut single: Vec<_> = names.filter(|name| name.starts_with("single")).collect();
+    single.sort();
+    assert_eq!(single, ["single.db", "single.db-lock"]);
+    let moved = folder.path().join("moved.db");
+    fs::rename(&file, &moved).unwrap();
+    for value in [b"v", b"w", b"x"] {
+        let env = try_open(&moved, env_flags::NOSUBDIR, 16 * MIB).unwrap();
+        let txn = write(env);
+        let db = database(txn, c"kept", 0).unwrap();
+        assert_eq!(get(txn, db, b"k").unwrap(), value);
+        assert_eq!(put(txn, db, b"k", &[value[0] + 1], 0), OK);
+        commit(txn);
+        unsafe { mdb_env_close(env) };
+    }
 
     let missing = folder.path().join("missing");
     assert_eq!(try_open(&missing, 0, MIB).err(), Some(libc::ENOENT));

@@ -180,6 +180,8 @@ struct Life {
     disk: Disk,
     env: Option<Env>,
     guards: Guards,
+    /// Each time it is reopened, the log is removed and made anew.
+    alone_when_closed: bool,
     dice: Dice,
     /// As it was at the beginning.
     before: History,
@@ -190,12 +192,18 @@ struct Life {
     applied: u64,
 }
 
-fn options(guards: Guards) -> Options {
+fn options(guards: Guards, alone_when_closed: bool) -> Options {
     let mut options = Options::new()
         .log_bytes(2 * LOG_BYTES_MIN)
+        .alone_when_closed(alone_when_closed)
         .idle_checkpoint(None);
     options.guards = guards;
     options
+}
+
+/// Of some lives.
+fn is_alone_when_closed(seed: u64) -> bool {
+    seed % 3 == 1
 }
 
 fn told(error: Error) -> String {
@@ -205,12 +213,13 @@ fn told(error: Error) -> String {
 impl Life {
     /// Opens what is on the disk, and compares it with what is known.
     fn begin(disk: Disk, guards: Guards, seed: u64, history: History) -> Result<Self, String> {
-        let env = open(&disk, guards).map_err(told)?;
+        let env = open(&disk, guards, is_alone_when_closed(seed)).map_err(told)?;
         disk.note(Note::Created.encode());
         let mut life = Self {
             disk,
             env: Some(env),
             guards,
+            alone_when_closed: is_alone_when_closed(seed),
             dice: Dice(seed),
             before: history.clone(),
             history,
@@ -524,7 +533,7 @@ impl Life {
     fn reopen(&mut self) -> Verdict {
         self.kept.clear();
         self.env = None;
-        self.env = Some(open(&self.disk, self.guards).map_err(told)?);
+        self.env = Some(open(&self.disk, self.guards, self.alone_when_closed).map_err(told)?);
         let states = self.history.states.clone();
         self.compare()?;
         // For crashes before this moment.
@@ -624,8 +633,9 @@ impl Life {
     }
 }
 
-fn open(disk: &Disk, guards: Guards) -> Result<Env, Error> {
-    Env::on_storage(Arc::new(disk.clone()), &options(guards))
+fn open(disk: &Disk, guards: Guards, alone_when_closed: bool) -> Result<Env, Error> {
+    let options = options(guards, alone_when_closed);
+    Env::on_storage(Arc::new(disk.clone()), &options)
 }
 
 /// One random change to a transaction and to the model of it.
@@ -748,6 +758,34 @@ fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
     Ok(())
 }
 
+/// Taking the log away when the environment is closed, and giving it another one when it is opened.
+#[test]
+fn closing_and_opening_survive_power_cuts() {
+    let run = || {
+        let seed = 1;
+        assert!(is_alone_when_closed(seed));
+        let mut life = Life::begin(Disk::new(), Guards::default(), seed, History::default())?;
+        for _ in 0..4 {
+            life.transact(8, 300)?;
+            life.reopen()?;
+        }
+        let names = life.disk.names().map_err(|error| error.to_string())?;
+        assert!(names.iter().any(|name| name.starts_with("log")));
+        life.env = None;
+        let names = life.disk.names().map_err(|error| error.to_string())?;
+        assert_eq!(names, [DATA_NAME]);
+        for crash in life.disk.crashes(seed, 400) {
+            let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+            let mut after = Life::begin(disk, Guards::default(), 1, life.history_at(&crash))
+                .map_err(|error| format!("{crash}: {error}"))?;
+            after.transact(8, 300)?;
+            after.reopen()?;
+        }
+        Ok::<_, String>(())
+    };
+    run().unwrap();
+}
+
 /// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is half
 /// there; with a disk that works again everything goes on.
 #[test]
@@ -785,7 +823,7 @@ fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
         };
         if life.env.is_none() {
             life.disk.heal();
-            life.env = Some(open(&life.disk, life.guards).map_err(told)?);
+            life.env = Some(open(&life.disk, life.guards, life.alone_when_closed).map_err(told)?);
             life.compare()?;
         }
         failures.extend(done.err());
@@ -796,7 +834,7 @@ fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
     for crash in life.disk.crashes(seed, 6) {
         // The recording began with this life, whose history has been cut by reopening.
         let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
-        match open(&disk, life.guards) {
+        match open(&disk, life.guards, false) {
             Ok(env) => {
                 let report = env.check().map_err(told)?;
                 if !report.is_clean() {
@@ -810,7 +848,7 @@ fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
     life.disk.heal();
     life.kept.clear();
     life.env = None;
-    life.env = Some(open(&life.disk, life.guards).map_err(told)?);
+    life.env = Some(open(&life.disk, life.guards, life.alone_when_closed).map_err(told)?);
     life.compare()?;
     life.transact(8, 300)?;
     life.compare()

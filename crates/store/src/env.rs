@@ -52,6 +52,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) stores: u16,
     pub(crate) store_folders: BTreeMap<u16, PathBuf>,
+    pub(crate) alone_when_closed: bool,
     pub(crate) archive: Option<Arc<dyn Storage>>,
     pub(crate) parked_age_max: u64,
     pub(crate) guards: Guards,
@@ -80,6 +81,7 @@ impl Default for Options {
             durability: Durability::Durable,
             stores: 1,
             store_folders: BTreeMap::new(),
+            alone_when_closed: false,
             archive: None,
             parked_age_max: u64::MAX,
             guards: Guards::default(),
@@ -148,6 +150,13 @@ impl Options {
     /// Everybody who opens the environment has to say so. The first store, number 0, stays where the log is.
     pub fn store_folder(mut self, store: u16, folder: impl Into<PathBuf>) -> Self {
         self.store_folders.insert(store, folder.into());
+        self
+    }
+
+    /// Whether the last to close the environment removes the log, so that each data file stands alone, as a backup does, and can be copied and moved. It gets
+    /// another one when it is opened again, which takes a few syncs more. Without effect with an archive, whose logs have to follow each other.
+    pub fn alone_when_closed(mut self, yes: bool) -> Self {
+        self.alone_when_closed = yes;
         self
     }
 
@@ -556,6 +565,15 @@ impl Drop for Owner {
                 let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());
             }
             store.idle_readers.close();
+        }
+        // Snapshots may outlive this, and the environment is open as long as they live.
+        if self
+            .stores
+            .iter()
+            .all(|store| Arc::strong_count(store) == 1)
+        {
+            // Whatever it has come to, the environment can be opened again.
+            let _: Result<()> = open::take_log_if_last(&self.stores);
         }
     }
 }

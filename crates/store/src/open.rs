@@ -552,6 +552,51 @@ fn give_log(
     Ok(())
 }
 
+/// Makes data files that stand alone of those of an environment that nobody else has open, if that is wanted. Until it is closed nobody can open it.
+///
+/// The first file says whether the log is missing, so it comes first, and its meta pages in the opposite order as in [`give_log`]: where this was
+/// interrupted, that never leaves two meta pages which name different logs.
+pub(crate) fn take_log_if_last(stores: &[Arc<Inner>]) -> Result<()> {
+    let Some(first) = stores.first() else {
+        return Ok(());
+    };
+    let options = &first.options;
+    let Some(wal) = first.wal.as_ref().filter(|_| !options.read_only) else {
+        return Ok(());
+    };
+    let is_wanted = options.alone_when_closed && options.archive.is_none();
+    if !is_wanted || !first.membership.lock_opening_if_last()? {
+        return Ok(());
+    }
+    let mut metas = Vec::with_capacity(stores.len());
+    for store in stores {
+        checkpoint::settle(store)?;
+        let head = store.region.applied_head()?;
+        let commits = &store.region.metas.commits;
+        let is_held = |slot: &AtomicU64| slot.load(Ordering::SeqCst) == head.commit.0;
+        if !commits.iter().all(is_held) {
+            return Ok(());
+        }
+        metas.push(Meta {
+            identity: StoreIdentity {
+                log: NO_LOG,
+                ..store.identity
+            },
+            head: Head {
+                log: Position::START,
+                ..head
+            },
+        });
+    }
+    for (store, meta) in stores.iter().zip(&metas) {
+        for slot in [1, 0] {
+            write_meta(&*store.data.file, slot, meta)?;
+            store.data.file.sync_data()?;
+        }
+    }
+    Ok(wal.remove_files()?)
+}
+
 /// The head of a new store whose log begins here.
 fn first_head(log: Position) -> Head {
     Head {

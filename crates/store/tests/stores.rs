@@ -308,6 +308,42 @@ fn a_backup_of_all_stores_is_of_one_moment() {
 }
 
 #[test]
+fn stores_stand_alone_when_they_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(3).alone_when_closed(true);
+    for round in 0_u64..4 {
+        let env = Env::open(folder.path(), &options).unwrap();
+        let numbers: Vec<u64> = env.read_stores().unwrap().iter().map(number).collect();
+        assert_eq!(numbers, [round; 3]);
+        let mut txn = env.write_stores(&[0, 1, 2]).unwrap();
+        for store in 0..3 {
+            let part = txn.store(store).unwrap();
+            put(part, b"number", &(round + 1).to_be_bytes());
+        }
+        txn.commit().unwrap().wait().unwrap();
+        let kept = (round == 2).then(|| env.read().unwrap());
+        drop(env);
+        let names = std::fs::read_dir(folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        if kept.is_some() {
+            assert!(
+                names.contains(&"log.0".to_owned()),
+                "it is open still: {names:?}"
+            );
+        } else {
+            assert_eq!(names, ["data-0", "data-1", "data-2", "lock"]);
+        }
+    }
+    assert!(
+        Restore::of(folder.path())
+            .into_folder(folder.path().join("copy"))
+            .is_ok()
+    );
+}
+
+#[test]
 fn two_restores_of_one_backup_are_not_taken_for_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);

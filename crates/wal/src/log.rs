@@ -166,6 +166,14 @@ impl Wal {
         Ok(())
     }
 
+    /// Removes the files of the log, which is of no use then. For whoever has it alone, and does not need what it holds.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; some of the files may be gone.
+    pub fn remove_files(&self) -> Result<()> {
+        self.ring.remove()
+    }
+
     /// Takes over from a dead holder of the writer lock: erases the record it may have left unfinished, makes everything before
     /// durable, and returns where the log goes on.
     ///

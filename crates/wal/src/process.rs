@@ -157,6 +157,21 @@ impl Membership {
         }
     }
 
+    /// Keeps others from opening what is shared until this is dropped, unless somebody else has it open or is about to; whether it does.
+    pub fn lock_opening_if_last(&self) -> io::Result<bool> {
+        let Some(locks) = &self.locks else {
+            return Ok(true);
+        };
+        if !locks.0.try_lock(OPENING_BYTE)? {
+            return Ok(false);
+        }
+        let is_last = !locks.is_in_use()? && !locks.is_held_still()?;
+        if !is_last {
+            locks.unlock_opening();
+        }
+        Ok(is_last)
+    }
+
     /// The index of this process's entry.
     pub fn index(&self) -> u16 {
         self.index

@@ -87,6 +87,10 @@ impl Ring {
         self.log
     }
 
+    pub(crate) fn remove(&self) -> Result<()> {
+        remove(&*self.storage, &self.name)
+    }
+
     /// How many bytes of the stream the ring holds.
     pub(crate) fn capacity(&self) -> u64 {
         self.stream_bytes() * u64::from(self.shape.segments)

@@ -4,6 +4,7 @@
 //! Its sources are in a crate. With them come both libraries' programs: the original's have its library in them, ours are
 //! linked with ours.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(super) fn judge(bench: &Bench, verdicts: &mut Vec<Verdict>) -> Result<()> {
 }
 
 /// Fetches the crate that has LMDB's sources in it; gives the folder of LMDB.
-fn fetch(bench: &Bench) -> Result<PathBuf> {
+pub(super) fn fetch(bench: &Bench) -> Result<PathBuf> {
     let project = bench.folder.join("sources");
     let vendor = project.join("vendor");
     let lmdb = vendor.join(SOURCES).join("lmdb/libraries/liblmdb");
@@ -73,36 +74,51 @@ fn fetch(bench: &Bench) -> Result<PathBuf> {
     Ok(lmdb)
 }
 
-fn program(bench: &Bench, library: Library, name: &str) -> PathBuf {
+pub(super) fn program(bench: &Bench, library: Library, name: &str) -> PathBuf {
     bench.folder.join("bin").join(library.name()).join(name)
 }
 
 fn compile(bench: &Bench, sources: &Path, library: Library) -> Result<()> {
     let seed = bench.folder.join("seed.h");
     fs::write(&seed, SEED)?;
-    fs::create_dir_all(program(bench, library, ""))?;
     let own = root().join("xtask/src/judge_lmdb").join(RANDOM);
     let theirs = TESTS.into_iter().chain(TOOLS);
-    let programs = theirs.map(|name| (name, sources.join(name)));
-    for (name, source) in programs.chain([(RANDOM, own)]) {
-        text("cc", |command| {
-            command
-                .args(["-w", "-O1", "-pthread", "-include"])
-                .arg(&seed);
-            command.arg("-I").arg(sources);
-            command.arg("-o").arg(program(bench, library, name));
-            command.arg(source.with_extension("c"));
-            match library {
-                Library::Original => {
-                    command.args(["mdb.c", "midl.c"].map(|file| sources.join(file)));
-                }
-                Library::Ours => {
-                    command.arg("-L").arg(bench.library_folder());
-                    command.arg("-llmdb");
-                }
-            }
-        })?;
+    let programs = theirs.map(|name| sources.join(name));
+    let seed = seed.as_os_str().to_str().context("not UTF-8")?;
+    for source in programs.chain([own]) {
+        let source = source.with_extension("c");
+        compile_one(bench, sources, library, &source, &["-O1", "-include", seed])?;
     }
+    Ok(())
+}
+
+/// Compiles a program and links it with one of the libraries.
+pub(super) fn compile_one(
+    bench: &Bench,
+    sources: &Path,
+    library: Library,
+    source: &Path,
+    options: &[&str],
+) -> Result<()> {
+    let name = source.file_stem().and_then(OsStr::to_str);
+    let program = program(bench, library, name.context("a source has a name")?);
+    if let Some(folder) = program.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    text("cc", |command| {
+        command.args(["-w", "-pthread"]).args(options);
+        command.arg("-I").arg(sources);
+        command.arg("-o").arg(program).arg(source);
+        match library {
+            Library::Original => {
+                command.args(["mdb.c", "midl.c"].map(|file| sources.join(file)));
+            }
+            Library::Ours => {
+                command.arg("-L").arg(bench.library_folder());
+                command.arg("-llmdb");
+            }
+        }
+    })?;
     Ok(())
 }
 

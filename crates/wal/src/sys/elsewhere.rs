@@ -123,15 +123,18 @@ pub fn thread_number() -> u32 {
 }
 
 #[cfg(not(feature = "shuttle"))]
+/// Waits for a moment.
 pub fn wait_while(_: &AtomicU32, _: u32, patience: Duration) {
     // Waiting may end early.
     std::thread::sleep(patience.min(Duration::from_millis(1)));
 }
 
 #[cfg(not(feature = "shuttle"))]
+/// Nobody sleeps.
 pub fn wake_one(_: &AtomicU32) {}
 
 #[cfg(not(feature = "shuttle"))]
+/// Nobody sleeps.
 pub fn wake_all(_: &AtomicU32) {}
 
 #[derive(Debug)]
