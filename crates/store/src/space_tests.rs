@@ -51,6 +51,52 @@ fn assert_clean(env: &Env) {
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
+#[test]
+fn small_commits_go_back_and_forth_between_a_few_pages() {
+    let (_folder, env) = env();
+    change(&env, |txn, tree| {
+        for n in 0_u32..2000 {
+            txn.put(tree, &n.to_be_bytes(), &[1; 100]).unwrap();
+        }
+    });
+    settle(&env);
+    let roots = || env.inner().region.applied_head().unwrap().roots;
+    let mut written = 0;
+    let mut used = std::collections::BTreeSet::new();
+    for round in 0_u32..400 {
+        let before = roots();
+        change(&env, |txn, tree| {
+            let key = 7_u32.to_be_bytes();
+            assert!(!txn.put(tree, &key, &[round as u8; 100]).unwrap());
+        });
+        written += u32::from(roots().free != before.free);
+        used.insert(roots().catalog.root);
+        if round % 100 == 99 {
+            env.checkpoint().unwrap();
+            assert_clean(&env);
+        }
+    }
+    assert!(written <= 50, "the free list was written {written} times");
+    assert!(
+        used.len() <= 20,
+        "the catalog has been in {} places",
+        used.len()
+    );
+    // What a snapshot sees is left alone, and what is freed meanwhile goes elsewhere.
+    let snapshot = env.read().unwrap();
+    let catalog = roots().catalog.root;
+    for round in 0_u32..20 {
+        change(&env, |txn, tree| {
+            txn.put(tree, &round.to_be_bytes(), &[2; 100]).unwrap();
+        });
+        assert_ne!(roots().catalog.root, catalog);
+    }
+    let seen = snapshot.tree("t").unwrap().unwrap();
+    let value = seen.get(&5_u32.to_be_bytes()).unwrap().unwrap();
+    assert_ne!(value, [2; 100]);
+    assert_clean(&env);
+}
+
 /// One page each.
 const VALUE: &[u8] = &[7; PAGE_BYTES - 100];
 
