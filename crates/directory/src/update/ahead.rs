@@ -32,6 +32,10 @@ impl Ahead {
         contexts: &[NamingContext],
         updates: impl Iterator<Item = &'u UpdateRequest>,
     ) -> Result<()> {
+        // Whether it is worth it is known without any keys.
+        if !view.fetch_ahead(Table::Name, &[[0; 0]; 0])? {
+            return Ok(());
+        }
         let mut count = 0;
         for update in updates {
             if self.keys.len() == count {
@@ -42,9 +46,7 @@ impl Ahead {
             }
         }
         let keys = &self.keys[..count];
-        if !view.fetch_ahead(Table::Name, keys)? {
-            return Ok(());
-        }
+        view.fetch_ahead(Table::Name, keys)?;
         self.ids.clear();
         for key in keys {
             if let Some(value) = view.get(Table::Name, key)? {
