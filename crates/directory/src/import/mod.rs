@@ -13,6 +13,7 @@
 
 mod births;
 mod build;
+mod found;
 mod gathered;
 mod graft;
 mod ordered;
