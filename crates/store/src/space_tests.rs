@@ -228,7 +228,13 @@ fn a_disk_that_is_full_before_the_log_is_complete_loses_nothing() {
             Some(tree) => tree,
             None => txn.create_tree("t", TreeKind::COMPACT)?,
         };
-        txn.put(tree, &n.to_be_bytes(), &[9; 1500])?;
+        // Bytes that the log cannot say in fewer: the log has to be full before the data file.
+        let mut byte = n;
+        let value = std::array::from_fn::<u8, 1500, _>(|_| {
+            byte = byte.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (byte >> 24) as u8
+        });
+        txn.put(tree, &n.to_be_bytes(), &value)?;
         txn.commit()?.wait().map(drop)
     };
     let names_the_log = |error: &Error| {
