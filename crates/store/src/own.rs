@@ -6,23 +6,22 @@
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
+mod save;
 mod states;
 mod warm;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::IoSlice;
 
 use crate::checkpoint;
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
-use crate::free::recent::Recent;
 use crate::free::stock::{Resume, Stock, Taken};
-use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run};
+use crate::free::FreeExtent;
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
 use crate::sync::Arc;
-use crate::tree::{self, TreeRecord};
 
 use states::{OwnMap, State};
 use warm::Warm;
@@ -311,132 +310,6 @@ impl OwnPages {
         }
     }
 
-    /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they have room for it and
-    /// nothing was taken from the free list. Otherwise the list is written, which itself uses and frees pages, until the roots have room for the rest. Pages
-    /// changed once are changed again at no cost, so a few rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in the next.
-    pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
-        let mut free = self.roots.free;
-        self.keep_recycled();
-        self.stock.ripen(&self.inner);
-        if self.stock.leaves_list_alone()
-            && let Some(recent) = self.stock.all_recent(&self.freed, self.commit)
-        {
-            return Ok((free, recent));
-        }
-        self.fetch_pages_for_saving()?;
-        self.stock
-            .put_aside(self.inner.free_list(&self.view, &self.roots))?;
-        self.saving = true;
-        self.may_use_reserve = true;
-        let mut serial = 0;
-        self.save_changed_records(&mut free, &mut serial)?;
-        loop {
-            let freed = std::mem::take(&mut self.freed);
-            let filed = self.stock.file_pending(freed, self.commit, &self.inner);
-            let ready = self.stock.changed_ready();
-            if filed.is_empty() && ready.is_none() {
-                break;
-            }
-            self.save_blocked(&mut free, filed, &mut serial)?;
-            if let Some(ready) = ready {
-                tree::put(self, &mut free, &READY_KEY, &ready)?;
-            }
-            self.keep_recycled();
-        }
-        let recent = self.stock.recent(self.commit);
-        let recent = recent.ok_or_else(|| Error::Damaged("the roots have no room".into()))?;
-        Ok((free, recent))
-    }
-
-    /// What only this transaction has ever referred to needs no waiting.
-    fn keep_recycled(&mut self) {
-        for first in self.recycled.drain(..) {
-            self.stock.add(Run { first, pages: 1 });
-        }
-        for extent in self.held.drain(..) {
-            self.stock.add(extent.run());
-        }
-    }
-
-    fn save_changed_records(&mut self, free: &mut TreeRecord, serial: &mut u32) -> Result<()> {
-        let (taken, blocked) = self.stock.take_records();
-        for key in taken {
-            if !tree::delete(self, free, &key.encode())? {
-                return Err(Error::Damaged("the free list has lost a record".into()));
-            }
-        }
-        self.save_blocked(free, blocked, serial)?;
-        for (number, zone) in self.stock.changed_zones() {
-            let key = free::zone_key(number);
-            match zone {
-                Some(zone) => drop(tree::put(self, free, &key, &zone.encode())?),
-                None => drop(tree::delete(self, free, &key)?),
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes what cannot be used again yet, in one record or a few for all that the same commit keeps. They say that it was freed by
-    /// this commit: one number for all, and later than it was, which is on the safe side.
-    fn save_blocked(
-        &mut self,
-        free: &mut TreeRecord,
-        blocked: Vec<FreeExtent>,
-        serial: &mut u32,
-    ) -> Result<()> {
-        let freed = self.commit;
-        let protected = self.stock.protected(&self.inner);
-        let mut by_blocker: BTreeMap<CommitNo, Vec<FreeExtent>> = BTreeMap::new();
-        for extent in blocked {
-            let extent = FreeExtent { freed, ..extent };
-            let blocker = protected.blocker(&extent);
-            by_blocker.entry(blocker).or_default().push(extent);
-        }
-        for (blocker, mut extents) in by_blocker {
-            *serial = self.save_pending(free, blocker, &mut extents, *serial)?;
-        }
-        Ok(())
-    }
-
-    /// Writes extents that this commit has freed, in one record or a few with serial numbers from `serial` on; the next number.
-    fn save_pending(
-        &mut self,
-        free: &mut TreeRecord,
-        blocker: CommitNo,
-        extents: &mut Vec<FreeExtent>,
-        mut serial: u32,
-    ) -> Result<u32> {
-        free::join_neighbours(extents);
-        for value in free::encode_pending(extents) {
-            let key = PendingKey {
-                blocker,
-                freed: self.commit,
-                serial,
-            };
-            tree::put(self, free, &key.encode(), &value)?;
-            serial += 1;
-        }
-        Ok(serial)
-    }
-
-    /// While the free list is written nothing can be looked up in it.
-    fn fetch_pages_for_saving(&mut self) -> Result<()> {
-        while !self.stock.has_pages(SAVING_PAGES) {
-            if self.refill()? {
-                continue;
-            }
-            let end = self.view.limit() + SAVING_PAGES;
-            let Err(error) = self.inner.make_room(end, self.kept_reserve()) else {
-                break;
-            };
-            if self.look_harder(error, Stock::has_seen_all).is_err() {
-                // Perhaps fewer will do.
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how many there are
     /// beside what a commit needs.
     pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
@@ -701,9 +574,6 @@ impl OwnPages {
         Ok(page.commit())
     }
 }
-
-/// As many pages as writing the free list may need: its last leaves and the branches above them.
-const SAVING_PAGES: u64 = 8;
 
 /// So many bytes are written with one call. What is written with one call some file systems keep in one piece in memory, and look
 /// at as a whole with the first store to one of its pages, when they are used again.
