@@ -6,8 +6,8 @@ use crate::block::{Block, Record};
 use crate::memory::Memory;
 use crate::{bplus, packed, value};
 
-/// A walk asks for no more than so many bytes ahead of it: enough to keep a disk busy, 1 MiB.
-const AHEAD_BYTES_MAX: u64 = 1 << 20;
+/// A walk asks for no more than so many bytes ahead of it, 4 MiB: half of it keeps a disk busy while the walk goes through the other half.
+const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
 /// How many bytes a walk asks for when it goes beyond its first block: 32 KiB.
 const AHEAD_BYTES_MIN: u64 = 32 << 10;
@@ -183,8 +183,8 @@ impl Ahead {
     /// to be asked for now, counted from 0.
     pub(crate) fn turn(&mut self, left: u64) -> std::ops::Range<u64> {
         self.asked = self.asked.saturating_sub(1);
-        // It waits until half of what was asked for last is used up.
-        if self.asked > self.next / 4 || self.asked >= left {
+        // It asks again while half as much as it will ask for is still to come, so that the disk always has something to do.
+        if self.asked > self.next / 2 || self.asked >= left {
             return 0..0;
         }
         let first = self.asked;
