@@ -1,6 +1,6 @@
 //! Assertion, pre-read and post-read on updates, searches and comparisons.
 
-use sapwood_directory::{CompareOptions, Directory, Identity, Outcome, UpdateRequest};
+use sapwood_directory::{CompareOptions, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::control::{
     ASSERTION, Control, Controls, ControlsBuf, POST_READ, PRE_READ, ReadEntry,
 };
@@ -64,13 +64,6 @@ fn entry(outcome: &Outcome, oid: &str) -> String {
         text += &format!("|{description}={}", values.join(","));
     }
     text
-}
-
-fn peopled() -> Directory {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
-    directory
 }
 
 fn set_cn(value: &str) -> UpdateRequest {

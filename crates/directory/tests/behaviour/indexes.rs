@@ -40,6 +40,23 @@ fn listed(directory: &Directory, attribute: &str) -> Vec<(&'static str, bool)> {
         .collect()
 }
 
+/// More entries than an index is built from in one transaction.
+fn crowded() -> Directory {
+    let directory = in_memory();
+    seed(&directory);
+    let updates: Vec<_> = (0..2500)
+        .map(|at| as_admin(person(&format!("p{at}"))))
+        .collect();
+    directory
+        .apply(&updates)
+        .unwrap()
+        .ticket
+        .unwrap()
+        .wait()
+        .unwrap();
+    directory
+}
+
 #[test]
 fn updates_keep_indexes() {
     let directory = in_memory();
@@ -89,18 +106,7 @@ fn updates_keep_indexes() {
 
 #[test]
 fn indexes_are_added_and_dropped() {
-    let directory = in_memory();
-    seed(&directory);
-    let updates: Vec<_> = (0..2500)
-        .map(|at| as_admin(person(&format!("p{at}"))))
-        .collect();
-    directory
-        .apply(&updates)
-        .unwrap()
-        .ticket
-        .unwrap()
-        .wait()
-        .unwrap();
+    let directory = crowded();
     let mut seen = Vec::new();
     directory
         .add_index(&definition("SN", "eq sub pres ord"), |_| ())
@@ -145,18 +151,7 @@ fn indexes_are_added_and_dropped() {
 
 #[test]
 fn updates_while_an_index_is_built_are_in_it() {
-    let directory = in_memory();
-    seed(&directory);
-    let updates: Vec<_> = (0..2500)
-        .map(|at| as_admin(person(&format!("p{at}"))))
-        .collect();
-    directory
-        .apply(&updates)
-        .unwrap()
-        .ticket
-        .unwrap()
-        .wait()
-        .unwrap();
+    let directory = crowded();
     let mut round = 0;
     directory
         .add_index(&definition("sn", "eq sub"), |_| {

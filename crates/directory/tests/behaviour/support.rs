@@ -242,6 +242,14 @@ pub(crate) fn person(uid: &str) -> UpdateRequest {
     )
 }
 
+/// The entries most tests start from, and one person, `anne`.
+pub(crate) fn peopled() -> Directory {
+    let directory = in_memory();
+    seed(&directory);
+    succeed(&directory, person("anne"));
+    directory
+}
+
 /// Whether a compare is true.
 #[track_caller]
 pub(crate) fn holds<E: Engine>(

@@ -202,9 +202,7 @@ fn a_trial_tells_what_would_be_and_changes_nothing() {
 
 #[test]
 fn a_password_that_changed_meanwhile_is_not_replaced() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     let set = |stored: &str, replaces: Option<&str>| UpdateRequest::SetPassword {
         dn: ANNE.into(),
         stored: stored.as_bytes().to_vec(),

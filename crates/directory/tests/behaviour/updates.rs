@@ -11,9 +11,7 @@ const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
 #[test]
 fn an_added_entry_is_there_with_its_operational_attributes() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     assert!(holds(
         &directory,
         "UID=Anne, ou=people, DC=EXAMPLE,dc=com",
@@ -138,9 +136,7 @@ fn the_values_in_its_name_are_values_of_an_entry() {
 
 #[test]
 fn only_leaves_are_deleted() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     refused(
         &directory,
         delete("ou=People,dc=example,dc=com"),
@@ -160,9 +156,7 @@ fn only_leaves_are_deleted() {
 
 #[test]
 fn modifications_are_made_in_order_all_or_none() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     succeed(
         &directory,
         modify(
@@ -252,9 +246,7 @@ fn modifications_are_made_in_order_all_or_none() {
 
 #[test]
 fn options_make_attributes_of_their_own() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     succeed(
         &directory,
         modify(
@@ -276,9 +268,7 @@ fn options_make_attributes_of_their_own() {
 
 #[test]
 fn a_renamed_subtree_comes_along() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     succeed(
         &directory,
         add(
@@ -400,9 +390,7 @@ fn aliases_have_no_children() {
 
 #[test]
 fn users_change_their_own_password_and_nothing_else() {
-    let directory = in_memory();
-    seed(&directory);
-    succeed(&directory, person("anne"));
+    let directory = peopled();
     succeed(&directory, person("berta"));
     let entry = directory
         .snapshot()
