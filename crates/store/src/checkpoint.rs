@@ -1,7 +1,7 @@
 //! Checkpoints: the data file is made to hold a commit by itself, so that the log before it can be used again.
 //!
 //! 1. Pin the visible commit N as the *target*: its pages are not used again from here on.
-//! 2. Sync the log up to N, which may be a relaxed commit, and the data file. Commits go on meanwhile; copy on write keeps
+//! 2. Sync the log up to N, which may be a relaxed commit, and N's part of the data file. Commits go on meanwhile; copy on write keeps
 //!    them off N's pages.
 //! 3. Write the meta page for N over the older of the two, and make it durable.
 //! 4. Do the same with the other one. Now nothing refers to older pages.
@@ -10,6 +10,7 @@
 //! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
 //! to it. After 3, recovery begins at N. During 4, the page that 3 has written is whole.
 
+use sapwood_wal::Wal;
 use sapwood_wal::lock::Taken;
 
 use crate::append::AppendLock;
@@ -22,10 +23,18 @@ use crate::head::Head;
 use crate::meta::Meta;
 use crate::page::{CommitNo, PAGE_BYTES, Page};
 use crate::region::Region;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 
-/// Of so many bytes of the data file a checkpoint has the changed ones written out at once.
-const WRITTEN_OUT_BYTES: u64 = 4 << 20;
+/// A checkpoint syncs the data file in so many parts.
+const SYNCED_PARTS: u64 = 32;
+/// A part has at least so many bytes.
+const SYNCED_BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+
+/// Of so many bytes of the data file the changed ones are written out at a time while others commit: log writes queue behind them in
+/// the device.
+const WRITTEN_OUT_BYTES_MIN: u64 = 64 << 10;
+/// The same while nobody commits, or where commits would otherwise have to wait for the end of the checkpoint.
+const WRITTEN_OUT_BYTES_MAX: u64 = 4 << 20;
 
 /// Held by whoever writes meta pages.
 pub(crate) struct CheckpointLock<'i> {
@@ -75,8 +84,7 @@ impl<'i> CheckpointLock<'i> {
         let head = self.pin()?;
         if self.oldest() < place(&head) {
             self.sync_log(&head)?;
-            self.write_out()?;
-            self.sync_data()?;
+            self.sync_pages(&head)?;
             guard::interlude();
             self.write_meta_if_newer(&head)?;
             self.write_meta(&head)?;
@@ -141,15 +149,35 @@ impl<'i> CheckpointLock<'i> {
         }
     }
 
-    /// Writes out what commits have changed, some of it at a time: a sync of everything at once fills the device's queue, and the log's
-    /// syncs, for which commits wait, stand behind it.
-    fn write_out(&self) -> Result<()> {
+    /// Makes the pages of a commit that is pinned durable, a part of the file at a time: a sync of all of it would write, in one go, also what
+    /// commits have changed meanwhile.
+    pub(crate) fn sync_pages(&self, head: &Head) -> Result<()> {
         let inner = self.inner;
         inner.check_sound()?;
-        let end = inner.region.growth.pages.load(Ordering::Relaxed) * PAGE_BYTES as u64;
-        for offset in (0..end).step_by(WRITTEN_OUT_BYTES as usize) {
-            let written = inner.data.file.write_out(offset, WRITTEN_OUT_BYTES);
-            written.inspect_err(|_| inner.poison())?;
+        let end = head.roots.pages * PAGE_BYTES as u64;
+        let part_bytes = (end / SYNCED_PARTS).next_multiple_of(SYNCED_BYTES_MIN);
+        let mut pace = Pace::new(inner);
+        let mut at = 0;
+        while at < end {
+            let length = part_bytes.min(end - at);
+            let synced = self.sync_part(at, length, &mut pace);
+            synced.inspect_err(|_| inner.poison())?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// What the sync itself has left to write are pages that were changed again in the moment since they were written out.
+    fn sync_part(&self, start: u64, length: u64, pace: &mut Pace<'_>) -> Result<()> {
+        let file = &self.inner.data.file;
+        let mut written = 0;
+        while written < length {
+            let bytes = pace.next_bytes().min(length - written);
+            file.write_out(start + written, bytes)?;
+            written += bytes;
+        }
+        if self.inner.options.guards.has(Guard::SyncBeforeMeta) {
+            file.sync_range(start, length)?;
         }
         Ok(())
     }
@@ -254,6 +282,36 @@ impl Drop for CheckpointLock<'_> {
     }
 }
 
+/// How much a checkpoint has written out at a time.
+struct Pace<'i> {
+    inner: &'i Inner,
+    log_end: Option<sapwood_wal::Lsn>,
+    bytes: u64,
+}
+
+impl<'i> Pace<'i> {
+    fn new(inner: &'i Inner) -> Self {
+        Self {
+            inner,
+            log_end: None,
+            bytes: WRITTEN_OUT_BYTES_MIN,
+        }
+    }
+
+    fn next_bytes(&mut self) -> u64 {
+        let log_end = self.inner.wal.as_ref().map(|wal| wal.end());
+        let is_quiet = std::mem::replace(&mut self.log_end, log_end) == log_end;
+        self.bytes = if is_urgent(self.inner) {
+            WRITTEN_OUT_BYTES_MAX
+        } else if is_quiet {
+            (self.bytes * 2).min(WRITTEN_OUT_BYTES_MAX)
+        } else {
+            WRITTEN_OUT_BYTES_MIN
+        };
+        self.bytes
+    }
+}
+
 /// The commits on the meta pages of a store, with the log positions behind them.
 fn places(region: &Region) -> [(u64, u64); 2] {
     let metas = &region.metas;
@@ -315,11 +373,20 @@ const SUPERSEDED_PAGES_MIN: u64 = if cfg!(test) { 64 } else { 2048 };
 /// Whether a checkpoint is due: half as many pages as the store whose newest commit this is has in all serve the last checkpoint's
 /// commit only, and are not used again before the next checkpoint; or a store keeps much of the log.
 pub(crate) fn is_due(inner: &Inner, newest: &Head) -> bool {
+    has_many_superseded(inner, newest.roots.pages)
+        || inner.regions.iter().any(|region| keeps_much(inner, region))
+}
+
+/// Whether the next checkpoint would be due while one is under way, or the log is nearly full.
+fn is_urgent(inner: &Inner) -> bool {
+    let is_log_nearly_full = |wal: &Arc<Wal>| wal.room() < wal.capacity() / 4;
+    inner.wal.as_ref().is_some_and(is_log_nearly_full)
+        || has_many_superseded(inner, inner.region.growth.pages.load(Ordering::Relaxed))
+}
+
+fn has_many_superseded(inner: &Inner, pages: u64) -> bool {
     let superseded = inner.region.metas.superseded.load(Ordering::Relaxed);
-    if superseded > SUPERSEDED_PAGES_MIN.max(newest.roots.pages / 2) {
-        return true;
-    }
-    inner.regions.iter().any(|region| keeps_much(inner, region))
+    superseded > SUPERSEDED_PAGES_MIN.max(pages / 2)
 }
 
 fn keeps_much(inner: &Inner, region: &Region) -> bool {

@@ -577,7 +577,7 @@ impl Life {
             let lock = CheckpointLock::take(env.inner())?;
             let head = lock.pin()?;
             lock.sync_log(&head)?;
-            lock.sync_data()?;
+            lock.sync_pages(&head)?;
             lock.write_meta(&head)?;
             Ok(head.commit.0)
         };

@@ -170,6 +170,23 @@ fn a_sync_of_room_makes_the_size_durable_and_nothing_else() {
 }
 
 #[test]
+fn a_sync_of_a_range_makes_that_durable_and_nothing_else() {
+    let (disk, file) = three_sectors();
+    file.write_all_at(&[1; 1536], 0).unwrap();
+    file.sync_range(512, 512).unwrap();
+    file.write_all_at(&[2; 512], 512).unwrap();
+    disk.note(1);
+    let states: BTreeSet<_> = disk
+        .crashes(4, STATES)
+        .filter(|crash| crash.notes() == [1])
+        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
+        .collect();
+    let of = |first: u8, second: u8, third: u8| vec![first, second, third];
+    assert!(states.iter().all(|state| state[1] != 0));
+    assert!(states.contains(&of(0, 1, 0)) && states.contains(&of(1, 2, 1)));
+}
+
+#[test]
 fn a_durable_write_is_durable_and_nothing_else_is() {
     let (disk, file) = three_sectors();
     file.write_all_at(&[1; 512], 0).unwrap();

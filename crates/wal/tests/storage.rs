@@ -76,6 +76,7 @@ fn files_grow_and_read_as_zeros() {
         assert_eq!(file.size().unwrap(), 104, "never shorter");
         file.sync_room(8, 96).unwrap();
         assert_eq!(file.size().unwrap(), 104, "as it was");
+        file.sync_range(0, 104).unwrap();
         file.set_size(10).unwrap();
         file.sync_data().unwrap();
         let mut bytes = [1; 20];

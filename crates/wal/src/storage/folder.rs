@@ -121,6 +121,10 @@ impl File for SystemFile {
         sys::sync_data(&self.0)
     }
 
+    fn sync_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        sys::sync_range(&self.0, offset, length)
+    }
+
     fn write_durably_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         sys::write_durably_at(&self.0, parts, offset)
     }

@@ -148,6 +148,11 @@ impl File for GatedFile {
         self.file.sync_data()
     }
 
+    fn sync_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.gate.pass()?;
+        self.file.sync_range(offset, length)
+    }
+
     fn sync_room(&self, offset: u64, length: u64) -> io::Result<()> {
         self.gate.pass()?;
         self.file.sync_room(offset, length)

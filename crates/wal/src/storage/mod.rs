@@ -130,6 +130,13 @@ pub trait File: Send + Sync + Debug {
     /// read it back. After an error nothing may be assumed about what reached the disk, and calling again proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
+    /// As [`File::sync_data`], but for what was written to `offset..offset + length`, `offset` being a multiple of [`MAP_GRANULE_BYTES`]; the
+    /// rest need not be waited for. The file is open for writing.
+    fn sync_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        self.sync_data()
+    }
+
     /// Writes the parts one after the other at `offset`, makes what was written durable, with the size needed to read it back, and
     /// returns how many bytes that were, which may be fewer than given. Whatever else was written to the file is not waited for.
     /// After an error nothing may be assumed, as after one of [`File::sync_data`].
@@ -140,7 +147,7 @@ pub trait File: Send + Sync + Debug {
     }
 
     /// Has the system write out what was written to `offset..offset + length` so far, and waits for that. It makes nothing durable,
-    /// but leaves less for a [`File::sync_data`] to do at once. After an error the same holds as after one of that.
+    /// but leaves less for a [`File::sync_range`] to do at once. After an error the same holds as after one of that.
     fn write_out(&self, offset: u64, length: u64) -> io::Result<()> {
         let _ = (offset, length);
         Ok(())

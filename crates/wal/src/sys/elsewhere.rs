@@ -81,6 +81,10 @@ pub(crate) fn write_durably_at(_: &File, _: &[IoSlice<'_>], _: u64) -> io::Resul
     unsupported()
 }
 
+pub(crate) fn sync_range(_: &File, _: u64, _: u64) -> io::Result<()> {
+    unsupported()
+}
+
 pub(crate) fn write_out(_: &File, _: u64, _: u64) -> io::Result<()> {
     unsupported()
 }

@@ -537,6 +537,11 @@ impl File for Handle {
         answer.map(drop)
     }
 
+    fn sync_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.record_sync_of(offset, length)
+    }
+
     /// The byte that the real thing writes is zero before and after: there is nothing to record of it.
     fn sync_room(&self, _: u64, _: u64) -> io::Result<()> {
         self.record_sync_of(0, 0)

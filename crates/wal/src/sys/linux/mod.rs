@@ -141,6 +141,22 @@ pub(crate) fn write_durably_at(
     }
 }
 
+/// `msync(2)`, the one call that syncs a part of a file. A file that is not open for writing is refused, as `msync` does nothing for it.
+pub(crate) fn sync_range(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let Ok(length) = usize::try_from(length) else {
+        return sync_data(file);
+    };
+    if length == 0 {
+        return Ok(());
+    }
+    let base = map_writable(file, offset, length)?;
+    // SAFETY: the mapping was just made; the call reads and changes no memory.
+    let synced = unsafe { mm::msync(base.as_ptr().cast(), length, mm::MsyncFlags::SYNC) };
+    // SAFETY: as above, and nobody has learned of it.
+    unsafe { unmap(base, length) };
+    Ok(synced?)
+}
+
 /// `sync_file_range(2)`, where there is one. It takes the file's writing errors from the next sync, so its own have to be heeded.
 pub(crate) fn write_out(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
