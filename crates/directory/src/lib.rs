@@ -49,7 +49,7 @@ pub use import::{
 pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
 pub use root_dse::RootDse;
-pub use search::{Budget, Search, SearchOptions, Step};
+pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, RandomUuids, SystemClock, UuidSource};
 pub use update::{
     Applied, CHANGES_KEPT_MAX, Transaction, TransactionUpdate, Update, UpdateRequest,

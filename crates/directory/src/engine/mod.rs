@@ -210,6 +210,12 @@ pub trait Read {
         Ok(false)
     }
 
+    /// The same for the lists that [`cardinality`](Read::cardinality) is going to read under these keys of an index.
+    fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
+        let _ = (index, keys);
+        Ok(false)
+    }
+
     /// The records of `range`, in key order or against it.
     fn scan(
         &self,

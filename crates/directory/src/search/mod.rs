@@ -2,6 +2,8 @@
 //!
 //! | file | its part |
 //! | --- | --- |
+//! | `begin` | begins one: what is asked for, the base, the plan |
+//! | `ahead` | begins those of a burst together |
 //! | `locate` | finds the base |
 //! | `filter` | makes a filter ready |
 //! | `plan` | asks the indexes for candidates |
@@ -12,6 +14,8 @@
 //! | `page` | where a page ended |
 //! | `look` | one entry by itself, for controls |
 
+mod ahead;
+mod begin;
 mod candidate;
 mod evaluate;
 mod filter;
@@ -25,10 +29,8 @@ mod walk;
 
 use sapwood_ldap::control::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
-use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
+use sapwood_ldap::message::SearchRequest;
 use sapwood_ldap::result::ResultCode;
-use sapwood_ldap::url;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::access::Identity;
 use crate::beside::Beside;
@@ -36,20 +38,16 @@ use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::names;
 use crate::outcome::Outcome;
-use crate::schema::{NormalDn, Schema};
-use crate::target::{SUBSCHEMA_DN, is_subschema};
+use crate::target::SUBSCHEMA_DN;
 
+pub use ahead::Searches;
 use candidate::Candidate;
 use evaluate::Evaluator;
-use filter::{Compiler, Node, Truth};
-use locate::{Locator, Manner};
-use look::{Look, assertion_failed};
-use page::{Level, Position};
-pub(crate) use plan::Term;
-
+use filter::{Node, Truth};
+use page::Position;
 use plan::Planner;
+pub(crate) use plan::Term;
 use scope::Covered;
 use selection::{Selection, Sender};
 
@@ -174,8 +172,8 @@ impl<E: Engine> Search<E> {
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) -> Search<E> {
-        let stage = match begin(&snapshot, identity, request, options) {
-            Ok(Ok(running)) => Stage::Running(Box::new(running)),
+        let stage = match begin::begin(&snapshot, identity, request, options) {
+            Ok(Ok(running)) => Stage::Running(running),
             Ok(Err(outcome)) => Stage::Ended(outcome),
             Err(error) => Stage::Failed(error),
         };
@@ -214,266 +212,6 @@ impl<E: Engine> Search<E> {
                 Ok(step)
             }
         }
-    }
-}
-
-fn begin<E: Engine>(
-    snapshot: &Snapshot<E>,
-    identity: &Identity,
-    request: &SearchRequest<'_>,
-    options: SearchOptions,
-) -> Result<std::result::Result<Running, Outcome>> {
-    let (schema, state, view) = (snapshot.schema(), snapshot.state(), snapshot.view());
-    let access = snapshot.access();
-    let beside = match (request.base, request.scope) {
-        ("", Scope::Base) => Some(Source::RootDse),
-        (base, Scope::Base) if names_subschema(schema, base) => Some(Source::Subschema),
-        _ => None,
-    };
-    if beside.is_none() && !access.may_read(identity) {
-        let diagnostic = "bind first: who is anonymous may read the root DSE only";
-        return Ok(Err(Outcome::new(
-            ResultCode::InsufficientAccessRights,
-            diagnostic,
-        )));
-    }
-    let sees_protected = access.may_read_protected(identity);
-    let attributes = match &beside {
-        Some(Source::RootDse) => snapshot.root_dse().attributes(),
-        Some(_) => snapshot.subschema().attributes(),
-        None => &state.attributes,
-    };
-    let look = Look {
-        schema,
-        attributes,
-        sees_protected,
-    };
-    let filter = Compiler {
-        schema,
-        attributes,
-        sees_protected,
-    }
-    .compile(request.filter);
-    let selection = Selection::new(
-        schema,
-        attributes,
-        request.attributes,
-        request.types_only,
-        sees_protected,
-    );
-    let mut running = Running {
-        message_id: options.message_id,
-        manage_dsa_it: options.manage_dsa_it,
-        filter,
-        selection,
-        covered: Covered::new(EntryId::ROOT, request.scope),
-        ids: (EntryId::ROOT, EntryId(u64::MAX)),
-        source: Source::Base,
-        position: Position::Id(EntryId::ROOT),
-        limits: limits(request, &options, || snapshot.now_micros()),
-        paged: None,
-        sent: 0,
-        sent_before: 0,
-    };
-    if let Some(beside) = beside {
-        if let Some(assertion) = &options.assertion {
-            let entry = match beside {
-                Source::RootDse => snapshot.root_dse(),
-                _ => snapshot.subschema(),
-            };
-            let (entry, operational) = entry.records()?;
-            let mut candidate = Candidate::beside(view, entry, operational);
-            if !look.asserts_of(&mut candidate, assertion.as_filter())? {
-                return Ok(Err(assertion_failed()));
-            }
-        }
-        running.source = beside;
-        return Ok(Ok(running));
-    }
-    let locator = Locator {
-        schema,
-        state,
-        view,
-    };
-    let manner = Manner {
-        follow_aliases: matches!(
-            request.deref_aliases,
-            DerefAliases::FindingBase | DerefAliases::Always
-        ),
-        manage_dsa_it: options.manage_dsa_it,
-        referral_scope: Some(match request.scope {
-            Scope::Base => url::Scope::Base,
-            Scope::OneLevel => url::Scope::One,
-            Scope::Subtree => url::Scope::Sub,
-            Scope::Subordinates => url::Scope::Subordinates,
-        }),
-    };
-    let base = match locator.locate(request.base, manner)? {
-        Ok(base) => base,
-        Err(outcome) => return Ok(Err(outcome)),
-    };
-    if let Some(assertion) = &options.assertion
-        && !look.asserts(view, base.id, assertion.as_filter())?
-    {
-        return Ok(Err(assertion_failed()));
-    }
-    running.covered = Covered::new(base.id, request.scope);
-    let planner = Planner {
-        schema,
-        state,
-        view,
-    };
-    if matches!(
-        request.deref_aliases,
-        DerefAliases::InSearching | DerefAliases::Always
-    ) {
-        let mut names = snapshot.take_names();
-        running
-            .covered
-            .follow_aliases(&planner, &locator, &mut names)?;
-        snapshot.put_back_names(names);
-    }
-    if !running.covered.is_extended() {
-        running.ids = state.ids_around(base.id);
-    }
-    running.source = choose(&planner, snapshot, &running)?;
-    running.position = first_position(&running);
-    if let Some((page_max, cookie)) = options.page {
-        let hash = request_hash(request);
-        running.limits.page_max = page_max;
-        running.paged = Some(hash);
-        if !cookie.is_empty() {
-            match page::from_cookie(hash, &cookie) {
-                Some((sent, position)) => running.resume(sent, position),
-                None => {
-                    let diagnostic =
-                        "the cookie of the paged results control does not belong to this search";
-                    return Ok(Err(Outcome::new(
-                        ResultCode::UnwillingToPerform,
-                        diagnostic,
-                    )));
-                }
-            }
-        }
-    }
-    Ok(Ok(running))
-}
-
-fn names_subschema(schema: &Schema, dn: &str) -> bool {
-    let mut normal = NormalDn::new();
-    // Hardly any search is for it, its DN is written in few ways, and none of them has a comma.
-    dn.len() < 64
-        && !dn.contains(',')
-        && normal.parse(schema, dn.as_bytes()).is_ok()
-        && is_subschema(schema, &normal)
-}
-
-fn limits(
-    request: &SearchRequest<'_>,
-    options: &SearchOptions,
-    now_micros: impl FnOnce() -> u64,
-) -> Limits {
-    let entries_max = [request.size_limit, options.entries_max]
-        .into_iter()
-        .filter(|limit| *limit > 0)
-        .min();
-    let wanted =
-        (request.time_limit > 0).then(|| now_micros() + u64::from(request.time_limit) * 1_000_000);
-    Limits {
-        entries_max: entries_max.unwrap_or(u32::MAX),
-        page_max: 0,
-        deadline_micros: wanted.into_iter().chain(options.deadline_micros).min(),
-    }
-}
-
-/// What makes a request the one that a cookie belongs to.
-fn request_hash(request: &SearchRequest<'_>) -> u64 {
-    let mut hash = Xxh3::new();
-    hash.update(request.base.as_bytes());
-    hash.update(&[
-        0,
-        request.scope as u8,
-        request.deref_aliases as u8,
-        u8::from(request.types_only),
-    ]);
-    hash.update(request.filter.as_ber());
-    hash.update(request.attributes.as_ber());
-    hash.digest()
-}
-
-/// The cheapest source of candidates.
-fn choose<E: Engine>(
-    planner: &Planner<'_, E::Snapshot>,
-    snapshot: &Snapshot<E>,
-    running: &Running,
-) -> Result<Source> {
-    let covered = &running.covered;
-    if covered.scope() == Scope::Base {
-        return Ok(Source::Base);
-    }
-    let walked = match covered.scope() {
-        Scope::OneLevel if !covered.is_extended() => {
-            Some(names::children_count(planner.view, covered.base())?)
-        }
-        _ => None,
-    };
-    let (from, to) = (running.ids.0.to_key(), running.ids.1.to_key());
-    let entries = planner
-        .view
-        .estimate(Table::Entry, crate::engine::Range::between(&from, &to))?;
-    if let Some(term) = planner.term(&running.filter)? {
-        let term = match running.manage_dsa_it {
-            true => term,
-            // Referral objects that are covered are told of whether they match or not.
-            false => with(
-                term,
-                snapshot
-                    .referrals(|| scope::class_term(planner, referral_class(planner.schema)))?,
-            ),
-        };
-        let cardinality = term.cardinality();
-        // Reading all entries in order costs about half as much for each as finding them one by one.
-        if cardinality <= walked.unwrap_or(entries / 2)
-            && let Some(term) = planner.with_ranges_read(term)?
-        {
-            return Ok(Source::Postings(term));
-        }
-    }
-    let below = names::children_count(planner.view, covered.base())?;
-    let has_all = running.ids.0.store() > 0 || planner.state.contexts.len() == 1;
-    let is_context = has_all && running.is_at_top(planner)?;
-    Ok(match covered.scope() {
-        _ if covered.is_extended() => Source::Entries,
-        Scope::OneLevel if below <= entries / 2 => Source::Names,
-        Scope::OneLevel => Source::Entries,
-        _ if is_context || below > entries / 4 => Source::Entries,
-        _ => Source::Names,
-    })
-}
-
-fn referral_class(schema: &Schema) -> &str {
-    schema.class_of(schema.well_known().referral).name()
-}
-
-fn with(term: Term, more: &Term) -> Term {
-    match (term, more.cardinality()) {
-        (term, 0) => term,
-        (Term::Union(mut terms), _) => {
-            terms.push(more.clone());
-            Term::Union(terms)
-        }
-        (term, _) => Term::Union(vec![term, more.clone()]),
-    }
-}
-
-fn first_position(running: &Running) -> Position {
-    match running.source {
-        Source::Names => Position::Levels(vec![Level {
-            parent: running.covered.base(),
-            last_key: Vec::new(),
-        }]),
-        Source::Entries | Source::Postings(_) => Position::Id(running.ids.0),
-        _ => Position::Id(EntryId::ROOT),
     }
 }
 

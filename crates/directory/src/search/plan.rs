@@ -185,13 +185,7 @@ impl<R: Read> Planner<'_, R> {
             Test::Present if indexes.presence == Completeness::Complete => self
                 .list(indexes.index(IndexKind::Presence), Vec::new())
                 .map(Some),
-            Test::Equal(assertion)
-                if indexes.equality == Completeness::Complete
-                    && assertion.rule().is_indexable()
-                    && attribute_type
-                        .equality()
-                        .is_some_and(|rule| rule.oid() == assertion.rule().oid()) =>
-            {
+            Test::Equal(assertion) if self.answers(indexes, assertion) => {
                 let key = indexes::equality_key(assertion.key());
                 self.list(indexes.index(IndexKind::Equality), key).map(Some)
             }
@@ -213,6 +207,41 @@ impl<R: Read> Planner<'_, R> {
                     .map(Some)
             }
             _ => Ok(None),
+        }
+    }
+
+    /// Whether the index for equality has what an assertion asks for.
+    fn answers(&self, indexes: &AttributeIndexes, assertion: &Assertion) -> bool {
+        let attribute_type = self.schema.type_of(indexes.attribute_type);
+        indexes.equality == Completeness::Complete
+            && assertion.rule().is_indexable()
+            && attribute_type
+                .equality()
+                .is_some_and(|rule| rule.oid() == assertion.rule().oid())
+    }
+
+    /// The lists of indexes for equality that [`term`](Self::term) asks for.
+    pub(crate) fn equal_lists(&self, node: &Node, each: &mut impl FnMut(Index, Vec<u8>)) {
+        match node {
+            Node::And(nodes) | Node::Or(nodes) => {
+                for node in nodes {
+                    self.equal_lists(node, each);
+                }
+            }
+            Node::Item(item) => {
+                if let (Target::Stored(stored), Test::Equal(assertion)) = (&item.target, &item.test)
+                    && let Some(attribute_type) = stored.indexed_type
+                {
+                    for subtype in self.schema.type_of(attribute_type).subtypes().iter() {
+                        let indexes = self.state.indexes.of(subtype);
+                        if let Some(indexes) = indexes.filter(|of| self.answers(of, assertion)) {
+                            let key = indexes::equality_key(assertion.key());
+                            each(indexes.index(IndexKind::Equality), key);
+                        }
+                    }
+                }
+            }
+            Node::Not(_) | Node::Constant(_) => {}
         }
     }
 

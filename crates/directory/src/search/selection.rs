@@ -98,6 +98,11 @@ impl Selection {
         }
     }
 
+    /// Whether protected attributes are shown.
+    pub(crate) fn sees_protected(&self) -> bool {
+        self.sees_protected
+    }
+
     fn wants(&self, all: bool, attribute: &StoredAttribute<'_>) -> bool {
         (all || self.named.contains(attribute.number()))
             && (self.sees_protected || !attribute.is_protected())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Budget, Directory, Identity, Search, SearchOptions, Step};
+use sapwood_directory::{Budget, Directory, Identity, Search, SearchOptions, Searches, Step};
 use sapwood_ldap::control::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -68,9 +68,59 @@ impl Found {
 }
 
 pub(crate) fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
+    let snapshot = directory.snapshot().unwrap();
+    asked(query, |request| {
+        let options = query.options.clone();
+        finish(
+            Search::new(snapshot, &query.identity, request, options),
+            query,
+        )
+    })
+}
+
+/// Begins searches of one identity together, and finishes them one after the other.
+pub(crate) fn search_together<E: Engine>(
+    directory: &Directory<E>,
+    queries: &[Query<'_>],
+) -> Vec<Found> {
+    let mut searches = Searches::new(directory.snapshot().unwrap());
+    let identity = &queries[0].identity;
+    let mut found = Vec::new();
+    for burst in queries.chunks(5) {
+        let begun = begin(&mut searches, identity, burst, Vec::new());
+        assert_eq!(begun.len(), burst.len());
+        found.extend(
+            begun
+                .into_iter()
+                .zip(burst)
+                .map(|(search, query)| finish(search, query)),
+        );
+    }
+    found
+}
+
+/// Hands all requests of a burst over at once, each of which borrows from its own call.
+fn begin<'r, E: Engine>(
+    searches: &mut Searches<E>,
+    identity: &Identity,
+    queries: &[Query<'_>],
+    before: Vec<(&'r SearchRequest<'r>, SearchOptions)>,
+) -> Vec<Search<E>> {
+    let Some((first, rest)) = queries.split_first() else {
+        return searches.begin(identity, before.into_iter());
+    };
+    asked(first, |request| {
+        let mut requests: Vec<(&SearchRequest<'_>, _)> = before;
+        requests.push((request, first.options.clone()));
+        begin(searches, identity, rest, requests)
+    })
+}
+
+/// Calls `ask` with the request.
+fn asked<T>(query: &Query<'_>, ask: impl FnOnce(&SearchRequest<'_>) -> T) -> T {
     let filter = filter_text::parse(query.filter).unwrap();
     let attributes: OctetStringsBuf = query.attributes.iter().collect();
-    let request = SearchRequest {
+    ask(&SearchRequest {
         base: query.base,
         scope: query.scope,
         deref_aliases: query.deref,
@@ -79,9 +129,10 @@ pub(crate) fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> 
         types_only: query.types_only,
         filter: filter.as_filter(),
         attributes: attributes.view(),
-    };
-    let snapshot = directory.snapshot().unwrap();
-    let mut search = Search::new(snapshot, &query.identity, &request, query.options.clone());
+    })
+}
+
+fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
     let mut out = Vec::new();
     let mut room = query.step_bytes;
     let outcome = loop {

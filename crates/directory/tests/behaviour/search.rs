@@ -11,7 +11,7 @@ use sapwood_directory::{
 use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 
-use crate::query::{Found, Query, query, search};
+use crate::query::{Found, Query, query, search, search_together};
 use crate::support::{self, admin, as_admin};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -634,4 +634,42 @@ proptest! {
             }
         }
     }
+
+    /// Beginning searches together changes no answer either: bases that are siblings or the same, that are missing, aliases, referrals
+    /// or below one, or no DN at all; on an engine that fetches ahead and on one that does not.
+    #[test]
+    fn together_and_alone_are_the_same(asked in prop::collection::vec((0..BASES.len(), 0..4u8, 0..4u8, filter(), any::<bool>()), 1..20)) {
+        let model = indexed();
+        let embedded = directory_on(Embedded::in_memory().unwrap(), ALL_INDEXES, &people());
+        let bases = BASES.map(|base| base.replace('$', SUFFIX));
+        let queries: Vec<Query<'_>> = asked.iter().map(|(base, scope, deref, filter, manage_dsa_it)| {
+            let scope = [Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Subordinates][usize::from(*scope)];
+            let deref = [DerefAliases::Never, DerefAliases::InSearching, DerefAliases::FindingBase, DerefAliases::Always][usize::from(*deref)];
+            let query = query(&bases[*base], scope, filter);
+            let options = SearchOptions { manage_dsa_it: *manage_dsa_it, ..query.options };
+            Query { deref, options, ..query }
+        }).collect();
+        let alone: Vec<Found> = queries.iter().map(|query| search(&model, query)).collect();
+        prop_assert_eq!(search_together(&model, &queries), alone);
+        let alone: Vec<Found> = queries.iter().map(|query| search(&embedded, query)).collect();
+        prop_assert_eq!(search_together(&embedded, &queries), alone);
+    }
 }
+
+/// Bases of searches; `$` stands for the suffix.
+const BASES: [&str; 14] = [
+    "$",
+    "",
+    "cn=Subschema",
+    "ou=People,$",
+    "uid=user0,ou=People,$",
+    "uid=user1,ou=People,$",
+    "UID = User2 , OU=people,$",
+    "uid=nobody,ou=People,$",
+    "uid=user3,ou=Alias,$",
+    "ou=Alias,$",
+    "cn=all,ou=Alias,$",
+    "ou=Elsewhere,$",
+    "cn=far,ou=Elsewhere,$",
+    "no DN",
+];

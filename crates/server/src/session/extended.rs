@@ -15,7 +15,7 @@ impl Session {
         id: u32,
         request: &ExtendedRequest<'_>,
         controls: Controls<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) {
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.number, id, oid = request.name, "extended");

@@ -9,6 +9,7 @@
 //! Bind, StartTLS and what needs a password hashed are *exclusive*: they wait until what came before has been answered,
 //! and what comes after waits for them.
 
+mod ahead;
 mod bind;
 mod extended;
 mod password_modify;
@@ -18,22 +19,23 @@ mod tests;
 mod transaction;
 mod update;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, Snapshot, StoreSet, UpdateRequest};
+use sapwood_directory::{Identity, Outcome, Searches, Snapshot, StoreSet, UpdateRequest};
 use sapwood_ldap::control::{self, Controls, queue_length};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response, frame,
+    ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response,
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
+use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
 use self::transaction::Transactions;
 use crate::memory::{INPUT_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
@@ -131,6 +133,8 @@ pub(crate) struct Session {
     /// Bytes of `output` that have been written.
     written: usize,
     searches: search::Running,
+    /// So many of the searches that come next are begun together: one, as long as they are not done with their first step.
+    ahead: usize,
     /// Message ids of the updates that the writer has.
     updating: HashSet<u32>,
     /// How many of them have these homes, if the directory is in several stores.
@@ -180,6 +184,7 @@ impl Session {
             output: Vec::new(),
             written: 0,
             searches: search::Running::default(),
+            ahead: SEARCHES_AHEAD_MAX,
             updating: HashSet::new(),
             homes: Vec::new(),
             exclusive: None,
@@ -403,21 +408,27 @@ impl Session {
             if self.turn_used || !self.takes_requests() {
                 break;
             }
-            match frame(&input[taken..], self.message_bytes_max()) {
-                Ok(Frame::Complete(length)) => {
-                    if !self.request(&input[taken..taken + length], &mut burst) {
+            if burst.coming.is_empty() {
+                match self.look_ahead(&input[taken..], &mut burst) {
+                    Ok(Frame::Complete(_)) => {}
+                    Ok(Frame::Incomplete(needed)) => {
+                        self.input_needed = needed;
                         break;
                     }
-                    taken += length;
-                }
-                Ok(Frame::Incomplete(needed)) => {
-                    self.input_needed = needed;
-                    break;
-                }
-                Err(malformed) => {
-                    self.disconnect(ResultCode::ProtocolError, &malformed.to_string())
+                    Err(malformed) => {
+                        self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
+                        break;
+                    }
                 }
             }
+            let Some(next) = burst.coming.pop_front() else {
+                break;
+            };
+            let length = next.bytes.len();
+            if !self.request(next, &mut burst) {
+                break;
+            }
+            taken += length;
         }
         self.submit(burst.unit);
         self.input = input;
@@ -504,8 +515,13 @@ impl Session {
     }
 
     /// Does one request; `false` when it has to wait until what is under way has been answered.
-    fn request(&mut self, bytes: &[u8], burst: &mut Burst) -> bool {
-        let message = match RequestMessage::decode(bytes) {
+    fn request(&mut self, request: Coming<'_>, burst: &mut Burst<'_>) -> bool {
+        let Coming {
+            bytes,
+            message,
+            search,
+        } = request;
+        let message = match message {
             Ok(message) => message,
             Err(DecodeError::Malformed(malformed)) => {
                 self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
@@ -564,7 +580,7 @@ impl Session {
             Request::Bind(request) => self.bind(id, &request),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
-                return self.search(&message, &request, bytes.len(), burst);
+                return self.search(&message, &request, bytes.len(), search, burst);
             }
             Request::Compare(request) => self.compare(id, &request, message.controls, burst),
             Request::Abandon(abandoned) => self.searches.remove(abandoned),
@@ -674,12 +690,15 @@ impl Session {
 
 /// What is gathered while the requests of one burst are decoded.
 #[derive(Default)]
-struct Burst {
+struct Burst<'i> {
+    /// The requests that come next, as far as was looked ahead.
+    coming: VecDeque<Coming<'i>>,
     snapshot: Option<Snapshot>,
+    searches: Option<Searches>,
     unit: Unit,
 }
 
-impl Burst {
+impl Burst<'_> {
     /// The one snapshot that the reads of the burst run on.
     fn snapshot(&mut self, service: &Service) -> Result<Snapshot, Outcome> {
         if self.snapshot.is_none() {

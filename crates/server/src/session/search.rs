@@ -83,7 +83,8 @@ impl Session {
         message: &RequestMessage<'_>,
         request: &SearchRequest<'_>,
         request_bytes: usize,
-        burst: &mut Burst,
+        begun: Option<Search>,
+        burst: &mut Burst<'_>,
     ) -> bool {
         // Each connection has one small search for free.
         let share = if self.searches.is_empty() && request_bytes <= INPUT_FREE_BYTES {
@@ -98,7 +99,11 @@ impl Session {
         };
         let id = message.id;
         self.log_search(id, request);
-        match self.begin_search(id, request, message.controls, burst) {
+        let search = match begun {
+            Some(search) => Ok(search),
+            None => self.begin_search(id, request, message.controls, burst),
+        };
+        match search {
             Ok(search) => self.step(UnderWay {
                 id,
                 search,
@@ -115,12 +120,9 @@ impl Session {
         id: u32,
         request: &SearchRequest<'_>,
         controls: Controls<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) -> Result<Search, Outcome> {
-        let mut options = SearchOptions {
-            message_id: id,
-            ..SearchOptions::default()
-        };
+        let mut options = self.search_options(id);
         for control in controls.iter() {
             if control.oid == control::MANAGE_DSA_IT {
                 options.manage_dsa_it = true;
@@ -137,6 +139,20 @@ impl Session {
                 options.page = Some((page.size, page.cookie.to_vec()));
             }
         }
+        Ok(Search::new(
+            burst.snapshot(&self.service)?,
+            &self.identity,
+            request,
+            options,
+        ))
+    }
+
+    /// What a search is asked besides its request, when it has no controls.
+    pub(super) fn search_options(&self, id: u32) -> SearchOptions {
+        let mut options = SearchOptions {
+            message_id: id,
+            ..SearchOptions::default()
+        };
         if !matches!(self.identity, Identity::Admin { .. }) {
             let limits = &self.settings.config.limits;
             options.entries_max = limits.search_entries_max;
@@ -145,12 +161,7 @@ impl Session {
                 options.deadline_micros = Some(SystemClock.now_micros() + micros);
             }
         }
-        Ok(Search::new(
-            burst.snapshot(&self.service)?,
-            &self.identity,
-            request,
-            options,
-        ))
+        options
     }
 
     /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
@@ -228,6 +239,7 @@ impl Session {
         match running.search.step(&mut self.output, budget) {
             Ok(Step::More) => {
                 self.turn_used = true;
+                self.ahead = 1;
                 running.needed = 0;
                 self.searches.queue.push_back(running);
             }
@@ -248,7 +260,7 @@ impl Session {
         id: u32,
         request: &CompareRequest<'_>,
         controls: Controls<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) {
         if self.settings.config.log.access {
             let attribute = String::from_utf8_lossy(request.assertion.attribute);
@@ -266,7 +278,7 @@ impl Session {
         &self,
         request: &CompareRequest<'_>,
         controls: Controls<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) -> Result<Outcome, Outcome> {
         let options = CompareOptions {
             manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),

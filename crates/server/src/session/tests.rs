@@ -10,7 +10,7 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{
     AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, ResponseMessage, Scope,
-    SearchRequest,
+    SearchRequest, frame,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -337,6 +337,36 @@ fn a_search_stops_when_the_output_is_full_and_goes_on_when_it_is_not() {
     }
     assert_eq!((entries, rest.len()), (52, 0), "51 entries and the end");
     assert!(bench.session.is_idle() && bench.session.wants_input());
+}
+
+#[test]
+fn searches_begun_together_are_answered_in_their_turn() {
+    let mut bench = Bench::admin("");
+    let burst: Vec<Vec<u8>> = (1..100)
+        .map(|id| match id {
+            // Begun together end where another request stands, and where one is not to be decoded.
+            7 | 50 => extended(id, oids::WHO_AM_I),
+            60 => search_for(id, Scope::Base, &format!("(cn={})", "x".repeat(2000))),
+            61 => search_for(id, Scope::Base, "(cn=nobody)"),
+            _ => search(id, Scope::Base),
+        })
+        .collect();
+    let mut bytes = burst.concat();
+    bytes.extend_from_slice(&[0x30, 0x02, 0x02, 0x00]);
+    let entries = |id: u32| !matches!(id, 7 | 50 | 60 | 61);
+    let mut expected = Vec::new();
+    for id in 1..100 {
+        expected.extend(entries(id).then_some((id, None)));
+        expected.push((id, Some(ResultCode::Success)));
+    }
+    expected.push((0, Some(ResultCode::ProtocolError)));
+    bench.receive(&bytes);
+    let mut answers = bench.answers();
+    while bench.session.then() != Then::Close {
+        bench.session.process();
+        answers.extend(bench.answers());
+    }
+    assert_eq!(answers, expected);
 }
 
 #[test]

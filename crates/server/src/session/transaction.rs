@@ -340,7 +340,7 @@ impl Session {
         id: u32,
         value: Option<&[u8]>,
         controls: Controls<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) {
         match self.ended(value, controls) {
             Ok(Some(open)) => {

@@ -20,7 +20,7 @@ impl Session {
         &mut self,
         bytes: &[u8],
         message: &RequestMessage<'_>,
-        burst: &mut Burst,
+        burst: &mut Burst<'_>,
     ) -> bool {
         let (id, operation) = (message.id, message.op.operation());
         let transaction = match self.transaction_of(message.controls) {

@@ -4,7 +4,7 @@ use sapwood_store::Tree;
 
 use super::{EmbeddedCursor, EmbeddedPostings};
 use crate::engine::placement::{self, Scanned};
-use crate::engine::postings;
+use crate::engine::postings::{self, append_escaped};
 use crate::engine::{
     CommitNo, Direction, EntryId, Index, POSTINGS_FEW_MAX, Range, Read, Result, Table,
 };
@@ -24,6 +24,18 @@ pub(super) trait Trees {
 
     /// The tree of an index's blocks in a store; none when it was not created.
     fn blocks(&self, store: usize, index: Index) -> Result<Option<Tree<'_>>>;
+}
+
+fn is_large(tree: &Tree<'_>) -> bool {
+    tree.record().leaf_pages >= FETCHED_LEAF_PAGES_MIN
+}
+
+fn fetch_large<K: AsRef<[u8]>>(tree: Option<Tree<'_>>, keys: &[K]) -> Result<bool> {
+    let Some(tree) = tree.filter(is_large) else {
+        return Ok(false);
+    };
+    tree.fetch_ahead(keys)?;
+    Ok(true)
 }
 
 impl<T: Trees> Read for T {
@@ -59,15 +71,26 @@ impl<T: Trees> Read for T {
     fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
         // With several stores the keys would have to be parted among them.
         match self.stores() {
-            1 => match self.table(0, table)? {
-                Some(tree) if tree.record().leaf_pages >= FETCHED_LEAF_PAGES_MIN => {
-                    tree.fetch_ahead(keys)?;
-                    Ok(true)
-                }
-                _ => Ok(false),
-            },
+            1 => fetch_large(self.table(0, table)?, keys),
             _ => Ok(false),
         }
+    }
+
+    fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
+        let mut fetched = false;
+        let mut blocks = Vec::new();
+        for store in 0..self.stores() {
+            let tree = self.blocks(store, index)?.filter(is_large);
+            if tree.is_some() && blocks.is_empty() {
+                blocks.extend(keys.iter().map(|key| {
+                    let mut block = Vec::with_capacity(key.as_ref().len() + 16);
+                    append_escaped(&mut block, key.as_ref());
+                    block
+                }));
+            }
+            fetched |= fetch_large(tree, &blocks)?;
+        }
+        Ok(fetched)
     }
 
     fn scan(

@@ -1,0 +1,267 @@
+//! The searches of a burst begun together: what they read next is brought from memory for all of them at the same time. In a large
+//! directory each has a name, a place in an index and an entry on pages of its own, which no cache holds, so that searches that
+//! begin one after the other mostly wait.
+//!
+//! It goes in steps: the names of all bases, then the lists of all filters, then the entries that they lead to.
+
+use sapwood_ldap::message::SearchRequest;
+
+use super::begin::{Begun, Draft, Drafted};
+use super::locate::Manner;
+use super::plan::Term;
+use super::{Running, Search, SearchOptions, Source, Stage};
+use crate::access::Identity;
+use crate::directory::Snapshot;
+use crate::engine::{Embedded, Engine, EntryId, Index, Read, Table};
+use crate::error::Result;
+use crate::names::{self, Child, name_key};
+use crate::schema::Siblings;
+
+/// The searches of a burst, all of one snapshot.
+pub struct Searches<E: Engine = Embedded> {
+    snapshot: Snapshot<E>,
+    siblings: Siblings,
+    /// The normal DN above the base that came last, and its entry, if no alias and no referral is on the way.
+    above: Vec<u8>,
+    parent: Option<EntryId>,
+    /// The last base that had to be looked for by itself.
+    found: Option<Found>,
+    /// Keys of names; more than are in use.
+    names: Vec<Vec<u8>>,
+    lists: Vec<Vec<u8>>,
+    ids: Vec<[u8; 8]>,
+}
+
+/// A base that was found.
+struct Found {
+    dn: String,
+    follow_aliases: bool,
+    manage_dsa_it: bool,
+    base: Child,
+}
+
+impl Found {
+    fn is(&self, dn: &str, manner: Manner) -> bool {
+        self.dn == dn
+            && self.follow_aliases == manner.follow_aliases
+            && self.manage_dsa_it == manner.manage_dsa_it
+    }
+}
+
+/// A search whose base is looked for.
+enum Sought<'r> {
+    Draft(Draft<'r>, Lookup),
+    /// It needs none, or has ended.
+    Stage(Stage),
+}
+
+/// What finds a base.
+#[derive(Clone, Copy)]
+enum Lookup {
+    Known(Child),
+    /// The name under a key, by its number.
+    Name(usize),
+    /// All that may be on the way to it.
+    Walk,
+}
+
+/// A search whose base was found.
+enum Placed<'r> {
+    Draft(Draft<'r>, Child),
+    Stage(Stage),
+}
+
+impl<E: Engine> Searches<E> {
+    /// Of no searches yet.
+    pub fn new(snapshot: Snapshot<E>) -> Searches<E> {
+        Searches {
+            snapshot,
+            siblings: Siblings::default(),
+            above: Vec::new(),
+            parent: None,
+            found: None,
+            names: Vec::new(),
+            lists: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// The snapshot that they run on.
+    pub fn snapshot(&self) -> &Snapshot<E> {
+        &self.snapshot
+    }
+
+    /// Begins searches as [`Search::new`] does, all of them together. They should be few, so that what was fetched for the last is
+    /// not lost before the first one uses it: about sixteen.
+    pub fn begin<'r>(
+        &mut self,
+        identity: &Identity,
+        requests: impl Iterator<Item = (&'r SearchRequest<'r>, SearchOptions)>,
+    ) -> Vec<Search<E>> {
+        let drafts = requests.map(|(request, options)| {
+            match Draft::prepare(&self.snapshot, identity, request, options) {
+                Ok(Ok(Drafted::Below(draft))) => Sought::Draft(draft, Lookup::Walk),
+                Ok(Ok(Drafted::Beside(running))) => Sought::Stage(Stage::Running(running)),
+                Ok(Err(outcome)) => Sought::Stage(Stage::Ended(outcome)),
+                Err(error) => Sought::Stage(Stage::Failed(error)),
+            }
+        });
+        let mut sought = Vec::with_capacity(drafts.size_hint().1.unwrap_or_default());
+        sought.extend(drafts);
+        self.fetch_names(&mut sought);
+        let placed: Vec<_> = sought
+            .into_iter()
+            .map(|search| self.place(search))
+            .collect();
+        self.fetch_lists(&placed);
+        let searches: Vec<_> = placed.into_iter().map(|search| self.plan(search)).collect();
+        self.fetch_entries(&searches);
+        searches
+    }
+
+    /// Looks at the DNs, and has the names of those fetched that can be found by one key.
+    fn fetch_names(&mut self, searches: &mut [Sought<'_>]) {
+        let mut count = 0;
+        for search in searches {
+            if let Sought::Draft(draft, lookup) = search {
+                *lookup = self.lookup(draft, count);
+                count += usize::from(matches!(lookup, Lookup::Name(_)));
+            }
+        }
+        // What fails here fails again where it is read, and is told there.
+        let _ = (self.snapshot.view()).fetch_ahead(Table::Name, &self.names[..count]);
+    }
+
+    fn lookup(&mut self, draft: &Draft<'_>, at: usize) -> Lookup {
+        let dn = draft.request.base;
+        if let Some(found) = &self.found
+            && found.is(dn, draft.manner())
+        {
+            return Lookup::Known(found.base);
+        }
+        if self.siblings.read(self.snapshot.schema(), dn).is_err() {
+            return Lookup::Walk;
+        }
+        let normal = self.siblings.normal();
+        let rdn = normal.rdns().next_back().unwrap_or_default();
+        let above = &normal.bytes()[..normal.bytes().len() - rdn.len()];
+        if self.above != above {
+            let mut superior = normal.clone();
+            superior.truncate(normal.len().saturating_sub(1));
+            let contexts = &self.snapshot.state().contexts;
+            let walk = names::walk(self.snapshot.view(), contexts, &superior);
+            self.parent = walk.ok().flatten().and_then(|walk| {
+                let is_plain =
+                    |child: &Child| !child.flags.is_referral() && !child.flags.is_alias();
+                let found = walk.found().filter(|_| walk.entries.iter().all(is_plain));
+                found.map(|found| found.id)
+            });
+            self.above.clear();
+            self.above.extend_from_slice(above);
+        }
+        let Some(parent) = self.parent else {
+            return Lookup::Walk;
+        };
+        if self.names.len() == at {
+            self.names.push(Vec::new());
+        }
+        name_key(parent, rdn, &mut self.names[at]);
+        Lookup::Name(at)
+    }
+
+    fn place<'r>(&mut self, search: Sought<'r>) -> Placed<'r> {
+        let (draft, lookup) = match search {
+            Sought::Draft(draft, lookup) => (draft, lookup),
+            Sought::Stage(stage) => return Placed::Stage(stage),
+        };
+        let found = match lookup {
+            Lookup::Known(base) => Ok(Ok(base)),
+            Lookup::Name(key) => self.find(&draft, key),
+            Lookup::Walk => self.locate(&draft),
+        };
+        match found {
+            Ok(Ok(base)) => Placed::Draft(draft, base),
+            Ok(Err(outcome)) => Placed::Stage(Stage::Ended(outcome)),
+            Err(error) => Placed::Stage(Stage::Failed(error)),
+        }
+    }
+
+    /// Finds a base by the key of its name. If it is not simply there, it is looked for in the usual way.
+    fn find(&self, draft: &Draft<'_>, key: usize) -> Result<Begun<Child>> {
+        if let Some(value) = self.snapshot.view().get(Table::Name, &self.names[key])? {
+            let child = Child::from_value(&value)?;
+            if !child.flags.is_referral() && !child.flags.is_alias() {
+                return Ok(Ok(child));
+            }
+        }
+        draft.locate(&self.snapshot)
+    }
+
+    fn locate(&mut self, draft: &Draft<'_>) -> Result<Begun<Child>> {
+        let found = draft.locate(&self.snapshot)?;
+        if let Ok(base) = found {
+            let manner = draft.manner();
+            self.found = Some(Found {
+                dn: draft.request.base.to_owned(),
+                follow_aliases: manner.follow_aliases,
+                manage_dsa_it: manner.manage_dsa_it,
+                base,
+            });
+        }
+        Ok(found)
+    }
+
+    fn fetch_lists(&mut self, searches: &[Placed<'_>]) {
+        let (view, lists) = (self.snapshot.view(), &mut self.lists);
+        let mut of: Option<Index> = None;
+        for search in searches {
+            if let Placed::Draft(draft, _) = search {
+                draft.lists(&self.snapshot, &mut |index, key| {
+                    if let Some(of) = of.replace(index).filter(|of| *of != index) {
+                        let _ = view.fetch_lists_ahead(of, lists);
+                        lists.clear();
+                    }
+                    lists.push(key);
+                });
+            }
+        }
+        if let Some(of) = of {
+            let _ = view.fetch_lists_ahead(of, lists);
+        }
+        lists.clear();
+    }
+
+    fn plan(&self, search: Placed<'_>) -> Search<E> {
+        let stage = match search {
+            Placed::Draft(draft, base) => match draft.plan(&self.snapshot, base) {
+                Ok(Ok(running)) => Stage::Running(running),
+                Ok(Err(outcome)) => Stage::Ended(outcome),
+                Err(error) => Stage::Failed(error),
+            },
+            Placed::Stage(stage) => stage,
+        };
+        Search {
+            snapshot: self.snapshot.clone(),
+            stage,
+        }
+    }
+
+    fn fetch_entries(&mut self, searches: &[Search<E>]) {
+        self.ids.clear();
+        for search in searches {
+            if let Stage::Running(running) = &search.stage {
+                self.ids.extend(first_id(running).map(EntryId::to_key));
+            }
+        }
+        let _ = self.snapshot.view().fetch_ahead(Table::Entry, &self.ids);
+    }
+}
+
+/// The entry that a search looks at first, as far as it is known.
+fn first_id(running: &Running) -> Option<EntryId> {
+    match &running.source {
+        Source::Base => Some(running.covered.base()),
+        Source::Postings(Term::List { few, .. }) => few.first().copied(),
+        _ => None,
+    }
+}

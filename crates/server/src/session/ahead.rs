@@ -1,0 +1,100 @@
+//! Looking ahead in a burst: searches that follow each other are begun together, so that what they read comes from memory at the
+//! same time.
+
+use sapwood_directory::{Search, Searches};
+use sapwood_ldap::error::{DecodeError, Malformed};
+use sapwood_ldap::message::{Frame, Request, RequestMessage, SearchRequest, frame};
+
+use super::{Burst, Session};
+
+/// Searches that are begun together at most: what is fetched for them has to stay in the caches until they use it.
+pub(super) const SEARCHES_AHEAD_MAX: usize = 16;
+/// Longest request of a search that is begun before its turn, without a share of the memory for searches.
+const AHEAD_BYTES_MAX: usize = 1 << 10;
+
+/// A request that was decoded before its turn.
+pub(super) struct Coming<'i> {
+    pub(super) bytes: &'i [u8],
+    pub(super) message: Result<RequestMessage<'i>, DecodeError>,
+    /// The search, if it was begun.
+    pub(super) search: Option<Search>,
+}
+
+impl<'i> Coming<'i> {
+    fn new(bytes: &'i [u8]) -> Self {
+        Coming {
+            bytes,
+            message: RequestMessage::decode(bytes),
+            search: None,
+        }
+    }
+
+    /// The search, if it may be begun before its turn.
+    fn searches(&self) -> Option<(u32, &SearchRequest<'i>)> {
+        match &self.message {
+            Ok(RequestMessage {
+                id,
+                op: Request::Search(request),
+                controls,
+            }) if controls.is_empty() && self.bytes.len() <= AHEAD_BYTES_MAX => {
+                Some((*id, request))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Session {
+    /// Decodes the next request, if it is complete. When it is a search, it is begun, together with those behind it.
+    pub(super) fn look_ahead<'i>(
+        &mut self,
+        input: &'i [u8],
+        burst: &mut Burst<'i>,
+    ) -> Result<Frame, Malformed> {
+        let bytes_max = self.message_bytes_max();
+        let first = frame(input, bytes_max)?;
+        let Frame::Complete(length) = first else {
+            return Ok(first);
+        };
+        let (bytes, mut rest) = input.split_at(length);
+        burst.coming.push_back(Coming::new(bytes));
+        while burst.coming.len() < self.ahead
+            && burst
+                .coming
+                .back()
+                .is_some_and(|last| last.searches().is_some())
+            && let Ok(Frame::Complete(length)) = frame(rest, bytes_max)
+        {
+            let (bytes, behind) = rest.split_at(length);
+            burst.coming.push_back(Coming::new(bytes));
+            rest = behind;
+        }
+        if burst.coming.len() > 1 {
+            self.begin_searches(burst);
+        }
+        self.ahead = (2 * self.ahead).min(SEARCHES_AHEAD_MAX);
+        Ok(first)
+    }
+
+    /// Begins the searches that come next, all but one that may not be.
+    fn begin_searches(&self, burst: &mut Burst<'_>) {
+        let Ok(snapshot) = burst.snapshot(&self.service) else {
+            // Each of them is told.
+            return;
+        };
+        let count = burst
+            .coming
+            .iter()
+            .filter(|coming| coming.searches().is_some())
+            .count();
+        let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
+        let requests = requests.map(|(id, request)| (request, self.search_options(id)));
+        let searches = burst
+            .searches
+            .get_or_insert_with(|| Searches::new(snapshot));
+        let begun = searches.begin(&self.identity, requests);
+        for (coming, search) in burst.coming.iter_mut().zip(begun) {
+            coming.search = Some(search);
+        }
+    }
+}
