@@ -101,7 +101,7 @@ pub(crate) fn run(work: &Work) -> Result<()> {
             }
         }
         Engine::SpaceBplus | Engine::SpacePacked => {
-            let space = Space::open(work.folder.join("space"), &Options::new())?;
+            let space = Space::open(work.folder.join("space"), &Options::new().versions_bytes(std::env::var("VMIB").map_or(16, |v| v.parse::<u64>().unwrap()) << 20))?;
             if work.phase == Phase::Create {
                 space.transaction(|transaction| create(work, transaction))?;
             }
@@ -186,7 +186,7 @@ impl Subject for InSpace {
             Ok::<_, anyhow::Error>(())
         })?;
         if self.upkeep.due() {
-            self.space.transaction(|transaction| {
+            self.space.transaction_relaxed(|transaction| {
                 let upkeep = Arc::clone(&self.upkeep);
                 PackedTree::with_upkeep(transaction, root, upkeep)?.maintain()?;
                 Ok::<_, anyhow::Error>(())

@@ -314,7 +314,11 @@ impl Ring {
                     self.refuses_blocks.store(true, Ordering::Relaxed);
                     return Ok(false);
                 }
-                written => written.doing("cannot write", &self.name_at(place))?,
+                written => written.map_err(|source| Error::Io {
+                    action: "cannot write",
+                    file: self.name_at(place),
+                    source,
+                })?,
             }
             lsn = Lsn(lsn.0 + run.len() as u64);
             blocks = rest;
