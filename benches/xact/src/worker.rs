@@ -101,7 +101,7 @@ pub(crate) fn run(work: &Work) -> Result<()> {
             }
         }
         Engine::SpaceBplus | Engine::SpacePacked => {
-            let space = Space::open(work.folder.join("space"), &Options::new().versions_bytes(std::env::var("VMIB").map_or(16, |v| v.parse::<u64>().unwrap()) << 20))?;
+            let space = Space::open(work.folder.join("space"), &Options::new())?;
             if work.phase == Phase::Create {
                 space.transaction(|transaction| create(work, transaction))?;
             }

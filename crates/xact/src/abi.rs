@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
+use crate::commit::Wait;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::space::{Mode, Options, Space};
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn xact_begin(
 pub unsafe extern "C" fn xact_commit(transaction: *mut COwned) -> c_int {
     // SAFETY: the caller's promise.
     let mut owned = unsafe { Box::from_raw(transaction) };
-    match owned.transaction.try_commit() {
+    match owned.transaction.try_commit(Wait::Promised) {
         Err(Error::Conflict) => match owned.transaction.begin_again() {
             Ok(()) => {
                 let _ = Box::into_raw(owned);

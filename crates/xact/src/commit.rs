@@ -5,7 +5,7 @@
 //! 3. The granules that changed go into the log in one record. This is the moment at which the commit happens, if it does.
 //! 4. The new pages go into frames, see `versions`.
 //! 5. The commit becomes the last one: it is seen by transactions that begin now.
-//! 6. The log is synced, once for all that wait. The commit is acknowledged.
+//! 6. The log is synced, once for all that wait. The commit is acknowledged. A *relaxed* one does not wait: it is as durable as the next that does.
 //!
 //! 1 to 5 happen under the commit lock, whose dead holder's heir looks whether 3 was completed, and then does 4 and 5.
 //!
@@ -57,6 +57,15 @@ impl Attempt<'_> {
     fn age(&self) -> Age {
         Age::new(self.first_version, self.slot)
     }
+}
+
+/// When a commit is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// When it is as safe as the space promises.
+    Promised,
+    /// When others see it: it becomes as safe together with a later one.
+    Relaxed,
 }
 
 /// A commit that others can see.
@@ -146,9 +155,11 @@ impl Inner {
         }
     }
 
-    /// Waits until a commit is as safe as the space promises, and does a part of what is to be done from time to time.
-    pub(crate) fn acknowledge(&self, commit: Committed, frames: u64) -> Result<()> {
-        if self.durability == Durability::Durable && self.options.guards.has(Guard::SyncCommit) {
+    /// Waits until a commit is as safe as the space promises, unless nobody is promised anything, and does a part of what is to be done from time
+    /// to time.
+    pub(crate) fn acknowledge(&self, commit: Committed, frames: u64, wait: Wait) -> Result<()> {
+        let waits = wait == Wait::Promised && self.durability == Durability::Durable;
+        if waits && self.options.guards.has(Guard::SyncCommit) {
             self.wal.sync_to(Lsn(commit.version))?;
         }
         step();

@@ -3,7 +3,7 @@
 // Changed pages are handed to the commit as references.
 #![allow(unsafe_code)]
 
-use crate::commit::Attempt;
+use crate::commit::{Attempt, Wait};
 use crate::error::Result;
 use crate::explicit::Explicit;
 use crate::page::PageBytes;
@@ -85,7 +85,7 @@ impl Context {
     }
 
     /// Commits what was written. The transaction no longer runs then.
-    pub(crate) fn commit(&mut self, inner: &Inner) -> Result<()> {
+    pub(crate) fn commit(&mut self, inner: &Inner, wait: Wait) -> Result<()> {
         let Self {
             access,
             builder,
@@ -110,7 +110,10 @@ impl Context {
         if changes.is_empty() {
             // It saw one commit, and nothing depends on what it did.
             self.end_as(inner, Some(self.snapshot.version));
-            return inner.wait_durable(self.snapshot.version);
+            return match wait {
+                Wait::Promised => inner.wait_durable(self.snapshot.version),
+                Wait::Relaxed => Ok(()),
+            };
         }
         access.touched_into(touched);
         let frames = changes.len() as u64;
@@ -132,7 +135,7 @@ impl Context {
                 .lose(slots, self.first_version, signature);
         }
         self.end_as(inner, committed.as_ref().ok().map(|commit| commit.version));
-        inner.acknowledge(committed?, frames)
+        inner.acknowledge(committed?, frames, wait)
     }
 
     /// Waits for those that the transaction, which has lost, must make way for.

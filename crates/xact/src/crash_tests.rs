@@ -93,6 +93,8 @@ struct Life {
     space: Option<Space>,
     dice: u64,
     number: u64,
+    /// The newest commit that must be there when the space is opened again; relaxed ones after it need not.
+    promised: u64,
 }
 
 impl Life {
@@ -110,6 +112,7 @@ impl Life {
             space: None,
             dice: seed,
             number: 0,
+            promised: 0,
         };
         life.open(acknowledged)?;
         // Not before the space is there for good.
@@ -118,12 +121,14 @@ impl Life {
     }
 
     /// Whatever is there now is there for good.
-    fn note(&self) {
+    fn note(&mut self) {
+        self.promised = self.number;
         self.disk.note(self.number);
     }
 
     /// So is a commit, if it is a durable one.
-    fn note_commit(&self) {
+    fn note_commit(&mut self) {
+        self.promised = self.number;
         if self.options.durability == Durability::Durable {
             self.note();
         }
@@ -154,7 +159,8 @@ impl Life {
     fn work(&mut self, steps: usize) -> Verdict {
         for _ in 0..steps {
             match self.roll(20) {
-                0..12 => self.commit()?,
+                0..9 => self.commit()?,
+                9..12 => self.commit_relaxed()?,
                 12 | 13 => {
                     let space = self.space.clone().unwrap();
                     if let Err(error) = space.checkpoint() {
@@ -174,7 +180,7 @@ impl Life {
                         return Err(format!("a reader saw {seen}, then {again}"));
                     }
                 }
-                16 => self.open(self.number)?,
+                16 => self.open(self.promised)?,
                 _ => {
                     let nth = self.roll(12);
                     self.disk.fail(nth, Fault::Io, false);
@@ -184,13 +190,12 @@ impl Life {
                     let checkpointed = space.checkpoint();
                     drop(space);
                     self.disk.heal();
-                    let known = self.number + u64::from(committed.is_ok());
                     if committed.is_ok() {
-                        self.number = known;
+                        self.number = next;
                         self.note_commit();
                     }
                     if committed.is_err() || checkpointed.is_err() {
-                        self.open(known)?;
+                        self.open(self.promised)?;
                         self.note();
                     }
                 }
@@ -210,6 +215,24 @@ impl Life {
             // A reader is in the way.
             Err(Error::Pinned { .. }) => Ok(()),
             Err(error) => Err(format!("commit {}: {error}", self.number + 1)),
+        }
+    }
+
+    /// Commits what need not be there after a power cut, unless something that was promised came later.
+    fn commit_relaxed(&mut self) -> Verdict {
+        let space = self.space.clone().unwrap();
+        let next = self.number + 1;
+        let committed = space.transaction_relaxed(|transaction| change(transaction, next));
+        match committed {
+            Ok(()) => {
+                self.number = next;
+                if self.options.durability == Durability::Eventual {
+                    self.note_commit();
+                }
+                Ok(())
+            }
+            Err(Error::Pinned { .. }) => Ok(()),
+            Err(error) => Err(format!("relaxed commit {next}: {error}")),
         }
     }
 }
@@ -237,14 +260,16 @@ fn stores(number: u64) -> impl Iterator<Item = (usize, usize, u8)> {
 }
 
 fn commit(space: &Space, number: u64) -> Result<(), Error> {
-    space.transaction(|transaction| {
-        for (offset, length, byte) in stores(number) {
-            transaction.write(offset as u64, length)?.fill(byte);
-        }
-        let place = transaction.write(NUMBER, 8)?;
-        place.copy_from_slice(&number.to_le_bytes());
-        Ok(())
-    })
+    space.transaction(|transaction| change(transaction, number))
+}
+
+fn change(transaction: &mut Transaction<'_>, number: u64) -> Result<(), Error> {
+    for (offset, length, byte) in stores(number) {
+        transaction.write(offset as u64, length)?.fill(byte);
+    }
+    let place = transaction.write(NUMBER, 8)?;
+    place.copy_from_slice(&number.to_le_bytes());
+    Ok(())
 }
 
 /// Compares everything with what the commits up to the newest one have stored; gives that one's number.

@@ -10,6 +10,7 @@ use sapwood_wal::storage::{File, Map, Memory as MemoryFolder, Storage};
 use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use sapwood_wal::{Lsn, Wal};
 
+use crate::commit::Wait;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::guard::Guards;
@@ -210,7 +211,28 @@ impl Space {
     /// error of the log or the disk it is undetermined whether the commit survives.
     pub fn transaction<R, E: From<Error>>(
         &self,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.repeat(body, Wait::Promised)
+    }
+
+    /// As [`Space::transaction`], for what nobody is promised, such as the upkeep of a tree: it does not wait for the disk. In a durable space
+    /// the commit becomes durable with the next one that is waited for, or with a checkpoint. If all processes die before that, or the
+    /// machine stops, it may be missing: as a whole, and with everything that was committed after it.
+    ///
+    /// # Errors
+    /// As [`Space::transaction`].
+    pub fn transaction_relaxed<R, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.repeat(body, Wait::Relaxed)
+    }
+
+    fn repeat<R, E: From<Error>>(
+        &self,
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+        wait: Wait,
     ) -> Result<R, E> {
         let mut transaction = Transaction::begin(&self.inner, false)?;
         loop {
@@ -222,7 +244,7 @@ impl Space {
                     return Err(error);
                 }
             };
-            match transaction.try_commit() {
+            match transaction.try_commit(wait) {
                 Ok(()) => return Ok(value),
                 Err(Error::Conflict) => {}
                 Err(error) => return Err(error.into()),

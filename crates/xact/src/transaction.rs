@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::allocator;
+use crate::commit::Wait;
 use crate::context::{Access, Context};
 use crate::error::{Error, Result};
 use crate::memory::{Fault, Memory};
@@ -97,7 +98,7 @@ impl<'s> Transaction<'s> {
     /// [`Error::Conflict`] if another transaction has got in the way: nothing has happened, and it may be begun again.
     /// [`Error::GivenUp`], [`Error::Pinned`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`].
     pub fn commit(mut self) -> Result<()> {
-        self.try_commit()
+        self.try_commit(Wait::Promised)
     }
 
     /// The size of the space in bytes.
@@ -157,14 +158,14 @@ impl<'s> Transaction<'s> {
     }
 
     /// Commits; after a conflict it can be begun again.
-    pub(crate) fn try_commit(&mut self) -> Result<()> {
+    pub(crate) fn try_commit(&mut self, wait: Wait) -> Result<()> {
         if self.given_up {
             return Err(Error::GivenUp);
         }
         self.inner.check_usable()?;
         let inner = self.inner;
         match self.context.get_mut() {
-            Some(context) => context.commit(inner),
+            Some(context) => context.commit(inner, wait),
             None => Ok(()),
         }
     }

@@ -65,7 +65,8 @@ const DESCRIPTION_BYTES: usize = PROGRESS_AT + 8;
 /// A cache-oblivious B-tree in a memory.
 ///
 /// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an [`Upkeep`]
-/// that outlives the transaction, and [`PackedTree::maintain`] is called in transactions of its own while the upkeep says so.
+/// that outlives the transaction, and [`PackedTree::maintain`] is called in transactions of its own while the upkeep says so
+/// ([`Space::transaction_relaxed`](crate::Space::transaction_relaxed), as nobody waits for them).
 #[derive(Debug)]
 pub struct PackedTree<M> {
     memory: M,
