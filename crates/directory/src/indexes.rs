@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::engine::{AttributeNo, Index, IndexKind, Table, append_escaped};
+use crate::engine::{AttributeNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
 };
@@ -18,8 +18,6 @@ const PREFIX_BYTES: usize = VALUE_BYTES_MAX - HASH_BYTES;
 /// What [`append_escaped`] puts at the end.
 const TERMINATOR_BYTES: usize = 2;
 
-/// Length of the pieces a substrings index is made of.
-pub(crate) const GRAM_BYTES: usize = 3;
 /// Stand before the first and after the last byte of a value in a substrings index, so that beginnings and ends can be
 /// looked up. Prepared strings have no control characters (RFC 4518 §2.2).
 const BEGIN: u8 = 0x01;

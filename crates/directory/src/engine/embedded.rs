@@ -18,7 +18,9 @@ pub use txn::EmbeddedTxn;
 use read::Trees;
 use stores::{Claim, Stores};
 
+use super::pending::PENDING;
 use super::placement;
+use super::placement::StoreSet;
 use super::postings::BlockBuilder;
 use super::{
     Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord, Result,
@@ -191,7 +193,20 @@ impl Engine for Embedded {
         }
     }
 
+    fn settle(&self) -> Result<()> {
+        loop {
+            let mut txn = EmbeddedTxn::new(&self.stores, StoreSet::all(self.stores.count()))?;
+            if !txn.merge_first()? {
+                return Ok(());
+            }
+            let ticket = txn.commit()?;
+            super::Ticket::wait(EmbeddedTicket { ticket })?;
+        }
+    }
+
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {
+        // What pends may belong to entries that are gone.
+        self.settle()?;
         self.drop_empty_trees()?;
         let mut loader = EmbeddedLoader {
             bulks: self.stores.bulk()?,
@@ -357,6 +372,10 @@ impl Trees for EmbeddedSnapshot {
     fn blocks(&self, store: usize, index: Index) -> Result<Option<store::Tree<'_>>> {
         self.view(store).blocks(index)
     }
+
+    fn pending(&self, store: usize) -> Result<Option<store::Tree<'_>>> {
+        self.view(store).pending()
+    }
 }
 
 /// A snapshot of one store, with the trees that were needed.
@@ -367,6 +386,8 @@ struct StoreView {
     fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
     /// The indexes' trees, in the order in which they were needed.
     indexes: [OnceLock<(Index, Option<TreeRecord>)>; INDEXES_KNOWN_MAX],
+    /// That of pending postings.
+    pending: OnceLock<Option<TreeRecord>>,
 }
 
 /// How many indexes' trees a snapshot remembers; more are looked up each time.
@@ -378,17 +399,31 @@ impl StoreView {
             snapshot,
             fixed: Default::default(),
             indexes: Default::default(),
+            pending: OnceLock::new(),
         }
     }
 
     #[inline]
     fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
         let known = fixed(table).and_then(|at| self.fixed.get(at));
+        self.tree(table.name().as_str(), known)
+    }
+
+    fn pending(&self) -> Result<Option<store::Tree<'_>>> {
+        self.tree(PENDING, Some(&self.pending))
+    }
+
+    #[inline]
+    fn tree(
+        &self,
+        name: &str,
+        known: Option<&OnceLock<Option<TreeRecord>>>,
+    ) -> Result<Option<store::Tree<'_>>> {
         match known.and_then(OnceLock::get) {
             Some(Some(record)) => Ok(Some(self.snapshot.tree_of(*record)?)),
             Some(None) => Ok(None),
             None => {
-                let tree = self.snapshot.tree(table.name())?;
+                let tree = self.snapshot.tree(name)?;
                 if let Some(known) = known {
                     // Another thread may have been faster, with the same answer.
                     let _ = known.set(tree.map(|tree| *tree.record()));

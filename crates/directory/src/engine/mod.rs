@@ -15,6 +15,7 @@
 
 mod embedded;
 mod model;
+mod pending;
 mod placement;
 mod postings;
 mod table;
@@ -25,6 +26,7 @@ pub use embedded::{
     Embedded, EmbeddedCursor, EmbeddedPostings, EmbeddedSnapshot, EmbeddedTicket, EmbeddedTxn,
 };
 pub use model::{Model, ModelSnapshot, ModelTicket, ModelTxn};
+pub(crate) use pending::GRAM_BYTES;
 pub use placement::StoreSet;
 pub(crate) use placement::partition_of;
 pub use postings::{INDEX_KEY_BYTES_MAX, append_escaped, take_escaped};
@@ -112,6 +114,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Builds whole tables from sorted input in one commit; see [`Load`]. Durable and visible on return.
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo>;
+
+    /// Does what commits have put off, as far as there is any, so that reading becomes cheaper.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Hands the records of [`Write::record_change`] with a commit number above `after` to `each`, in commit order,
     /// until `each` answers false. [`Error::TooOld`] when records after `after` are no longer kept.
@@ -280,10 +287,10 @@ pub trait Write: Read {
     fn create_index(&mut self, index: Index) -> Result<()>;
     /// Drops an index with all it holds; whether it existed.
     fn drop_index(&mut self, index: Index) -> Result<bool>;
-    /// Files `id` under `key`; whether it is new there. The index must have been created.
-    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool>;
-    /// Takes `id` from under `key`; whether it was there.
-    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool>;
+    /// Files `id` under `key`; nothing happens when it is there. The index must have been created.
+    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()>;
+    /// Takes `id` from under `key`; nothing happens when it is not there.
+    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()>;
 
     /// Drops an ordinary table with all it holds; whether it existed. (`Table::Order` of an attribute that is no longer indexed.)
     fn drop_table(&mut self, table: Table) -> Result<bool>;

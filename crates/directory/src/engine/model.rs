@@ -355,24 +355,21 @@ impl Write for ModelTxn {
         Ok(self.state.indexes.remove(&index).is_some())
     }
 
-    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
-        Ok(self
-            .lists(index)?
-            .entry(key.to_vec())
-            .or_default()
-            .insert(id))
+    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
+        let lists = self.lists(index)?;
+        lists.entry(key.to_vec()).or_default().insert(id);
+        Ok(())
     }
 
-    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
+    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
         let lists = self.lists(index)?;
-        let Some(ids) = lists.get_mut(key) else {
-            return Ok(false);
-        };
-        let was_there = ids.remove(&id);
-        if ids.is_empty() {
-            lists.remove(key);
+        if let Some(ids) = lists.get_mut(key) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                lists.remove(key);
+            }
         }
-        Ok(was_there)
+        Ok(())
     }
 
     fn drop_table(&mut self, table: Table) -> Result<bool> {

@@ -14,7 +14,11 @@
 //! with little-endian numbers. Adding at the end of a list, which is what growing directories do, appends a few bytes
 //! to the last block.
 
+mod write;
+
 use std::ops::Bound;
+
+pub(super) use write::{BlockBuilder, Change, Scratch, change};
 
 use super::{EntryId, Error, Index, POSTINGS_FEW_MAX, Postings, Range, Result};
 
@@ -82,6 +86,8 @@ pub(super) trait BlockTreeMut {
     fn view(&self) -> Result<impl BlockTree<'_>>;
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
     fn delete(&mut self, key: &[u8]) -> Result<()>;
+    /// Whether there was anything to delete.
+    fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<bool>;
 }
 
 fn corrupt(index: Index) -> Error {
@@ -165,234 +171,6 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
         number >>= 7;
     }
     out.push(number as u8);
-}
-
-/// Appends ids to a block's value.
-#[derive(Default)]
-struct BlockWriter {
-    first: u64,
-    last: u64,
-    count: u16,
-    value: Vec<u8>,
-}
-
-impl BlockWriter {
-    fn clear(&mut self) {
-        self.count = 0;
-        self.value.clear();
-    }
-
-    fn is_full(&self) -> bool {
-        self.value.len() >= BLOCK_BYTES_MAX
-    }
-
-    fn push(&mut self, id: u64) {
-        match self.count {
-            0 => self.first = id,
-            1 => {
-                self.value.resize(HEADER_BYTES, 0);
-                put_varint(&mut self.value, id - self.last);
-            }
-            _ => put_varint(&mut self.value, id - self.last),
-        }
-        self.last = id;
-        self.count += 1;
-    }
-
-    fn value(&mut self) -> &[u8] {
-        if self.count > 1 {
-            self.value[..2].copy_from_slice(&self.count.to_le_bytes());
-            self.value[2..HEADER_BYTES].copy_from_slice(&self.last.to_le_bytes());
-        }
-        &self.value
-    }
-}
-
-/// Reusable buffers for changing lists.
-#[derive(Default)]
-pub(super) struct Scratch {
-    key: Vec<u8>,
-    value: Vec<u8>,
-    ids: Vec<u64>,
-    writer: BlockWriter,
-}
-
-impl Scratch {
-    /// Makes `key` the prefix of the list's blocks; its length.
-    fn list(&mut self, key: &[u8]) -> usize {
-        self.key.clear();
-        append_escaped(&mut self.key, key);
-        self.key.len()
-    }
-
-    /// Completes the key of a block of the list.
-    fn block(&mut self, prefix: usize, first: u64) -> &[u8] {
-        self.key.truncate(prefix);
-        self.key.extend_from_slice(&first.to_be_bytes());
-        &self.key
-    }
-
-    /// Writes the ids in `self.ids` as one or two blocks in place of the one that begins with `old_first`.
-    fn rewrite<T: BlockTreeMut>(
-        &mut self,
-        tree: &mut T,
-        prefix: usize,
-        old_first: u64,
-    ) -> Result<()> {
-        if self.ids.first() != Some(&old_first) {
-            self.block(prefix, old_first);
-            tree.delete(&self.key)?;
-        }
-        let ids = std::mem::take(&mut self.ids);
-        self.writer.clear();
-        ids.iter().for_each(|&id| self.writer.push(id));
-        if self.writer.value.len() > BLOCK_BYTES_MAX {
-            let (low, high) = ids.split_at(ids.len() / 2);
-            for half in [low, high] {
-                self.writer.clear();
-                half.iter().for_each(|&id| self.writer.push(id));
-                self.put(tree, prefix)?;
-            }
-        } else if !ids.is_empty() {
-            self.put(tree, prefix)?;
-        }
-        self.ids = ids;
-        Ok(())
-    }
-
-    fn put<T: BlockTreeMut>(&mut self, tree: &mut T, prefix: usize) -> Result<()> {
-        self.block(prefix, self.writer.first);
-        tree.put(&self.key, self.writer.value())
-    }
-}
-
-/// Where an id belongs.
-enum Place {
-    /// There is no list.
-    Nowhere,
-    /// In the block with this first id, which is copied to the scratch's value.
-    In { first: u64 },
-    /// In front of the list's first block, copied likewise.
-    Before { first: u64 },
-}
-
-fn find<T: BlockTreeMut>(
-    index: Index,
-    tree: &T,
-    scratch: &mut Scratch,
-    prefix: usize,
-    id: u64,
-) -> Result<Place> {
-    scratch.block(prefix, id);
-    let view = tree.view()?;
-    let mut cursor = view.cursor();
-    for before in [false, true] {
-        let found = if before {
-            cursor.seek(&scratch.key)?
-        } else {
-            cursor.seek_back(&scratch.key)?
-        };
-        if found
-            && let Some((key, value)) = cursor.record()?
-            && key.len() == prefix + ID_BYTES
-            && key[..prefix] == scratch.key[..prefix]
-        {
-            let first = key[prefix..].try_into().map_err(|_| corrupt(index))?;
-            let first = u64::from_be_bytes(first);
-            scratch.value.clear();
-            scratch.value.extend_from_slice(value);
-            return Ok(if before {
-                Place::Before { first }
-            } else {
-                Place::In { first }
-            });
-        }
-    }
-    Ok(Place::Nowhere)
-}
-
-/// Files `id` under `key`; whether it is new there.
-pub(super) fn add<T: BlockTreeMut>(
-    index: Index,
-    tree: &mut T,
-    scratch: &mut Scratch,
-    key: &[u8],
-    id: EntryId,
-) -> Result<bool> {
-    let prefix = scratch.list(key);
-    let place = find(index, tree, scratch, prefix, id.0)?;
-    let first = match place {
-        Place::Nowhere => {
-            scratch.block(prefix, id.0);
-            tree.put(&scratch.key, &[])?;
-            return Ok(true);
-        }
-        Place::In { first } | Place::Before { first } => first,
-    };
-    let block = Block::read(&first.to_be_bytes(), &scratch.value).ok_or_else(|| corrupt(index))?;
-    if id.0 == block.last {
-        return Ok(false);
-    }
-    if id.0 > block.last && block.deltas.len() + HEADER_BYTES < BLOCK_BYTES_MAX {
-        let (last, count) = (block.last, block.count);
-        if count == 1 {
-            scratch.value.resize(HEADER_BYTES, 0);
-        }
-        put_varint(&mut scratch.value, id.0 - last);
-        scratch.value[..2].copy_from_slice(&(count + 1).to_le_bytes());
-        scratch.value[2..HEADER_BYTES].copy_from_slice(&id.0.to_le_bytes());
-        scratch.block(prefix, first);
-        tree.put(&scratch.key, &scratch.value)?;
-        return Ok(true);
-    }
-    if id.0 > block.last {
-        // A full block at the place of insertion: ascending ids leave full blocks behind.
-        scratch.block(prefix, id.0);
-        tree.put(&scratch.key, &[])?;
-        return Ok(true);
-    }
-    let mut ids = std::mem::take(&mut scratch.ids);
-    ids.clear();
-    block.ids(&mut ids).ok_or_else(|| corrupt(index))?;
-    let is_new = match ids.binary_search(&id.0) {
-        Ok(_) => false,
-        Err(at) => {
-            ids.insert(at, id.0);
-            true
-        }
-    };
-    scratch.ids = ids;
-    if is_new {
-        scratch.rewrite(tree, prefix, first)?;
-    }
-    Ok(is_new)
-}
-
-/// Takes `id` from under `key`; whether it was there.
-pub(super) fn remove<T: BlockTreeMut>(
-    index: Index,
-    tree: &mut T,
-    scratch: &mut Scratch,
-    key: &[u8],
-    id: EntryId,
-) -> Result<bool> {
-    let prefix = scratch.list(key);
-    let Place::In { first } = find(index, tree, scratch, prefix, id.0)? else {
-        return Ok(false);
-    };
-    let mut ids = std::mem::take(&mut scratch.ids);
-    ids.clear();
-    let block = Block::read(&first.to_be_bytes(), &scratch.value).ok_or_else(|| corrupt(index))?;
-    block.ids(&mut ids).ok_or_else(|| corrupt(index))?;
-    let found = ids.binary_search(&id.0);
-    if let Ok(at) = found {
-        ids.remove(at);
-    }
-    scratch.ids = ids;
-    if found.is_ok() {
-        scratch.rewrite(tree, prefix, first)?;
-    }
-    Ok(found.is_ok())
 }
 
 /// A posting list being read in place.
@@ -596,58 +374,8 @@ pub(super) fn scan<'t, T: BlockTree<'t>>(
     Ok(())
 }
 
-/// Turns ascending postings into blocks for a bulk build.
-#[derive(Default)]
-pub(super) struct BlockBuilder {
-    /// The escaped key of the list under way.
-    key: Vec<u8>,
-    prefix: usize,
-    plain: Vec<u8>,
-    writer: BlockWriter,
-}
-
-impl BlockBuilder {
-    pub(super) fn post(
-        &mut self,
-        key: &[u8],
-        id: EntryId,
-        push: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if self.writer.count > 0 && self.plain == key {
-            if self.writer.last == id.0 {
-                return Ok(());
-            }
-            if self.writer.is_full() {
-                self.flush(push)?;
-            }
-        } else {
-            self.flush(push)?;
-            self.plain.clear();
-            self.plain.extend_from_slice(key);
-            self.key.clear();
-            append_escaped(&mut self.key, key);
-            self.prefix = self.key.len();
-        }
-        self.writer.push(id.0);
-        Ok(())
-    }
-
-    pub(super) fn flush(
-        &mut self,
-        push: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if self.writer.count > 0 {
-            self.key.truncate(self.prefix);
-            self.key.extend_from_slice(&self.writer.first.to_be_bytes());
-            push(&self.key, self.writer.value())?;
-            self.writer.clear();
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
@@ -661,13 +389,13 @@ mod tests {
     };
 
     /// The least tree of blocks.
-    #[derive(Default)]
-    struct Map(BTreeMap<Vec<u8>, Vec<u8>>);
+    #[derive(Clone, Default)]
+    pub(in crate::engine) struct Map(pub(in crate::engine) BTreeMap<Vec<u8>, Vec<u8>>);
 
     #[derive(Clone, Copy)]
-    struct MapView<'t>(&'t BTreeMap<Vec<u8>, Vec<u8>>);
+    pub(in crate::engine) struct MapView<'t>(&'t BTreeMap<Vec<u8>, Vec<u8>>);
 
-    struct MapCursor<'t> {
+    pub(in crate::engine) struct MapCursor<'t> {
         map: &'t BTreeMap<Vec<u8>, Vec<u8>>,
         at: Option<&'t Vec<u8>>,
     }
@@ -733,6 +461,20 @@ mod tests {
             self.0.remove(key);
             Ok(())
         }
+
+        fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<bool> {
+            let doomed: Vec<_> = self
+                .0
+                .range::<[u8], _>((from, to))
+                .map(|(key, _)| key.clone())
+                .collect();
+            doomed.iter().for_each(|key| drop(self.0.remove(key)));
+            Ok(!doomed.is_empty())
+        }
+    }
+
+    fn post(map: &mut Map, scratch: &mut Scratch, key: &[u8], id: u64, is_added: bool) {
+        change(INDEX, map, scratch, key, &[Change { id, is_added }]).unwrap();
     }
 
     fn read(map: &Map, key: &[u8]) -> Vec<u64> {
@@ -751,19 +493,31 @@ mod tests {
         fn a_list_is_a_set(
             steps in prop::collection::vec((any::<bool>(), 0u64..2000, 1u64..400, 1u64..3), 0..40),
             far in prop::collection::vec(any::<u64>(), 0..20),
+            batches in prop::collection::vec(
+                (any::<bool>(), prop::collection::btree_map(0u64..20_000, any::<bool>(), 0..1000))
+                    .prop_map(|(adds, batch)| batch.into_iter().map(|(id, is_added)| (id, adds || is_added)).collect::<BTreeMap<_, _>>()),
+                0..3,
+            ),
         ) {
             let (mut map, mut scratch, mut set) = (Map::default(), Scratch::default(), BTreeSet::new());
             // Neighbours in key order, which must stay untouched.
             for (key, id) in [(b"k".as_slice(), 7), (b"key\0", 8), (b"l", 9)] {
-                add(INDEX, &mut map, &mut scratch, key, EntryId(id)).unwrap();
+                post(&mut map, &mut scratch, key, id, true);
             }
             let runs = steps.iter().flat_map(|&(adds, from, count, step)| (0..count).map(move |at| (adds, from + at * step)));
             for (adds, id) in runs.chain(far.iter().map(|id| (true, *id))) {
+                post(&mut map, &mut scratch, b"key", id, adds);
                 if adds {
-                    prop_assert_eq!(add(INDEX, &mut map, &mut scratch, b"key", EntryId(id)).unwrap(), set.insert(id));
+                    set.insert(id);
                 } else {
-                    prop_assert_eq!(remove(INDEX, &mut map, &mut scratch, b"key", EntryId(id)).unwrap(), set.remove(&id));
+                    set.remove(&id);
                 }
+            }
+            for batch in &batches {
+                let changes: Vec<_> = batch.iter().map(|(&id, &is_added)| Change { id, is_added }).collect();
+                change(INDEX, &mut map, &mut scratch, b"key", &changes).unwrap();
+                set.extend(batch.iter().filter(|(_, is_added)| **is_added).map(|(id, _)| *id));
+                set.retain(|id| batch.get(id) != Some(&false));
             }
             prop_assert_eq!(read(&map, b"key"), set.into_iter().collect::<Vec<_>>());
             for (key, id) in [(b"k".as_slice(), 7), (b"key\0", 8), (b"l", 9)] {
@@ -796,8 +550,10 @@ mod tests {
                 }
                 let _ = cardinality(INDEX, Some(MapView(&map.0)), b"key", &mut Vec::new());
                 let _ = scan(INDEX, MapView(&map.0), Range::ALL, |_, _| true);
-                let _ = add(INDEX, &mut map, &mut scratch, b"key", EntryId(id));
-                let _ = remove(INDEX, &mut map, &mut scratch, b"key", EntryId(id ^ 1));
+                for changes in [&[(id, true)][..], &[(id ^ 1, false)], &[(id / 2, true), (id, true)]] {
+                    let changes: Vec<_> = changes.iter().map(|&(id, is_added)| Change { id, is_added }).collect();
+                    let _ = change(INDEX, &mut map, &mut scratch, b"key", &changes);
+                }
             }
         }
     }

@@ -125,7 +125,8 @@ pub struct Index {
 /// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id; words of other stores than the first end with 0 and the store's number (u16, big-endian) |
 /// | `order/<attr>` | escaped, terminated ordering value + id -> nothing; counted |
 ///
-/// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form.
+/// Besides, each engine keeps its indexes (`index/<attr>/<kind>`) and the change feed (`change`) in its own form, and what
+/// is put off of them (`pending`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// `name`

@@ -21,12 +21,12 @@ use super::{IMPORT_MEMORY_BYTES_MIN, ImportPhase, Prepared, Shared, sort_failed}
 use crate::attributes::AttributeTable;
 use crate::definition;
 use crate::engine::{
-    self, Bundle, Engine, EntryId, IndexKind, Load, Loader, Read, StoreSet, Table, Ticket, Verdict,
-    Write, take_escaped, take_varint,
+    self, Bundle, Engine, EntryId, GRAM_BYTES, IndexKind, Load, Loader, Read, StoreSet, Table,
+    Ticket, Verdict, Write, take_escaped, take_varint,
 };
 use crate::entry::{Damaged, Entry, set_parent};
 use crate::error::{Error, Result};
-use crate::indexes::{AttributeIndexes, Completeness, GRAM_BYTES};
+use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;

@@ -7,9 +7,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::build::{BATCH_ENTRIES, tag, tagged};
-use crate::engine::{EntryId, append_escaped, put_varint};
+use crate::engine::{EntryId, GRAM_BYTES, append_escaped, put_varint};
 use crate::error::Result;
-use crate::indexes::GRAM_BYTES;
 use crate::update::reindex::KeySet;
 
 /// What the entries of a batch have in the indexes.

@@ -54,8 +54,8 @@ pub(crate) fn reindex<W: Write>(
             index_keys(schema, attributes, indexed, kind, &old, old_keys, key).map_err(damaged)?;
             index_keys(schema, attributes, indexed, kind, &new, new_keys, key).map_err(damaged)?;
             let index = indexed.index(kind);
-            old_keys.without(new_keys, |key| txn.index_remove(index, key, id).map(drop))?;
-            new_keys.without(old_keys, |key| txn.index_add(index, key, id).map(drop))?;
+            old_keys.without(new_keys, |key| txn.index_remove(index, key, id))?;
+            new_keys.without(old_keys, |key| txn.index_add(index, key, id))?;
         }
         if indexed.ordering != Completeness::Absent {
             let table = indexed.order_table();

@@ -195,9 +195,7 @@ impl<F: Fn(&mut dyn FnMut(Damage))> Bundle for Tamper<F> {
             match damage {
                 Damage::Delete(table, key) => assert!(txn.delete(table, &key).unwrap()),
                 Damage::Put(table, key, value) => txn.put(table, &key, &value).unwrap(),
-                Damage::Add(index, key, id) => {
-                    assert!(txn.index_add(index, &key, EntryId(id)).unwrap())
-                }
+                Damage::Add(index, key, id) => txn.index_add(index, &key, EntryId(id)).unwrap(),
                 Damage::RemoveFirst(index) => {
                     let mut first = None;
                     txn.scan_index(index, Range::ALL, |key, id| {
@@ -206,7 +204,7 @@ impl<F: Fn(&mut dyn FnMut(Damage))> Bundle for Tamper<F> {
                     })
                     .unwrap();
                     let (key, id) = first.unwrap();
-                    assert!(txn.index_remove(index, &key, id).unwrap());
+                    txn.index_remove(index, &key, id).unwrap();
                 }
             };
         });

@@ -6,7 +6,8 @@ use sapwood_store as store;
 use sapwood_store::page::ReadPages;
 use sapwood_store::tree::{Cursor as StoreCursor, View};
 
-use crate::engine::postings::{BlockCursor, BlockTree, List};
+use crate::engine::pending::Amended;
+use crate::engine::postings::{BlockCursor, BlockTree, Change, List};
 use crate::engine::{Cursor, Direction, EntryId, Index, Postings, Range, Result};
 
 /// A scan of a table, which may lie in several stores.
@@ -237,24 +238,27 @@ impl<'t> Scan<'t> {
 
 /// A posting list of an index: those of all stores, one after the other, for the ids of a store come before those of the next.
 pub struct EmbeddedPostings<'t> {
-    list: List<'t, store::Tree<'t>>,
+    list: StoreList<'t>,
     /// The lists of the other stores, the last one first.
-    others: Vec<List<'t, store::Tree<'t>>>,
+    others: Vec<StoreList<'t>>,
 }
 
+type StoreList<'t> = Amended<List<'t, store::Tree<'t>>>;
+
 impl<'t> EmbeddedPostings<'t> {
-    /// `trees` has one at least.
+    /// `stores` has one at least: an index's tree, and what pends for the list.
     pub(super) fn new(
         index: Index,
-        mut trees: impl DoubleEndedIterator<Item = Result<Option<store::Tree<'t>>>>,
+        mut stores: impl DoubleEndedIterator<Item = Result<(Option<store::Tree<'t>>, Vec<Change>)>>,
         key: &[u8],
     ) -> Result<EmbeddedPostings<'t>> {
-        let first = trees.next().transpose()?.flatten();
+        let list = |(tree, changes)| Ok(Amended::new(List::new(index, tree, key)?, changes));
+        let first = stores.next().transpose()?.unwrap_or_default();
         Ok(EmbeddedPostings {
-            list: List::new(index, first, key)?,
-            others: trees
+            list: list(first)?,
+            others: stores
                 .rev()
-                .map(|tree| List::new(index, tree?, key))
+                .map(|store| list(store?))
                 .collect::<Result<_>>()?,
         })
     }

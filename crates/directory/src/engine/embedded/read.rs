@@ -3,10 +3,12 @@
 use sapwood_store::Tree;
 
 use super::{EmbeddedCursor, EmbeddedPostings};
+use crate::engine::pending::{self, Amended, Posting};
 use crate::engine::placement::{self, Scanned};
-use crate::engine::postings::{self, append_escaped};
+use crate::engine::postings::{self, Change, List, append_escaped};
 use crate::engine::{
-    CommitNo, Direction, EntryId, Index, POSTINGS_FEW_MAX, Range, Read, Result, Table,
+    CommitNo, Direction, EntryId, Index, IndexKind, POSTINGS_FEW_MAX, Postings, Range, Read,
+    Result, Table,
 };
 
 /// Trees with fewer leaves mostly are in the processor's caches: 16 MiB. Without optimisation, which is how tests run, none is too small.
@@ -24,6 +26,82 @@ pub(super) trait Trees {
 
     /// The tree of an index's blocks in a store; none when it was not created.
     fn blocks(&self, store: usize, index: Index) -> Result<Option<Tree<'_>>>;
+
+    /// The tree of the postings that pend in a store; none when there never were any.
+    fn pending(&self, store: usize) -> Result<Option<Tree<'_>>>;
+
+    /// Those that came after them in a transaction, for an index.
+    fn put_off(&self, store: usize, index: Index) -> impl Iterator<Item = &Posting> {
+        let _ = (store, index);
+        [].iter()
+    }
+
+    /// What pends for a list in a store, ids ascending.
+    fn changes(&self, store: usize, index: Index, key: &[u8]) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        let Some(gram) = pending::gram(index, key) else {
+            return Ok(changes);
+        };
+        if let Some(tree) = self.pending(store)? {
+            pending::changes(index.attribute, tree, gram, &mut changes)?;
+        }
+        let put_off = self.put_off(store, index);
+        let of_list = put_off.filter(|posting| posting.gram == gram);
+        changes.extend(of_list.map(|posting| posting.change));
+        pending::sort_changes(&mut changes);
+        Ok(changes)
+    }
+
+    /// What pends for an index in a store, ascending.
+    fn changes_of_all(&self, store: usize, index: Index) -> Result<Vec<Posting>> {
+        let mut changes = Vec::new();
+        if index.kind != IndexKind::Substring {
+            return Ok(changes);
+        }
+        if let Some(tree) = self.pending(store)? {
+            pending::postings(index.attribute, tree, &mut changes)?;
+        }
+        changes.extend(self.put_off(store, index));
+        pending::sort_postings(&mut changes);
+        Ok(changes)
+    }
+
+    /// Like [`Read::cardinality`], of one store.
+    fn cardinality(
+        &self,
+        store: usize,
+        index: Index,
+        key: &[u8],
+        few: &mut Vec<EntryId>,
+    ) -> Result<u64> {
+        let tree = self.blocks(store, index)?;
+        let mut ids = postings::cardinality(index, tree, key, few)?;
+        let changes = self.changes(store, index, key)?;
+        if changes.is_empty() {
+            return Ok(ids);
+        }
+        let mut listed = List::new(index, tree, key)?;
+        let mut next = None;
+        for change in &changes {
+            let id = EntryId(change.id);
+            if next.is_none_or(|next| next < id) {
+                next = listed.seek(id)?;
+            }
+            match (next == Some(id), change.is_added) {
+                (false, true) => ids += 1,
+                (true, false) => ids = ids.saturating_sub(1),
+                _ => {}
+            }
+        }
+        few.clear();
+        if ids <= POSTINGS_FEW_MAX as u64 {
+            let mut amended = Amended::new(List::new(index, tree, key)?, changes);
+            while let Some(id) = amended.next()? {
+                few.push(id);
+            }
+        }
+        Ok(ids)
+    }
 }
 
 fn is_large(tree: &Tree<'_>) -> bool {
@@ -139,7 +217,8 @@ impl<T: Trees> Read for T {
     fn postings(&self, index: Index, key: &[u8]) -> Result<EmbeddedPostings<'_>> {
         EmbeddedPostings::new(
             index,
-            (0..self.stores()).map(|store| self.blocks(store, index)),
+            (0..self.stores())
+                .map(|store| Ok((self.blocks(store, index)?, self.changes(store, index, key)?))),
             key,
         )
     }
@@ -152,21 +231,41 @@ impl<T: Trees> Read for T {
     ) -> Result<()> {
         let mut goes_on = true;
         for store in 0..self.stores() {
-            if let Some(tree) = self.blocks(store, index)?.filter(|_| goes_on) {
+            if !goes_on {
+                break;
+            }
+            let changes = self.changes_of_all(store, index)?;
+            let mut changes = changes
+                .iter()
+                .filter(|posting| range.contains(&posting.gram))
+                .peekable();
+            if let Some(tree) = self.blocks(store, index)? {
                 postings::scan(index, tree, range, |key, id| {
-                    goes_on = each(key, id);
+                    while let Some(before) = changes.next_if(|posting| posting.place() < (key, id))
+                    {
+                        goes_on = goes_on
+                            && (!before.change.is_added
+                                || each(&before.gram, EntryId(before.change.id)));
+                    }
+                    let same = changes.next_if(|posting| posting.place() == (key, id));
+                    if same.is_none_or(|same| same.change.is_added) {
+                        goes_on = goes_on && each(key, id);
+                    }
                     goes_on
                 })?;
+            }
+            for behind in changes.filter(|posting| posting.change.is_added) {
+                goes_on = goes_on && each(&behind.gram, EntryId(behind.change.id));
             }
         }
         Ok(())
     }
 
     fn cardinality(&self, index: Index, key: &[u8], few: &mut Vec<EntryId>) -> Result<u64> {
-        let mut ids = postings::cardinality(index, self.blocks(0, index)?, key, few)?;
+        let mut ids = Trees::cardinality(self, 0, index, key, few)?;
         let mut more = Vec::new();
         for store in 1..self.stores() {
-            ids += postings::cardinality(index, self.blocks(store, index)?, key, &mut more)?;
+            ids += Trees::cardinality(self, store, index, key, &mut more)?;
             few.append(&mut more);
         }
         if ids > POSTINGS_FEW_MAX as u64 {

@@ -3,6 +3,7 @@
 //! It holds the writer's lock of the stores it was begun with. All others are read as they are visible; a write to one of
 //! them, or a guard that needs it to stand still, fails, and the bundle is run again with this store held, too.
 
+use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
 use sapwood_store as store;
@@ -11,9 +12,12 @@ use sapwood_store::{Savepoint, TreeId, TreeKind, WriteTxn};
 use super::read::Trees;
 use super::stores::{Claim, Joint, Stores};
 use super::{CHANGE, EmbeddedSnapshot, INDEX_KIND, TRIMMED_KEY, commit_of, fixed, kind};
+use crate::engine::pending::{self, PENDING, Posting};
 use crate::engine::placement::{self, StoreSet};
-use crate::engine::postings::{self, BlockTree, BlockTreeMut, Scratch};
-use crate::engine::{AttributeNo, CommitNo, EntryId, Error, Index, Read, Result, Table, Write};
+use crate::engine::postings::{self, BlockTree, BlockTreeMut, Change, Scratch};
+use crate::engine::{
+    AttributeNo, CommitNo, EntryId, Error, Index, IndexKind, Read, Result, Table, Write,
+};
 
 /// The write transaction of the stores, with the trees it has touched.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct EmbeddedTxn {
     seen: OnceLock<EmbeddedSnapshot>,
     /// Stores that have to be held, too.
     wanted: StoreSet,
+    /// By position: the postings that are put off until the commit, in the order in which they were made.
+    put_off: Vec<Vec<PutOff>>,
     scratch: ScratchBox,
 }
 
@@ -36,12 +42,31 @@ pub(super) struct KnownTrees {
     fixed: [Option<TreeId>; Table::FIXED.len()],
     order: Vec<(Table, TreeId)>,
     indexes: Vec<(Index, TreeId)>,
+    /// That of pending postings.
+    pending: Option<TreeId>,
+}
+
+/// A posting that is put off until the commit. Without effect when its index is dropped before.
+#[derive(Clone, Copy, Debug)]
+struct PutOff {
+    attribute: AttributeNo,
+    /// That of the index.
+    tree: TreeId,
+    posting: Posting,
 }
 
 /// What brings back the state before an operation.
 pub(super) struct Before {
-    first: (Savepoint, Arc<KnownTrees>),
-    others: Vec<(Savepoint, Arc<KnownTrees>)>,
+    first: StoreBefore,
+    others: Vec<StoreBefore>,
+}
+
+/// The same of one store.
+struct StoreBefore {
+    savepoint: Savepoint,
+    trees: Arc<KnownTrees>,
+    /// How many postings were put off.
+    put_off: usize,
 }
 
 #[derive(Default)]
@@ -65,12 +90,14 @@ impl EmbeddedTxn {
             }
             known.push(Arc::new(trees));
         }
+        let put_off = vec![Vec::new(); known.len()];
         Ok(EmbeddedTxn {
             txn,
             trees: known,
             all: all.clone(),
             seen: OnceLock::new(),
             wanted: StoreSet::default(),
+            put_off,
             scratch: ScratchBox::default(),
         })
     }
@@ -81,36 +108,140 @@ impl EmbeddedTxn {
     }
 
     pub(super) fn before(&mut self) -> Before {
-        let mut savepoint = |at: usize| (self.txn.txn_mut(at).savepoint(), self.trees[at].clone());
+        let mut before = |at: usize| StoreBefore {
+            savepoint: self.txn.txn_mut(at).savepoint(),
+            trees: self.trees[at].clone(),
+            put_off: self.put_off[at].len(),
+        };
         Before {
-            first: savepoint(0),
-            others: (1..self.trees.len()).map(savepoint).collect(),
+            first: before(0),
+            others: (1..self.trees.len()).map(before).collect(),
         }
     }
 
     pub(super) fn forget(&mut self, before: Before) {
-        for (at, (savepoint, _)) in std::iter::once(before.first)
-            .chain(before.others)
-            .enumerate()
-        {
-            self.txn.txn_mut(at).release(savepoint);
+        for (at, before) in before.stores() {
+            self.txn.txn_mut(at).release(before.savepoint);
         }
     }
 
     pub(super) fn bring_back(&mut self, before: Before) {
-        for (at, (savepoint, trees)) in std::iter::once(before.first)
-            .chain(before.others)
-            .enumerate()
-        {
+        for (at, before) in before.stores() {
             let txn = self.txn.txn_mut(at);
-            txn.rollback_to(&savepoint);
-            txn.release(savepoint);
-            self.trees[at] = trees;
+            txn.rollback_to(&before.savepoint);
+            txn.release(before.savepoint);
+            self.trees[at] = before.trees;
+            self.put_off[at].truncate(before.put_off);
         }
     }
 
-    pub(super) fn commit(self) -> Result<Claim> {
+    pub(super) fn commit(mut self) -> Result<Claim> {
+        for at in 0..self.put_off.len() {
+            self.file_put_off(at)?;
+        }
         self.txn.commit()
+    }
+
+    /// Has the postings that were put off in a store pend, or merges them with those that do.
+    fn file_put_off(&mut self, at: usize) -> Result<()> {
+        let mut put_off = std::mem::take(&mut self.put_off[at]);
+        put_off.sort_by_key(|put_off| put_off.attribute);
+        let kind = IndexKind::Substring;
+        let mut postings = Vec::new();
+        for of_one in put_off.chunk_by(|one, other| one.attribute == other.attribute) {
+            let attribute = of_one[0].attribute;
+            let Some(tree) = self.open_blocks(at, Index { attribute, kind })? else {
+                continue;
+            };
+            postings.clear();
+            let of_tree = of_one.iter().filter(|put_off| put_off.tree == tree);
+            postings.extend(of_tree.map(|put_off| put_off.posting));
+            if !postings.is_empty()
+                && !pending::append(attribute, &mut self.pending_mut(at)?, &postings)?
+            {
+                self.merge(at, attribute, &postings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Files what pends for an attribute's index in its lists, and some postings that came after it.
+    fn merge(&mut self, at: usize, attribute: AttributeNo, more: &[Posting]) -> Result<()> {
+        let mut postings = Vec::new();
+        let mut pending = self.pending_mut(at)?;
+        pending::postings(attribute, pending.view()?, &mut postings)?;
+        pending::clear(attribute, &mut pending)?;
+        postings.extend_from_slice(more);
+        pending::sort_postings(&mut postings);
+        let (kind, mut changes) = (IndexKind::Substring, Vec::new());
+        let index = Index { attribute, kind };
+        let (mut blocks, scratch) = self.blocks_mut(at, index)?;
+        for list in postings.chunk_by(|one, other| one.gram == other.gram) {
+            changes.clear();
+            changes.extend(list.iter().map(|posting| posting.change));
+            postings::change(index, &mut blocks, scratch, &list[0].gram, &changes)?;
+        }
+        Ok(())
+    }
+
+    /// Merges what pends for the first index for which anything does; whether there was one.
+    pub(super) fn merge_first(&mut self) -> Result<bool> {
+        for at in 0..self.trees.len() {
+            let Some(tree) = self.open_pending(at)? else {
+                continue;
+            };
+            let attributes = pending::attributes(self.txn.txn(at).view(tree)?)?;
+            if let Some(attribute) = attributes.first() {
+                self.merge(at, *attribute, &[])?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn open_pending(&mut self, at: usize) -> Result<Option<TreeId>> {
+        if self.trees[at].pending.is_none()
+            && let Some(tree) = self.txn.txn_mut(at).tree(PENDING)?
+        {
+            self.trees_mut(at).pending = Some(tree);
+        }
+        Ok(self.trees[at].pending)
+    }
+
+    /// The tree of pending postings, made when it is missing.
+    fn pending_mut(&mut self, at: usize) -> Result<TxnBlocks<'_>> {
+        let tree = match self.open_pending(at)? {
+            Some(tree) => tree,
+            None => {
+                let txn = self.txn.txn_mut(at);
+                let tree = txn.create_tree(PENDING, TreeKind::COMPACT)?;
+                self.trees_mut(at).pending = Some(tree);
+                tree
+            }
+        };
+        let txn = self.txn.txn_mut(at);
+        Ok(TxnBlocks { txn, tree })
+    }
+
+    /// Files a posting or takes it away, now or later.
+    fn post(&mut self, index: Index, key: &[u8], change: Change) -> Result<()> {
+        let at = self.hold_entry(EntryId(change.id))?;
+        match pending::gram(index, key) {
+            Some(gram) => {
+                let (attribute, tree) = (index.attribute, self.existing_blocks(at, index)?);
+                let posting = Posting { gram, change };
+                self.put_off[at].push(PutOff {
+                    attribute,
+                    tree,
+                    posting,
+                });
+                Ok(())
+            }
+            None => {
+                let (mut blocks, scratch) = self.blocks_mut(at, index)?;
+                postings::change(index, &mut blocks, scratch, key, &[change])
+            }
+        }
     }
 
     /// The position of a store, if it is held.
@@ -198,28 +329,48 @@ impl EmbeddedTxn {
     }
 
     fn open_blocks(&mut self, at: usize, index: Index) -> Result<Option<TreeId>> {
-        let known = self.trees[at]
-            .indexes
-            .iter()
-            .find(|(known, _)| *known == index);
-        if let Some((_, tree)) = known {
-            return Ok(Some(*tree));
+        let known = self.trees[at].tree_of(index);
+        if known.is_some() {
+            return Ok(known);
         }
         let tree = self.txn.txn_mut(at).tree(index.name().as_str())?;
         if let Some(tree) = tree {
             self.trees_mut(at).indexes.push((index, tree));
+            if index.kind == IndexKind::Substring {
+                self.open_pending(at)?;
+            }
         }
         Ok(tree)
     }
 
-    /// The blocks of an index in the store of an entry.
-    fn blocks_mut(&mut self, index: Index, id: EntryId) -> Result<(TxnBlocks<'_>, &mut Scratch)> {
-        let at = self.hold_entry(id)?;
-        let tree = self.open_blocks(at, index)?.ok_or_else(|| {
+    fn existing_blocks(&mut self, at: usize, index: Index) -> Result<TreeId> {
+        self.open_blocks(at, index)?.ok_or_else(|| {
             Error::Corrupt(format!("index {} does not exist", index.name().as_str()))
-        })?;
+        })
+    }
+
+    /// The blocks of an index in a store.
+    fn blocks_mut(&mut self, at: usize, index: Index) -> Result<(TxnBlocks<'_>, &mut Scratch)> {
+        let tree = self.existing_blocks(at, index)?;
         let txn = self.txn.txn_mut(at);
         Ok((TxnBlocks { txn, tree }, &mut self.scratch.0))
+    }
+}
+
+impl KnownTrees {
+    /// The tree of an index's blocks, if it is known.
+    #[inline]
+    fn tree_of(&self, index: Index) -> Option<TreeId> {
+        let mut known = self.indexes.iter();
+        let found = known.find(|(known, _)| *known == index);
+        found.map(|(_, tree)| *tree)
+    }
+}
+
+impl Before {
+    /// By position.
+    fn stores(self) -> impl Iterator<Item = (usize, StoreBefore)> {
+        std::iter::once(self.first).chain(self.others).enumerate()
     }
 }
 
@@ -254,11 +405,31 @@ impl Trees for EmbeddedTxn {
         let Some(at) = self.position(store) else {
             return self.seen()?.blocks(store, index);
         };
-        let mut known = self.trees[at].indexes.iter();
-        let tree = known.find(|(known, _)| *known == index);
-        tree.map(|(_, tree)| self.txn.txn(at).view(*tree))
+        self.trees[at]
+            .tree_of(index)
+            .map(|tree| self.txn.txn(at).view(tree))
             .transpose()
             .map_err(Error::from)
+    }
+
+    fn pending(&self, store: usize) -> Result<Option<store::Tree<'_>>> {
+        match self.position(store) {
+            Some(at) => self.trees[at]
+                .pending
+                .map(|tree| self.txn.txn(at).view(tree))
+                .transpose()
+                .map_err(Error::from),
+            None => self.seen()?.pending(store),
+        }
+    }
+
+    fn put_off(&self, store: usize, index: Index) -> impl Iterator<Item = &Posting> {
+        let at = self.position(store);
+        let known = at.and_then(|at| self.trees[at].tree_of(index));
+        at.map_or(&[][..], |at| &self.put_off[at])
+            .iter()
+            .filter(move |put_off| Some(put_off.tree) == known)
+            .map(|put_off| &put_off.posting)
     }
 }
 
@@ -344,6 +515,9 @@ impl Write for EmbeddedTxn {
         self.hold_all()?;
         let mut existed = false;
         for at in 0..self.trees.len() {
+            if index.kind == IndexKind::Substring && self.open_pending(at)?.is_some() {
+                pending::clear(index.attribute, &mut self.pending_mut(at)?)?;
+            }
             let trees = self.trees_mut(at);
             trees.indexes.retain(|(known, _)| *known != index);
             existed |= self.txn.txn_mut(at).drop_tree(index.name().as_str())?;
@@ -351,14 +525,14 @@ impl Write for EmbeddedTxn {
         Ok(existed)
     }
 
-    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
-        let (mut blocks, scratch) = self.blocks_mut(index, id)?;
-        postings::add(index, &mut blocks, scratch, key, id)
+    fn index_add(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
+        let (id, is_added) = (id.0, true);
+        self.post(index, key, Change { id, is_added })
     }
 
-    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<bool> {
-        let (mut blocks, scratch) = self.blocks_mut(index, id)?;
-        postings::remove(index, &mut blocks, scratch, key, id)
+    fn index_remove(&mut self, index: Index, key: &[u8], id: EntryId) -> Result<()> {
+        let (id, is_added) = (id.0, false);
+        self.post(index, key, Change { id, is_added })
     }
 
     fn drop_table(&mut self, table: Table) -> Result<bool> {
@@ -415,7 +589,7 @@ impl Write for EmbeddedTxn {
     }
 }
 
-/// An index's tree in a transaction.
+/// A tree of an index's blocks, or of pending postings, in a transaction.
 struct TxnBlocks<'t> {
     txn: &'t mut WriteTxn,
     tree: TreeId,
@@ -434,5 +608,9 @@ impl BlockTreeMut for TxnBlocks<'_> {
     fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.txn.delete(self.tree, key)?;
         Ok(())
+    }
+
+    fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<bool> {
+        Ok(self.txn.delete_range(self.tree, from, to)? > 0)
     }
 }
