@@ -202,7 +202,7 @@ impl TreeBuilder {
         current.written += 1;
         current.entries.write(
             0..end,
-            &mut self.page,
+            (&mut *self.page).into(),
             PageNo(0),
             pages.commit(),
             Run::default(),

@@ -25,8 +25,8 @@ use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::head::{Head, Roots};
-use crate::own::OwnPages;
-use crate::page::{CommitNo, PageNo, ReadPages};
+use crate::own::{OwnPages, WRITTEN_PAGES};
+use crate::page::{CommitNo, ReadPages};
 use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
 use crate::sync::{Arc, Ordering};
@@ -209,15 +209,17 @@ fn finish_pages(
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
     let changed = pages.changed_pages();
-    for &(number, base) in &changed {
-        pages.seal(number)?;
-        if fits {
-            let base = match base {
-                PageNo(0) => None,
-                base => Some((base, pages.page(base)?)),
-            };
-            encode_page(pages.page(number)?, base, record);
-            fits = record.len() <= max;
+    // Each page is written while the caches still have it.
+    for neighbours in changed.chunk_by(|(one, _), (next, _)| one.0 + 1 == next.0) {
+        for neighbours in neighbours.chunks(WRITTEN_PAGES) {
+            for &(number, base) in neighbours {
+                pages.seal(number)?;
+                if fits {
+                    encode_page(pages.page(number)?, pages.base(number, base)?, record);
+                    fits = record.len() <= max;
+                }
+            }
+            pages.write_plain(neighbours)?;
         }
     }
     for (first, length) in pages.changed_extents() {
@@ -226,7 +228,6 @@ fn finish_pages(
             fits = record.len() <= max;
         }
     }
-    pages.write_plain(&changed)?;
     Ok(fits)
 }
 

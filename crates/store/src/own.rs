@@ -8,6 +8,7 @@
 
 mod save;
 mod states;
+mod traces;
 mod warm;
 
 use std::collections::HashMap;
@@ -20,10 +21,12 @@ use crate::free::FreeExtent;
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, WritePages};
+use crate::record::Base;
 use crate::sync::Arc;
 
 use states::{OwnMap, State};
+use traces::Traces;
 use warm::Warm;
 
 /// What a process keeps from one write transaction to the next.
@@ -33,6 +36,7 @@ pub(crate) struct Workshop {
     plain: Option<Box<PlainPages>>,
     warm: Warm,
     own: OwnMap,
+    traces: Traces,
     resume: Resume,
     /// Where log records are put together.
     pub(crate) record: Vec<u8>,
@@ -46,6 +50,7 @@ impl Workshop {
             plain: inner.wal.as_ref().map(|_| Box::default()),
             warm: Warm::default(),
             own: OwnMap::default(),
+            traces: Traces::default(),
             resume: Resume::default(),
             record: Vec::new(),
         }
@@ -177,6 +182,7 @@ impl OwnPages {
             self.shop.resume = self.stock.resume_at();
         }
         self.shop.own.clear();
+        self.shop.traces.clear();
         self.shop.plain = self.view.take_plain();
         if let Some(plain) = &mut self.shop.plain {
             plain.clear();
@@ -226,6 +232,18 @@ impl OwnPages {
         pages
     }
 
+    /// What an own page was copied from, 0 if nothing.
+    pub(crate) fn base(&self, number: PageNo, base: PageNo) -> Result<Option<Base<'_>>> {
+        Ok(match base {
+            PageNo(0) => None,
+            _ => Some(Base {
+                number: base,
+                page: self.view.page(base)?,
+                origins: self.shop.traces.get(number),
+            }),
+        })
+    }
+
     /// Own extents in use, ascending.
     pub(crate) fn changed_extents(&self) -> Vec<(PageNo, u32)> {
         let mut extents: Vec<_> = self
@@ -250,33 +268,27 @@ impl OwnPages {
         self.view.page(number)
     }
 
-    /// Writes the sealed pages that are in memory to the file, neighbours with one call. `pages` are all that have changed, ascending.
+    /// Writes those of some sealed neighbours, at most [`WRITTEN_PAGES`], that are in memory to the file.
     pub(crate) fn write_plain(&mut self, pages: &[(PageNo, PageNo)]) -> Result<()> {
         let Some(plain) = self.view.plain() else {
             return Ok(());
         };
-        let file = &self.inner.data.file;
-        let mut call: Vec<IoSlice<'_>> = Vec::with_capacity(WRITTEN_PAGES);
-        let mut end = PageNo(0);
-        let write = |call: &mut Vec<IoSlice<'_>>, end: PageNo| {
-            let first = end.0 - call.len() as u64;
-            let written = file.write_parts_at(call, first * PAGE_BYTES as u64);
-            call.clear();
-            written
-        };
         for &(number, _) in pages {
             self.shop.warm.insert(number);
-            let Some(page) = plain.get(number) else {
+        }
+        let file = &self.inner.data.file;
+        for pages in pages.split(|(number, _)| plain.get(*number).is_none()) {
+            let Some((first, _)) = pages.first() else {
                 continue;
             };
-            if call.len() == WRITTEN_PAGES || (!call.is_empty() && end != number) {
-                write(&mut call, end)?;
+            let mut call = [IoSlice::new(&[]); WRITTEN_PAGES];
+            let mut count = 0;
+            let parts = pages.iter().filter_map(|(number, _)| plain.get(*number));
+            for (place, page) in call.iter_mut().zip(parts) {
+                *place = IoSlice::new(page.bytes());
+                count += 1;
             }
-            call.push(IoSlice::new(page.bytes()));
-            end = PageNo(number.0 + 1);
-        }
-        if !call.is_empty() {
-            write(&mut call, end)?;
+            file.write_parts_at(&mut call[..count], first.0 * PAGE_BYTES as u64)?;
         }
         Ok(())
     }
@@ -286,15 +298,8 @@ impl OwnPages {
     /// # Safety
     /// The page is the transaction's own, and nobody looks at it while the reference lives.
     unsafe fn place(&mut self, number: PageNo) -> Result<&mut Page> {
-        match self
-            .view
-            .plain_mut()
-            .and_then(|plain| plain.get_mut(number))
-        {
-            Some(page) => Ok(page),
-            // SAFETY: by the caller's promise; it lies within the file as all own pages do.
-            None => unsafe { self.shop.windows.page(number) },
-        }
+        // SAFETY: by the caller's promise.
+        unsafe { place(&mut self.view, &mut self.shop.windows, number) }
     }
 
     /// Where the log record is put together.
@@ -403,6 +408,7 @@ impl OwnPages {
                 // SAFETY: an own page, and `&mut self` keeps everybody from looking.
                 let place = unsafe { self.place(page)? };
                 place.bytes_mut().copy_from_slice(image.bytes());
+                self.shop.traces.remove(page);
                 self.shop.own.insert(page, State::Own { base, epoch });
             }
             Undo::Allocated {
@@ -412,6 +418,7 @@ impl OwnPages {
             } => {
                 if pages == 1 {
                     self.shop.own.remove(first);
+                    self.shop.traces.remove(first);
                     if let Some(plain) =
                         self.view.plain_mut().filter(|_| source != Source::Recycled)
                     {
@@ -578,7 +585,7 @@ impl OwnPages {
 /// So many bytes are written with one call. What is written with one call some file systems keep in one piece in memory, and look
 /// at as a whole with the first store to one of its pages, when they are used again.
 pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * WRITTEN_PAGES;
-const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
+pub(crate) const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
 
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
@@ -620,10 +627,15 @@ impl WritePages for OwnPages {
         Ok(first)
     }
 
-    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
+    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
         self.keep_image(number)?;
+        let Self { view, shop, .. } = self;
+        let Workshop {
+            windows, traces, ..
+        } = &mut **shop;
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-        unsafe { self.place(number) }
+        let page = unsafe { place(view, windows, number)? };
+        Ok(PageMut::new(page, traces.get_mut(number)))
     }
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
@@ -655,6 +667,7 @@ impl WritePages for OwnPages {
         page.bytes_mut().copy_from_slice(from.bytes());
         page.set_number(to);
         page.set_commit(commit);
+        self.shop.traces.begin_copied(to);
         self.free(number, 1)?;
         Ok(to)
     }
@@ -681,6 +694,7 @@ impl WritePages for OwnPages {
                 return Err(freed_twice());
             }
             self.shop.own.insert(first, State::OwnFree);
+            self.shop.traces.remove(first);
             if epoch >= self.epoch {
                 self.recycled.push(first);
                 Destination::Recycled
@@ -750,6 +764,22 @@ impl OwnPages {
                 pages,
             });
         }
+    }
+}
+
+/// Where an own page is stored to.
+///
+/// # Safety
+/// As for [`OwnPages::place`].
+unsafe fn place<'p>(
+    view: &'p mut MappedPages,
+    windows: &'p mut Windows,
+    number: PageNo,
+) -> Result<&'p mut Page> {
+    match view.plain_mut().and_then(|plain| plain.get_mut(number)) {
+        Some(page) => Ok(page),
+        // SAFETY: by the caller's promise; it lies within the file as all own pages do.
+        None => unsafe { windows.page(number) },
     }
 }
 

@@ -13,13 +13,20 @@
 //!      24        (of the kind)
 //! ```
 
+mod by_number;
+mod change;
 mod memory;
+mod origins;
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
+pub(crate) use by_number::ByNumber;
+pub(crate) use change::Before;
+pub use change::PageMut;
 pub use memory::MemoryPages;
+pub(crate) use origins::{Origin, Origins};
 
 /// The size of a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -241,7 +248,7 @@ pub trait WritePages: ReadPages {
     fn allocate_extent(&mut self, pages: u32) -> Result<PageNo>;
 
     /// An own page, to be changed.
-    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page>;
+    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>>;
 
     /// Writes the whole of an extent allocated by this transaction, from parts one after the other.
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()>;

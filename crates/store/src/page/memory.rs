@@ -1,6 +1,6 @@
 //! Pages in plain memory.
 
-use super::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, WritePages};
+use super::{AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, WritePages};
 use crate::error::{Error, Result};
 
 /// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
@@ -148,9 +148,9 @@ impl WritePages for MemoryPages {
         Ok(self.push_extent(pages))
     }
 
-    fn page_mut(&mut self, number: PageNo) -> Result<&mut Page> {
+    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
         match self.places.get_mut(index(number)) {
-            Some(Place::Page(page)) => Ok(page),
+            Some(Place::Page(page)) => Ok((&mut **page).into()),
             _ => Err(Error::corrupt(number, "page number outside the store")),
         }
     }
@@ -175,7 +175,7 @@ impl WritePages for MemoryPages {
         let new = self.allocate()?;
         copy.set_number(new);
         copy.set_commit(self.commit);
-        *self.page_mut(new)? = copy;
+        *self.page_mut(new)?.whole() = copy;
         self.freed.push(number);
         Ok(new)
     }

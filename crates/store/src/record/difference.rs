@@ -16,12 +16,14 @@ use std::ops::Range;
 
 use super::{damaged, take, take_number};
 use crate::error::Result;
-use crate::page::{PAGE_BYTES, PAGE_HEADER_BYTES};
+use crate::page::{Origin, Origins, PAGE_BYTES, PAGE_HEADER_BYTES};
 use crate::varint;
 
 type Bytes = [u8; PAGE_BYTES];
 
 const CHECKSUM_BYTES: usize = 4;
+/// The page's own number and the commit, which are not among the changes.
+const IDENTITY: Range<usize> = 8..24;
 const WORD_BYTES: usize = 8;
 /// Compared at once: most of a page is unchanged.
 const BLOCK_WORDS: usize = 8;
@@ -57,6 +59,44 @@ pub(super) fn put(base: Option<&Bytes>, page: &Bytes, out: &mut Vec<u8>) {
             runs.put_new(range);
         }
     }
+    runs.out.extend_from_slice(&[0, 0]);
+}
+
+/// As [`put`], where it is known what became of the bytes: nothing is read but what has been stored, and what stood there.
+pub(super) fn put_known(before: &Bytes, page: &Bytes, origins: &Origins, out: &mut Vec<u8>) {
+    let mut runs = Runs {
+        before,
+        page,
+        written: 0,
+        out,
+    };
+    // Bytes that may differ from what stood in their place.
+    let mut new = 0..0;
+    for (at, origin) in origins.iter() {
+        let from = match origin {
+            Origin::Base(from) if from == at.start => continue,
+            Origin::Base(from) if at.len() >= MOVED_BYTES_MIN => from,
+            Origin::Zero if at.len() >= MOVED_BYTES_MIN => 0,
+            _ if at.start == new.end => {
+                new.end = at.end;
+                continue;
+            }
+            _ => {
+                runs.put_changed(std::mem::replace(&mut new, at));
+                continue;
+            }
+        };
+        let moved_up = at.start == new.end && from == new.start && !new.is_empty() && from != 0;
+        if moved_up {
+            let stored = page.get(new.clone()).unwrap_or_default();
+            runs.put(new.start..at.end, &Run::Up(stored));
+        } else {
+            runs.put_changed(new);
+            runs.put(at.clone(), &Run::From(from));
+        }
+        new = at.end..at.end;
+    }
+    runs.put_changed(new);
     runs.out.extend_from_slice(&[0, 0]);
 }
 
@@ -214,6 +254,41 @@ impl<'a> Runs<'a> {
         varint::put((at.start - self.written) as u64, self.out);
         run.put(at.len(), self.out);
         self.written = at.end;
+    }
+
+    /// Writes those of the bytes that differ from what stood in their place, and are among the changes.
+    fn put_changed(&mut self, at: Range<usize>) {
+        for part in [CHECKSUM_BYTES..IDENTITY.start, IDENTITY.end..PAGE_BYTES] {
+            let mut start = at.start.max(part.start);
+            let end = at.end.min(part.end);
+            let mut run = start..start;
+            while start < end {
+                let word = start..end.min(start + WORD_BYTES);
+                if self.before.get(word.clone()) != self.page.get(word.clone()) {
+                    if run.end != word.start {
+                        self.put_trimmed(run);
+                        run = word.clone();
+                    }
+                    run.end = word.end;
+                }
+                start = word.end;
+            }
+            self.put_trimmed(run);
+        }
+    }
+
+    /// Writes bytes without what is unchanged at their ends.
+    fn put_trimmed(&mut self, mut at: Range<usize>) {
+        let is_same = |at: usize| self.before.get(at) == self.page.get(at);
+        while !at.is_empty() && is_same(at.start) {
+            at.start += 1;
+        }
+        while !at.is_empty() && is_same(at.end - 1) {
+            at.end -= 1;
+        }
+        if let Some(new) = self.page.get(at.clone()).filter(|new| !new.is_empty()) {
+            self.put(at, &Run::New(new));
+        }
     }
 
     /// Writes changed bytes, perhaps as having moved a little.

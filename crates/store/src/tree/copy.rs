@@ -40,7 +40,8 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         for slot in 0..node.len() {
             if let Some(payload) = self.copied_payload(&node, slot, level, to)? {
                 let kind = self.record.page_kind(level);
-                NodeMut::open(&mut copy, number, kind, level)?.set_payload(slot, &payload)?;
+                let mut node = NodeMut::open((&mut *copy).into(), number, kind, level)?;
+                node.set_payload(slot, &payload)?;
             }
         }
         to.append(&mut copy)

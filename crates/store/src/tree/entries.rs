@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Run, cell_bytes, slots_bytes};
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, Page, PageKind, PageNo};
+use crate::page::{CommitNo, PageKind, PageMut, PageNo};
 
 /// Entries of one level in ascending order, keys and payloads in one buffer.
 pub(crate) struct Entries {
@@ -231,7 +231,7 @@ impl Entries {
     pub(crate) fn write(
         &self,
         range: Range<usize>,
-        page: &mut Page,
+        page: PageMut<'_>,
         number: PageNo,
         commit: CommitNo,
         run: Run,
@@ -252,7 +252,7 @@ impl Entries {
                 return Err(Error::corrupt(number, "entries do not fit into one page"));
             }
         }
-        run.store(page);
+        node.set_run(run);
         Ok(())
     }
 }

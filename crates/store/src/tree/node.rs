@@ -298,10 +298,6 @@ impl Run {
     pub(super) fn of(page: &Page) -> Self {
         Self(page.u16_at(RUN_AT))
     }
-
-    pub(super) fn store(self, page: &mut Page) {
-        page.set_u16_at(RUN_AT, self.0);
-    }
 }
 
 /// A search's answer: the entry with the key, or where it would be.

@@ -276,8 +276,7 @@ pub(crate) fn place_mut<P: WritePages + ?Sized>(pages: &mut P, place: Place) -> 
     match place {
         Place::Leaf { page, range } => pages
             .page_mut(page)?
-            .bytes_mut()
-            .get_mut(range)
+            .part(range)
             .ok_or_else(|| Error::corrupt(page, "cell outside its page")),
         Place::Extent { first, len } => {
             let extent = pages.extent_mut(first, value::extent_pages(len))?;

@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use super::{
     CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES,
-    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
+    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, RUN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
+use crate::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};
 
 /// A page of a tree, to be changed.
 pub(in crate::tree) struct NodeMut<'a> {
-    page: &'a mut Page,
+    page: PageMut<'a>,
     kind: PageKind,
     n: usize,
     /// Of a packed leaf, the size of its keys.
@@ -23,12 +23,12 @@ pub(in crate::tree) struct NodeMut<'a> {
 impl<'a> NodeMut<'a> {
     /// Takes a page that [`Node::open`] takes.
     pub(in crate::tree) fn open(
-        page: &'a mut Page,
+        page: PageMut<'a>,
         number: PageNo,
         kind: PageKind,
         level: usize,
     ) -> Result<Self> {
-        let node = Node::open(page, number, kind, level)?;
+        let node = Node::open(&page, number, kind, level)?;
         let prefix_len = match kind {
             PageKind::PackedLeaf => node.packed_size(),
             _ => node.prefix.len(),
@@ -44,7 +44,7 @@ impl<'a> NodeMut<'a> {
 
     /// Makes a page an empty page of a tree whose keys will share a prefix.
     pub(in crate::tree) fn init(
-        page: &'a mut Page,
+        mut page: PageMut<'a>,
         number: PageNo,
         commit: CommitNo,
         kind: PageKind,
@@ -56,12 +56,8 @@ impl<'a> NodeMut<'a> {
         if kind != PageKind::PackedLeaf {
             page.set_u16_at(CELLS_AT, PAGE_BYTES as u16);
         }
-        if let Some(place) = page
-            .bytes_mut()
-            .get_mut(NODE_HEADER_BYTES..NODE_HEADER_BYTES + prefix.len())
-        {
-            place.copy_from_slice(prefix);
-        }
+        // No prefix is longer than a key.
+        let _: Option<()> = page.store(NODE_HEADER_BYTES, prefix);
         Self {
             page,
             kind,
@@ -71,7 +67,7 @@ impl<'a> NodeMut<'a> {
     }
 
     pub(in crate::tree) fn as_node(&self) -> Option<Node<'_>> {
-        Node::lay_out(self.page, self.kind)
+        Node::lay_out(&self.page, self.kind)
     }
 
     fn corrupt(&self) -> Error {
@@ -160,11 +156,8 @@ impl<'a> NodeMut<'a> {
             NODE_HEADER_BYTES + slot * size,
             NODE_HEADER_BYTES + n * size,
         );
-        let bytes = self.page.bytes_mut();
-        bytes.copy_within(at..end, at + size);
-        if let Some(place) = bytes.get_mut(at..at + size) {
-            place.copy_from_slice(key);
-        }
+        self.page.shift(at..end, at + size);
+        self.page.store(at, key).ok_or_else(|| self.corrupt())?;
         self.n = n + 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
         Ok(true)
@@ -177,11 +170,8 @@ impl<'a> NodeMut<'a> {
         }
         let at = NODE_HEADER_BYTES + slot * size;
         let end = NODE_HEADER_BYTES + n * size;
-        let bytes = self.page.bytes_mut();
-        bytes.copy_within(at + size..end, at);
-        if let Some(gap) = bytes.get_mut(end - size..end) {
-            gap.fill(0);
-        }
+        self.page.shift(at + size..end, at);
+        self.page.clear(end - size..end);
         self.n = n - 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
         Ok(())
@@ -196,13 +186,13 @@ impl<'a> NodeMut<'a> {
         };
         let leaf: [&[u8]; 4] = [&len, &value, key, payload];
         let branch: [&[u8]; 4] = [&len, &[], payload, key];
-        let mut at = at;
-        for part in if self.kind.is_leaf() { leaf } else { branch } {
-            self.page
-                .bytes_mut()
-                .get_mut(at..at + part.len())?
-                .copy_from_slice(part);
-            at += part.len();
+        let parts = if self.kind.is_leaf() { leaf } else { branch };
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut cell = self.page.reborrow().part(at..at + bytes)?;
+        for part in parts {
+            let (place, rest) = cell.split_at_mut_checked(part.len())?;
+            place.copy_from_slice(part);
+            cell = rest;
         }
         Some(())
     }
@@ -217,23 +207,17 @@ impl<'a> NodeMut<'a> {
         if end > self.cells() {
             return None;
         }
-        let bytes = self.page.bytes_mut();
-        bytes.copy_within(old + 2 * slot..old + 2 * n, new + 2 * (slot + 1));
+        let page = &mut self.page;
+        page.shift(old + 2 * slot..old + 2 * n, new + 2 * (slot + 1));
         if old != new {
-            bytes.copy_within(old..old + 2 * slot, new);
+            page.shift(old..old + 2 * slot, new);
         }
-        bytes.copy_within(
+        page.shift(
             heads + HEAD_BYTES * slot..heads + HEAD_BYTES * n,
             heads + HEAD_BYTES * (slot + 1),
         );
-        let head_at = heads + HEAD_BYTES * slot;
-        bytes
-            .get_mut(head_at..head_at + HEAD_BYTES)?
-            .copy_from_slice(&head.to_le_bytes());
-        let offset_at = new + 2 * slot;
-        bytes
-            .get_mut(offset_at..offset_at + 2)?
-            .copy_from_slice(&(cell as u16).to_le_bytes());
+        page.store(heads + HEAD_BYTES * slot, &head.to_le_bytes())?;
+        page.store(new + 2 * slot, &(cell as u16).to_le_bytes())?;
         self.n = n + 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
         Some(())
@@ -257,15 +241,15 @@ impl<'a> NodeMut<'a> {
             .ok_or_else(|| self.corrupt())?;
         let n = self.n;
         let (heads, old, new) = (self.heads_at(), self.offsets_at(n), self.offsets_at(n - 1));
-        let bytes = self.page.bytes_mut();
-        bytes.copy_within(
+        let page = &mut self.page;
+        page.shift(
             heads + HEAD_BYTES * (slot + 1)..heads + HEAD_BYTES * n,
             heads + HEAD_BYTES * slot,
         );
         if old != new {
-            bytes.copy_within(old..old + 2 * slot, new);
+            page.shift(old..old + 2 * slot, new);
         }
-        bytes.copy_within(old + 2 * (slot + 1)..old + 2 * n, new + 2 * slot);
+        page.shift(old + 2 * (slot + 1)..old + 2 * n, new + 2 * slot);
         self.n = n - 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
         if at == self.cells() && at + len <= PAGE_BYTES {
@@ -313,16 +297,19 @@ impl<'a> NodeMut<'a> {
         range.ok_or_else(|| self.corrupt())
     }
 
+    /// Where the last insertions went.
+    pub(in crate::tree) fn set_run(&mut self, run: Run) {
+        self.page.set_u16_at(RUN_AT, run.0);
+    }
+
     /// Replaces the payload of an entry by one of the same length.
     pub(in crate::tree) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
         let range = self.payload_range(slot)?;
-        match self.page.bytes_mut().get_mut(range) {
-            Some(place) if place.len() == payload.len() => {
-                place.copy_from_slice(payload);
-                Ok(())
-            }
-            _ => Err(self.corrupt()),
+        match range.len() == payload.len() {
+            true => self.page.store(range.start, payload),
+            false => None,
         }
+        .ok_or_else(|| self.corrupt())
     }
 
     pub(in crate::tree) fn set_child(&mut self, slot: usize, child: Child) -> Result<()> {
@@ -331,35 +318,30 @@ impl<'a> NodeMut<'a> {
 
     /// Closes the gaps that removed cells left.
     fn compact(&mut self) -> Result<()> {
-        let old = self.page.clone();
-        let node = Node::lay_out(&old, self.kind).ok_or_else(|| self.corrupt())?;
+        let before = self.page.before();
+        self.pack(&before).ok_or_else(|| self.corrupt())
+    }
+
+    fn pack(&mut self, before: &Before) -> Option<()> {
+        let node = Node::lay_out(before, self.kind)?;
         let floor = self.heads_at() + slots_bytes(self.kind, self.n);
-        let offsets = self.offsets_at(self.n);
-        let bytes = self.page.bytes_mut();
+        let mut offsets = Vec::with_capacity(2 * node.len());
+        let mut cells = Vec::with_capacity(node.len());
         let mut at = PAGE_BYTES;
-        for slot in 0..node.len() {
-            let copied = node.find_cell(slot).and_then(|cell| {
-                let len = cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
-                let from = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));
-                let to = at.checked_sub(len).filter(|&to| to >= floor)?;
-                bytes
-                    .get_mut(to..to + len)?
-                    .copy_from_slice(old.bytes().get(from..from + len)?);
-                let offset_at = offsets + 2 * slot;
-                bytes
-                    .get_mut(offset_at..offset_at + 2)?
-                    .copy_from_slice(&(to as u16).to_le_bytes());
-                Some(to)
-            });
-            at = copied
-                .ok_or_else(|| Error::corrupt(old.number(), "cells do not fit into their page"))?;
+        for (slot, from) in node.offsets.iter().enumerate() {
+            let cell = node.find_cell(slot)?;
+            let len = cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
+            let from = usize::from(u16::from_le_bytes(*from));
+            at = at.checked_sub(len).filter(|&at| at >= floor)?;
+            offsets.extend_from_slice(&(at as u16).to_le_bytes());
+            cells.push(from..from + len);
         }
+        self.page.pack(before, cells.iter().rev().cloned(), at)?;
+        self.page.store(self.offsets_at(self.n), &offsets)?;
         // Nothing stale stays between slots and cells: what is not used is zero, in the page and in its log record.
-        if let Some(gap) = bytes.get_mut(floor..at) {
-            gap.fill(0);
-        }
+        self.page.clear(floor..at);
         self.page.set_u16_at(CELLS_AT, at as u16);
         self.page.set_u16_at(DEAD_AT, 0);
-        Ok(())
+        Some(())
     }
 }

@@ -254,7 +254,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let page = self.pages.page_mut(number)?;
         let mut node = NodeMut::open(page, number, self.tree.page_kind(level), level)?;
         if node.insert(slot, key, payload, mark)? {
-            run.store(page);
+            node.set_run(run);
             return Ok(());
         }
 

@@ -1,0 +1,37 @@
+//! What is known of the bytes of own pages: where they stood before.
+
+use crate::page::{ByNumber, Origins, PageNo};
+
+/// How many pages of one transaction are followed, and kept for the next one (1 MiB); others are compared with what they were copied from.
+const PAGES_MAX: usize = if cfg!(test) { 20 } else { 4 << 10 };
+
+/// The origins of the bytes of pages that were copied, by number.
+#[derive(Default)]
+pub(super) struct Traces(ByNumber<Origins>);
+
+impl Traces {
+    /// The page has just been copied.
+    pub(super) fn begin_copied(&mut self, number: PageNo) {
+        if let Some(origins) = self.0.insert(number, PAGES_MAX, Origins::unknown) {
+            origins.begin_copied();
+        }
+    }
+
+    /// What is known of a page, unless that is nothing.
+    pub(super) fn get(&self, number: PageNo) -> Option<&Origins> {
+        self.0.get(number).filter(|origins| origins.is_known())
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: PageNo) -> Option<&mut Origins> {
+        self.0.get_mut(number)
+    }
+
+    pub(super) fn remove(&mut self, number: PageNo) {
+        self.0.remove(number);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear(PAGES_MAX);
+    }
+}
