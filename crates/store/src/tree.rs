@@ -335,6 +335,19 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from memory at the same time
     /// and not one after the other. A tree that the caches hold gains nothing from it.
     pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        self.fetch(keys, |leaf, key| leaf.prefetch_near(key, self.orders.keys))
+    }
+
+    /// The same for what changing these records is going to read: their leaves are copied as a whole.
+    pub fn fetch_ahead_to_change<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+        self.fetch(keys, |leaf, _| leaf.prefetch_page())
+    }
+
+    fn fetch<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        fetch_leaf: impl Fn(&Node<'p>, &[u8]),
+    ) -> Result<()> {
         if self.height() == 0 {
             return Ok(());
         }
@@ -355,7 +368,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                     self.record.page_kind(0),
                     0,
                 )?;
-                leaf.prefetch_near(key.as_ref(), self.orders.keys);
+                fetch_leaf(&leaf, key.as_ref());
             }
         }
         Ok(())

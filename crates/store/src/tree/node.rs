@@ -556,6 +556,11 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// Fetches the whole page, without waiting for it.
+    pub(super) fn prefetch_page(&self) {
+        prefetch::page(self.page);
+    }
+
     /// Fetches the cell that a search for this key probably ends at, without waiting for it.
     pub(super) fn prefetch_near(&self, key: &[u8], order: Order) {
         if !order.is_bytes() || self.kind == PageKind::PackedLeaf {

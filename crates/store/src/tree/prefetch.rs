@@ -23,6 +23,11 @@ pub(super) fn slots(page: &Page, level: usize) {
     }
 }
 
+/// Fetches a page that is about to be copied.
+pub(super) fn page(page: &Page) {
+    page.bytes().chunks(LINE_BYTES).for_each(fetch);
+}
+
 /// Fetches a cell that begins at this offset, as far as most cells reach.
 #[inline]
 pub(super) fn cell(page: &Page, at: usize) {
