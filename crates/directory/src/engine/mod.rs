@@ -217,6 +217,11 @@ pub trait Read {
         Ok(false)
     }
 
+    /// The same for what [`get`](Read::get) and then [`put`](Write::put) are going to read.
+    fn fetch_ahead_to_put<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
+        self.fetch_ahead(table, keys)
+    }
+
     /// The same for the lists that [`cardinality`](Read::cardinality) is going to read under these keys of an index.
     fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let _ = (index, keys);

@@ -1,5 +1,5 @@
 //! What the next updates are going to read, brought from memory at the same time: in a large directory each has a name and an entry on pages of
-//! its own, which no cache holds.
+//! its own, which no cache holds. The entries that are found so are kept, so that they need not be looked up again.
 
 use sapwood_ldap::message::{Request, RequestMessage};
 
@@ -7,7 +7,7 @@ use super::UpdateRequest;
 use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child, NamingContext, name_key};
-use crate::schema::{Schema, Siblings};
+use crate::schema::{NormalDn, Schema, Siblings};
 
 /// So many updates are looked at together.
 pub(super) const UPDATES_AHEAD: usize = 16;
@@ -19,8 +19,28 @@ pub(crate) struct Ahead {
     /// The normal DN above the names that came last, and its entry.
     above: Vec<u8>,
     parent: Option<EntryId>,
-    keys: Vec<Vec<u8>>,
+    /// The targets of the updates, of which `count` are in use.
+    targets: Vec<Target>,
+    count: usize,
+    /// Those before it have been asked for.
+    next: usize,
     ids: Vec<[u8; 8]>,
+}
+
+/// The target of an update.
+#[derive(Debug, Default)]
+struct Target {
+    dn: String,
+    /// Its key in the table of names.
+    key: Vec<u8>,
+    /// Its entry, unless there is more to say of it.
+    id: Option<EntryId>,
+}
+
+impl AsRef<[u8]> for Target {
+    fn as_ref(&self) -> &[u8] {
+        &self.key
+    }
 }
 
 impl Ahead {
@@ -32,33 +52,37 @@ impl Ahead {
         contexts: &[NamingContext],
         updates: impl Iterator<Item = &'u UpdateRequest>,
     ) -> Result<()> {
+        (self.count, self.next) = (0, 0);
         // Whether it is worth it is known without any keys.
         if !view.fetch_ahead(Table::Name, &[[0; 0]; 0])? {
             return Ok(());
         }
         let mut count = 0;
         for update in updates {
-            if self.keys.len() == count {
-                self.keys.push(Vec::new());
+            if self.targets.len() == count {
+                self.targets.push(Target::default());
             }
-            if self.key(view, schema, contexts, update, count)?.is_some() {
+            if self.read(view, schema, contexts, update, count)?.is_some() {
                 count += 1;
             }
         }
-        let keys = &self.keys[..count];
-        view.fetch_ahead(Table::Name, keys)?;
+        let targets = &mut self.targets[..count];
+        view.fetch_ahead(Table::Name, targets)?;
         self.ids.clear();
-        for key in keys {
-            if let Some(value) = view.get(Table::Name, key)? {
-                self.ids.push(Child::from_value(&value)?.id.to_key());
-            }
+        for target in targets {
+            let value = view.get(Table::Name, &target.key)?;
+            let child = value.map(|value| Child::from_value(&value)).transpose()?;
+            self.ids.extend(child.map(|child| child.id.to_key()));
+            let plain = child.filter(|child| !child.flags.is_referral());
+            target.id = plain.map(|child| child.id);
         }
-        view.fetch_ahead(Table::Entry, &self.ids)?;
+        self.count = count;
+        view.fetch_ahead_to_put(Table::Entry, &self.ids)?;
         Ok(())
     }
 
-    /// Makes the key of an update's target in the table of names.
-    fn key<R: Read>(
+    /// Reads the name of an update's target, and makes its key.
+    fn read<R: Read>(
         &mut self,
         view: &R,
         schema: &Schema,
@@ -81,23 +105,54 @@ impl Ahead {
             return Ok(None);
         }
         let normal = self.names.normal();
+        let is_context = |context: &NamingContext| context.normal == *normal;
+        if normal.len() < 2 || contexts.iter().any(is_context) {
+            return Ok(None);
+        }
         let rdn = normal.rdns().next_back().unwrap_or_default();
         let above = &normal.bytes()[..normal.bytes().len() - rdn.len()];
         if self.parent.is_none() || self.above != above {
-            let mut superior = normal.clone();
-            superior.truncate(normal.len() - 1);
-            let walk = names::walk(view, contexts, &superior)?;
-            self.parent = walk.and_then(|walk| walk.found()).map(|found| found.id);
+            self.parent = parent(view, contexts, normal)?;
             self.above.clear();
             self.above.extend_from_slice(above);
         }
-        Ok(self
-            .parent
-            .map(|parent| name_key(parent, rdn, &mut self.keys[at])))
+        let Some(parent) = self.parent else {
+            return Ok(None);
+        };
+        let target = &mut self.targets[at];
+        target.dn.clear();
+        target.dn.push_str(dn);
+        name_key(parent, rdn, &mut target.key);
+        Ok(Some(()))
     }
 
-    /// Forgets what a transaction has found: it may not be so for the next.
-    pub(super) fn begin(&mut self) {
-        self.parent = None;
+    /// The entry that the next update with this DN works on, if it is known.
+    pub(super) fn found(&mut self, dn: &str) -> Option<EntryId> {
+        let targets = self.targets[..self.count].iter().enumerate();
+        let (at, target) = targets
+            .skip(self.next)
+            .find(|(_, target)| target.dn == dn)?;
+        self.next = at + 1;
+        target.id
     }
+
+    /// Forgets what names stand for: some are being changed, or changes taken back, or another transaction begins.
+    pub(super) fn forget(&mut self) {
+        self.parent = None;
+        self.count = 0;
+        self.next = 0;
+    }
+}
+
+/// The entry above a name, if neither it nor what is above it is a referral.
+fn parent<R: Read>(
+    view: &R,
+    contexts: &[NamingContext],
+    normal: &NormalDn,
+) -> Result<Option<EntryId>> {
+    let mut superior = normal.clone();
+    superior.truncate(normal.len() - 1);
+    let walk = names::walk(view, contexts, &superior)?;
+    let plain = walk.filter(|walk| !walk.entries.iter().any(|entry| entry.flags.is_referral()));
+    Ok(plain.and_then(|walk| walk.found()).map(|found| found.id))
 }

@@ -28,8 +28,7 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_removal(id)?;
         let records = self.read_records(id)?;
         let old = Some([read(id, &records[0])?, read(id, &records[1])?]);
-        names::name_key(target.parent, target.normal_rdn(), self.key);
-        self.txn.delete(Table::Name, self.key)?;
+        self.delete_name(target.parent, target.normal_rdn())?;
         for table in [Table::Entry, Table::State] {
             self.txn.delete(table, &id.to_key())?;
         }

@@ -230,7 +230,7 @@ impl Bundle for Batch<'_> {
         self.outcomes.clear();
         self.changes.clear();
         self.next_ids.clear();
-        self.writer.ahead.begin();
+        self.writer.ahead.forget();
         let schema = &self.options.schema;
         // Another process may have changed the definition or given numbers.
         let known = self.writer.state.take();
@@ -301,6 +301,7 @@ impl Bundle for Batch<'_> {
         if verdict == Verdict::Undo {
             self.state.attributes.truncate(numbers);
             self.changes.truncate(changes);
+            self.writer.ahead.forget();
         }
         Ok(verdict)
     }
@@ -633,6 +634,7 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     fn put_name(&mut self, parent: EntryId, normal_rdn: &[u8], child: Child) -> Result<(), Stop> {
+        self.ahead.forget();
         name_key(parent, normal_rdn, self.key);
         match self.txn.insert(Table::Name, self.key, &child.to_value()) {
             Ok(()) => Ok(()),
@@ -642,6 +644,13 @@ impl<'r, T: Write> Run<'r, T> {
             )),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn delete_name(&mut self, parent: EntryId, normal_rdn: &[u8]) -> Result<(), Stop> {
+        self.ahead.forget();
+        name_key(parent, normal_rdn, self.key);
+        self.txn.delete(Table::Name, self.key)?;
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::engine::{EntryId, Write};
 use crate::entry::Entry;
 use crate::operational::{self, Brief, Operational};
 use crate::outcome::Stop;
-use crate::schema::{AttributeType, Schema};
+use crate::schema::{AttributeType, NormalDn, Schema};
 
 /// The syntax whose values increment works on (RFC 4525 §2).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -37,7 +37,12 @@ impl<T: Write> Run<'_, T> {
         asked: &Asked<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
-        let normal = self.named(request.dn, "modified")?;
+        // What was found ahead is an entry that may be modified.
+        let found = self.ahead.found(request.dn);
+        let normal = match found {
+            Some(_) => NormalDn::new(),
+            None => self.named(request.dn, "modified")?,
+        };
         let changes: Vec<_> = request
             .changes
             .iter()
@@ -50,7 +55,10 @@ impl<T: Write> Run<'_, T> {
         if !may_update && !only_password {
             return Err(not_yours());
         }
-        let id = self.find(request.dn, normal, asked.manage_dsa_it)?.entry.id;
+        let id = match found {
+            Some(id) => id,
+            None => self.find(request.dn, normal, asked.manage_dsa_it)?.entry.id,
+        };
         if !may_update && !self.access().may_set_password(self.identity, id) {
             return Err(not_yours());
         }

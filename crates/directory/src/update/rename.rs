@@ -131,8 +131,7 @@ impl<T: Write> Run<'_, T> {
             rdn: new_rdn.as_str(),
         };
         self.txn.guard_child(parent)?;
-        names::name_key(target.parent, target.normal_rdn(), self.key);
-        self.txn.delete(Table::Name, self.key)?;
+        self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
         self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Renamed)
     }

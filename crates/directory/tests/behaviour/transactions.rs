@@ -165,6 +165,55 @@ fn a_failing_update_takes_all_with_it_and_nothing_else_of_the_batch() {
 }
 
 #[test]
+fn names_are_what_they_were_after_a_failed_transaction() {
+    let directory = in_memory();
+    seed(&directory);
+    commit(&directory, &[as_admin(person("anne"))]);
+    // So many that names are looked up together while Anne is another entry.
+    let replaced = [delete(ANNE), person("anne")];
+    let changed = (0..20).map(|_| set_cn(ANNE, "another"));
+    let failing = [delete("uid=nobody,ou=People,dc=example,dc=com")];
+    let after = (0..8).map(|_| set_cn(ANNE, "never reached"));
+    let updates = replaced.into_iter().chain(changed).chain(failing);
+    let outcomes = commit(
+        &directory,
+        &[
+            transaction(updates.chain(after), false),
+            as_admin(set_cn(ANNE, "the same")),
+        ],
+    );
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome.code).collect();
+    assert_eq!(codes, [ResultCode::NoSuchObject, ResultCode::Success]);
+    assert!(holds(&directory, ANNE, "cn", "the same"));
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
+fn updates_of_a_batch_see_the_names_that_those_before_them_made() {
+    let directory = peopled();
+    let berta = "uid=berta,ou=People,dc=example,dc=com";
+    let round = [
+        set_cn(ANNE, "first"),
+        rename(ANNE, "uid=berta", true, None),
+        set_cn(ANNE, "gone"),
+        set_cn(berta, "renamed"),
+        delete(berta),
+        set_cn(berta, "gone"),
+        person("anne"),
+        set_cn(ANNE, "new"),
+    ];
+    let updates: Vec<_> = (0..5).flat_map(|_| round.clone()).map(as_admin).collect();
+    let ok = ResultCode::Success;
+    let missing = ResultCode::NoSuchObject;
+    let codes = [ok, ok, missing, ok, ok, missing, ok, ok];
+    for (at, outcome) in commit(&directory, &updates).iter().enumerate() {
+        assert_eq!(outcome.code, codes[at % codes.len()], "{at}: {outcome:?}");
+    }
+    assert!(holds(&directory, ANNE, "cn", "new"));
+    assert!(directory.check(|_| {}).unwrap().problems.is_empty());
+}
+
+#[test]
 fn a_trial_tells_what_would_be_and_changes_nothing() {
     let directory = in_memory();
     seed(&directory);

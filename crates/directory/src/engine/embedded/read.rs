@@ -154,6 +154,18 @@ impl<T: Trees> Read for T {
         }
     }
 
+    fn fetch_ahead_to_put<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
+        let tree = match self.stores() {
+            1 => self.table(0, table)?.filter(is_large),
+            _ => None,
+        };
+        match tree {
+            Some(tree) => tree.fetch_ahead_to_change(keys)?,
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
     fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let mut fetched = false;
         let mut blocks = Vec::new();
