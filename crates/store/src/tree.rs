@@ -335,17 +335,22 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from memory at the same time
     /// and not one after the other. A tree that the caches hold gains nothing from it.
     pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        self.fetch(keys, |leaf, key| leaf.prefetch_near(key, self.orders.keys))
+        let lines = prefetch::ReadLines::of(&self.record);
+        self.fetch(keys, &lines, |leaf, key| {
+            leaf.prefetch_near(key, self.orders.keys, &lines)
+        })
     }
 
     /// The same for what changing these records is going to read: their leaves are copied as a whole.
     pub fn fetch_ahead_to_change<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        self.fetch(keys, |leaf, _| leaf.prefetch_page())
+        let lines = prefetch::ReadLines::of(&self.record);
+        self.fetch(keys, &lines, |leaf, _| leaf.prefetch_page())
     }
 
     fn fetch<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
+        lines: &prefetch::ReadLines,
         fetch_leaf: impl Fn(&Node<'p>, &[u8]),
     ) -> Result<()> {
         if self.height() == 0 {
@@ -354,20 +359,21 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         for keys in keys.chunks(FETCHED_KEYS) {
             let mut numbers = [self.record.root; FETCHED_KEYS];
             for level in (1..self.height()).rev() {
-                for (key, number) in keys.iter().zip(&mut numbers) {
-                    let node = self.open(*number, level)?;
+                // Each pass asks for what the next one reads, of all keys.
+                let mut steps = [None; FETCHED_KEYS];
+                for ((key, number), step) in keys.iter().zip(numbers).zip(&mut steps) {
+                    let node = self.node(number, level)?;
                     let slot = node.child_slot(key.as_ref(), self.orders.keys)?;
-                    *number = node.child(slot)?.page;
-                    prefetch::slots(self.pages.page(*number)?, level - 1);
+                    node.prefetch_cell(slot);
+                    *step = Some((node, slot));
+                }
+                for ((node, slot), number) in steps.iter().flatten().zip(&mut numbers) {
+                    *number = node.child(*slot)?.page;
+                    lines.fetch_slots(self.pages.page(*number)?, level - 1);
                 }
             }
             for (key, number) in keys.iter().zip(numbers) {
-                let leaf = Node::open(
-                    self.pages.page(number)?,
-                    number,
-                    self.record.page_kind(0),
-                    0,
-                )?;
+                let leaf = self.node(number, 0)?;
                 fetch_leaf(&leaf, key.as_ref());
             }
         }
@@ -400,8 +406,13 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
+        prefetch::slots(self.pages.page(number)?, level);
+        self.node(number, level)
+    }
+
+    #[inline]
+    fn node(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
         let page = self.pages.page(number)?;
-        prefetch::slots(page, level);
         Node::open(page, number, self.record.page_kind(level), level)
     }
 

@@ -550,7 +550,7 @@ impl<'p> Node<'p> {
 
     /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
     #[inline]
-    fn prefetch_cell(&self, slot: usize) {
+    pub(super) fn prefetch_cell(&self, slot: usize) {
         if let Some(offset) = self.offsets.get(slot) {
             prefetch::cell(self.page, usize::from(u16::from_le_bytes(*offset)));
         }
@@ -562,7 +562,7 @@ impl<'p> Node<'p> {
     }
 
     /// Fetches the cell that a search for this key probably ends at, without waiting for it.
-    pub(super) fn prefetch_near(&self, key: &[u8], order: Order) {
+    pub(super) fn prefetch_near(&self, key: &[u8], order: Order, lines: &prefetch::ReadLines) {
         if !order.is_bytes() || self.kind == PageKind::PackedLeaf {
             return;
         }
@@ -571,7 +571,9 @@ impl<'p> Node<'p> {
             let slot = self
                 .heads
                 .partition_point(|other| u32::from_le_bytes(*other) < head);
-            self.prefetch_cell(slot);
+            if let Some(offset) = self.offsets.get(slot) {
+                lines.fetch_cell(self.page, usize::from(u16::from_le_bytes(*offset)));
+            }
         }
     }
 

@@ -4,7 +4,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::page::Page;
+use super::TreeRecord;
+use crate::page::{PAGE_BYTES, Page};
 
 const LINE_BYTES: usize = 64;
 
@@ -14,42 +15,83 @@ const BRANCH_LINES: usize = 12;
 
 const CELL_LINES: usize = 3;
 
+/// Bytes of a page's slot: a head and an offset.
+const SLOT_BYTES: u64 = 6;
+/// What stands before the slots, as far as the prefixes of most pages go.
+const BEFORE_SLOTS_BYTES: u64 = 64;
+/// Most lines of a page that are fetched for its slots.
+const SLOT_LINES_MAX: u64 = 24;
+/// Most lines of a cell that are fetched. A processor fetches more itself when it finds that they are read one after the other.
+const CELL_LINES_MAX: u64 = 6;
+
+/// How many lines a look-up reads of a tree's pages, by how full they are on average. To have them all matters when nothing else keeps the
+/// processor busy: each that is missing is waited for by itself.
+pub(super) struct ReadLines {
+    leaf: usize,
+    branch: usize,
+    /// Of a leaf's cell.
+    cell: usize,
+}
+
+impl ReadLines {
+    pub(super) fn of(tree: &TreeRecord) -> Self {
+        let lines = |bytes: u64, lines_max: u64| {
+            let lines = bytes / LINE_BYTES as u64 + 1;
+            lines.min(lines_max) as usize
+        };
+        let slots = |slots: u64, pages: u64| {
+            let bytes = SLOT_BYTES.saturating_mul(slots) / pages.max(1);
+            lines(BEFORE_SLOTS_BYTES.saturating_add(bytes), SLOT_LINES_MAX)
+        };
+        let leaf_bytes = tree.leaf_pages.saturating_mul(PAGE_BYTES as u64);
+        ReadLines {
+            leaf: slots(tree.records, tree.leaf_pages),
+            branch: slots(tree.leaf_pages, tree.branch_pages),
+            cell: lines(leaf_bytes / tree.records.max(1), CELL_LINES_MAX),
+        }
+    }
+
+    /// Fetches the slots of a page.
+    #[inline]
+    pub(super) fn fetch_slots(&self, page: &Page, level: usize) {
+        fetch(page, 0, if level == 0 { self.leaf } else { self.branch });
+    }
+
+    /// Fetches a cell of a leaf that begins at this offset.
+    #[inline]
+    pub(super) fn fetch_cell(&self, page: &Page, at: usize) {
+        fetch(page, at, self.cell);
+    }
+}
+
 /// Fetches the beginning of a page that is about to be searched.
 #[inline]
 pub(super) fn slots(page: &Page, level: usize) {
-    let lines = if level == 0 { LEAF_LINES } else { BRANCH_LINES };
-    for line in page.bytes().chunks(LINE_BYTES).take(lines) {
-        fetch(line);
-    }
+    fetch(page, 0, if level == 0 { LEAF_LINES } else { BRANCH_LINES });
 }
 
 /// Fetches a page that is about to be copied.
 pub(super) fn page(page: &Page) {
-    page.bytes().chunks(LINE_BYTES).for_each(fetch);
+    fetch(page, 0, PAGE_BYTES / LINE_BYTES);
 }
 
 /// Fetches a cell that begins at this offset, as far as most cells reach.
 #[inline]
 pub(super) fn cell(page: &Page, at: usize) {
-    for line in page
-        .bytes()
-        .get(at..)
-        .unwrap_or_default()
-        .chunks(LINE_BYTES)
-        .take(CELL_LINES)
-    {
-        fetch(line);
-    }
+    fetch(page, at, CELL_LINES);
 }
 
 #[inline]
-fn fetch(line: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: prefetching reads nothing that the program could see; SSE, which it belongs to, is part of x86-64.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+fn fetch(page: &Page, at: usize, lines: usize) {
+    let bytes = page.bytes().get(at..).unwrap_or_default();
+    for line in bytes.chunks(LINE_BYTES).take(lines) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: prefetching reads nothing that the program could see; SSE, which it belongs to, is part of x86-64.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
