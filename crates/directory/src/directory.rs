@@ -280,6 +280,15 @@ impl<E: Engine> Directory<E> {
         self.run(Work::Updates(updates), homes)
     }
 
+    /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper: worth it when no
+    /// update waits. Blocks while another writer writes.
+    ///
+    /// # Errors
+    /// When the engine fails. Nothing is lost then.
+    pub fn settle(&self, stores: StoreSet) -> Result<()> {
+        Ok(self.engine().settle(stores)?)
+    }
+
     /// How many stores with a writer each there are.
     pub fn stores(&self) -> usize {
         self.shared.engine.stores()

@@ -91,6 +91,7 @@ impl<E: Engine> Directory<E> {
             }
             progress(file.filed);
         }
+        self.settle(StoreSet::all(self.stores()))?;
         self.change_definition(Step::Complete(&begun.kinds))
             .map(drop)
     }

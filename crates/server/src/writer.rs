@@ -9,8 +9,9 @@
 //! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use sapwood_directory::engine::{self, Ticket as _};
 use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
@@ -27,6 +28,9 @@ use crate::session::Completion;
 const BATCH_UPDATES_MAX: usize = 256;
 /// Batches that are applied and wait for the disk at most.
 const BATCHES_UNSYNCED_MAX: usize = 16;
+
+/// When no update has come for so long, what the last ones put off is done.
+const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
 type Ticket = <engine::Embedded as engine::Engine>::Ticket;
 
@@ -183,12 +187,17 @@ impl WriterThreads {
 
 fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &SyncSender<Batch>) {
     let mut next = None;
+    // The stores with updates that may have put something off.
+    let mut unsettled = StoreSet::default();
     loop {
-        let first = match next.take().map_or_else(|| waiting.recv(), Ok) {
-            Ok(part) => part,
-            Err(RecvError) => return,
+        let Some(first) = next
+            .take()
+            .or_else(|| receive(directory, waiting, &mut unsettled))
+        else {
+            return;
         };
         let homes = first.homes;
+        unsettled = unsettled.with(homes);
         let mut updates = Vec::new();
         let mut units = Vec::new();
         let mut gathered = 0;
@@ -228,6 +237,25 @@ fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &SyncSender<B
             return;
         }
     }
+}
+
+/// The next part of a unit; `None` when there will be no more. While none comes, does what was put off.
+fn receive(
+    directory: &Directory,
+    waiting: &Receiver<Part>,
+    unsettled: &mut StoreSet,
+) -> Option<Part> {
+    if unsettled.is_empty() {
+        return waiting.recv().ok();
+    }
+    match waiting.recv_timeout(SETTLE_AFTER) {
+        Ok(part) => return Some(part),
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+    }
+    if let Err(error) = directory.settle(std::mem::take(unsettled)) {
+        tracing::warn!("what updates have put off stays so: {error}");
+    }
+    waiting.recv().ok()
 }
 
 fn acknowledge(unsynced: &Receiver<Batch>) {

@@ -193,9 +193,9 @@ impl Engine for Embedded {
         }
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self, stores: StoreSet) -> Result<()> {
         loop {
-            let mut txn = EmbeddedTxn::new(&self.stores, StoreSet::all(self.stores.count()))?;
+            let mut txn = EmbeddedTxn::new(&self.stores, stores)?;
             if !txn.merge_first()? {
                 return Ok(());
             }
@@ -206,7 +206,7 @@ impl Engine for Embedded {
 
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo> {
         // What pends may belong to entries that are gone.
-        self.settle()?;
+        self.settle(StoreSet::all(self.stores.count()))?;
         self.drop_empty_trees()?;
         let mut loader = EmbeddedLoader {
             bulks: self.stores.bulk()?,

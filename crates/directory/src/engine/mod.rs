@@ -115,8 +115,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Builds whole tables from sorted input in one commit; see [`Load`]. Durable and visible on return.
     fn load<L: Load>(&self, load: &mut L) -> Result<CommitNo>;
 
-    /// Does what commits have put off, as far as there is any, so that reading becomes cheaper.
-    fn settle(&self) -> Result<()> {
+    /// Does what commits in some stores have put off, if there is any, so that reading becomes cheaper. Durable on return.
+    fn settle(&self, stores: StoreSet) -> Result<()> {
+        let _ = stores;
         Ok(())
     }
 

@@ -225,16 +225,29 @@ pub(super) fn sort_changes(changes: &mut Vec<Change>) {
     });
 }
 
-/// Sorts postings by 3-gram and id, and keeps the last one of each.
-pub(super) fn sort_postings(postings: &mut Vec<Posting>) {
-    postings.sort_by_key(|posting| (posting.gram, posting.change.id));
-    postings.dedup_by(|next, kept| {
-        let is_same = (next.gram, next.change.id) == (kept.gram, kept.change.id);
-        if is_same {
-            *kept = *next;
+/// Hands the changes of each list to `each`, 3-grams ascending, with ids ascending and the last change of each id.
+pub(super) fn each_list(
+    postings: &[Posting],
+    mut each: impl FnMut(Gram, &[Change]) -> Result<()>,
+) -> Result<()> {
+    // Numbers sort fastest: the 3-gram, then which of the postings.
+    let places = postings.iter().zip(0u64..);
+    let mut order: Vec<u64> = places
+        .map(|(posting, place)| (u64::from(gram_bits(posting.gram)) << 32) | place)
+        .collect();
+    order.sort_unstable();
+    let mut changes = Vec::new();
+    for list in order.chunk_by(|one, other| one >> 32 == other >> 32) {
+        changes.clear();
+        let of_list = list.iter().map(|place| &postings[*place as u32 as usize]);
+        changes.extend(of_list.map(|posting| posting.change));
+        // Those of new entries are in order.
+        if !changes.is_sorted_by(|one, other| one.id < other.id) {
+            sort_changes(&mut changes);
         }
-        is_same
-    });
+        each(postings[list[0] as u32 as usize].gram, &changes)?;
+    }
+    Ok(())
 }
 
 /// Appends postings to the runs of an attribute's index; without any effect and `false` when there is no room for them.
@@ -243,7 +256,7 @@ pub(super) fn append<T: BlockTreeMut>(
     tree: &mut T,
     postings: &[Posting],
 ) -> Result<bool> {
-    let mut run = RunWriter::default();
+    let mut run = RunWriter::new();
     let mut number = 0;
     {
         let view = tree.view()?;
@@ -262,7 +275,7 @@ pub(super) fn append<T: BlockTreeMut>(
     let mut runs = Vec::new();
     for posting in postings {
         if !run.has_room(posting) {
-            runs.push(std::mem::take(&mut run));
+            runs.push(std::mem::replace(&mut run, RunWriter::new()));
             if usize::from(number) + runs.len() >= usize::from(RUNS_MAX) {
                 return Ok(false);
             }
@@ -283,13 +296,19 @@ pub(super) fn clear<T: BlockTreeMut>(attribute: AttributeNo, tree: &mut T) -> Re
 }
 
 /// A run being made.
-#[derive(Default)]
 struct RunWriter {
     ids: Vec<u64>,
     words: Vec<u32>,
 }
 
 impl RunWriter {
+    fn new() -> RunWriter {
+        RunWriter {
+            ids: Vec::with_capacity(RUN_ENTRIES_MAX),
+            words: Vec::with_capacity(RUN_BYTES_MAX / WORD_BYTES),
+        }
+    }
+
     fn has_room(&self, posting: &Posting) -> bool {
         let is_new = self.ids.last() != Some(&posting.change.id);
         let ids = self.ids.len() + usize::from(is_new);
@@ -309,7 +328,8 @@ impl RunWriter {
     }
 
     fn value(&self) -> Vec<u8> {
-        let mut value = (self.ids.len() as u16).to_le_bytes().to_vec();
+        let mut value = Vec::with_capacity(RUN_BYTES_MAX);
+        value.extend((self.ids.len() as u16).to_le_bytes());
         value.extend(self.ids.iter().flat_map(|id| id.to_le_bytes()));
         value.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
         value

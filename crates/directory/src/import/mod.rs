@@ -30,7 +30,7 @@ pub(crate) use prepare::Prepared;
 pub use source::{ImportFormat, ImportSource, NoEntry};
 
 use crate::directory::Directory;
-use crate::engine::{Cursor, Direction, Engine, Range, Read as _, Table};
+use crate::engine::{Cursor, Direction, Engine, Range, Read as _, StoreSet, Table};
 use crate::error::{Error, Result};
 use crate::sources::PasswordHasher;
 
@@ -311,6 +311,7 @@ impl<E: Engine> Directory<E> {
                 build::build(&shared, build::Source::Sorted(sorted))?;
             } else {
                 graft::graft(&shared, sorted)?;
+                self.settle(StoreSet::all(self.stores()))?;
             }
         }
         shared.progress(ImportPhase::Index);

@@ -7,8 +7,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use sapwood_directory::engine::{
     self, AttributeNo, Bundle, CommitNo, Cursor, Direction, Embedded, Engine, EntryId, Error,
-    Index, IndexKind, Load, Loader, Model, POSTINGS_FEW_MAX, Postings, Range, Read, Table, Ticket,
-    Verdict, Write,
+    Index, IndexKind, Load, Loader, Model, POSTINGS_FEW_MAX, Postings, Range, Read, StoreSet,
+    Table, Ticket, Verdict, Write,
 };
 
 const TABLES: [Table; 3] = [Table::Name, Table::State, Table::Order(AttributeNo(7))];
@@ -379,7 +379,7 @@ fn conforms(
         };
         read_alike()?;
         if *as_one {
-            engine.settle().unwrap();
+            engine.settle(StoreSet::all(engine.stores())).unwrap();
             read_alike()?;
         }
     }

@@ -5,9 +5,11 @@ use sapwood_directory::engine::{
     self, AttributeNo, Bundle, Engine, EntryId, Index, IndexKind, Range, Table, Ticket, Verdict,
     Write,
 };
-use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus};
+use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus, StoreSet};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
+use sapwood_ldap::message::Scope;
 
+use crate::query::{query, search};
 use crate::support::*;
 
 #[track_caller]
@@ -172,6 +174,38 @@ fn updates_while_an_index_is_built_are_in_it() {
         .unwrap();
     assert!(round > 2);
     clean(&directory);
+}
+
+/// How many runs of postings pend.
+fn runs_pending(directory: &Directory) -> u64 {
+    let snapshot = directory.engine().env().read().unwrap();
+    let tree = snapshot.tree("pending").unwrap();
+    tree.map_or(0, |tree| tree.record().records)
+}
+
+#[test]
+fn pending_postings_are_found_and_merged() {
+    let directory = crowded();
+    clean(&directory);
+    let found = |filter: &str| {
+        let query = query("dc=example,dc=com", Scope::Subtree, filter);
+        search(&directory, &query).entries.len()
+    };
+    let settle = || directory.settle(StoreSet::FIRST).unwrap();
+    settle();
+    assert_eq!((runs_pending(&directory), found("(cn=*new*)")), (0, 0));
+    succeed(&directory, person("new1"));
+    succeed(&directory, person("new2"));
+    succeed(&directory, delete("uid=p7,ou=People,dc=example,dc=com"));
+    assert!(runs_pending(&directory) > 0);
+    for _ in 0..2 {
+        clean(&directory);
+        assert_eq!((found("(cn=*new*)"), found("(cn=*ew2*)")), (2, 1));
+        assert_eq!(found("(&(cn=*p7)(cn=*p7*))"), 0);
+        assert_eq!(found("(cn=*p70*)"), 11);
+        settle();
+        assert_eq!(runs_pending(&directory), 0);
+    }
 }
 
 /// Does one thing to the tables behind the directory's back.

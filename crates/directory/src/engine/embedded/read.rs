@@ -54,16 +54,21 @@ pub(super) trait Trees {
 
     /// What pends for an index in a store, ascending.
     fn changes_of_all(&self, store: usize, index: Index) -> Result<Vec<Posting>> {
-        let mut changes = Vec::new();
+        let mut postings = Vec::new();
         if index.kind != IndexKind::Substring {
-            return Ok(changes);
+            return Ok(postings);
         }
         if let Some(tree) = self.pending(store)? {
-            pending::postings(index.attribute, tree, &mut changes)?;
+            pending::postings(index.attribute, tree, &mut postings)?;
         }
-        changes.extend(self.put_off(store, index));
-        pending::sort_postings(&mut changes);
-        Ok(changes)
+        postings.extend(self.put_off(store, index));
+        let mut sorted = Vec::with_capacity(postings.len());
+        pending::each_list(&postings, |gram, changes| {
+            let postings = changes.iter().map(|&change| Posting { gram, change });
+            sorted.extend(postings);
+            Ok(())
+        })?;
+        Ok(sorted)
     }
 
     /// Like [`Read::cardinality`], of one store.

@@ -172,16 +172,12 @@ impl EmbeddedTxn {
         pending::postings(attribute, pending.view()?, &mut postings)?;
         pending::clear(attribute, &mut pending)?;
         postings.extend_from_slice(more);
-        pending::sort_postings(&mut postings);
-        let (kind, mut changes) = (IndexKind::Substring, Vec::new());
+        let kind = IndexKind::Substring;
         let index = Index { attribute, kind };
         let (mut blocks, scratch) = self.blocks_mut(at, index)?;
-        for list in postings.chunk_by(|one, other| one.gram == other.gram) {
-            changes.clear();
-            changes.extend(list.iter().map(|posting| posting.change));
-            postings::change(index, &mut blocks, scratch, &list[0].gram, &changes)?;
-        }
-        Ok(())
+        pending::each_list(&postings, |gram, changes| {
+            postings::change(index, &mut blocks, scratch, &gram, changes)
+        })
     }
 
     /// Merges what pends for the first index for which anything does; whether there was one.
