@@ -87,9 +87,9 @@ pub struct ImportProgress {
     pub entries_read: u64,
     /// Entries that are written.
     pub entries_written: u64,
-    /// Records of names and indexes that are to be written, as soon as it is known how many there are; else 0.
+    /// Records of names and indexes that are to be written, while they are; else 0.
     pub index_records: u64,
-    /// How many of them are written.
+    /// How many of them are written, while they are; else 0.
     pub index_records_written: u64,
     /// Entries that were rejected.
     pub rejected: u64,
@@ -232,13 +232,18 @@ impl<E: Engine> Shared<'_, E> {
     }
 
     pub(crate) fn progress(&self, phase: ImportPhase) {
+        // Who is done with an earlier phase may say so late.
+        let index = |count: &AtomicU64| match phase {
+            ImportPhase::Index => count.load(Ordering::Relaxed),
+            _ => 0,
+        };
         self.observer.progress(ImportProgress {
             phase,
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             entries_read: self.entries_read.load(Ordering::Relaxed),
             entries_written: self.entries_written.load(Ordering::Relaxed),
-            index_records: self.index_records.load(Ordering::Relaxed),
-            index_records_written: self.index_records_written.load(Ordering::Relaxed),
+            index_records: index(&self.index_records),
+            index_records_written: index(&self.index_records_written),
             rejected: self.rejected.load(Ordering::Relaxed),
         });
     }
