@@ -57,6 +57,15 @@ impl<'a> DraftAttribute<'a> {
         }
     }
 
+    /// The attribute with its values, for the schema to check.
+    fn as_checked<'v>(&'v self, values: &'v [&'v [u8]]) -> AttributeValues<'v> {
+        AttributeValues {
+            attribute_type: self.attribute_type,
+            options: self.options.as_bytes(),
+            values,
+        }
+    }
+
     fn is(&self, attribute_type: AttributeTypeId, options: &str) -> bool {
         self.attribute_type == attribute_type
             && self.options.len() == options.len()
@@ -377,40 +386,41 @@ impl<'a> Draft<'a> {
         &self,
         schema: &Schema,
     ) -> std::result::Result<Option<ObjectClassId>, Stop> {
-        let checked = || {
-            self.attributes
+        if !self.shape_changed {
+            let mut current = Vec::new();
+            for known in self
+                .attributes
                 .iter()
-                .filter(|known| !known.is_gone() && (self.shape_changed || known.values.is_some()))
-        };
+                .filter(|known| known.values.is_some())
+            {
+                current.clear();
+                known.append_current(&mut current);
+                if !current.is_empty() {
+                    schema.check_values(&known.as_checked(&current))?;
+                }
+            }
+            return Ok(None);
+        }
         // All values in one list, of which each attribute has a part.
+        let there = || self.attributes.iter().filter(|known| !known.is_gone());
         let mut values = Vec::new();
         let mut ends = Vec::with_capacity(self.attributes.len());
-        for known in checked() {
+        for known in there() {
             known.append_current(&mut values);
             ends.push(values.len());
         }
         let mut rest = values.as_slice();
         let mut taken = 0;
-        let attributes: Vec<_> = checked()
+        let attributes: Vec<_> = there()
             .zip(ends)
             .map(|(known, end)| {
                 let (own, after) = rest.split_at(end - taken);
                 (rest, taken) = (after, end);
-                AttributeValues {
-                    attribute_type: known.attribute_type,
-                    options: known.options.as_bytes(),
-                    values: own,
-                }
+                known.as_checked(own)
             })
             .collect();
-        if self.shape_changed {
-            let checked = schema.check_entry(&attributes, CheckMode::Trusted)?;
-            return Ok(Some(checked.structural_class));
-        }
-        for attribute in &attributes {
-            schema.check_values(attribute)?;
-        }
-        Ok(None)
+        let checked = schema.check_entry(&attributes, CheckMode::Trusted)?;
+        Ok(Some(checked.structural_class))
     }
 
     /// Checks that the attributes of an RDN can name an entry and are there; `missing` is the result code when they are not.
@@ -533,6 +543,8 @@ pub(crate) struct Records {
     pub(crate) bytes: [Vec<u8>; 2],
     /// What is stored: the user attributes and the operational part.
     pub(crate) stored: Vec<u8>,
+    /// What was stored before.
+    pub(crate) old: Vec<u8>,
 }
 
 impl Records {

@@ -505,16 +505,19 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// Copies an entry's record out of the transaction, which is about to be written to.
-    fn read_record(&self, id: EntryId) -> Result<Vec<u8>, Stop> {
+    fn read_record(&self, id: EntryId, record: &mut Vec<u8>) -> Result<(), Stop> {
         let stored = self.txn.get(Table::Entry, &id.to_key())?;
         let stored =
             stored.ok_or_else(|| Error::corrupt(format!("entry {id} has a name but no record")))?;
-        Ok(stored.to_vec())
+        record.clear();
+        record.extend_from_slice(&stored);
+        Ok(())
     }
 
     /// The same, and its operational attributes spelled out.
     fn read_records(&self, id: EntryId) -> Result<[Vec<u8>; 2], Stop> {
-        let stored = self.read_record(id)?;
+        let mut stored = Vec::new();
+        self.read_record(id, &mut stored)?;
         let operational = self.spell(id, &read(id, &stored)?)?;
         Ok([stored, operational])
     }

@@ -116,9 +116,23 @@ impl<T: Write> Run<'_, T> {
 
     /// Changes an entry's attributes, checks what came of it and writes it.
     fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
+        let mut stored = std::mem::take(&mut self.records.old);
+        let done = match self.read_record(id, &mut stored) {
+            Ok(()) => self.change_record(id, &stored, changes),
+            Err(error) => Err(error),
+        };
+        self.records.old = stored;
+        done
+    }
+
+    fn change_record(
+        &mut self,
+        id: EntryId,
+        stored: &[u8],
+        changes: &[Resolved<'_>],
+    ) -> Result<(), Stop> {
         let schema = self.schema;
-        let stored = self.read_record(id)?;
-        let user = read(id, &stored)?;
+        let user = read(id, stored)?;
         let moment = self.moment();
         let brief = self.brief(&user, changes);
         let brief = brief.and_then(|brief| brief.changed(moment, self.identity.dn()));
