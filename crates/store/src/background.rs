@@ -1,4 +1,4 @@
-//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, and growth of the file ahead of need.
+//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, and growth of the file and the log ahead of need.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,6 +23,7 @@ struct Asked {
     stop: bool,
     checkpoint: bool,
     growth: bool,
+    log_segment: bool,
 }
 
 impl Background {
@@ -62,6 +63,14 @@ impl Background {
         }
     }
 
+    pub(crate) fn ask_for_log_segment(&self) {
+        let mut asked = lock(&self.asked);
+        if !std::mem::replace(&mut asked.log_segment, true) {
+            drop(asked);
+            self.changed.notify_one();
+        }
+    }
+
     /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
         lock(&self.asked).stop = true;
@@ -78,6 +87,9 @@ impl Background {
         loop {
             if asked.stop {
                 return None;
+            }
+            if std::mem::take(&mut asked.log_segment) {
+                return Some(Work::LogSegment);
             }
             if std::mem::take(&mut asked.checkpoint) {
                 return Some(Work::Checkpoint);
@@ -110,6 +122,7 @@ impl Background {
 enum Work {
     Checkpoint,
     Growth,
+    LogSegment,
     /// Commits that nobody waits for do not stay without the disk for long.
     Sync,
     Settle,
@@ -125,6 +138,7 @@ fn run(inner: &Weak<Inner>, idle: Duration) {
         match work {
             Work::Checkpoint => drop(checkpoint::checkpoint_due(&inner)),
             Work::Growth => inner.grow_ahead(),
+            Work::LogSegment => inner.make_log_segment_if_due(),
             Work::Sync => drop(inner.sync()),
             Work::Settle => {
                 drop(checkpoint::settle(&inner));

@@ -175,6 +175,8 @@ impl<'i> CheckpointLock<'i> {
             let bytes = pace.next_bytes().min(length - written);
             file.write_out(start + written, bytes)?;
             written += bytes;
+            // Who would do that is busy with this.
+            self.inner.make_log_segment_if_due();
         }
         if self.inner.options.guards.has(Guard::SyncBeforeMeta) {
             file.sync_range(start, length)?;

@@ -360,12 +360,15 @@ fn wait_for_place(inner: &Inner, before: &Head) -> Result<()> {
 /// it, or by the next one.
 pub(crate) fn afterwards(env: &Env, head: &Head) {
     let inner = env.inner();
-    if inner.wal.is_none() {
+    let Some(wal) = &inner.wal else {
         return;
-    }
+    };
     let is_due = checkpoint::is_due(inner, head);
     if inner.options.idle_checkpoint.is_some() {
         inner.background.committed(is_due);
+        if wal.is_segment_due() {
+            inner.background.ask_for_log_segment();
+        }
     } else if is_due && inner.make_visible(head.commit, head.log.lsn).is_ok() {
         let _: Result<()> = checkpoint::checkpoint_due_if_nobody_does(inner);
     }

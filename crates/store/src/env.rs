@@ -719,6 +719,13 @@ impl Inner {
         let _: Result<()> = self.grow_file(room + 1);
     }
 
+    /// As [`Inner::grow_ahead`], for the log.
+    pub(crate) fn make_log_segment_if_due(&self) {
+        if let Some(wal) = self.wal.as_ref().filter(|wal| wal.is_segment_due()) {
+            let _: sapwood_wal::Result<()> = wal.make_segment();
+        }
+    }
+
     fn grow_file(&self, end: u64) -> Result<()> {
         let region = &self.region;
         region

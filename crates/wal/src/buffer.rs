@@ -28,6 +28,7 @@ use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::guard::Guard;
+use crate::lock::Lock;
 use crate::log::Wal;
 use crate::storage::BLOCK_BYTES;
 use crate::sync::{AtomicU64, Ordering, PoisonError};
@@ -218,13 +219,17 @@ impl Wal {
 
     /// Runs `work` while nobody else writes to the files.
     pub(crate) fn with_files<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.holding(&self.shared().writing, work)
+    }
+
+    /// Runs `work` with the lock held; who has given the log no memory to share is alone, or takes care of that.
+    pub(crate) fn holding<T>(&self, lock: &Lock, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(buffer) = self.buffer.get() else {
             return work();
         };
-        let writing = &self.shared().writing;
-        writing.lock(buffer.me, &buffer.is_alive);
+        lock.lock(buffer.me, &buffer.is_alive);
         let result = work();
-        writing.unlock();
+        lock.unlock();
         result
     }
 

@@ -86,7 +86,7 @@ pub struct LogId(pub [u8; 16]);
 pub struct Options {
     /// The size of a segment file in bytes: a multiple of 4096, at least 8192.
     pub segment_bytes: u64,
-    /// How many segment files there are: at least 2. They are made when they are first needed.
+    /// How many segment files there are: at least 2. They are made when they are first needed, or by [`Wal::make_segment`] a little before.
     pub segments: u32,
 }
 

@@ -222,8 +222,33 @@ impl Wal {
             return Err(Error::Full { needed, room });
         }
         let new_end = Lsn(end.0 + needed);
-        self.ring.prepare(end, new_end)?;
+        self.make_segments(end, new_end)?;
         Ok(new_end)
+    }
+
+    /// Sees to it that all segments of `from..to` exist.
+    fn make_segments(&self, from: Lsn, to: Lsn) -> Result<()> {
+        if self.ring.exists(from, to)? {
+            return Ok(());
+        }
+        self.holding(&self.shared().making, || self.ring.prepare(from, to))
+    }
+
+    /// Whether a quarter of a segment or less is left until one that this process has not opened yet, or that does not exist.
+    pub fn is_segment_due(&self) -> bool {
+        !self
+            .ring
+            .is_open(self.ring.a_quarter_segment_behind(self.end()))
+    }
+
+    /// Makes the segment that will be needed next, which takes some time, so that no append has to. For anybody, beside whoever appends; the log is
+    /// shared in the sense of [`Wal::share_buffer`] or nobody else uses it now.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the append that needs the segment tries again.
+    pub fn make_segment(&self) -> Result<()> {
+        let end = self.end();
+        self.make_segments(end, Lsn(self.ring.a_quarter_segment_behind(end).0 + 1))
     }
 
     /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not durable yet, see

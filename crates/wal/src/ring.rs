@@ -16,7 +16,7 @@ const ZEROS_BYTES: usize = 256 * 1024;
 /// A segment opened with [`OpenMode::Blocks`], if the system does that.
 type BlockFile = OnceLock<Option<Arc<dyn File>>>;
 
-/// The segments of one log. A segment file is made when the stream first reaches it and is used again on every lap.
+/// The segments of one log. A segment file is made when the stream first reaches it, or is about to, and is used again on every lap.
 #[derive(Debug)]
 pub(crate) struct Ring {
     storage: Arc<dyn Storage>,
@@ -208,6 +208,8 @@ impl Ring {
             let left = self.shape.segment_bytes - at;
             let length = usize::try_from(left).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
             file.write_all_at(&zeros[..length], at)?;
+            // Syncs of other segments are not to wait for all of it.
+            file.write_out(at, length as u64)?;
             at += length as u64;
         }
         let header = SegmentHeader {
@@ -216,6 +218,17 @@ impl Ring {
             place,
         };
         file.write_all_at(&header.encode(), 0)
+    }
+
+    /// Whether this process has the segment open that holds this byte of the stream.
+    pub(crate) fn is_open(&self, lsn: Lsn) -> bool {
+        let slot = self.files.get(self.place(lsn) as usize);
+        slot.is_some_and(|file| file.get().is_some())
+    }
+
+    /// The place a quarter of a segment further on.
+    pub(crate) fn a_quarter_segment_behind(&self, lsn: Lsn) -> Lsn {
+        Lsn(lsn.0 + self.stream_bytes() / 4)
     }
 
     /// Sees to it that all segments of `from..to` exist, so that a write there needs no more space.

@@ -39,6 +39,8 @@ pub struct Shared {
     written: AtomicU64,
     /// Held by whoever writes to the files; see `buffer`.
     pub(crate) writing: Lock,
+    /// Held by whoever makes a segment.
+    pub(crate) making: Lock,
 }
 
 #[derive(Debug, Default)]
@@ -149,7 +151,9 @@ impl Shared {
 
     /// Whether a process of this number may be writing to the files of the log; see [`Wal::share_buffer`](crate::Wal::share_buffer).
     pub fn is_writer(&self, process: u16) -> bool {
-        self.writing.owner() == Some(process)
+        [&self.writing, &self.making]
+            .iter()
+            .any(|lock| lock.owner() == Some(process))
     }
 
     /// Everything before it has been handed to the system.

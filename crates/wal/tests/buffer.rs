@@ -144,3 +144,37 @@ fn where_the_page_cache_is_all_there_is_records_go_there() {
     assert_eq!(payloads, [b"record"]);
     wal.sync_to(end.lsn).unwrap();
 }
+
+#[test]
+fn segments_are_made_ahead_beside_whoever_appends() {
+    let log = new_log();
+    let has_second = || log.storage.names().unwrap().contains(&"log.1".into());
+    let mut end = Position::START;
+    while !log.wal.is_segment_due() {
+        end = append_buffered(&log.wal, &[7; 100]);
+        assert!(end.lsn.0 < log.wal.capacity(), "never due");
+    }
+    assert!(!has_second());
+    log.wal.make_segment().unwrap();
+    assert!(has_second() && !log.wal.is_segment_due());
+    let log = &log;
+    let end = std::thread::scope(|scope| {
+        let appender = scope.spawn(move || {
+            for number in 0..400_u32 {
+                log.wal.sync_to(end.lsn).unwrap();
+                log.wal.recycle_before(end.lsn);
+                let floor = end;
+                let payload = vec![number as u8; 500];
+                end = append_buffered(&log.wal, &payload);
+                log.wal.sync_to(end.lsn).unwrap();
+                assert_eq!(log.left(floor), [payload]);
+            }
+            end
+        });
+        while !appender.is_finished() {
+            log.wal.make_segment().unwrap();
+        }
+        appender.join().unwrap()
+    });
+    assert!(end.lsn.0 > 2 * log.wal.capacity());
+}
