@@ -1,6 +1,7 @@
 //! The engine over `sapwood-store`: nothing is copied on the way from the map to the directory.
 
 mod cursor;
+mod feed;
 mod read;
 mod stores;
 mod txn;
@@ -23,14 +24,9 @@ use super::placement;
 use super::placement::StoreSet;
 use super::postings::BlockBuilder;
 use super::{
-    Bundle, Caps, CommitNo, Engine, Error, Index, Load, Loader, PushPosting, PushRecord, Result,
-    STORES_MAX, Table, Verdict,
+    Bundle, Caps, CommitNo, Engine, Error, FeedPosition, Index, Load, Loader, PushPosting,
+    PushRecord, Result, STORES_MAX, Table, Verdict,
 };
-
-/// The tree of the change feed: commit number (u64, big-endian) -> record. Under commit 0 stands the last commit whose
-/// record was trimmed.
-const CHANGE: &str = "change";
-const TRIMMED_KEY: [u8; 8] = [0; 8];
 
 /// Trees of ids under keys are counted, so that long lists can be estimated.
 const INDEX_KIND: TreeKind = TreeKind::COUNTED;
@@ -225,34 +221,10 @@ impl Engine for Embedded {
 
     fn changes(
         &self,
-        after: CommitNo,
-        mut each: impl FnMut(CommitNo, &[u8]) -> bool,
+        after: &FeedPosition,
+        each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()> {
-        if self.stores.count() > 1 {
-            let text = "there is no order between the changes of several stores";
-            return Err(Error::Unavailable(text.into()));
-        }
-        let snapshot = self.env().read()?;
-        let Some(tree) = snapshot.tree(CHANGE)? else {
-            return Ok(());
-        };
-        if let Some(trimmed) = tree.get(&TRIMMED_KEY)?
-            && commit_of(trimmed)? > after
-        {
-            return Err(Error::TooOld);
-        }
-        let mut cursor = tree.cursor();
-        let mut standing = cursor.seek(&(after.0.saturating_add(1)).to_be_bytes())?;
-        while standing {
-            let Some((key, record)) = cursor.record()? else {
-                break;
-            };
-            if !each(commit_of(key)?, record) {
-                break;
-            }
-            standing = cursor.next()?;
-        }
-        Ok(())
+        feed::read(&self.snapshot()?, after, each)
     }
 }
 
@@ -303,13 +275,6 @@ impl Embedded {
     }
 }
 
-fn commit_of(key: &[u8]) -> Result<CommitNo> {
-    let bytes = key
-        .try_into()
-        .map_err(|_| Error::Corrupt("a key of the change feed is no commit number".into()))?;
-    Ok(CommitNo(u64::from_be_bytes(bytes)))
-}
-
 /// A commit of the store on its way to the disk.
 #[derive(Clone, Debug)]
 pub struct EmbeddedTicket {
@@ -346,6 +311,11 @@ impl EmbeddedSnapshot {
     }
 
     #[inline]
+    /// Those of all stores, by number.
+    fn views(&self) -> impl Iterator<Item = &StoreView> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
     fn view(&self, store: usize) -> &StoreView {
         match store {
             0 => &self.first,

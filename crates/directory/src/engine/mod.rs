@@ -39,6 +39,25 @@ pub use table::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitNo(pub u64);
 
+/// A place in the change feed: up to which commit it reaches in each store. The default is the place before the first change.
+#[derive(Clone, Debug, Default)]
+pub struct FeedPosition(Vec<CommitNo>);
+
+impl FeedPosition {
+    /// The last commit of a store that it is behind; 0 for none.
+    pub fn commit(&self, store: usize) -> CommitNo {
+        self.0.get(store).copied().unwrap_or_default()
+    }
+
+    /// Moves it behind a commit of a store, which must be one of an engine's.
+    pub fn advance(&mut self, store: usize, commit: CommitNo) {
+        if self.0.len() <= store {
+            self.0.resize(store + 1, CommitNo(0));
+        }
+        self.0[store] = commit;
+    }
+}
+
 /// What an engine can report; the meaning is kept whatever the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -121,9 +140,14 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Hands the records of [`Write::record_change`] with a commit number above `after` to `each`, in commit order,
-    /// until `each` answers false. [`Error::TooOld`] when records after `after` are no longer kept.
-    fn changes(&self, after: CommitNo, each: impl FnMut(CommitNo, &[u8]) -> bool) -> Result<()>;
+    /// Hands the records of [`Write::record_change`] behind a position to `each`, with the position behind each, until `each` answers
+    /// false. Those of one store come in commit order; those of several in one that each client may have seen them done in.
+    /// [`Error::TooOld`] when records behind the position are no longer kept.
+    fn changes(
+        &self,
+        after: &FeedPosition,
+        each: impl FnMut(&FeedPosition, &[u8]) -> bool,
+    ) -> Result<()>;
 }
 
 /// A commit on its way to the disk.

@@ -6,9 +6,9 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::{
-    AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, Index, Load,
-    Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, Range, Read, Result, Table,
-    Ticket, Verdict, Write,
+    AttributeNo, Bundle, Caps, CommitNo, Cursor, Direction, Engine, EntryId, Error, FeedPosition,
+    Index, Load, Loader, POSTINGS_FEW_MAX, Postings, PushPosting, PushRecord, Range, Read, Result,
+    Table, Ticket, Verdict, Write,
 };
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -102,15 +102,17 @@ impl Engine for Model {
 
     fn changes(
         &self,
-        after: CommitNo,
-        mut each: impl FnMut(CommitNo, &[u8]) -> bool,
+        after: &FeedPosition,
+        mut each: impl FnMut(&FeedPosition, &[u8]) -> bool,
     ) -> Result<()> {
-        let state = self.state();
+        let (state, mut position) = (self.state(), after.clone());
+        let after = after.commit(0);
         if state.trimmed > after.0 {
             return Err(Error::TooOld);
         }
         for (commit, record) in state.changes.range(after.0.saturating_add(1)..) {
-            if !each(CommitNo(*commit), record) {
+            position.advance(0, CommitNo(*commit));
+            if !each(&position, record) {
                 break;
             }
         }

@@ -7,8 +7,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use sapwood_directory::engine::{
     self, AttributeNo, Bundle, CommitNo, Cursor, Direction, Embedded, Engine, EntryId, Error,
-    Index, IndexKind, Load, Loader, Model, POSTINGS_FEW_MAX, Postings, Range, Read, StoreSet,
-    Table, Ticket, Verdict, Write,
+    FeedPosition, Index, IndexKind, Load, Loader, Model, POSTINGS_FEW_MAX, Postings, Range, Read,
+    StoreSet, Table, Ticket, Verdict, Write,
 };
 
 const TABLES: [Table; 3] = [Table::Name, Table::State, Table::Order(AttributeNo(7))];
@@ -333,11 +333,13 @@ fn same_reading(
 
 fn changes(engine: &impl Engine) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
-    let mut before = CommitNo(0);
+    let mut before = FeedPosition::default();
     engine
-        .changes(CommitNo(0), |commit, record| {
-            assert!(commit > before, "in commit order");
-            before = commit;
+        .changes(&FeedPosition::default(), |position, record| {
+            let stores = 0..engine.stores();
+            let moved = |store: &usize| position.commit(*store) > before.commit(*store);
+            assert_eq!(stores.filter(moved).count(), 1, "in commit order");
+            before = position.clone();
             records.push(record.to_vec());
             true
         })
@@ -383,9 +385,7 @@ fn conforms(
             read_alike()?;
         }
     }
-    if engine.stores() == 1 {
-        prop_assert_eq!(changes(engine), changes(&model));
-    }
+    prop_assert_eq!(changes(engine), changes(&model));
     Ok(())
 }
 
@@ -481,8 +481,10 @@ fn the_feed_says_when_it_does_not_reach_back_far_enough() {
             .unwrap();
         let after = |commit: CommitNo| {
             let mut count = 0;
+            let mut position = FeedPosition::default();
+            position.advance(0, commit);
             engine
-                .changes(commit, |_, _| {
+                .changes(&position, |_, _| {
                     count += 1;
                     true
                 })
@@ -494,4 +496,115 @@ fn the_feed_says_when_it_does_not_reach_back_far_enough() {
     }
     check(&Model::default());
     check(&Embedded::in_memory().unwrap());
+}
+
+/// Writes a record to the feed, in these stores.
+struct Record(StoreSet, u32);
+
+impl Bundle for Record {
+    fn operations(&self) -> usize {
+        1
+    }
+    fn stores(&self) -> StoreSet {
+        self.0
+    }
+    fn begin<T: Write>(&mut self, _txn: &mut T) -> engine::Result<()> {
+        Ok(())
+    }
+    fn apply<T: Write>(&mut self, _txn: &mut T, _operation: usize) -> engine::Result<Verdict> {
+        Ok(Verdict::Keep)
+    }
+    fn finish<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
+        txn.record_change(&self.1.to_be_bytes())
+    }
+}
+
+impl Record {
+    fn write(self, engine: &Embedded) {
+        engine
+            .write(&mut { self })
+            .unwrap()
+            .unwrap()
+            .wait()
+            .unwrap();
+    }
+}
+
+/// The numbers of the records behind a position, at most so many of them; the position is then behind them.
+fn records(engine: &Embedded, position: &mut FeedPosition, most: usize) -> Vec<u32> {
+    let mut found = Vec::new();
+    let after = position.clone();
+    let read = engine.changes(&after, |behind, record| {
+        *position = behind.clone();
+        found.push(u32::from_be_bytes(record.try_into().unwrap()));
+        found.len() < most
+    });
+    read.unwrap();
+    found
+}
+
+#[test]
+fn the_feed_of_several_stores_is_in_the_order_in_which_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = sapwood_store::Options::new();
+    let stores = |number: u32| match number % 5 {
+        3 => StoreSet::all(3),
+        4 => StoreSet::one(1).with(StoreSet::one(2)),
+        store => StoreSet::one(store as u16),
+    };
+    let engine = Embedded::create(folder.path(), 1).unwrap();
+    (0..3).for_each(|number| Record(StoreSet::FIRST, number).write(&engine));
+    drop(engine);
+    // What is from before there were several comes first.
+    for _ in 0..2 {
+        drop(Embedded::add_store(folder.path(), &options).unwrap());
+    }
+    let mut number = 3;
+    for _ in 0..3 {
+        let engine = Embedded::open(folder.path(), &options).unwrap();
+        for _ in 0..20 {
+            Record(stores(number * 7), number).write(&engine);
+            number += 1;
+        }
+        for most in 1..8 {
+            let (mut position, mut seen) = (FeedPosition::default(), Vec::new());
+            loop {
+                let some = records(&engine, &mut position, most);
+                if some.is_empty() {
+                    break;
+                }
+                seen.extend(some);
+            }
+            assert_eq!(seen, Vec::from_iter(0..number), "{most} at a time");
+        }
+    }
+}
+
+#[test]
+fn a_reader_of_the_feed_misses_nothing_while_the_stores_are_written() {
+    const EACH: u32 = 200;
+    let engine = Embedded::in_memory_with(3).unwrap();
+    let (mut position, mut seen) = (FeedPosition::default(), Vec::new());
+    std::thread::scope(|scope| {
+        for store in 0..3 {
+            let engine = &engine;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let stores = match number % 10 {
+                        9 => StoreSet::all(3),
+                        _ => StoreSet::one(store),
+                    };
+                    Record(stores, u32::from(store) * EACH + number).write(engine);
+                }
+            });
+        }
+        while seen.len() < 3 * EACH as usize {
+            seen.extend(records(&engine, &mut position, 7));
+        }
+    });
+    assert_eq!(records(&engine, &mut position, 1), []);
+    for store in 0..3 {
+        let of_one = seen.iter().filter(|record| *record / EACH == store);
+        assert!(of_one.copied().eq(store * EACH..(store + 1) * EACH));
+    }
 }

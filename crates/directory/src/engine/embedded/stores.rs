@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sapwood_store as store;
 use sapwood_store::{BulkLoad, Env, JointTicket, Snapshot, WriteTxn};
 
+use super::feed::Turns;
 use crate::engine::placement::StoreSet;
 use crate::engine::{CommitNo, Error, Result};
 
@@ -14,6 +15,7 @@ pub(super) struct Stores {
     envs: Vec<Env>,
     /// The last commit to the first store and others together: what it changed in the others may be written to before it is visible in the first.
     last_joint: Arc<Mutex<Option<JointTicket>>>,
+    turns: Arc<Turns>,
 }
 
 impl Stores {
@@ -24,7 +26,13 @@ impl Stores {
         Stores {
             envs: stores,
             last_joint: Arc::default(),
+            turns: Arc::default(),
         }
+    }
+
+    /// The turns of transactions in the change feed.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(super) fn count(&self) -> usize {

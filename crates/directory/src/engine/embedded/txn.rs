@@ -11,7 +11,7 @@ use sapwood_store::{Savepoint, TreeId, TreeKind, WriteTxn};
 
 use super::read::Trees;
 use super::stores::{Claim, Joint, Stores};
-use super::{CHANGE, EmbeddedSnapshot, INDEX_KIND, TRIMMED_KEY, commit_of, fixed, kind};
+use super::{EmbeddedSnapshot, INDEX_KIND, feed, fixed, kind};
 use crate::engine::pending::{self, PENDING, Posting};
 use crate::engine::placement::{self, StoreSet};
 use crate::engine::postings::{self, BlockTree, BlockTreeMut, Change, Scratch};
@@ -546,42 +546,15 @@ impl Write for EmbeddedTxn {
     }
 
     fn record_change(&mut self, record: &[u8]) -> Result<()> {
-        let txn = self.txn.txn_mut(0);
-        let tree = match txn.tree(CHANGE)? {
-            Some(tree) => tree,
-            None => txn.create_tree(CHANGE, TreeKind::COMPACT)?,
+        let turn = match self.all.count() {
+            1 => None,
+            _ => Some(self.all.turns().next(|| feed::last_turn(self.seen()?))?),
         };
-        let commit = txn.commit_no().0.to_be_bytes();
-        txn.put(tree, &commit, record)?;
-        Ok(())
+        feed::append(self.txn.txn_mut(0), turn, record)
     }
 
     fn trim_changes(&mut self, upto: CommitNo, records_max: usize) -> Result<()> {
-        let txn = self.txn.txn_mut(0);
-        let Some(tree) = txn.tree(CHANGE)? else {
-            return Ok(());
-        };
-        let mut doomed = Vec::new();
-        {
-            let mut cursor = txn.view(tree)?.cursor();
-            let mut standing = cursor.seek(&1u64.to_be_bytes())?;
-            while standing && doomed.len() < records_max {
-                let Some(key) = cursor.key()? else { break };
-                let commit = commit_of(key)?;
-                if commit > upto {
-                    break;
-                }
-                doomed.push(commit);
-                standing = cursor.next()?;
-            }
-        }
-        for commit in &doomed {
-            txn.delete(tree, &commit.0.to_be_bytes())?;
-        }
-        if let Some(last) = doomed.last() {
-            txn.put(tree, &TRIMMED_KEY, &last.0.to_be_bytes())?;
-        }
-        Ok(())
+        feed::trim(self.txn.txn_mut(0), upto, records_max)
     }
 }
 

@@ -1,0 +1,163 @@
+//! The change feed: what each transaction has changed, in a tree of the first of its stores.
+//!
+//! A key is the number of the commit in that store and, in a directory of several stores, the *turn* of the transaction (both u64,
+//! big-endian); its value is the record. Under commit 0 stands the last commit whose record was trimmed.
+//!
+//! The commits of a store come in the order of their numbers. Those of different stores have these of each store only, and their
+//! places in the log are not known when a record is written. So whoever writes draws the next turn while it holds its stores: of two
+//! transactions that have a store in common the first to commit draws the lower one, and so does one that has ended before the other
+//! begins. Of what a snapshot shows, the order of the turns is therefore one in which it may have been done; and since snapshots
+//! show what stands in the log up to some place, what a later one shows besides came after it. A record without a turn is from
+//! when the directory had one store, before all others.
+
+use std::sync::{Mutex, PoisonError};
+
+use sapwood_store::{TreeKind, WriteTxn};
+
+use super::EmbeddedSnapshot;
+use crate::engine::{CommitNo, Error, FeedPosition, Result};
+
+const CHANGE: &str = "change";
+const TRIMMED_KEY: [u8; 8] = [0; 8];
+
+/// The turn that was drawn last; none until one is.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<Option<u64>>);
+
+impl Turns {
+    /// Draws the next one. `seen` is a snapshot from after the last commit of whoever wrote before this process.
+    pub(super) fn next(&self, seen: impl FnOnce() -> Result<u64>) -> Result<u64> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let drawn = match *last {
+            Some(last) => last,
+            None => seen()?,
+        };
+        let next = drawn.saturating_add(1);
+        *last = Some(next);
+        Ok(next)
+    }
+}
+
+/// The highest turn in a snapshot.
+pub(super) fn last_turn(snapshot: &EmbeddedSnapshot) -> Result<u64> {
+    let mut highest = 0;
+    for view in snapshot.views() {
+        if let Some(tree) = view.snapshot.tree(CHANGE)? {
+            let mut cursor = tree.cursor();
+            cursor.last()?;
+            if let Some(key) = cursor.key()? {
+                highest = highest.max(Place::of(key)?.turn);
+            }
+        }
+    }
+    Ok(highest)
+}
+
+/// Appends a record to the feed of a store.
+pub(super) fn append(txn: &mut WriteTxn, turn: Option<u64>, record: &[u8]) -> Result<()> {
+    let tree = match txn.tree(CHANGE)? {
+        Some(tree) => tree,
+        None => txn.create_tree(CHANGE, TreeKind::COMPACT)?,
+    };
+    let mut key = txn.commit_no().0.to_be_bytes().to_vec();
+    if let Some(turn) = turn {
+        key.extend_from_slice(&turn.to_be_bytes());
+    }
+    txn.put(tree, &key, record)?;
+    Ok(())
+}
+
+/// Forgets the records of a store up to and with `upto`, at most so many.
+pub(super) fn trim(txn: &mut WriteTxn, upto: CommitNo, records_max: usize) -> Result<()> {
+    let Some(tree) = txn.tree(CHANGE)? else {
+        return Ok(());
+    };
+    let (mut doomed, mut last) = (Vec::new(), None);
+    {
+        let mut cursor = txn.view(tree)?.cursor();
+        let mut standing = cursor.seek(&1u64.to_be_bytes())?;
+        while standing && doomed.len() < records_max {
+            let Some(key) = cursor.key()? else { break };
+            let commit = Place::of(key)?.commit;
+            if commit > upto {
+                break;
+            }
+            doomed.push(key.to_vec());
+            last = Some(commit);
+            standing = cursor.next()?;
+        }
+    }
+    for key in &doomed {
+        txn.delete(tree, key)?;
+    }
+    if let Some(last) = last {
+        txn.put(tree, &TRIMMED_KEY, &last.0.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+/// Hands out the records behind a position, in turn.
+pub(super) fn read(
+    snapshot: &EmbeddedSnapshot,
+    after: &FeedPosition,
+    mut each: impl FnMut(&FeedPosition, &[u8]) -> bool,
+) -> Result<()> {
+    // Of each store the record that comes next.
+    let mut next = Vec::new();
+    for (store, view) in snapshot.views().enumerate() {
+        let after = after.commit(store);
+        let Some(tree) = view.snapshot.tree(CHANGE)? else {
+            continue;
+        };
+        if let Some(trimmed) = tree.get(&TRIMMED_KEY)?
+            && Place::of(trimmed)?.commit > after
+        {
+            return Err(Error::TooOld);
+        }
+        let mut cursor = tree.cursor();
+        cursor.seek(&after.0.saturating_add(1).to_be_bytes())?;
+        if let Some(key) = cursor.key()? {
+            next.push((Place::of(key)?, store, cursor));
+        }
+    }
+    let mut position = after.clone();
+    while let Some(first) = (0..next.len()).min_by_key(|at| (next[*at].0.turn, next[*at].1)) {
+        let (place, store, cursor) = &mut next[first];
+        let Some((_, record)) = cursor.record()? else {
+            break;
+        };
+        position.advance(*store, place.commit);
+        if !each(&position, record) {
+            break;
+        }
+        cursor.next()?;
+        match cursor.key()? {
+            Some(key) => *place = Place::of(key)?,
+            None => drop(next.swap_remove(first)),
+        }
+    }
+    Ok(())
+}
+
+/// Where a record stands.
+struct Place {
+    commit: CommitNo,
+    turn: u64,
+}
+
+impl Place {
+    fn of(key: &[u8]) -> Result<Place> {
+        let (commit, turn) = match key.as_chunks::<8>() {
+            ([commit], []) => (commit, &[0; 8]),
+            ([commit, turn], []) => (commit, turn),
+            _ => {
+                let text = "a key of the change feed is no commit number";
+                return Err(Error::Corrupt(text.into()));
+            }
+        };
+        Ok(Place {
+            commit: CommitNo(u64::from_be_bytes(*commit)),
+            turn: u64::from_be_bytes(*turn),
+        })
+    }
+}
