@@ -54,6 +54,9 @@ struct Options {
     /// Entries of the shape org, 0 for none
     #[arg(long, value_name = "N", default_value_t = 250_000)]
     org: u64,
+    /// Entries of the shape flat over four stores, for what `sapwood drive --preset dvtds` measures, 0 for none
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    dvtds: u64,
     /// What the entries and the load are made from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -100,7 +103,8 @@ fn run(options: &Options) -> Result<()> {
     let folder = Folder::create(&options.folder)?;
     let mut reports = Vec::new();
     let flat = options.flat.iter().map(|entries| (Shape::Flat, *entries));
-    for (shape, entries) in flat.chain([(Shape::Org, options.org)]) {
+    let others = [(Shape::Org, options.org), (Shape::Dvtds, options.dvtds)];
+    for (shape, entries) in flat.chain(others) {
         let has_rows = ROWS.iter().any(|row| is_wanted(row, shape, options));
         // With rows chosen by name, a shape without any of them is not loaded.
         if entries == 0 || (!options.rows.is_empty() && !has_rows) {
@@ -241,7 +245,7 @@ fn measure(
 /// Writes the entries without the version line, which slapadd takes for an entry without a name.
 fn write_ldif(load: &Load, path: &Path) -> Result<u64> {
     let stream = match load.shape {
-        Shape::Flat => EntryStream::flat(SUFFIX, load.entries, load.seed)?,
+        Shape::Flat | Shape::Dvtds => EntryStream::flat(SUFFIX, load.entries, load.seed)?,
         Shape::Org => EntryStream::org(SUFFIX, load.entries, load.seed)?,
     };
     let file = File::create(path)?;

@@ -25,6 +25,8 @@ pub(crate) enum Shape {
     Flat,
     /// People of 15 attributes in organisational units, and groups of 20
     Org,
+    /// Those of flat, which Sapwood spreads over four stores below the one suffix
+    Dvtds,
 }
 
 /// Attributes, and the kinds of index that they get.
@@ -34,8 +36,16 @@ impl Shape {
     /// The indexes, in both products.
     fn indexes(self) -> &'static [Index] {
         match self {
-            Shape::Flat => &[("objectClass,uid", "eq")],
+            Shape::Flat | Shape::Dvtds => &[("objectClass,uid", "eq")],
             Shape::Org => &[("objectClass,uid", "eq"), ("cn,mail", "eq,sub")],
+        }
+    }
+
+    /// How many stores Sapwood spreads the entries over.
+    fn stores(self) -> u16 {
+        match self {
+            Shape::Flat | Shape::Org => 1,
+            Shape::Dvtds => 4,
         }
     }
 }
@@ -121,7 +131,7 @@ impl Product {
         shape: Shape,
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
-        self.prepare_indexes(parent, shape.indexes(), sapwood)
+        self.prepare_stores(parent, shape.stores(), shape.indexes(), sapwood)
     }
 
     /// Makes an empty directory in a folder of `parent`, with indexes.
@@ -131,12 +141,13 @@ impl Product {
         indexes: Indexes,
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
-        self.prepare_indexes(parent, indexes.indexes(), sapwood)
+        self.prepare_stores(parent, 1, indexes.indexes(), sapwood)
     }
 
-    fn prepare_indexes(
+    fn prepare_stores(
         self,
         parent: &Path,
+        stores: u16,
         indexes: &[Index],
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
@@ -157,6 +168,9 @@ impl Product {
                     .arg(&folder)
                     .args(["--suffix", SUFFIX, "--admin-dn", ADMIN_DN]);
                 init.arg("--admin-password-file").arg(&password);
+                if stores > 1 {
+                    init.args(["--partition", &format!("{stores}:{SUFFIX}")]);
+                }
                 for (attributes, kinds) in indexes {
                     init.args(["--index", &format!("{attributes} {kinds}")]);
                 }
