@@ -198,6 +198,9 @@ fn record_bytes_max(inner: &Inner) -> usize {
     usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX)
 }
 
+/// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
+const CACHED_PAGES: usize = 64;
+
 /// Seals all changed pages, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
 /// in the file; gives whether the record is there.
 fn finish_pages(
@@ -209,10 +212,17 @@ fn finish_pages(
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
     let changed = pages.changed_pages();
+    let mut ahead = changed
+        .iter()
+        .skip(1)
+        .filter(|_| changed.len() > CACHED_PAGES);
     // Each page is written while the caches still have it.
     for neighbours in changed.chunk_by(|(one, _), (next, _)| one.0 + 1 == next.0) {
         for neighbours in neighbours.chunks(WRITTEN_PAGES) {
             for &(number, base) in neighbours {
+                if let Some(&(number, base)) = ahead.next() {
+                    pages.fetch(number, base)?;
+                }
                 pages.seal(number)?;
                 if fits {
                     encode_page(pages.page(number)?, pages.base(number, base)?, record);

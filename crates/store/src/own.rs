@@ -24,6 +24,8 @@ use crate::mapped::{MappedPages, PlainPages, Windows};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, WritePages};
 use crate::record::Base;
 use crate::sync::Arc;
+use crate::tree::prefetch;
+use crate::write::KnownTrees;
 
 use states::{OwnMap, State};
 use traces::Traces;
@@ -37,6 +39,7 @@ pub(crate) struct Workshop {
     warm: Warm,
     own: OwnMap,
     traces: Traces,
+    known_trees: KnownTrees,
     resume: Resume,
     /// Where log records are put together.
     pub(crate) record: Vec<u8>,
@@ -51,6 +54,7 @@ impl Workshop {
             warm: Warm::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
+            known_trees: KnownTrees::default(),
             resume: Resume::default(),
             record: Vec::new(),
         }
@@ -242,6 +246,25 @@ impl OwnPages {
                 origins: self.shop.traces.get(number),
             }),
         })
+    }
+
+    /// Asks the processor for what it takes to seal an own page and to tell its difference to what it was copied from.
+    pub(crate) fn fetch(&self, number: PageNo, base: PageNo) -> Result<()> {
+        prefetch::page(self.view.page(number)?);
+        if let Some(origins) = self.shop.traces.get(number) {
+            let base = self.view.page(base)?;
+            origins.stored().for_each(|at| prefetch::part(base, at));
+        }
+        Ok(())
+    }
+
+    /// The trees as the commit before left them, as far as this process made it.
+    pub(crate) fn known_trees(&self) -> &KnownTrees {
+        &self.shop.known_trees
+    }
+
+    pub(crate) fn known_trees_mut(&mut self) -> &mut KnownTrees {
+        &mut self.shop.known_trees
     }
 
     /// Own extents in use, ascending.
@@ -484,13 +507,18 @@ impl OwnPages {
         Ok(PageNo(first))
     }
 
-    fn take_page(&mut self) -> Result<(PageNo, Source)> {
+    /// A page that will take the place of `base`, or of nothing if that is 0.
+    fn take_page(&mut self, base: PageNo) -> Result<(PageNo, Source)> {
         if let Some(page) = self.recycled.pop() {
             return Ok((page, Source::Recycled));
         }
         loop {
             self.stock.ripen(&self.inner);
-            if let Some((page, taken)) = self.stock.take_page() {
+            // What changes with each commit goes back and forth between pages that are mapped for writing, and what rarely does
+            // stays out of them: each of those would have to be made so again.
+            let warm = &self.shop.warm;
+            let is_alike = |page| base.0 == 0 || warm.has(page) == warm.has(base);
+            if let Some((page, taken)) = self.stock.take_page(is_alike) {
                 return Ok((page, Source::Stock(taken)));
             }
             if !self.refill()? {
@@ -523,7 +551,7 @@ impl OwnPages {
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
-        let (page, source) = self.take_page()?;
+        let (page, source) = self.take_page(base)?;
         self.record_undo(Undo::Allocated {
             first: page,
             pages: 1,

@@ -12,7 +12,7 @@ mod duplicates;
 pub(crate) mod entries;
 pub(crate) mod node;
 pub(crate) mod order;
-mod prefetch;
+pub(crate) mod prefetch;
 mod since;
 mod strays;
 pub(crate) mod value;

@@ -1,6 +1,7 @@
 //! Write transactions.
 
 mod cursor;
+mod known;
 mod nested;
 mod records;
 mod trees;
@@ -22,6 +23,8 @@ use crate::sync::{Arc, lock};
 use nested::Mark;
 use trees::OpenTree;
 use writer::WriterLock;
+
+pub(crate) use known::KnownTrees;
 
 pub use cursor::{CursorInTxn, WriteCursor};
 pub use nested::{ChildTxn, Savepoint};
@@ -162,6 +165,9 @@ impl WriteTxn {
     fn committed(mut self, head: &Head) -> Ticket {
         let env = self.env().clone();
         let is_new = head.commit != self.head.commit;
+        if is_new {
+            self.keep_trees(head.commit);
+        }
         self.end(is_new);
         drop(self);
         if is_new {

@@ -33,6 +33,9 @@ const PAGES_ENOUGH: u64 = 64;
 /// How many zones are searched for a run of pages, apart from those that a long run covers.
 const ZONES_EXAMINED_MAX: u64 = 64;
 
+/// Among so many extents one is chosen for a single page.
+const CHOICE: usize = 16;
+
 /// More ready extents than this are not kept; then so many of them stay.
 const READY_MAX: usize = 128;
 const READY_KEPT: usize = 64;
@@ -77,6 +80,8 @@ pub(crate) struct Stock {
     entries: Vec<Run>,
     /// Entries before this one are used up.
     first_left: usize,
+    /// They were sorted, and are to be used in their order.
+    lowest_first: bool,
     protected: Option<Protected>,
     /// The ready extents in the roots, until the first page is taken.
     recent_ready: Vec<Run>,
@@ -156,6 +161,7 @@ impl Stock {
         Self {
             entries: Vec::new(),
             first_left: 0,
+            lowest_first: false,
             protected: None,
             recent_ready: ready,
             pending,
@@ -212,15 +218,24 @@ impl Stock {
         self.entries.append(&mut self.recent_ready);
     }
 
-    /// One page, if there is one at hand.
-    pub(crate) fn take_page(&mut self) -> Option<(PageNo, Taken)> {
-        while let Some(entry) = self.entries.get(self.first_left) {
-            if entry.pages > 0 {
-                return Some(self.take_from(self.first_left, 1));
-            }
+    /// One page, if there is one at hand, and one that is wanted rather than another if it is among the next few.
+    pub(crate) fn take_page(
+        &mut self,
+        is_wanted: impl Fn(PageNo) -> bool,
+    ) -> Option<(PageNo, Taken)> {
+        while self.entries.get(self.first_left)?.pages == 0 {
             self.first_left += 1;
         }
-        None
+        let few = (self.first_left..self.entries.len()).take(CHOICE);
+        let mut wanted = few.filter(|&at| {
+            let last = self.entries[at].first.0 + u64::from(self.entries[at].pages);
+            self.entries[at].pages > 0 && is_wanted(PageNo(last - 1))
+        });
+        let chosen = match self.lowest_first {
+            true => None,
+            false => wanted.next(),
+        };
+        Some(self.take_from(chosen.unwrap_or(self.first_left), 1))
     }
 
     /// Consecutive pages, if they are at hand.
@@ -290,6 +305,7 @@ impl Stock {
         self.entries.retain(|run| run.pages > 0);
         self.entries.sort_unstable_by_key(|run| run.first);
         self.first_left = 0;
+        self.lowest_first = true;
         Ok(())
     }
 
@@ -675,6 +691,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_wanted_page_goes_before_others_if_it_is_among_the_next() {
+        let mut stock = Stock::resuming(Resume::default(), Vec::new(), Vec::new());
+        for first in (10..50).step_by(2) {
+            stock.add(Run {
+                first: PageNo(first),
+                pages: 1,
+            });
+        }
+        let mut take = |wanted: u64| {
+            let taken = stock.take_page(|page| page.0 == wanted).unwrap();
+            taken.0.0
+        };
+        assert_eq!(take(20), 20);
+        assert_eq!(take(20), 10);
+        assert_eq!(take(48), 12, "too far behind");
+        assert_eq!(take(14), 14);
+        stock.lowest_first = true;
+        let lowest = stock.take_page(|page| page.0 == 30).unwrap();
+        assert_eq!(lowest.0, PageNo(16));
+    }
+
+    #[test]
     fn a_stock_is_used_from_the_ends_and_undone() {
         let mut stock = Stock::resuming(Resume::default(), Vec::new(), Vec::new());
         for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
@@ -683,13 +721,13 @@ mod tests {
                 pages,
             });
         }
-        let (page, first) = stock.take_page().unwrap();
+        let (page, first) = stock.take_page(|_| true).unwrap();
         assert_eq!(page, PageNo(11));
         let (extent, second) = stock.take_extent(5).unwrap();
         assert_eq!(extent, PageNo(203), "the smallest that suffices");
         assert_eq!(stock.take_extent(51), None);
-        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
-        assert_eq!(stock.take_page().unwrap().0, PageNo(149));
+        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(10));
+        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(149));
         for first in (1000..4000).step_by(30) {
             stock.add(Run {
                 first: PageNo(first),
@@ -708,6 +746,6 @@ mod tests {
         assert!(named.into_iter().eq(stock.left()), "all of them, and once");
         stock.undo(second);
         stock.undo(first);
-        assert_eq!(stock.take_page().unwrap().0, PageNo(10));
+        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(10));
     }
 }

@@ -117,6 +117,12 @@ impl Origins {
         })
     }
 
+    /// Where bytes were stored.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = Range<usize>> {
+        let stored = self.iter().filter(|(_, origin)| *origin == Origin::New);
+        stored.map(|(at, _)| at)
+    }
+
     /// Whether all that is known is true of this page and its base.
     pub(crate) fn hold(&self, base: &Page, page: &Page) -> bool {
         let body = PAGE_HEADER_BYTES..PAGE_BYTES;

@@ -259,19 +259,32 @@ impl<'a> Runs<'a> {
     /// Writes those of the bytes that differ from what stood in their place, and are among the changes.
     fn put_changed(&mut self, at: Range<usize>) {
         for part in [CHECKSUM_BYTES..IDENTITY.start, IDENTITY.end..PAGE_BYTES] {
-            let mut start = at.start.max(part.start);
-            let end = at.end.min(part.end);
+            let part = at.start.max(part.start)..at.end.min(part.end);
+            let (Some(before), Some(page)) =
+                (self.before.get(part.clone()), self.page.get(part.clone()))
+            else {
+                continue;
+            };
+            let ((before, rest_before), (page, rest)) =
+                (before.as_chunks::<WORD_BYTES>(), page.as_chunks());
+            let mut start = part.start;
             let mut run = start..start;
-            while start < end {
-                let word = start..end.min(start + WORD_BYTES);
-                if self.before.get(word.clone()) != self.page.get(word.clone()) {
-                    if run.end != word.start {
+            for (before, page) in before.iter().zip(page) {
+                if u64::from_le_bytes(*before) != u64::from_le_bytes(*page) {
+                    if run.end != start {
                         self.put_trimmed(run);
-                        run = word.clone();
+                        run = start..start;
                     }
-                    run.end = word.end;
+                    run.end = start + WORD_BYTES;
                 }
-                start = word.end;
+                start += WORD_BYTES;
+            }
+            if rest_before != rest {
+                if run.end != start {
+                    self.put_trimmed(run);
+                    run = start..start;
+                }
+                run.end = part.end;
             }
             self.put_trimmed(run);
         }

@@ -4,6 +4,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use super::TreeRecord;
 use crate::page::{PAGE_BYTES, Page};
 
@@ -71,7 +73,7 @@ pub(super) fn slots(page: &Page, level: usize) {
 }
 
 /// Fetches a page that is about to be copied.
-pub(super) fn page(page: &Page) {
+pub(crate) fn page(page: &Page) {
     fetch(page, 0, PAGE_BYTES / LINE_BYTES);
 }
 
@@ -79,6 +81,17 @@ pub(super) fn page(page: &Page) {
 #[inline]
 pub(super) fn cell(page: &Page, at: usize) {
     fetch(page, at, CELL_LINES);
+}
+
+/// Fetches a part of a page.
+#[inline]
+pub(crate) fn part(page: &Page, at: Range<usize>) {
+    let first = at.start / LINE_BYTES;
+    fetch(
+        page,
+        first * LINE_BYTES,
+        at.end.div_ceil(LINE_BYTES) - first,
+    );
 }
 
 #[inline]

@@ -3,6 +3,7 @@
 use super::WriteTxn;
 use crate::error::{Error, Result};
 use crate::own::OwnPages;
+use crate::page::CommitNo;
 use crate::snapshot::{Tree, decode_record};
 use crate::sync::Arc;
 use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
@@ -55,14 +56,32 @@ impl WriteTxn {
         if self.trees.iter().any(is_gone) {
             return Ok(None);
         }
-        let catalog = View::new(self.own().view(), self.head.roots.catalog);
-        let Some(record) = catalog.get(name)? else {
-            return Ok(None);
+        let known = self.own().known_trees().get(self.head.commit, name);
+        let (name, record) = match known {
+            Some(known) => known.clone(),
+            None => {
+                let catalog = View::new(self.own().view(), self.head.roots.catalog);
+                let Some(record) = catalog.get(name)? else {
+                    return Ok(None);
+                };
+                (name.into(), decode_record(name, record)?)
+            }
         };
-        let record = decode_record(name, record)?;
-        let name: Arc<[u8]> = name.into();
         self.open_tree(name.clone(), record, Some((name, record)))
             .map(Some)
+    }
+
+    /// Tells the next transaction of the trees as the commit left them.
+    pub(super) fn keep_trees(&mut self, commit: CommitNo) {
+        let before = self.head.commit;
+        let Self { trees, pages, .. } = self;
+        if let Some(pages) = pages {
+            let stored = trees.iter().filter_map(|tree| tree.stored.as_ref());
+            let left = trees.iter().filter(|tree| !tree.state.is_dropped);
+            let left = left.map(|tree| (tree.state.name.clone(), tree.state.record));
+            let known = pages.known_trees_mut();
+            known.follow(before, commit, stored.map(|(name, _)| name), left);
+        }
     }
 
     /// Creates an empty tree; [`Error::TreeExists`](crate::Error::TreeExists) if there is one of this name,

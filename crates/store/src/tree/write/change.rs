@@ -45,6 +45,10 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 let slot = node.child_slot(key, order)?;
                 (slot, node.child(slot)?.page)
             } else {
+                if node.commit() != change.pages.commit() {
+                    // Most changes will copy it.
+                    node.prefetch_page();
+                }
                 let place = node.search(key, 0, order)?;
                 change.place = place;
                 (place.slot, number)
