@@ -183,11 +183,15 @@ fn find<T: BlockTreeMut>(
             .transpose()
             .map_err(|_| corrupt(index))
     };
+    let mut is_behind = false;
     for before in [false, true] {
         let found = match before {
             false => cursor.seek_back(&scratch.key)?,
+            // The cursor stands on a record of another list, in front of where this one would be.
+            true if is_behind => cursor.next()?,
             true => cursor.seek(&scratch.key)?,
         };
+        is_behind = found;
         let Some((key, value)) = cursor.record()?.filter(|_| found) else {
             continue;
         };
