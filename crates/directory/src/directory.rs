@@ -20,7 +20,7 @@ use crate::names::{self, DnCache};
 use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
 use crate::search::Term;
-use crate::sources::{Clock, RandomUuids, SystemClock, UuidSource};
+use crate::sources::{Clock, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
@@ -102,14 +102,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The system's clock, random UUIDs, nothing readable to who is anonymous.
+    /// The system's clock, UUIDs of the time, nothing readable to who is anonymous.
     pub fn new(schema: Schema) -> Options {
         Options {
             schema,
             access: AccessPolicy::default(),
             root_dse: RootDse::default(),
             clock: Arc::new(SystemClock),
-            uuids: Arc::new(RandomUuids),
+            uuids: Arc::new(TimedUuids),
         }
     }
 }

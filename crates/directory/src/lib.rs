@@ -50,7 +50,7 @@ pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
-pub use sources::{Clock, PasswordHasher, RandomUuids, SystemClock, UuidSource};
+pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 pub use update::{
     Applied, CHANGES_KEPT_MAX, Transaction, TransactionUpdate, Update, UpdateRequest,
     check_controls, hash_passwords,

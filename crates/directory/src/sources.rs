@@ -42,28 +42,31 @@ impl Clock for SystemClock {
     }
 }
 
-/// Random UUIDs, version 4.
+/// UUIDs of version 7 (RFC 9562 §5.7): the time in milliseconds, then random bits. Each comes behind the ones before it, so that their index
+/// grows at its end.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RandomUuids;
+pub struct TimedUuids;
 
 /// Random bytes that a thread has fetched ahead: the system gives so many at once for what a few cost.
 #[derive(Default)]
 struct Pool {
-    bytes: [[u8; 16]; Pool::UUIDS],
+    bytes: [[u8; Pool::BYTES_EACH]; Pool::UUIDS],
     left: usize,
 }
 
 impl Pool {
-    /// So many bytes the system gives without interruption.
-    const UUIDS: usize = 256 / 16;
+    const BYTES_EACH: usize = 10;
+    /// So many bytes the system gives without interruption: 256.
+    const UUIDS: usize = 256 / Pool::BYTES_EACH;
 }
 
 thread_local! {
     static POOL: RefCell<Pool> = RefCell::default();
 }
 
-impl UuidSource for RandomUuids {
+impl UuidSource for TimedUuids {
     fn uuid(&self) -> [u8; 16] {
+        let millis = SystemClock.now_micros() / 1000;
         POOL.with_borrow_mut(|pool| {
             if pool.left == 0 {
                 let bytes = pool.bytes.as_flattened_mut();
@@ -73,9 +76,33 @@ impl UuidSource for RandomUuids {
                 }
             }
             pool.left -= 1;
-            uuid::Builder::from_random_bytes(pool.bytes[pool.left])
+            uuid::Builder::from_unix_timestamp_millis(millis, &pool.bytes[pool.left])
                 .into_uuid()
                 .into_bytes()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timed_uuids_differ_and_ascend_with_time() {
+        let before = SystemClock.now_micros() / 1000;
+        let uuids: Vec<_> = (0..1000).map(|_| TimedUuids.uuid()).collect();
+        let millis = |uuid: &[u8; 16]| {
+            let mut time = [0; 8];
+            time[2..].copy_from_slice(&uuid[..6]);
+            u64::from_be_bytes(time)
+        };
+        assert!(uuids.is_sorted_by_key(millis) && millis(&uuids[0]) >= before);
+        assert!(
+            uuids
+                .iter()
+                .all(|uuid| uuid[6] >> 4 == 7 && uuid[8] >> 6 == 0b10)
+        );
+        let different: std::collections::BTreeSet<_> = uuids.iter().collect();
+        assert_eq!(different.len(), uuids.len());
     }
 }
