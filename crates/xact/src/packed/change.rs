@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::array::{CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
 use super::index::SEGMENTS_MAX;
-use super::rebuild::segments_for;
 use super::upkeep::Run;
 use super::{
     Description, KEY_BYTES_MAX, LEAF_MAX, LEAF_MIN, PackedTree, Place, ROOT_MAX, ROOT_MIN, Side,
@@ -215,7 +214,7 @@ impl<M: Memory> PackedTree<M> {
         }
         // Room behind the last segment, as another array has more of it only if it is larger.
         if windows.window == in_use && place.side == Side::Current && description.next.is_none() {
-            let end = array.count().min(segments_for(used)).max(in_use.end);
+            let end = array.count().min(self.segments_for(used)).max(in_use.end);
             let max = match self.upkeep.is_deferred() {
                 true => 1 << DEFERRED_LEVEL,
                 false => WINDOW_SEGMENTS_MAX,

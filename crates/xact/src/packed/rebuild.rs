@@ -27,6 +27,10 @@ use crate::memory::{Fixed, Memory, PAGE_BYTES};
 /// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a B+tree.
 const NEXT_DENSITY: f64 = 0.67;
 
+/// The same for deferred upkeep, in transactions: what is moved goes to the log, into a version and into the file, so that records move three times
+/// in their life there instead of five.
+const NEXT_DENSITY_DEFERRED: f64 = 0.5;
+
 /// One of so many segments of the next array is left for the end.
 const SPARE_PART: u64 = 32;
 
@@ -116,7 +120,7 @@ impl<M: Memory> PackedTree<M> {
         let mut description = self.description()?;
         if description.next.is_none() {
             let used = self.sampled(&description.current)?;
-            let segments = segments_for(used);
+            let segments = self.segments_for(used);
             if description.current.count() <= SMALL_SEGMENTS {
                 return self.move_in_one_go(&description, used);
             }
@@ -176,8 +180,8 @@ impl<M: Memory> PackedTree<M> {
         }
         // Crowded in one part and empty elsewhere, it stays as large as it is.
         let segments = match density < ROOT_MIN {
-            true => segments_for(bytes),
-            false => segments_for(bytes).max(in_use),
+            true => self.segments_for(bytes),
+            false => self.segments_for(bytes).max(in_use),
         };
         self.begin(description, segments, bytes)?;
         Ok(true)
@@ -364,7 +368,7 @@ impl<M: Memory> PackedTree<M> {
                 .array(side)
                 .gather(&self.memory, in_use, &mut records)?;
         }
-        let mut segments = segments_for(used);
+        let mut segments = self.segments_for(used);
         loop {
             let array = Array::allocate(&mut self.memory, segments)?;
             array
@@ -388,6 +392,15 @@ impl<M: Memory> PackedTree<M> {
         }
     }
 
+    /// How many segments the next array has for so many bytes of records.
+    pub(super) fn segments_for(&self, bytes: u64) -> u64 {
+        let density = match self.upkeep.is_deferred() {
+            true => NEXT_DENSITY_DEFERRED,
+            false => NEXT_DENSITY,
+        };
+        (bytes as f64 / (density * CAPACITY as f64)).ceil().max(1.0) as u64
+    }
+
     /// Gives back all arrays after their records have gone elsewhere.
     fn abandon(&mut self, description: &Description) -> Result<(), M::Error> {
         for side in [Side::Next, Side::Current] {
@@ -408,12 +421,5 @@ impl<M: Memory> PackedTree<M> {
     }
 }
 
-/// How many segments the next array has for so many bytes of records.
-pub(super) fn segments_for(bytes: u64) -> u64 {
-    (bytes as f64 / (NEXT_DENSITY * CAPACITY as f64))
-        .ceil()
-        .max(1.0) as u64
-}
-
 /// The density that the next array has must lie between those that make an array move.
-const _: () = assert!(ROOT_MIN < NEXT_DENSITY && NEXT_DENSITY < ROOT_MAX);
+const _: () = assert!(ROOT_MIN < NEXT_DENSITY_DEFERRED && NEXT_DENSITY < ROOT_MAX);
