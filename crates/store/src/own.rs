@@ -1,7 +1,7 @@
 //! The pages of a write transaction: taken from the free list or from behind the last page, changed in place, undone by savepoints.
 //!
-//! A page that has been written since the last checkpoint began, and is taken again, is stored to through a window: it is dirty, and
-//! from the second time on also mapped for writing, so that stores to it cost nothing. All others are made in memory and written when the transaction commits.
+//! A page that has been written several times since the last checkpoint began, and is taken again, is stored to through a window: it is dirty, and
+//! from the next time on also mapped for writing, so that stores to it cost nothing. All others are made in memory and written when the transaction commits.
 
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
@@ -297,7 +297,7 @@ impl OwnPages {
             return Ok(());
         };
         for &(number, _) in pages {
-            self.shop.warm.insert(number);
+            self.shop.warm.count(number);
         }
         let file = &self.inner.data.file;
         for pages in pages.split(|(number, _)| plain.get(*number).is_none()) {

@@ -1,13 +1,20 @@
-//! Which pages were written since the last checkpoint began.
+//! How often pages were written since the last checkpoint began.
 
 use crate::page::{CommitNo, PageNo};
 
-/// The pages that this process has written since a checkpoint began, by number: the system has them in memory, and dirty, unless it has written
+/// A page that was written so often is warm. Until then a write of all of it costs less than the fault of the first store through a window.
+const TIMES_WARM: u64 = if cfg!(test) { 1 } else { 3 };
+const TIMES_BITS: u64 = 2;
+const TIMES_MASK: u64 = (1 << TIMES_BITS) - 1;
+const WORD_PAGES: u64 = u64::BITS as u64 / TIMES_BITS;
+
+/// How often this process has written each page since a checkpoint began: the system has them in memory, and dirty, unless it has written
 /// them out on its own account. Only speed depends on it.
 #[derive(Default)]
 pub(super) struct Warm {
     target: CommitNo,
-    bits: Vec<u64>,
+    /// By page number, up to [`TIMES_WARM`].
+    times: Vec<u64>,
 }
 
 impl Warm {
@@ -15,20 +22,57 @@ impl Warm {
     pub(super) fn begin(&mut self, target: CommitNo) {
         if self.target != target {
             self.target = target;
-            self.bits.clear();
+            self.times.clear();
         }
     }
 
     pub(super) fn has(&self, page: PageNo) -> bool {
-        let word = self.bits.get((page.0 / 64) as usize);
-        word.is_some_and(|word| word & (1 << (page.0 % 64)) != 0)
+        let (word, shift) = place_of(page);
+        let word = self.times.get(word).copied().unwrap_or_default();
+        word >> shift & TIMES_MASK >= TIMES_WARM
     }
 
-    pub(super) fn insert(&mut self, page: PageNo) {
-        let word = (page.0 / 64) as usize;
-        if self.bits.len() <= word {
-            self.bits.resize(word + 1, 0);
+    /// A page is being written.
+    pub(super) fn count(&mut self, page: PageNo) {
+        if !self.has(page) {
+            let (word, shift) = place_of(page);
+            if self.times.len() <= word {
+                self.times.resize(word + 1, 0);
+            }
+            self.times[word] += 1 << shift;
         }
-        self.bits[word] |= 1 << (page.0 % 64);
+    }
+}
+
+/// The word of a page's number of times, and where in it that begins.
+fn place_of(page: PageNo) -> (usize, u64) {
+    (
+        (page.0 / WORD_PAGES) as usize,
+        page.0 % WORD_PAGES * TIMES_BITS,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_warm_until_the_next_checkpoint() {
+        let mut warm = Warm::default();
+        let pages = [0, 31, 32, 1000].map(PageNo);
+        warm.begin(CommitNo(5));
+        for page in pages {
+            assert!(!warm.has(page));
+            for _ in 0..9 {
+                warm.count(page);
+            }
+            assert!(warm.has(page));
+        }
+        let all = (0..2000).map(PageNo).filter(|page| warm.has(*page));
+        assert!(all.eq(pages), "and no other is");
+        warm.begin(CommitNo(5));
+        assert!(warm.has(PageNo(31)));
+        warm.begin(CommitNo(6));
+        assert!(!pages.iter().any(|page| warm.has(*page)));
     }
 }
