@@ -15,17 +15,12 @@ impl<T: Write> Run<'_, T> {
         let target = self.find(dn, normal, asked.manage_dsa_it)?;
         let id = target.entry.id;
         self.assert(id, asked)?;
-        if id.partitions().is_some() {
-            let diagnostic =
-                "the entry's children are spread over several stores, which it cannot leave behind";
-            return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
-        }
         if names::has_children(self.txn, id)? {
             let diagnostic = "the entry has entries below it, which must be deleted first";
             return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
         }
-        self.pre_read(id, asked)?;
         self.txn.guard_removal(id)?;
+        self.pre_read(id, asked)?;
         let records = self.read_records(id)?;
         let old = Some([read(id, &records[0])?, read(id, &records[1])?]);
         self.delete_name(target.parent, target.normal_rdn())?;

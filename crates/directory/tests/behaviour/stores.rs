@@ -150,8 +150,63 @@ fn children_are_spread_and_clients_see_one_tree() {
         dns(&directory, "o=other", Scope::Subtree, "(objectClass=*)", 10),
         ["o=other"]
     );
-    refused(&directory, delete(SUFFIX), ResultCode::UnwillingToPerform);
+    refused(&directory, delete(SUFFIX), ResultCode::NotAllowedOnNonLeaf);
     is_sound(&directory);
+}
+
+#[test]
+fn a_partitioned_parent_is_deleted_when_no_partition_has_a_child() {
+    let directory = in_stores();
+    succeed(&directory, parent());
+    for round in 0..3 {
+        let names = uids(9);
+        names.iter().for_each(|uid| succeed(&directory, child(uid)));
+        for uid in &names {
+            refused(&directory, delete(SUFFIX), ResultCode::NotAllowedOnNonLeaf);
+            succeed(&directory, delete(&format!("uid={uid},{SUFFIX}")));
+        }
+        succeed(&directory, delete(SUFFIX));
+        assert!(!exists(&directory, SUFFIX));
+        refused(&directory, child("u0"), ResultCode::NoSuchObject);
+        refused(&directory, delete(SUFFIX), ResultCode::NoSuchObject);
+        is_sound(&directory);
+        succeed(&directory, parent());
+        assert!(exists(&directory, SUFFIX), "round {round}");
+    }
+}
+
+#[test]
+fn no_child_is_added_to_a_partitioned_parent_while_it_is_deleted() {
+    let directory = in_stores();
+    succeed(&directory, parent());
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let directory = &directory;
+            scope.spawn(move || {
+                for number in 0..60 {
+                    let uid = format!("t{thread}n{number}");
+                    if apply(directory, child(&uid)).code == ResultCode::Success {
+                        succeed(directory, delete(&format!("uid={uid},{SUFFIX}")));
+                    }
+                }
+            });
+        }
+        for _ in 0..60 {
+            let outcome = apply(&directory, delete(SUFFIX));
+            is_sound(&directory);
+            match outcome.code {
+                ResultCode::Success => succeed(&directory, parent()),
+                code => assert_eq!(code, ResultCode::NotAllowedOnNonLeaf, "{outcome:?}"),
+            }
+        }
+    });
+    is_sound(&directory);
+    succeed(&directory, delete(SUFFIX));
+}
+
+/// The entry whose children are spread.
+fn parent() -> UpdateRequest {
+    add(SUFFIX, "objectClass: domain\ndc: example")
 }
 
 #[test]

@@ -472,7 +472,10 @@ impl Write for EmbeddedTxn {
     }
 
     fn guard_removal(&mut self, parent: EntryId) -> Result<()> {
-        self.hold_entry(parent).map(drop)
+        match parent.partitions() {
+            Some(_) => self.hold_all(),
+            None => self.hold_entry(parent).map(drop),
+        }
     }
 
     fn guard_move(&mut self) -> Result<()> {
