@@ -309,9 +309,12 @@ fn choose<E: Engine>(
         _ => None,
     };
     let (from, to) = (running.ids.0.to_key(), running.ids.1.to_key());
-    let entries = planner
-        .view
-        .estimate(Table::Entry, Range::between(&from, &to))?;
+    // How many there are in all is known, while counting up to a key means to add up the children of the pages on the way.
+    let range = match snapshot.directory().stores() {
+        1 => Range::ALL,
+        _ => Range::between(&from, &to),
+    };
+    let entries = planner.view.estimate(Table::Entry, range)?;
     if let Some(term) = planner.term(&running.filter)? {
         let term = match running.manage_dsa_it {
             true => term,
