@@ -113,7 +113,7 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     let mut report = Report::new("durable", options.docs.as_deref());
     report.machine(
         "Keys of 128 bytes, each inserted in a durable transaction of its own; the median of so many rounds, of two the slower one; \
-         spaces in explicit mode, with 64 MiB for versions",
+         spaces in explicit mode",
     );
     report.head(&[
         "",

@@ -83,9 +83,6 @@ impl Engine {
     }
 }
 
-/// The memory of a space for versions that are not in the file yet: as much as its log has. Berkeley DB's pool is larger.
-const VERSIONS_BYTES: u64 = sapwood_xact::LOG_BYTES_DEFAULT;
-
 /// Runs in a worker: opens, says so, waits for the start, works, and prints what it measured.
 pub(crate) fn run(work: &Work) -> Result<()> {
     match work.engine {
@@ -104,10 +101,7 @@ pub(crate) fn run(work: &Work) -> Result<()> {
             }
         }
         Engine::SpaceBplus | Engine::SpacePacked => {
-            let space = Space::open(
-                work.folder.join("space"),
-                &Options::new().versions_bytes(VERSIONS_BYTES),
-            )?;
+            let space = Space::open(work.folder.join("space"), &Options::new())?;
             if work.phase == Phase::Create {
                 space.transaction(|transaction| create(work, transaction))?;
             }
