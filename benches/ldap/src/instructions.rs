@@ -68,22 +68,22 @@ const WORKS: [Work; 7] = [
         is_scan: true,
     },
     work("base search", BASE, 1, 29_500),
-    work("base search, queue 1000", BASE, 1_000, 14_800),
+    work("base search, queue 1000", BASE, 1_000, 13_700),
     work(
         "equality search",
         "expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n",
         1,
         43_500,
     ),
-    work("modify", MODIFY, 1, 165_000),
-    work("modify, queue 1000", MODIFY, 1_000, 52_000),
+    work("modify", MODIFY, 1, 140_000),
+    work("modify, queue 1000", MODIFY, 1_000, 44_000),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\
          objectClass: organizationalPerson\nobjectClass: inetOrgPerson\nuid: ${new}x${next}\ncn: New ${next}\n\
          sn: ${next}\ncarLicense: ${plate}\n",
         1,
-        520_000,
+        470_000,
     ),
 ];
 

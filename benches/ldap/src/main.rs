@@ -219,6 +219,10 @@ fn measure(
             eprintln!("{}: the server has no transactions", context(server));
             continue;
         }
+        if let (Product::Slapd, Some(reason)) = (server.product, row.slapd_fails) {
+            eprintln!("{}: {reason}", context(server));
+            continue;
+        }
         if let Some(plan) = row.prepare {
             load.drive(plan, server, None)
                 .with_context(|| context(server))?;

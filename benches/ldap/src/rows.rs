@@ -18,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) is_write: bool,
     /// Whether only a server with transactions (RFC 5805) can do it.
     pub(crate) needs_transactions: bool,
+    /// Why slapd cannot do it.
+    pub(crate) slapd_fails: Option<&'static str>,
     pub(crate) required: Required,
     pub(crate) aim: Aim,
 }
@@ -373,7 +375,8 @@ pub(crate) const ROWS: &[Row] = &[
         DVTDS_MODIFY,
     )
     .writes()
-    .in_transactions(),
+    .in_transactions()
+    .not_by_slapd("slapd 2.5 closes its connections when several have transactions at once"),
 ];
 
 const fn row(name: &'static str, shape: Shape, plan: &'static str, required: Required) -> Row {
@@ -385,6 +388,7 @@ const fn row(name: &'static str, shape: Shape, plan: &'static str, required: Req
         unit: Unit::Operations,
         is_write: false,
         needs_transactions: false,
+        slapd_fails: None,
         required,
         aim: Aim::Nothing,
     }
@@ -429,6 +433,13 @@ impl Row {
     const fn in_transactions(self) -> Self {
         Row {
             needs_transactions: true,
+            ..self
+        }
+    }
+
+    const fn not_by_slapd(self, reason: &'static str) -> Self {
+        Row {
+            slapd_fails: Some(reason),
             ..self
         }
     }
