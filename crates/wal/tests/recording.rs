@@ -54,6 +54,15 @@ fn sector_states(disk: &Disk) -> BTreeSet<Vec<u8>> {
     states.map(|bytes| sectors(&bytes.unwrap())).collect()
 }
 
+/// Those of the crashes after these notes were made.
+fn noted_states(disk: &Disk, seed: u64, notes: &[u64]) -> BTreeSet<Vec<u8>> {
+    let crashes = disk.crashes(seed, STATES);
+    let noted = crashes.filter(|crash| crash.notes() == notes);
+    noted
+        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
+        .collect()
+}
+
 #[test]
 fn unsynced_writes_survive_sector_by_sector_in_any_order() {
     let (disk, file) = three_sectors();
@@ -160,11 +169,7 @@ fn a_sync_of_room_makes_the_size_durable_and_nothing_else() {
     file.allocate(1536, 2560).unwrap();
     file.sync_room(1536, 2560).unwrap();
     disk.note(1);
-    let states: BTreeSet<_> = disk
-        .crashes(4, STATES)
-        .filter(|crash| crash.notes() == [1])
-        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
-        .collect();
+    let states = noted_states(&disk, 4, &[1]);
     let legal = [[0; 8], [1, 0, 0, 0, 0, 0, 0, 0]];
     assert_eq!(states, legal.map(|state| state.to_vec()).into());
 }
@@ -176,11 +181,7 @@ fn a_sync_of_a_range_makes_that_durable_and_nothing_else() {
     file.sync_range(512, 512).unwrap();
     file.write_all_at(&[2; 512], 512).unwrap();
     disk.note(1);
-    let states: BTreeSet<_> = disk
-        .crashes(4, STATES)
-        .filter(|crash| crash.notes() == [1])
-        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
-        .collect();
+    let states = noted_states(&disk, 4, &[1]);
     let of = |first: u8, second: u8, third: u8| vec![first, second, third];
     assert!(states.iter().all(|state| state[1] != 0));
     assert!(states.contains(&of(0, 1, 0)) && states.contains(&of(1, 2, 1)));
@@ -192,21 +193,14 @@ fn a_durable_write_is_durable_and_nothing_else_is() {
     file.write_all_at(&[1; 512], 0).unwrap();
     file.write_all_durably_at(&[2; 512], 512).unwrap();
     disk.note(1);
-    let states: BTreeSet<_> = disk
-        .crashes(5, STATES)
-        .filter(|crash| crash.notes() == [1])
-        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap()))
-        .collect();
+    let states = noted_states(&disk, 5, &[1]);
     assert_eq!(states, [vec![0, 2, 0], vec![1, 2, 0]].into());
     disk.fail(1, Fault::Io, false);
     file.write_all_durably_at(&[3; 512], 512).unwrap_err();
     disk.note(2);
-    let states: BTreeSet<_> = disk
-        .crashes(6, STATES)
-        .filter(|crash| crash.notes() == [1, 2])
-        .map(|crash| sectors(&bytes_of(&crash, "f").unwrap())[1])
-        .collect();
-    assert_eq!(states, [2, 3].into(), "nothing may be assumed");
+    let states = noted_states(&disk, 6, &[1, 2]);
+    let second: BTreeSet<_> = states.iter().map(|state| state[1]).collect();
+    assert_eq!(second, [2, 3].into(), "nothing may be assumed");
 }
 
 #[test]
