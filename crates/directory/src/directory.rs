@@ -1,7 +1,7 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
 
@@ -19,7 +19,7 @@ use crate::import::Prepared;
 use crate::names::{self, DnCache};
 use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
-use crate::search::Term;
+use crate::search::Learned;
 use crate::sources::{Clock, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subschema;
@@ -130,13 +130,30 @@ impl<E: Engine> Clone for Directory<E> {
 struct Shared<E> {
     engine: E,
     options: Options,
-    /// What snapshots know, and the newest commit it was compared with.
-    known: RwLock<(CommitNo, Arc<State>)>,
+    /// What is known of the newest commit that was read from.
+    known: RwLock<Arc<Known>>,
     /// By the number of the store.
     writers: Vec<Mutex<WriterState>>,
     stamps: Mutex<Stamps>,
     root_dse: Beside,
     subschema: Beside,
+}
+
+/// What is known of the directory as of a commit.
+struct Known {
+    commit: CommitNo,
+    state: Arc<State>,
+    learned: Learned,
+}
+
+impl Known {
+    fn new(commit: CommitNo, state: Arc<State>) -> Arc<Known> {
+        Arc::new(Known {
+            commit,
+            state,
+            learned: Learned::default(),
+        })
+    }
 }
 
 impl Directory {
@@ -176,7 +193,7 @@ impl<E: Engine> Directory<E> {
             .entry(&options.schema, contexts, SUBSCHEMA_DN)?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
-        let known = RwLock::new((view.commit(), Arc::new(state)));
+        let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
         let shared = Shared {
             writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
             stamps: Mutex::default(),
@@ -214,31 +231,30 @@ impl<E: Engine> Directory<E> {
     /// The newest visible state, to be read from. Cheap; hold it for a burst of reads or one search, not longer.
     pub fn snapshot(&self) -> Result<Snapshot<E>> {
         let view = self.shared.engine.snapshot()?;
-        let state = self.state_of(&view)?;
+        let known = self.known_of(&view)?;
         Ok(Snapshot {
             seen: Arc::new(Seen {
                 directory: self.clone(),
                 view,
-                state,
-                names: Mutex::default(),
-                referrals: OnceLock::new(),
+                names: Mutex::new(DnCache::knowing(known.learned.superior())),
+                known,
             }),
         })
     }
 
     /// What is known of the directory as of `view`: the definition must be the view's own, the attribute numbers at
     /// least those of the view.
-    fn state_of(&self, view: &E::Snapshot) -> Result<Arc<State>> {
+    fn known_of(&self, view: &E::Snapshot) -> Result<Arc<Known>> {
         let commit = view.commit();
-        let (compared_with, known) = self
-            .shared
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if compared_with == commit {
-            return Ok(known);
+        let known = self.newest_known();
+        if known.commit == commit {
+            return Ok(match self.stores() {
+                1 => known,
+                // The commit is the first store's. In the others the snapshot may be another one than what was learned is of.
+                _ => Known::new(commit, known.state.clone()),
+            });
         }
+        let known = &known.state;
         let record = definition::record(view)?;
         let state = if record.is_none_or(|record| *record != *known.definition.as_bytes()) {
             Arc::new(definition::load(view, self.schema())?)
@@ -249,21 +265,22 @@ impl<E: Engine> Directory<E> {
             )?
             .is_some()
         {
-            let mut state = State::clone(&known);
+            let mut state = State::clone(known);
             state.attributes.extend(self.schema(), view)?;
             Arc::new(state)
         } else {
-            known
+            known.clone()
         };
+        let known = Known::new(commit, state);
         let mut newest = self
             .shared
             .known
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if newest.0 < commit {
-            *newest = (commit, state.clone());
+        if newest.commit < commit {
+            *newest = known.clone();
         }
-        Ok(state)
+        Ok(known)
     }
 
     /// Applies a batch of updates as one commit, each succeeding or failing alone. Blocks while another writer writes.
@@ -299,7 +316,12 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        homes::of_request(self.schema(), &self.newest_known(), self.stores(), request)
+        homes::of_request(
+            self.schema(),
+            &self.newest_known().state,
+            self.stores(),
+            request,
+        )
     }
 
     /// The [homes](Self::homes) of an update that is decoded already.
@@ -307,12 +329,17 @@ impl<E: Engine> Directory<E> {
         if self.stores() == 1 {
             return StoreSet::FIRST;
         }
-        homes::of_message(self.schema(), &self.newest_known(), self.stores(), request)
+        homes::of_message(
+            self.schema(),
+            &self.newest_known().state,
+            self.stores(),
+            request,
+        )
     }
 
-    fn newest_known(&self) -> Arc<State> {
+    fn newest_known(&self) -> Arc<Known> {
         let known = self.shared.known.read();
-        known.unwrap_or_else(PoisonError::into_inner).1.clone()
+        known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds entries of an import in one commit, each succeeding or failing alone.
@@ -384,10 +411,9 @@ pub struct Snapshot<E: Engine = Embedded> {
 struct Seen<E: Engine> {
     directory: Directory<E>,
     view: E::Snapshot,
-    state: Arc<State>,
-    /// What searches have found out that those after them want to know, too.
+    known: Arc<Known>,
+    /// The names that searches have built.
     names: Mutex<DnCache>,
-    referrals: OnceLock<Term>,
 }
 
 impl<E: Engine> Clone for Snapshot<E> {
@@ -441,6 +467,9 @@ impl<E: Engine> Snapshot<E> {
 
     /// Gives them back, with those that were built meanwhile.
     pub(crate) fn put_back_names(&self, built: DnCache) {
+        if let Some(superior) = built.last() {
+            self.learned().learn_superior(superior);
+        }
         let mut names = self
             .seen
             .names
@@ -449,17 +478,13 @@ impl<E: Engine> Snapshot<E> {
         *names = built;
     }
 
-    /// The referral objects, as `find` finds them.
-    pub(crate) fn referrals(&self, find: impl FnOnce() -> Result<Term>) -> Result<&Term> {
-        if let Some(known) = self.seen.referrals.get() {
-            return Ok(known);
-        }
-        let found = find()?;
-        Ok(self.seen.referrals.get_or_init(|| found))
+    /// What searches of this commit have found out.
+    pub(crate) fn learned(&self) -> &Learned {
+        &self.seen.known.learned
     }
 
     pub(crate) fn state(&self) -> &Arc<State> {
-        &self.seen.state
+        &self.seen.known.state
     }
 
     pub(crate) fn access(&self) -> &AccessPolicy {
@@ -482,8 +507,7 @@ impl<E: Engine> Snapshot<E> {
 
     /// The naming contexts' DNs as configured.
     pub fn naming_contexts(&self) -> impl Iterator<Item = &str> {
-        self.seen
-            .state
+        self.state()
             .contexts
             .iter()
             .map(|context| context.dn.as_str())
@@ -495,7 +519,7 @@ impl<E: Engine> Snapshot<E> {
         if normal.parse(self.schema(), dn.as_bytes()).is_err() {
             return Ok(None);
         }
-        let walk = names::walk(self.view(), &self.seen.state.contexts, &normal)?;
+        let walk = names::walk(self.view(), &self.state().contexts, &normal)?;
         let Some(child) = walk.and_then(|walk| walk.found()) else {
             return Ok(None);
         };
@@ -507,8 +531,7 @@ impl<E: Engine> Snapshot<E> {
         let read = Entry::new(&record).map_err(damaged)?;
         let mut stored = Vec::new();
         for known in self
-            .seen
-            .state
+            .state()
             .attributes
             .of_type(self.schema().well_known().user_password)
         {

@@ -236,6 +236,19 @@ impl Superior {
 impl DnCache {
     const SUPERIORS_MAX: usize = 8192;
 
+    /// One that knows an entry already.
+    pub(crate) fn knowing(superior: Option<&Arc<Superior>>) -> DnCache {
+        DnCache {
+            known: HashMap::default(),
+            last: superior.map(|superior| (superior.id, superior.clone())),
+        }
+    }
+
+    /// The superior that was asked for last.
+    pub(crate) fn last(&self) -> Option<&Arc<Superior>> {
+        self.last.as_ref().map(|(_, superior)| superior)
+    }
+
     /// The superior with this id; `None` for the root. Siblings that follow each other cost one comparison.
     #[inline]
     pub(crate) fn superior<R: Read>(
@@ -250,7 +263,7 @@ impl DnCache {
             let superior = self.find(view, id)?;
             self.last = Some((id, superior));
         }
-        Ok(self.last.as_ref().map(|(_, superior)| superior))
+        Ok(self.last())
     }
 
     fn find<R: Read>(&mut self, view: &R, id: EntryId) -> Result<Arc<Superior>> {

@@ -7,7 +7,7 @@
 use sapwood_ldap::message::SearchRequest;
 
 use super::begin::{Begun, Draft, Drafted};
-use super::locate::Manner;
+use super::learned::Found;
 use super::plan::Term;
 use super::{Running, Search, SearchOptions, Source, Stage};
 use crate::access::Identity;
@@ -30,22 +30,6 @@ pub struct Searches<E: Engine = Embedded> {
     names: Vec<Vec<u8>>,
     lists: Vec<Vec<u8>>,
     ids: Vec<[u8; 8]>,
-}
-
-/// A base that was found.
-struct Found {
-    dn: String,
-    follow_aliases: bool,
-    manage_dsa_it: bool,
-    base: Child,
-}
-
-impl Found {
-    fn is(&self, dn: &str, manner: Manner) -> bool {
-        self.dn == dn
-            && self.follow_aliases == manner.follow_aliases
-            && self.manage_dsa_it == manner.manage_dsa_it
-    }
 }
 
 /// A search whose base is looked for.
@@ -134,10 +118,9 @@ impl<E: Engine> Searches<E> {
 
     fn lookup(&mut self, draft: &Draft<'_>, at: usize) -> Lookup {
         let dn = draft.request.base;
-        if let Some(found) = &self.found
-            && found.is(dn, draft.manner())
-        {
-            return Lookup::Known(found.base);
+        let known = self.found.as_ref();
+        if let Some(base) = known.and_then(|found| found.of(dn, draft.manner())) {
+            return Lookup::Known(base);
         }
         if self.siblings.read(self.snapshot.schema(), dn).is_err() {
             return Lookup::Walk;
@@ -200,13 +183,7 @@ impl<E: Engine> Searches<E> {
     fn locate(&mut self, draft: &Draft<'_>) -> Result<Begun<Child>> {
         let found = draft.locate(&self.snapshot)?;
         if let Ok(base) = found {
-            let manner = draft.manner();
-            self.found = Some(Found {
-                dn: draft.request.base.to_owned(),
-                follow_aliases: manner.follow_aliases,
-                manage_dsa_it: manner.manage_dsa_it,
-                base,
-            });
+            self.found = Some(Found::new(draft.request.base, draft.manner(), base));
         }
         Ok(found)
     }

@@ -160,7 +160,18 @@ impl<'r> Draft<'r> {
 
     /// Finds the base.
     pub(super) fn locate<E: Engine>(&self, snapshot: &Snapshot<E>) -> Result<Begun<Child>> {
-        locator(snapshot).locate(self.request.base, self.manner())
+        let (dn, manner) = (self.request.base, self.manner());
+        if let Some(base) = snapshot.learned().base(dn, manner) {
+            return Ok(Ok(base));
+        }
+        let found = locator(snapshot).locate(dn, manner)?;
+        // Searches for one entry hardly ever are for the same.
+        if let Ok(base) = found
+            && self.request.scope != Scope::Base
+        {
+            snapshot.learned().learn_base(dn, manner, base);
+        }
+        Ok(found)
     }
 
     /// The lists that the plan is going to ask the indexes for first.
@@ -322,6 +333,7 @@ fn choose<E: Engine>(
             false => with(
                 term,
                 snapshot
+                    .learned()
                     .referrals(|| scope::class_term(planner, referral_class(planner.schema)))?,
             ),
         };

@@ -13,12 +13,14 @@
 //! | `selection` | the attributes to send |
 //! | `page` | where a page ended |
 //! | `look` | one entry by itself, for controls |
+//! | `learned` | what the searches of a commit tell each other |
 
 mod ahead;
 mod begin;
 mod candidate;
 mod evaluate;
 mod filter;
+mod learned;
 mod locate;
 pub(crate) mod look;
 mod page;
@@ -45,9 +47,9 @@ pub use ahead::Searches;
 use candidate::Candidate;
 use evaluate::Evaluator;
 use filter::{Node, Truth};
+pub(crate) use learned::Learned;
 use page::Position;
-use plan::Planner;
-pub(crate) use plan::Term;
+use plan::{Planner, Term};
 use scope::Covered;
 use selection::{Selection, Sender};
 

@@ -8,7 +8,7 @@ use sapwood_directory::schema::Schema;
 use sapwood_directory::{
     Config, Directory, Identity, IndexDefinition, Options, SearchOptions, Ticket, Update,
 };
-use sapwood_ldap::message::{DerefAliases, Scope};
+use sapwood_ldap::message::{DerefAliases, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 
 use crate::query::{Found, Query, query, search, search_together};
@@ -338,6 +338,47 @@ fn referral_objects_refer() {
         references(below),
         ["ldap://other.example/cn=x,ou=There,dc=example,dc=org??sub"]
     );
+}
+
+/// What the searches of a commit tell each other is of that commit alone.
+#[test]
+fn searches_see_what_has_changed_since_the_last_one() {
+    for directory in [support::in_memory(), support::in_stores()] {
+        support::seed(&directory);
+        support::succeed(&directory, support::person("anne"));
+        let people = format!("ou=People,{SUFFIX}");
+        let anne = format!("uid=anne,{people}");
+        let found = |base: &str| search(&directory, &query(base, Scope::Subtree, "(uid=anne)"));
+        for _ in 0..2 {
+            assert_eq!(
+                found(&people).dns().into_iter().collect::<Vec<_>>(),
+                [&anne]
+            );
+            assert!(found(&people).references.is_empty());
+        }
+        let elsewhere = format!("ou=Elsewhere,{people}");
+        let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: Elsewhere\n\
+                     ref: ldap://other.example/ou=There";
+        support::succeed(&directory, support::add(&elsewhere, lines));
+        for _ in 0..2 {
+            assert_eq!(found(&people).references.len(), 1);
+            assert_eq!(found(SUFFIX).references.len(), 1);
+        }
+        let controls = support::manage_dsa_it();
+        let gone = Request::Delete(&elsewhere);
+        support::succeed(&directory, support::message(gone, controls.view()));
+        assert!(found(&people).references.is_empty());
+        if directory.stores() == 1 {
+            let renamed = support::rename(&people, "ou=Persons", true, None);
+            support::succeed(&directory, renamed);
+            let anne = format!("uid=anne,ou=Persons,{SUFFIX}");
+            assert_eq!(found(SUFFIX).dns().into_iter().collect::<Vec<_>>(), [&anne]);
+        } else {
+            support::succeed(&directory, support::delete(&anne));
+            support::succeed(&directory, support::delete(&people));
+        }
+        assert_eq!(found(&people).code, ResultCode::NoSuchObject);
+    }
 }
 
 #[test]
