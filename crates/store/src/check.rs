@@ -1,5 +1,6 @@
 //! Checking everything that is in the file.
 
+use crate::catalog::Catalog;
 use crate::comparators::Registry;
 use crate::env::Inner;
 use crate::error::{Error, Result};
@@ -7,7 +8,7 @@ use crate::free::{FreeExtent, FreeRecord, Run};
 use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
-use crate::snapshot::{Snapshot, decode_record};
+use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 use crate::tree::{self, CheckSink, TreeRecord, View};
 
@@ -79,7 +80,7 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
         place: String::from("catalog"),
         comparators,
     };
-    tree::check(pages, catalog, commit, &mut check);
+    tree::check(pages, catalog.tree(), commit, &mut check);
     check.trees(pages, catalog)?;
     check.place = "free list".into();
     tree::check(pages, free, commit, &mut check);
@@ -118,15 +119,17 @@ impl Check<'_> {
         }
     }
 
-    fn trees(&mut self, pages: &MappedPages, catalog: &TreeRecord) -> Result<()> {
-        let mut cursor = View::new(pages, *catalog).cursor();
+    fn trees(&mut self, pages: &MappedPages, catalog: &Catalog) -> Result<()> {
+        let mut held = catalog.held();
+        let mut cursor = catalog.view(pages).cursor();
         // The order of damaged pages may lead nowhere: no more steps than there are records.
-        for _ in 0..catalog.records {
+        for _ in 0..catalog.tree().records {
             match cursor.next().and_then(|_| cursor.record()) {
-                Ok(Some((name, record))) => {
+                Ok(Some((name, stored))) => {
+                    held = held.filter(|(held, _)| *held != name);
                     self.place = format!("tree '{}'", String::from_utf8_lossy(name));
                     let comparators = self.comparators.of(name);
-                    match decode_record(name, record) {
+                    match catalog.record(name, stored) {
                         Ok(record) => {
                             self.report.trees += 1;
                             self.report.records += record.records;
@@ -141,6 +144,11 @@ impl Check<'_> {
                 // It has been reported when the catalog itself was checked.
                 Err(_) => break,
             }
+        }
+        if let Some((name, _)) = held {
+            self.place = "catalog".into();
+            let name = String::from_utf8_lossy(name);
+            self.say(format!("the roots name a tree '{name}' that is not there"));
         }
         Ok(())
     }

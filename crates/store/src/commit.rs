@@ -1,6 +1,6 @@
 //! Commits: applied, logged, durable, visible.
 //!
-//! 1. Trees' records go into the catalog, used and freed pages into the free list.
+//! 1. Trees' records go into the catalog or beside its root, used and freed pages into the free list.
 //! 2. Each page is sealed, and what distinguishes it from the page it was copied from goes into a log record.
 //! 3. The record is appended: the commit is *applied*. The next write transaction may begin.
 //! 4. The log is synced up to the record, once for all that wait: the commit is *durable*.
@@ -166,10 +166,10 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     inner.check_sound()?;
     txn.own_mut().may_use_reserve = true;
     let catalog = txn.save_catalog()?;
-    if txn.own().is_unchanged() {
+    let before = *txn.head();
+    if txn.own().is_unchanged() && catalog == before.roots.catalog {
         return Ok(None);
     }
-    let before = *txn.head();
     let pages = txn.own_mut();
     let metas = &inner.region.metas;
     let superseded = pages.superseded(metas.newest());

@@ -119,7 +119,8 @@ fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
         names.push(stray.key.to_vec());
         Ok(true)
     };
-    snapshot.catalog()?.strays(tail, &mut each)?;
+    let catalog = snapshot.catalog()?.view(snapshot.pages());
+    catalog.strays(tail, &mut each)?;
     for name in snapshot.tree_names()? {
         let Some(tree) = snapshot.tree(&name)? else {
             continue;

@@ -2,6 +2,7 @@
 
 use sapwood_wal::{Lsn, Position};
 
+use crate::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::error::{Error, Result};
 use crate::free::recent::Recent;
 use crate::page::CommitNo;
@@ -26,33 +27,38 @@ pub(crate) struct Head {
 /// ```text
 ///  offset  size  field
 ///       0     8  pages     pages 0.. up to this one exist, used or free
-///       8    48  catalog   record of the tree of trees: name -> tree record
-///      56    48  free      record of the free list, see `free`
-///     104   256  recent    free pages beside those in the free list, see `free::recent`
+///       8   128  catalog   see `catalog`
+///     136    48  free      record of the free list, see `free`
+///     184   256  recent    free pages beside those in the free list, see `free::recent`
 /// ```
+///
+/// What snapshots need stands first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Roots {
     pub(crate) pages: u64,
-    pub(crate) catalog: TreeRecord,
+    pub(crate) catalog: Catalog,
     pub(crate) free: TreeRecord,
     pub(crate) recent: Recent,
 }
 
 /// The number of 64-bit words in encoded roots.
-pub(crate) const ROOTS_WORDS: usize = TREES_WORDS + Recent::BYTES / 8;
-/// The words before the free pages.
-pub(crate) const TREES_WORDS: usize = 1 + 2 * TREE_WORDS;
+pub(crate) const ROOTS_WORDS: usize = SNAPSHOT_WORDS + TREE_WORDS + Recent::BYTES / 8;
+/// The words that a snapshot needs: the number of pages, and the catalog.
+pub(crate) const SNAPSHOT_WORDS: usize = 1 + Catalog::WORDS;
 const TREE_WORDS: usize = TreeRecord::BYTES / 8;
 
 impl Roots {
     /// The length of encoded roots.
     pub(crate) const BYTES: usize = ROOTS_WORDS * 8;
 
+    /// Their length in format versions 2 and 3, whose catalog was a tree and nothing beside it.
+    pub(crate) const BYTES_3: usize = 8 + 2 * TreeRecord::BYTES + Recent::BYTES;
+
     /// The roots of a store without any tree.
     pub(crate) fn empty() -> Self {
         Self {
             pages: FIRST_PAGE,
-            catalog: TreeRecord::empty(TreeKind::default()),
+            catalog: Catalog::empty(),
             free: TreeRecord::empty(TreeKind::default()),
             recent: Recent::EMPTY,
         }
@@ -60,61 +66,68 @@ impl Roots {
 
     pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let (pages, trees) = bytes.split_at_mut(8);
-        let (catalog, rest) = trees.split_at_mut(TreeRecord::BYTES);
-        let (free, recent) = rest.split_at_mut(TreeRecord::BYTES);
-        recent.copy_from_slice(self.recent.bytes());
-        pages.copy_from_slice(&self.pages.to_le_bytes());
-        catalog.copy_from_slice(&self.catalog.encode());
-        free.copy_from_slice(&self.free.encode());
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(self.to_words()) {
+            *place = word.to_le_bytes();
+        }
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8; Self::BYTES]) -> Result<Self> {
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut numbers = [0; ROOTS_WORDS];
-        for (number, word) in numbers.iter_mut().zip(words) {
-            *number = u64::from_le_bytes(*word);
+        let mut words = [0; ROOTS_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
         }
-        Self::from_words(&numbers)
+        Self::from_words(&words)
+    }
+
+    /// Reads what format versions 2 and 3 have.
+    pub(crate) fn decode_3(bytes: &[u8; Self::BYTES_3]) -> Result<Self> {
+        let (before, behind) = bytes.split_at(8 + TreeRecord::BYTES);
+        let mut roots = [0; Self::BYTES];
+        roots[..before.len()].copy_from_slice(before);
+        roots[Self::BYTES - behind.len()..].copy_from_slice(behind);
+        Self::decode(&roots)
     }
 
     pub(crate) fn to_words(self) -> [u64; ROOTS_WORDS] {
         let mut words = [0; ROOTS_WORDS];
-        for (word, bytes) in words.iter_mut().zip(self.encode().as_chunks::<8>().0) {
+        let (snapshot, rest) = words.split_at_mut(SNAPSHOT_WORDS);
+        let (free, recent) = rest.split_at_mut(TREE_WORDS);
+        snapshot[0] = self.pages;
+        snapshot[1..].copy_from_slice(&self.catalog.to_words());
+        free.copy_from_slice(&tree_to_words(&self.free));
+        for (word, bytes) in recent.iter_mut().zip(self.recent.bytes().as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
         words
     }
 
     pub(crate) fn from_words(words: &[u64; ROOTS_WORDS]) -> Result<Self> {
-        let (pages, trees) = (words[0], &words[1..]);
-        let (catalog, rest) = trees.split_at(TREE_WORDS);
+        let (snapshot, rest) = words.split_at(SNAPSHOT_WORDS);
         let (free, recent) = rest.split_at(TREE_WORDS);
         let mut bytes = [0; Recent::BYTES];
-        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(recent) {
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(recent) {
             *place = word.to_le_bytes();
         }
-        let roots = Self {
-            pages,
-            catalog: tree_from_words(catalog)?,
+        let catalog = std::array::from_fn(|at| snapshot[1 + at]);
+        Self {
+            pages: snapshot[0],
+            catalog: Catalog::from_words(&catalog)?,
             free: tree_from_words(free)?,
             recent: Recent::from_bytes(&bytes),
-        };
-        if pages < FIRST_PAGE || roots.catalog.root.0 >= pages || roots.free.root.0 >= pages {
+        }
+        .checked()
+    }
+
+    /// Refuses what leads out of the store.
+    pub(crate) fn checked(self) -> Result<Self> {
+        let held = self.catalog.held().map(|(_, record)| record);
+        let trees = [self.catalog.tree(), &self.free].into_iter().chain(held);
+        if self.pages < FIRST_PAGE || trees.into_iter().any(|tree| tree.root.0 >= self.pages) {
             return Err(Error::Damaged("a root lies outside of the store".into()));
         }
-        Ok(roots)
+        Ok(self)
     }
-}
-
-/// Reads a tree record that is kept as words.
-pub(crate) fn tree_from_words(words: &[u64]) -> Result<TreeRecord> {
-    let mut bytes = [0; TreeRecord::BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    TreeRecord::decode(&bytes).ok_or_else(|| Error::Damaged("a root is not a tree record".into()))
 }
 
 /// The position in the log that these numbers denote.
@@ -134,15 +147,21 @@ mod tests {
     fn roots_are_read_back() {
         let mut roots = Roots::empty();
         roots.pages = 1000;
-        roots.catalog.root = PageNo(17);
-        roots.catalog.height = 2;
+        let tree = |root| TreeRecord {
+            root: PageNo(root),
+            height: 2,
+            ..TreeRecord::empty(TreeKind::default())
+        };
+        roots.catalog = Catalog::holding(tree(17), b"colours", tree(998)).unwrap();
         roots.free.root = PageNo(999);
         roots.free.height = 1;
         roots.free.records = 5;
         roots.recent = Recent::from_used(&[1, 2, 3]).unwrap();
         assert_eq!(Roots::decode(&roots.encode()).unwrap(), roots);
         assert_eq!(Roots::from_words(&roots.to_words()).unwrap(), roots);
-        roots.pages = 999;
-        assert!(Roots::decode(&roots.encode()).is_err());
+        for pages in [17, 998, 999] {
+            roots.pages = pages;
+            assert!(Roots::decode(&roots.encode()).is_err());
+        }
     }
 }

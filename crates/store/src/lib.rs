@@ -9,6 +9,7 @@ mod background;
 mod backup;
 pub mod bulk;
 mod bulk_load;
+mod catalog;
 mod check;
 mod checkpoint;
 mod commit;

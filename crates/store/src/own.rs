@@ -210,6 +210,11 @@ impl OwnPages {
         self.shop.own.is_empty() && self.extents.is_empty() && !self.appended && !self.has_cut
     }
 
+    /// Whether it is there to move pages, or to give them up.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.stock.is_lowest_first()
+    }
+
     /// Whether pages were written that no log record can tell of.
     pub(crate) fn has_appended(&self) -> bool {
         self.appended

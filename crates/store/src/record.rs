@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  kind       4: the changes follow; 5: the data file was synced first, there are only new roots
+//!       0     1  kind       6: the changes follow; 7: the data file was synced first, there are only new roots
 //!       1     1  zero
 //!       2     2  store      number of the store within the environment
 //!       4     4  timeline
 //!       8     8  commit
-//!      16   13v  roots      the words of the roots before the free pages: see `head`
+//!      16     v  pages      in the roots: see `head`
+//!     ...    6v  catalog    the words of the record of the tree of trees
+//!     ...     v  n          bytes of the name of the tree whose record is held beside it, at most 31: these, and 6v for that record. 0: none
+//!     ...    6v  free       the words of the record of the free list
 //!     ...     v  n          bytes of the free pages in the roots, and these
 //!     ...        items      up to the end of the record
 //!
@@ -19,7 +22,8 @@
 //!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
 //! ```
 //!
-//! Records of format version 2 are of kinds 1 and 2 instead, with the 104 bytes of the roots as they are on a meta page.
+//! Records of format version 3 are of kinds 4 and 5 instead, where no record is held beside the catalog, nor is there an n for it. Those of
+//! version 2 are of kinds 1 and 2, with the first 104 bytes of the roots as they were on its meta pages: pages, catalog, and free.
 //!
 //! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
 //!
@@ -41,17 +45,21 @@ mod difference;
 
 use sapwood_wal::Position;
 
+use crate::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::error::{Error, Result};
 use crate::free::recent::Recent;
-use crate::head::{Head, ROOTS_WORDS, Roots, TREES_WORDS};
+use crate::head::{Head, Roots};
 use crate::page::{CommitNo, Origins, PAGE_BYTES, Page, PageNo};
+use crate::tree::TreeRecord;
 use crate::varint;
 
 const KIND_CHANGES_2: u8 = 1;
 const KIND_ROOTS_2: u8 = 2;
 const KIND_JOINT: u8 = 3;
-const KIND_CHANGES: u8 = 4;
-const KIND_ROOTS: u8 = 5;
+const KIND_CHANGES_3: u8 = 4;
+const KIND_ROOTS_3: u8 = 5;
+const KIND_CHANGES: u8 = 6;
+const KIND_ROOTS: u8 = 7;
 const TAG_PAGE: u8 = 3;
 const TAG_EXTENT: u8 = 2;
 /// What stands before the roots.
@@ -94,10 +102,24 @@ impl RecordHeader {
         out.extend_from_slice(&self.timeline.to_le_bytes());
         out.extend_from_slice(&self.commit.0.to_le_bytes());
         // Mostly small numbers: they take a third of the room, of which there is little in the record of a small commit.
-        for word in self.roots.to_words().iter().take(TREES_WORDS) {
-            varint::put(*word, out);
+        let Roots {
+            pages,
+            catalog,
+            free,
+            recent,
+        } = &self.roots;
+        varint::put(*pages, out);
+        put_tree(catalog.tree(), out);
+        match catalog.held() {
+            Some((name, record)) => {
+                varint::put(name.len() as u64, out);
+                out.extend_from_slice(name);
+                put_tree(record, out);
+            }
+            None => varint::put(0, out),
         }
-        let recent = self.roots.recent.used();
+        put_tree(free, out);
+        let recent = recent.used();
         varint::put(recent.len() as u64, out);
         out.extend_from_slice(recent);
     }
@@ -109,13 +131,14 @@ impl RecordHeader {
             .ok_or_else(|| damaged("is too short"))?;
         let [kind, zero, s0, s1, t0, t1, t2, t3, commit @ ..] = *fixed;
         let has_changes = match kind {
-            KIND_CHANGES | KIND_CHANGES_2 => true,
-            KIND_ROOTS | KIND_ROOTS_2 => false,
+            KIND_CHANGES | KIND_CHANGES_3 | KIND_CHANGES_2 => true,
+            KIND_ROOTS | KIND_ROOTS_3 | KIND_ROOTS_2 => false,
             _ => return Err(damaged("is of an unknown kind")),
         };
         let roots = match kind {
-            KIND_CHANGES_2 | KIND_ROOTS_2 => take_fixed_roots(&mut items)?,
-            _ => take_roots(&mut items)?,
+            KIND_CHANGES_2 | KIND_ROOTS_2 => take_roots_2(&mut items)?,
+            KIND_CHANGES_3 | KIND_ROOTS_3 => take_roots(&mut items, false)?,
+            _ => take_roots(&mut items, true)?,
         };
         if zero != 0 || (!has_changes && !items.is_empty()) {
             return Err(damaged("has something where nothing should be"));
@@ -354,26 +377,60 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-fn take_roots(input: &mut &[u8]) -> Result<Roots> {
-    let mut words = [0; ROOTS_WORDS];
-    for word in words.iter_mut().take(TREES_WORDS) {
-        *word = take_number(input)?;
-    }
-    let used = take_number(input)?.min(usize::MAX as u64);
-    let recent = Recent::from_used(take(input, used as usize)?);
-    Ok(Roots {
+fn take_roots(input: &mut &[u8], may_hold: bool) -> Result<Roots> {
+    let pages = take_number(input)?;
+    let tree = take_tree(input, take_number)?;
+    let catalog = match if may_hold { take_number(input)? } else { 0 } {
+        0 => Catalog::of(tree),
+        bytes => {
+            let name = take(input, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+            Catalog::holding(tree, name, take_tree(input, take_number)?)
+                .ok_or_else(|| damaged("names a tree wrongly"))?
+        }
+    };
+    let free = take_tree(input, take_number)?;
+    let used = take_number(input)?;
+    let used = take(input, usize::try_from(used).unwrap_or(usize::MAX))?;
+    let recent = Recent::from_used(used);
+    Roots {
+        pages,
+        catalog,
+        free,
         recent: recent.ok_or_else(|| damaged("names too many free pages"))?,
-        ..Roots::from_words(&words)?
-    })
+    }
+    .checked()
 }
 
-fn take_fixed_roots(input: &mut &[u8]) -> Result<Roots> {
-    let mut words = [0; ROOTS_WORDS];
-    for word in words.iter_mut().take(TREES_WORDS) {
+fn take_roots_2(input: &mut &[u8]) -> Result<Roots> {
+    let take_word = |input: &mut &[u8]| {
         let bytes = take(input, 8)?.first_chunk();
-        *word = u64::from_le_bytes(*bytes.ok_or_else(|| damaged("is too short"))?);
+        let bytes = bytes.ok_or_else(|| damaged("is too short"))?;
+        Ok(u64::from_le_bytes(*bytes))
+    };
+    Roots {
+        pages: take_word(input)?,
+        catalog: Catalog::of(take_tree(input, take_word)?),
+        free: take_tree(input, take_word)?,
+        recent: Recent::EMPTY,
     }
-    Roots::from_words(&words)
+    .checked()
+}
+
+fn put_tree(record: &TreeRecord, out: &mut Vec<u8>) {
+    for word in tree_to_words(record) {
+        varint::put(word, out);
+    }
+}
+
+fn take_tree(
+    input: &mut &[u8],
+    take_word: impl Fn(&mut &[u8]) -> Result<u64>,
+) -> Result<TreeRecord> {
+    let mut words = [0; TreeRecord::BYTES / 8];
+    for word in &mut words {
+        *word = take_word(input)?;
+    }
+    tree_from_words(&words)
 }
 
 fn take_number(input: &mut &[u8]) -> Result<u64> {
@@ -386,6 +443,7 @@ mod tests {
 
     use super::*;
     use crate::page::{PageKind, PageMut};
+    use crate::tree::TreeKind;
 
     fn page(number: u64, commit: u64, changes: &[(usize, u8)]) -> Page {
         let mut page = Page::zeroed();
@@ -406,12 +464,16 @@ mod tests {
     }
 
     fn header() -> RecordHeader {
+        let tree = TreeRecord::empty(TreeKind::COUNTED);
         RecordHeader {
             has_changes: true,
             store: 0,
             timeline: 1,
             commit: CommitNo(9),
-            roots: Roots::empty(),
+            roots: Roots {
+                catalog: Catalog::holding(*Catalog::empty().tree(), b"colours", tree).unwrap(),
+                ..Roots::empty()
+            },
         }
     }
 

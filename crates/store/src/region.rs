@@ -35,7 +35,7 @@ use sapwood_wal::{Lsn, Shared, sync};
 
 use crate::commit::Durability;
 use crate::error::{Error, Result};
-use crate::head::{Head, ROOTS_WORDS, Roots, position};
+use crate::head::{Head, ROOTS_WORDS, Roots, SNAPSHOT_WORDS, position};
 use crate::page::CommitNo;
 use crate::readers::{READERS_MAX, Slot};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
@@ -44,7 +44,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 8;
+const LAYOUT: u32 = 9;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -141,7 +141,7 @@ impl Metas {
 }
 
 /// The roots of one commit. A reader that meets the commit number it looks for before and after reading the rest has
-/// read one commit's roots, whole. The first of its cache lines holds all that a snapshot needs.
+/// read one commit's roots, whole. The first of its cache lines hold all that a snapshot needs.
 #[repr(C, align(64))]
 struct HeadCell {
     commit: AtomicU64,
@@ -212,8 +212,8 @@ impl Layout {
         }))
     }
 
-    /// What a snapshot of this commit needs: the number of pages and the words of the catalog's record.
-    pub(crate) fn snapshot_words(&self, commit: CommitNo) -> Option<[u64; 7]> {
+    /// What a snapshot of this commit needs: the number of pages and the words of the catalog.
+    pub(crate) fn snapshot_words(&self, commit: CommitNo) -> Option<[u64; SNAPSHOT_WORDS]> {
         let cell = self.cell(commit);
         if cell.commit.load(Ordering::Acquire) != commit.0 {
             return None;
@@ -462,7 +462,7 @@ mod tests {
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 9, .. })
+            Err(Error::UnknownVersion { found: 10, .. })
         ));
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 
+use crate::catalog::Catalog;
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::head::{Head, tree_from_words};
+use crate::head::{Head, SNAPSHOT_WORDS};
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PAGE_BYTES};
 use crate::readers::ReaderHandle;
@@ -29,7 +30,8 @@ pub struct Snapshot {
     handle: ManuallyDrop<Box<ReaderHandle>>,
     commit: CommitNo,
     pages: MappedPages,
-    catalog: [u64; 6],
+    /// Decoded when it is asked for.
+    catalog: [u64; Catalog::WORDS],
 }
 
 impl Snapshot {
@@ -38,7 +40,7 @@ impl Snapshot {
         inner.check_usable()?;
         let handle = ReaderHandle::take(inner)?;
         let (commit, words) = handle.pin(|commit| inner.region.snapshot_words(commit));
-        let [pages, catalog @ ..] = words;
+        let [pages, catalog @ ..]: [u64; SNAPSHOT_WORDS] = words;
         Ok(Self {
             handle: ManuallyDrop::new(handle),
             commit,
@@ -53,8 +55,7 @@ impl Snapshot {
         let handle = ReaderHandle::take(inner)?;
         let (commit, head) = handle.pin(|commit| inner.region.head(commit));
         let head = head?;
-        let [pages, words @ ..] = head.roots.to_words();
-        let catalog = std::array::from_fn(|at| words[at]);
+        let (pages, catalog) = (head.roots.pages, head.roots.catalog.to_words());
         let snapshot = Self {
             handle: ManuallyDrop::new(handle),
             commit,
@@ -84,11 +85,12 @@ impl Snapshot {
     pub fn tree(&self, name: impl AsRef<[u8]>) -> Result<Option<Tree<'_>>> {
         let name = name.as_ref();
         self.inner().check_usable()?;
-        let Some(record) = self.catalog()?.get(name)? else {
-            return Ok(None);
-        };
-        let tree = View::new(&self.pages, decode_record(name, record)?);
-        Ok(Some(tree.ordered_by(self.inner().comparators.of(name))))
+        let record = self.catalog()?.get(&self.pages, name)?;
+        Ok(record.map(|record| self.named_tree(name, record)))
+    }
+
+    fn named_tree(&self, name: &[u8], record: TreeRecord) -> Tree<'_> {
+        View::new(&self.pages, record).ordered_by(self.inner().comparators.of(name))
     }
 
     /// A tree whose record was read from this very snapshot before ([`Tree::record`](View::record)), without looking
@@ -139,19 +141,27 @@ impl Snapshot {
         if !Arc::ptr_eq(&self.inner().region, &older.inner().region) {
             return Err(Error::ForeignSnapshot);
         }
-        let mut changed = Vec::new();
-        let mut records = Changes::between(Some(older.catalog()?), Some(self.catalog()?));
+        let [before, now] = [older.catalog()?, self.catalog()?];
+        let held = [&before, &now].into_iter().filter_map(Catalog::held);
+        let mut names: Vec<_> = held.map(|(name, _)| name.to_vec()).collect();
+        let trees = (before.view(&older.pages), now.view(&self.pages));
+        let mut records = Changes::between(Some(trees.0), Some(trees.1));
         while let Some(record) = records.next()? {
-            let name = record.key.to_vec();
-            let [old, new] = [(older, record.old), (self, record.new)].map(|(snapshot, record)| {
-                let Some(record) = record else {
-                    return Ok(None);
-                };
-                let tree = View::new(&snapshot.pages, decode_record(&name, record)?);
-                Ok::<_, Error>(Some(tree.ordered_by(self.inner().comparators.of(&name))))
-            });
-            let (old, new) = (old?, new?);
-            changed.push(ChangedTree { name, old, new });
+            names.push(record.key.to_vec());
+        }
+        names.sort_unstable();
+        names.dedup();
+        let mut changed = Vec::new();
+        for name in names {
+            let old = before.get(&older.pages, &name)?;
+            let new = now.get(&self.pages, &name)?;
+            if old != new {
+                changed.push(ChangedTree {
+                    old: old.map(|record| older.named_tree(&name, record)),
+                    new: new.map(|record| self.named_tree(&name, record)),
+                    name,
+                });
+            }
         }
         Ok(changed)
     }
@@ -159,12 +169,11 @@ impl Snapshot {
     /// The names of all trees, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
         self.inner().check_usable()?;
-        self.catalog()?.keys()
+        self.catalog()?.view(&self.pages).keys()
     }
 
-    /// The tree of trees.
-    pub(crate) fn catalog(&self) -> Result<Tree<'_>> {
-        Ok(View::new(&self.pages, tree_from_words(&self.catalog)?))
+    pub(crate) fn catalog(&self) -> Result<Catalog> {
+        Catalog::from_words(&self.catalog)
     }
 
     pub(crate) fn pages(&self) -> &MappedPages {
@@ -240,14 +249,6 @@ impl Parked {
             Err(Error::SnapshotExpired(self.0.commit))
         }
     }
-}
-
-/// A tree's record as the catalog holds it.
-pub(crate) fn decode_record(name: &[u8], record: &[u8]) -> Result<TreeRecord> {
-    TreeRecord::decode(record).ok_or_else(|| {
-        let name = String::from_utf8_lossy(name);
-        Error::Damaged(format!("the catalog's record of tree '{name}' is not one"))
-    })
 }
 
 #[allow(unsafe_code)] // One promise to keep, about pages that a reader slot has pinned.

@@ -5,11 +5,13 @@ use std::io::IoSlice;
 
 use sapwood_wal::storage::File;
 
+use crate::bulk::TreeBuilder;
+use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::meta::{Meta, StoreIdentity};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
-use crate::snapshot::{Snapshot, decode_record};
+use crate::snapshot::Snapshot;
 use crate::tree::View;
 
 use super::{COPIED_PAGES, file_pages};
@@ -23,18 +25,19 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
         gathered: Vec::with_capacity(COPIED_PAGES as usize * PAGE_BYTES),
     };
     let mut copies = Vec::new();
-    let mut cursor = snapshot.catalog()?.cursor();
+    let catalog = snapshot.catalog()?;
+    let mut cursor = catalog.view(snapshot.pages()).cursor();
     while cursor.next()? {
-        if let Some((name, record)) = cursor.record()? {
-            let tree = View::new(snapshot.pages(), decode_record(name, record)?);
+        if let Some((name, stored)) = cursor.record()? {
+            let tree = View::new(snapshot.pages(), catalog.record(name, stored)?);
             copies.push((name.to_vec(), tree.copy_to(&mut to)?));
         }
     }
-    let mut catalog = crate::bulk::TreeBuilder::new(meta.head.roots.catalog.kind);
+    let mut trees = TreeBuilder::new(catalog.tree().kind);
     for (name, record) in copies {
-        catalog.push(&mut to, &name, &record.encode())?;
+        trees.push(&mut to, &name, &record.encode())?;
     }
-    let catalog = catalog.finish(&mut to)?;
+    let trees = trees.finish(&mut to)?;
     to.flush()?;
     let pages = to.written;
     file.set_size(file_pages(pages) * PAGE_BYTES as u64)?;
@@ -46,7 +49,7 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
         head: Head {
             roots: Roots {
                 pages,
-                catalog,
+                catalog: Catalog::of(trees),
                 ..Roots::empty()
             },
             ..meta.head

@@ -32,7 +32,6 @@ use crate::head::{FIRST_PAGE, Roots};
 use crate::mapped::MappedPages;
 use crate::meta::Meta;
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, checksum};
-use crate::snapshot::decode_record;
 use crate::tree::View;
 
 use super::{COPIED_PAGES, file_pages};
@@ -201,13 +200,13 @@ fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<
             outside = true;
         }
     };
-    let catalog = View::new(pages, roots.catalog);
+    let catalog = roots.catalog.view(pages);
     catalog.written_since(since, &mut each)?;
     View::new(pages, roots.free).written_since(since, &mut each)?;
     let mut cursor = catalog.cursor();
     while cursor.next()? {
-        if let Some((name, record)) = cursor.record()? {
-            let tree = View::new(pages, decode_record(name, record)?);
+        if let Some((name, stored)) = cursor.record()? {
+            let tree = View::new(pages, roots.catalog.record(name, stored)?);
             tree.written_since(since, &mut each)?;
         }
     }

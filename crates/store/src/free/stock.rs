@@ -309,6 +309,11 @@ impl Stock {
         Ok(())
     }
 
+    /// Whether [`Stock::take_all`] was called.
+    pub(crate) fn is_lowest_first(&self) -> bool {
+        self.lowest_first
+    }
+
     /// Leaves alone, of all pages that were taken, those from `tail` on; how many are left.
     pub(crate) fn leave_tail(&mut self, list: FreeList<'_>, tail: PageNo) -> Result<u64> {
         let below = self.entries.partition_point(|run| run.first < tail);

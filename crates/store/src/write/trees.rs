@@ -1,10 +1,11 @@
 //! The trees of a write transaction, by name: looked up, created, renamed, dropped.
 
 use super::WriteTxn;
+use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::own::OwnPages;
 use crate::page::CommitNo;
-use crate::snapshot::{Tree, decode_record};
+use crate::snapshot::Tree;
 use crate::sync::Arc;
 use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
 
@@ -18,11 +19,26 @@ pub struct TreeId(u32);
 /// A tree that the transaction has looked up or created.
 pub(super) struct OpenTree {
     state: State,
-    /// As the catalog has it; `None` if it was created here.
+    /// As it is in the catalog; `None` if it was created here.
     stored: Option<(Arc<[u8]>, TreeRecord)>,
     orders: Orders,
     /// The transaction's count of changes after the last one to this tree.
     changed: u64,
+}
+
+impl OpenTree {
+    /// Whether the catalog has to say something else of it.
+    fn is_changed(&self) -> bool {
+        let State {
+            name,
+            record,
+            is_dropped,
+        } = &self.state;
+        match &self.stored {
+            Some((stored, was)) => *is_dropped || stored != name || was != record,
+            None => !is_dropped,
+        }
+    }
 }
 
 /// What a savepoint brings back of a tree.
@@ -60,11 +76,11 @@ impl WriteTxn {
         let (name, record) = match known {
             Some(known) => known.clone(),
             None => {
-                let catalog = View::new(self.own().view(), self.head.roots.catalog);
-                let Some(record) = catalog.get(name)? else {
+                let catalog = &self.head.roots.catalog;
+                let Some(record) = catalog.get(self.own().view(), name)? else {
                     return Ok(None);
                 };
-                (name.into(), decode_record(name, record)?)
+                (name.into(), record)
             }
         };
         self.open_tree(name.clone(), record, Some((name, record)))
@@ -124,8 +140,8 @@ impl WriteTxn {
 
     /// The names of all trees as they are now, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
-        let catalog = View::new(self.own().view(), self.head.roots.catalog);
-        let mut names = catalog.keys()?;
+        let catalog = &self.head.roots.catalog;
+        let mut names = catalog.view(self.own().view()).keys()?;
         names.retain(|name| {
             let is_this = |tree: &&OpenTree| {
                 tree.stored
@@ -237,11 +253,32 @@ impl WriteTxn {
         result
     }
 
-    /// Writes the records of changed trees into the catalog, whose record is returned.
-    pub(crate) fn save_catalog(&mut self) -> Result<TreeRecord> {
+    /// The catalog with the records of changed trees: one that changes alone is held beside its root.
+    pub(crate) fn save_catalog(&mut self) -> Result<Catalog> {
         let mut catalog = self.head.roots.catalog;
         let Self { trees, pages, .. } = self;
         let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
+        let mut changed = trees.iter().filter(|tree| tree.is_changed());
+        match (changed.next(), changed.next()) {
+            (None, _) => return Ok(catalog),
+            // A compaction has the catalog's pages written anew.
+            (Some(OpenTree { state, stored, .. }), None)
+                if !pages.is_compacting()
+                    && !state.is_dropped
+                    && stored.as_ref().is_some_and(|(name, _)| *name == state.name)
+                    && catalog.hold(&state.name, state.record) =>
+            {
+                return Ok(catalog);
+            }
+            _ => {}
+        }
+        let held = catalog
+            .held()
+            .map(|(name, record)| (name.to_vec(), *record));
+        let mut catalog = *catalog.tree();
+        if let Some((name, record)) = held {
+            tree::put(pages, &mut catalog, &name, &record.encode())?;
+        }
         // Names that are free now may have been given to other trees.
         for OpenTree { state, stored, .. } in &*trees {
             if let Some((name, _)) = stored
@@ -250,15 +287,11 @@ impl WriteTxn {
                 tree::delete(pages, &mut catalog, name)?;
             }
         }
-        for OpenTree { state, stored, .. } in trees {
-            let is_saved = stored
-                .as_ref()
-                .is_some_and(|(name, record)| *name == state.name && *record == state.record);
-            if !state.is_dropped && !is_saved {
-                tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
-            }
+        let changed = trees.iter().filter(|tree| tree.is_changed());
+        for OpenTree { state, .. } in changed.filter(|tree| !tree.state.is_dropped) {
+            tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
         }
-        Ok(catalog)
+        Ok(Catalog::of(catalog))
     }
 
     /// Puts a tree that was built apart into the transaction.
