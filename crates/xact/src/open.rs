@@ -196,7 +196,9 @@ fn map(data: &dyn File, header: &Header) -> Result<Map> {
         )));
     }
     let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-    data.map(length).doing("cannot map the data file")
+    let map = data.map(length).doing("cannot map the data file")?;
+    map.expect_jumps();
+    Ok(map)
 }
 
 fn file_bytes(pages: u64) -> u64 {

@@ -472,6 +472,14 @@ impl Inner {
         self.map.as_ptr().wrapping_add(offset).cast()
     }
 
+    /// Asks the system to read a range of the file ahead; a hint.
+    pub(crate) fn prefetch(&self, offset: u64, bytes: u64) {
+        let offset = usize::try_from(offset_in_file(0).saturating_add(offset));
+        if let (Ok(offset), Ok(bytes)) = (offset, usize::try_from(bytes)) {
+            self.map.prefetch(offset, bytes);
+        }
+    }
+
     pub(crate) fn idle(&self) -> MutexGuard<'_, Vec<Context>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

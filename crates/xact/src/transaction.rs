@@ -17,6 +17,9 @@ use crate::memory::{Fault, Memory};
 use crate::page::{PAGE_BYTES, pages_of};
 use crate::space::Inner;
 
+/// The least that a transaction that writes has read ahead.
+const PREFETCH_BYTES_MIN: u64 = 64 << 10;
+
 sapwood_wal::sync::thread_local! {
     /// The spaces on which this thread runs a transaction that may write.
     static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -314,6 +317,13 @@ impl Memory for Transaction<'_> {
 
     fn set_root(&mut self, root: u64) -> Result<()> {
         allocator::set_root(self, root)
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        // Whoever writes has little time, and mostly finds the pages in memory.
+        if self.read_only || bytes >= PREFETCH_BYTES_MIN {
+            self.inner.prefetch(offset, bytes);
+        }
     }
 
     fn is_shared(&self) -> bool {

@@ -102,7 +102,11 @@ impl View {
                 offset,
             )
         };
-        let base = base.doing("cannot map the data file")?.cast();
+        let base = base.doing("cannot map the data file")?;
+        // As `Map::expect_jumps`.
+        // SAFETY: the range was just mapped; this advice changes no memory, and is a hint whose error means nothing.
+        let _ = unsafe { mm::madvise(base, bytes, Advice::Random) };
+        let base = base.cast();
         let base = NonNull::new(base).ok_or(Error::BadOptions("it is mapped at no address"))?;
         let mut view = Box::new(Self {
             base,

@@ -288,6 +288,7 @@ fn bad_accesses_and_options_are_refused() {
     for (offset, length) in [(bytes, 1), (bytes - 1, 2), (u64::MAX, 2), (0, usize::MAX)] {
         assert!(out_of_bounds(t.read(offset, length).map(drop)));
         assert!(out_of_bounds(t.write(offset, length).map(drop)));
+        t.prefetch(offset, length as u64);
     }
     assert!(t.read(bytes, 0).unwrap().is_empty());
     drop(t);

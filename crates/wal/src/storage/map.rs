@@ -68,6 +68,14 @@ impl Map {
         Some(unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), length) })
     }
 
+    /// Tells the system that whoever reads a page wants that page, and asks for others with [`Map::prefetch`]; a hint that may be
+    /// ignored. Without it the system reads much of what lies around a page that is not in memory, and keeps it in large pieces, every
+    /// part of which it looks at again with each write to one of the pages.
+    pub fn expect_jumps(&self) {
+        // SAFETY: all of the mapping.
+        unsafe { sys::will_jump(self.base, self.reserved) }
+    }
+
     /// Asks the system to read `offset..offset + length` ahead; a hint that may be ignored.
     pub fn prefetch(&self, offset: usize, length: usize) {
         let start = offset - offset % MAP_GRANULE_BYTES;

@@ -119,6 +119,10 @@ pub(crate) unsafe fn unmap(_: NonNull<u8>, _: usize) {}
 
 /// # Safety
 /// None is needed: nothing can be mapped.
+pub(crate) unsafe fn will_jump(_: NonNull<u8>, _: usize) {}
+
+/// # Safety
+/// None is needed: nothing can be mapped.
 pub(crate) unsafe fn will_need(_: NonNull<u8>, _: usize) {}
 
 /// The number by which the system knows the calling thread.

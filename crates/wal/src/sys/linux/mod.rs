@@ -278,6 +278,15 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, length: usize) {
     let _ = unsafe { mm::munmap(base.as_ptr().cast(), length) };
 }
 
+/// Tells the system that what lies around a page of the range that is read is most likely not wanted; a hint, so errors mean nothing.
+///
+/// # Safety
+/// `base` and `length` lie within one mapping made here.
+pub(crate) unsafe fn will_jump(base: NonNull<u8>, length: usize) {
+    // SAFETY: the caller's promise; this advice changes no memory.
+    let _ = unsafe { mm::madvise(base.as_ptr().cast(), length, Advice::Random) };
+}
+
 /// Asks the system to read the range ahead; a hint, so errors mean nothing.
 ///
 /// # Safety
