@@ -88,6 +88,8 @@ impl<'i> CheckpointLock<'i> {
             guard::interlude();
             self.write_meta_if_newer(&head)?;
             self.write_meta(&head)?;
+            let completed = &self.inner.region.metas.completed;
+            completed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(head.commit)
     }

@@ -117,6 +117,8 @@ pub(crate) struct Metas {
     pub(crate) target: AtomicU64,
     /// Pages of the last target that commits since then have freed.
     pub(crate) superseded: AtomicU64,
+    /// Checkpoints that have been completed since the region was set up.
+    pub(crate) completed: AtomicU64,
 }
 
 impl Metas {

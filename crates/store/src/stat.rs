@@ -16,6 +16,8 @@ pub struct Stat {
     pub applied: CommitNo,
     /// The commit that the data file holds without the log.
     pub checkpoint: CommitNo,
+    /// How many checkpoints there have been since the environment was opened, by all processes.
+    pub checkpoints: u64,
     /// Pages handed out so far, free ones included.
     pub pages: u64,
     /// Pages the data file has room for.
@@ -81,6 +83,7 @@ pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
         visible,
         applied: region.applied(),
         checkpoint: CommitNo(newest(&metas.commits)),
+        checkpoints: metas.completed.load(Ordering::Relaxed),
         pages,
         pages_allocated: region.growth.pages.load(Ordering::Acquire),
         log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(newest(&metas.lsns))),

@@ -71,7 +71,11 @@ fn commits_are_there_after_reopening() {
         [b"numbers".to_vec(), b"others".to_vec()]
     );
     fill(&env, "numbers", 1000..1100);
+    let before = env.stat().unwrap().checkpoints;
     env.checkpoint().unwrap();
+    env.checkpoint().unwrap();
+    let checkpoints = env.stat().unwrap().checkpoints - before;
+    assert_eq!(checkpoints, 1, "the second one had nothing to do");
     fill(&env, "numbers", 1100..1200);
     assert_clean(&env);
     drop(env);

@@ -50,6 +50,11 @@ fn store(env: &Env, out: &mut impl Write) -> Result<()> {
     )?;
     writeln!(
         out,
+        "Checkpoints:      {} since it was opened",
+        stat.checkpoints
+    )?;
+    writeln!(
+        out,
         "Data file:        {} of {} pages in use",
         stat.pages, stat.pages_allocated
     )?;
