@@ -4,14 +4,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use sapwood_client::drive::{EntryStream, Format, PlanOptions, Settings, run as drive};
 
 use crate::load::plan;
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Indexes, Prepared, Product, Shape};
-use crate::{Folder, SUFFIX};
+use crate::{Folder, SUFFIX, stat};
 
 /// Bytes of log that are allowed for each byte of the entries where attributes have no indexes, and how many are hoped for.
 const LOG_RATIO_MAX: (f64, f64) = (2.1, 1.5);
@@ -173,18 +172,7 @@ impl Log {
     }
 
     fn ever(&self) -> Result<u64> {
-        let output = Command::new(&self.program)
-            .arg("stat")
-            .arg(&self.folder)
-            .output()?;
-        ensure!(output.status.success(), "sapwood stat: {}", output.status);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Log ever written:"));
-        let bytes = line.and_then(|line| line.trim().strip_suffix(" bytes"));
-        bytes
-            .and_then(|bytes| bytes.parse().ok())
-            .context("sapwood stat does not tell how long the log is")
+        let numbers = stat::numbers(&self.program, &self.folder, "Log ever written:")?;
+        numbers.first().copied().context("no store has a log")
     }
 }

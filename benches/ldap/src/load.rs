@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use sapwood_client::drive::{PhaseReport, Plan, PlanOptions, Settings, run};
+use sapwood_client::drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, run};
 
 use crate::SUFFIX;
 use crate::rows::{READ, Row, Unit};
-use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Server, Shape};
+use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Product, Server, Shape};
 
 /// A server is at rest when it uses less than a hundredth of a processor for so long.
 const REST: Duration = Duration::from_millis(300);
+/// The same after updates: when none has come for a second, Sapwood does what they have put off.
+const REST_OF_UPDATES: Duration = Duration::from_millis(1500);
 /// Work that a server leaves for later is waited for at most so long.
 const REST_MAX: Duration = Duration::from_secs(10);
 
@@ -21,6 +23,8 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
     pub(crate) read_time: Duration,
     pub(crate) write_time: Duration,
+    /// How long rows that write last on slapd, which puts nothing off.
+    pub(crate) slapd_write_time: Duration,
 }
 
 /// The outcome of one round of one row on one server.
@@ -28,7 +32,7 @@ pub(crate) struct Load {
 pub(crate) struct Sample {
     /// Operations or entries, as the row counts them.
     count: u64,
-    seconds: f64,
+    pub(crate) seconds: f64,
     cpu: Duration,
     /// What the threads of sessions took of it, where they are told from others.
     sessions_cpu: Option<Duration>,
@@ -37,6 +41,8 @@ pub(crate) struct Sample {
     /// Microseconds of the client's own CPU per operation.
     pub(crate) client_cpu_us: f64,
     bytes_written: Option<u64>,
+    /// Checkpoints meanwhile, where there are any.
+    pub(crate) checkpoints: Option<u64>,
     /// What the data take on disk before and after.
     pub(crate) disk_bytes: (u64, u64),
 }
@@ -86,18 +92,30 @@ pub(crate) fn plan(text: &str, shape: Shape, entries: u64, seed: u64) -> Result<
 }
 
 impl Load {
-    /// Runs one row. Work that the server puts off until after its last answer is part of what it costs.
+    /// Runs one row. Work that the server puts off until after its last answer is part of what it costs; what connecting and the
+    /// administrator's binds take is not.
     pub(crate) fn run(&self, row: &Row, server: &Server) -> Result<Sample> {
-        rest(server)?;
-        let written = row.is_write.then(|| server.bytes_written()).flatten();
-        let (cpu, sessions_cpu) = (server.cpu()?, server.sessions_cpu()?);
-        let disk = server.disk_bytes();
-        let time = match row.is_write {
-            true => self.write_time,
-            false => self.read_time,
+        let quiet = match row.is_write {
+            true => REST_OF_UPDATES,
+            false => REST,
         };
-        let report = self.drive(row.plan, server, Some(time))?;
-        rest(server)?;
+        rest(server, quiet)?;
+        let written = row.is_write.then(|| server.bytes_written()).flatten();
+        let checkpoints = match row.is_write {
+            true => server.checkpoints(self.shape)?,
+            false => None,
+        };
+        let disk = server.disk_bytes();
+        let time = match (row.is_write, server.product) {
+            (true, Product::Slapd) => self.slapd_write_time,
+            // There are no checkpoints to wait for.
+            (true, Product::Sapwood) if !self.shape.is_in_memory() => self.write_time,
+            _ => self.read_time,
+        };
+        let mut before = Before { server, cpu: None };
+        let report = self.observed(row.plan, server, Some(time), &mut before)?;
+        rest(server, quiet)?;
+        let (cpu, sessions_cpu) = before.cpu.context("the row did not begin")??;
         let count = match row.unit {
             Unit::Operations => report.total.answered,
             Unit::Entries => report.total.entries,
@@ -117,6 +135,12 @@ impl Load {
                 .map(|(after, before)| after.saturating_sub(before)),
             read_p99_ns: reads.map_or(0, |reads| reads.latency.p99),
             client_cpu_us: report.client_cpu_us(),
+            checkpoints: match checkpoints {
+                Some(before) => server
+                    .checkpoints(self.shape)?
+                    .map(|after| after.saturating_sub(before)),
+                None => None,
+            },
             bytes_written: written
                 .and_then(|before| Some(server.bytes_written()?.saturating_sub(before))),
             disk_bytes: (disk, server.disk_bytes()),
@@ -130,12 +154,22 @@ impl Load {
         server: &Server,
         time: Option<Duration>,
     ) -> Result<PhaseReport> {
+        self.observed(text, server, time, &mut ())
+    }
+
+    fn observed(
+        &self,
+        text: &str,
+        server: &Server,
+        time: Option<Duration>,
+        observer: &mut dyn Observer,
+    ) -> Result<PhaseReport> {
         let plan = plan(text, self.shape, self.entries, self.seed)?;
         let mut settings = Settings::new(&server.url);
         settings.bind = Some((ADMIN_DN.to_owned(), ADMIN_PASSWORD.into()));
         settings.duration = time;
         settings.seed = self.seed;
-        let report = run(plan, &settings, &mut ())?.remove(0);
+        let report = run(plan, &settings, observer)?.remove(0);
         ensure!(report.errors.is_empty(), "wrong answers:\n{report}");
         Ok(report)
     }
@@ -148,12 +182,30 @@ impl Load {
     }
 }
 
-/// Waits until the server has nothing to do.
-fn rest(server: &Server) -> Result<()> {
+/// What a server, and the threads of its sessions, had used when all connections were made and bound: checking a password takes longer than
+/// a thousand operations, and sessions last longer than rows.
+struct Before<'s> {
+    server: &'s Server,
+    cpu: Option<Result<(Duration, Option<Duration>)>>,
+}
+
+impl Observer for Before<'_> {
+    fn begins(&mut self, _phase: &str, _connections: u32) {
+        let both = || Ok((self.server.cpu()?, self.server.sessions_cpu()?));
+        self.cpu = Some(both());
+    }
+
+    fn point(&mut self, _point: &Point) {}
+
+    fn ends(&mut self, _report: &PhaseReport) {}
+}
+
+/// Waits until the server has had nothing to do for so long.
+fn rest(server: &Server, quiet: Duration) -> Result<()> {
     let start = std::time::Instant::now();
     while start.elapsed() < REST_MAX {
         let before = server.cpu()?;
-        std::thread::sleep(REST);
+        std::thread::sleep(quiet);
         // The kernel counts in hundredths of a second: one of them may be a rounding.
         if server.cpu()? - before <= Duration::from_millis(10) {
             break;

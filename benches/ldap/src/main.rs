@@ -10,6 +10,7 @@ mod process;
 mod report;
 mod rows;
 mod server;
+mod stat;
 mod verify;
 
 use std::fs::{self, File};
@@ -54,7 +55,8 @@ struct Options {
     /// Entries of the shape org, 0 for none
     #[arg(long, value_name = "N", default_value_t = 250_000)]
     org: u64,
-    /// Entries of the shape flat over four stores, for what `sapwood drive --preset dvtds` measures, 0 for none
+    /// Entries of the shape flat over four stores, on disk and then in memory, for what `sapwood drive --preset dvtds` measures,
+    /// 0 for none
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     dvtds: u64,
     /// What the entries and the load are made from
@@ -66,6 +68,9 @@ struct Options {
     /// The same for rows that write [default: --seconds]
     #[arg(long)]
     write_seconds: Option<f64>,
+    /// The same for slapd, whose rate does not change with time [default: --write-seconds]
+    #[arg(long)]
+    slapd_write_seconds: Option<f64>,
     /// Rounds; the servers take turns, and the median counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -96,14 +101,22 @@ fn main() -> Result<()> {
 
 fn run(options: &Options) -> Result<()> {
     let write_seconds = options.write_seconds.unwrap_or(options.seconds);
+    let slapd_write_seconds = options.slapd_write_seconds.unwrap_or(write_seconds);
     ensure!(
-        options.rounds > 0 && options.seconds > 0.0 && write_seconds > 0.0,
+        options.rounds > 0
+            && options.seconds > 0.0
+            && write_seconds > 0.0
+            && slapd_write_seconds > 0.0,
         "at least one round, and some time for it"
     );
     let folder = Folder::create(&options.folder)?;
     let mut reports = Vec::new();
     let flat = options.flat.iter().map(|entries| (Shape::Flat, *entries));
-    let others = [(Shape::Org, options.org), (Shape::Dvtds, options.dvtds)];
+    let others = [
+        (Shape::Org, options.org),
+        (Shape::Dvtds, options.dvtds),
+        (Shape::DvtdsInMemory, options.dvtds),
+    ];
     for (shape, entries) in flat.chain(others) {
         let has_rows = ROWS.iter().any(|row| is_wanted(row, shape, options));
         // With rows chosen by name, a shape without any of them is not loaded.
@@ -116,10 +129,12 @@ fn run(options: &Options) -> Result<()> {
             seed: options.seed,
             read_time: Duration::from_secs_f64(options.seconds),
             write_time: Duration::from_secs_f64(write_seconds),
+            slapd_write_time: Duration::from_secs_f64(slapd_write_seconds),
         };
-        let report = measure_shape(&load, &folder, options)?;
-        print!("{}", report.markdown());
-        reports.push(report);
+        if let Some(report) = measure_shape(&load, &folder, options)? {
+            print!("{}", report.markdown());
+            reports.push(report);
+        }
     }
     print!("{}", report::growth(&reports));
     if let Some(file) = &options.json {
@@ -136,8 +151,8 @@ fn is_wanted(row: &Row, shape: Shape, options: &Options) -> bool {
         && (names.is_empty() || names.iter().any(|text| row.name.contains(text.as_str())))
 }
 
-/// Loads both servers with one kind of entries and measures the rows on them.
-fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Report> {
+/// Loads both servers with one kind of entries and measures the rows on them; nothing when no server that is wanted can have them.
+fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Option<Report>> {
     let ldif = folder.path.join("entries.ldif");
     let bytes = write_ldif(load, &ldif)?;
     eprintln!(
@@ -150,7 +165,11 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Repo
     let products: Vec<Product> = [Product::Sapwood, Product::Slapd]
         .into_iter()
         .filter(|product| options.only.is_none_or(|only| only == *product))
+        .filter(|product| *product == Product::Sapwood || !load.shape.is_in_memory())
         .collect();
+    if products.is_empty() {
+        return Ok(None);
+    }
     let mut filled = Vec::new();
     for round in 0..options.rounds {
         // The last round's directories are served.
@@ -201,7 +220,7 @@ fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Repo
         report.memory(server.product, server.stop()?);
     }
     fs::remove_dir_all(folder.path.join(format!("{}", options.rounds - 1)))?;
-    Ok(report)
+    Ok(Some(report))
 }
 
 /// All rounds of one row, the servers taking turns, a different one first each time.
@@ -249,7 +268,9 @@ fn measure(
 /// Writes the entries without the version line, which slapadd takes for an entry without a name.
 fn write_ldif(load: &Load, path: &Path) -> Result<u64> {
     let stream = match load.shape {
-        Shape::Flat | Shape::Dvtds => EntryStream::flat(SUFFIX, load.entries, load.seed)?,
+        Shape::Flat | Shape::Dvtds | Shape::DvtdsInMemory => {
+            EntryStream::flat(SUFFIX, load.entries, load.seed)?
+        }
         Shape::Org => EntryStream::org(SUFFIX, load.entries, load.seed)?,
     };
     let file = File::create(path)?;

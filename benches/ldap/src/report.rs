@@ -238,10 +238,11 @@ impl Report {
             return;
         }
         line(
-            "| | bytes the disk was given per operation, sapwood | slapd | sapwood MiB on disk before and after | slapd |"
+            "| | seconds, sapwood | slapd | bytes the disk was given per operation, sapwood | slapd | \
+             sapwood MiB on disk before and after | slapd | sapwood's checkpoints |"
                 .to_owned(),
         );
-        line("| --- | ---: | ---: | ---: | ---: |".to_owned());
+        line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |".to_owned());
         for (row, samples) in rows {
             let each = samples.map(|all| median_of(all, Sample::written_each));
             let sizes = samples.map(|all| {
@@ -249,13 +250,21 @@ impl Report {
                 let after = all.last().map_or(0, |sample| sample.disk_bytes.1);
                 format!("{:.0}, {:.0}", before as f64 / MIB, after as f64 / MIB)
             });
+            let seconds = samples.map(|all| all.iter().map(|sample| sample.seconds).sum());
+            let checkpoints = samples.map(|all| {
+                let each = all.iter().map(|sample| sample.checkpoints);
+                each.sum::<Option<u64>>().map(|count| count.to_string())
+            });
             line(format!(
-                "| {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} |",
                 row.name,
+                number(seconds.sapwood, 0),
+                number(seconds.slapd, 0),
                 number(each.sapwood, 0),
                 number(each.slapd, 0),
                 sizes.sapwood.unwrap_or_default(),
-                sizes.slapd.unwrap_or_default()
+                sizes.slapd.unwrap_or_default(),
+                checkpoints.sapwood.flatten().unwrap_or_default()
             ));
         }
         line(String::new());

@@ -12,6 +12,7 @@ use sapwood_client::drive::disk_bytes;
 
 use crate::SUFFIX;
 use crate::process::{Process, disk_bytes_written};
+use crate::stat;
 
 /// Who may do everything, in both.
 pub(crate) const ADMIN_DN: &str = "cn=admin,dc=example,dc=com";
@@ -27,6 +28,8 @@ pub(crate) enum Shape {
     Org,
     /// Those of flat, which Sapwood spreads over four stores below the one suffix
     Dvtds,
+    /// The same in memory, which slapd 2.5 has no equal of
+    DvtdsInMemory,
 }
 
 /// Attributes, and the kinds of index that they get.
@@ -36,7 +39,7 @@ impl Shape {
     /// The indexes, in both products.
     fn indexes(self) -> &'static [Index] {
         match self {
-            Shape::Flat | Shape::Dvtds => &[("objectClass,uid", "eq")],
+            Shape::Flat | Shape::Dvtds | Shape::DvtdsInMemory => &[("objectClass,uid", "eq")],
             Shape::Org => &[("objectClass,uid", "eq"), ("cn,mail", "eq,sub")],
         }
     }
@@ -45,8 +48,13 @@ impl Shape {
     fn stores(self) -> u16 {
         match self {
             Shape::Flat | Shape::Org => 1,
-            Shape::Dvtds => 4,
+            Shape::Dvtds | Shape::DvtdsInMemory => 4,
         }
+    }
+
+    /// Whether nothing is written to disk while the server runs.
+    pub(crate) fn is_in_memory(self) -> bool {
+        self == Shape::DvtdsInMemory
     }
 }
 
@@ -119,6 +127,7 @@ pub(crate) struct ImportCost {
 pub(crate) struct Server {
     pub(crate) product: Product,
     pub(crate) url: String,
+    program: PathBuf,
     folder: PathBuf,
     process: Process,
 }
@@ -131,7 +140,15 @@ impl Product {
         shape: Shape,
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
-        self.prepare_stores(parent, shape.stores(), shape.indexes(), sapwood)
+        let mut arguments = Vec::new();
+        if shape.stores() > 1 {
+            let partition = format!("{}:{SUFFIX}", shape.stores());
+            arguments.extend(["--partition".to_owned(), partition]);
+        }
+        if shape.is_in_memory() {
+            arguments.push("--in-memory".to_owned());
+        }
+        self.prepare_as(parent, &arguments, shape.indexes(), sapwood)
     }
 
     /// Makes an empty directory in a folder of `parent`, with indexes.
@@ -141,13 +158,14 @@ impl Product {
         indexes: Indexes,
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
-        self.prepare_stores(parent, 1, indexes.indexes(), sapwood)
+        self.prepare_as(parent, &[], indexes.indexes(), sapwood)
     }
 
-    fn prepare_stores(
+    /// `arguments` are more ones for `sapwood init`.
+    fn prepare_as(
         self,
         parent: &Path,
-        stores: u16,
+        arguments: &[String],
         indexes: &[Index],
         sapwood: Option<&Path>,
     ) -> Result<Prepared> {
@@ -168,9 +186,7 @@ impl Product {
                     .arg(&folder)
                     .args(["--suffix", SUFFIX, "--admin-dn", ADMIN_DN]);
                 init.arg("--admin-password-file").arg(&password);
-                if stores > 1 {
-                    init.args(["--partition", &format!("{stores}:{SUFFIX}")]);
-                }
+                init.args(arguments);
                 for (attributes, kinds) in indexes {
                     init.args(["--index", &format!("{attributes} {kinds}")]);
                 }
@@ -335,6 +351,7 @@ impl Prepared {
         Ok(Server {
             product: self.product,
             url,
+            program: self.program,
             folder: self.folder,
             process,
         })
@@ -358,6 +375,15 @@ impl Server {
     /// Bytes that its disk has been given so far.
     pub(crate) fn bytes_written(&self) -> Option<u64> {
         disk_bytes_written(&self.folder)
+    }
+
+    /// Checkpoints of all its stores since it was started, if it has any.
+    pub(crate) fn checkpoints(&self, shape: Shape) -> Result<Option<u64>> {
+        if self.product != Product::Sapwood || shape.is_in_memory() {
+            return Ok(None);
+        }
+        let numbers = stat::numbers(&self.program, &self.folder, "Checkpoints:")?;
+        Ok(Some(numbers.iter().sum()))
     }
 
     /// What its data take on disk.

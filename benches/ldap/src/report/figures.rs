@@ -117,6 +117,10 @@ impl Report {
     }
 
     fn memory_figure(&self) -> Option<Figure> {
+        // In memory, the data are the server's own.
+        if self.shape.is_in_memory() {
+            return None;
+        }
         let mib = self.memory_bytes_peak.sapwood? as f64 / MIB;
         let (most, aim) = MEMORY_MIB_MAX;
         Some(Figure {
