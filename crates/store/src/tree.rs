@@ -323,10 +323,14 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         if self.height() == 0 {
             return Ok(None);
         }
-        let leaf = self.open(number, 0)?;
+        self.find_in(&self.open(number, 0)?, key)
+    }
+
+    #[inline]
+    fn find_in(&self, leaf: &Node<'p>, key: &[u8]) -> Result<Option<&'p [u8]>> {
         let place = leaf.search(key, 0, self.orders.keys)?;
         if place.exact {
-            self.value(&leaf, place.slot).map(Some)
+            self.value(leaf, place.slot).map(Some)
         } else {
             Ok(None)
         }
@@ -336,27 +340,60 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// and not one after the other. A tree that the caches hold gains nothing from it.
     pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
-        self.fetch(keys, &lines, |leaf, key| {
-            leaf.prefetch_near(key, self.orders.keys, &lines)
-        })
+        let fetch = |leaf: &Node<'p>, key: &[u8]| leaf.prefetch_near(key, self.orders.keys, &lines);
+        self.each_leaf(keys, &lines, fetch, |_, _| Ok(()))
     }
 
-    /// The same for what changing these records is going to read: their leaves are copied as a whole.
-    pub fn fetch_ahead_to_change<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+    /// Gives the value of each of these keys to `each`, with the key's place in `keys` and in their order, so that their leaves come from memory
+    /// at the same time.
+    pub fn get_each<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        each: impl FnMut(usize, Option<&'p [u8]>),
+    ) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
-        self.fetch(keys, &lines, |leaf, _| leaf.prefetch_page())
+        let fetch = |leaf: &Node<'p>, key: &[u8]| leaf.prefetch_near(key, self.orders.keys, &lines);
+        self.each_value(keys, &lines, fetch, each)
     }
 
-    fn fetch<K: AsRef<[u8]>>(
+    /// The same for records that are going to be changed: their leaves, which will be copied, come as a whole.
+    pub fn get_each_to_change<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        each: impl FnMut(usize, Option<&'p [u8]>),
+    ) -> Result<()> {
+        let lines = prefetch::ReadLines::of(&self.record);
+        self.each_value(keys, &lines, |leaf, _| leaf.prefetch_page(), each)
+    }
+
+    fn each_value<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         lines: &prefetch::ReadLines,
         fetch_leaf: impl Fn(&Node<'p>, &[u8]),
+        mut each: impl FnMut(usize, Option<&'p [u8]>),
+    ) -> Result<()> {
+        if self.height() == 0 {
+            (0..keys.len()).for_each(|at| each(at, None));
+        }
+        self.each_leaf(keys, lines, fetch_leaf, |at, leaf| {
+            each(at, self.find_in(leaf, keys[at].as_ref())?);
+            Ok(())
+        })
+    }
+
+    /// Finds the leaf of each key, has what `fetch_leaf` asks for of several of them come from memory, and then tells `each` of them.
+    fn each_leaf<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        lines: &prefetch::ReadLines,
+        fetch_leaf: impl Fn(&Node<'p>, &[u8]),
+        mut each: impl FnMut(usize, &Node<'p>) -> Result<()>,
     ) -> Result<()> {
         if self.height() == 0 {
             return Ok(());
         }
-        for keys in keys.chunks(FETCHED_KEYS) {
+        for (chunk, keys) in keys.chunks(FETCHED_KEYS).enumerate() {
             let mut numbers = [self.record.root; FETCHED_KEYS];
             for level in (1..self.height()).rev() {
                 // Each pass asks for what the next one reads, of all keys.
@@ -372,9 +409,14 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                     lines.fetch_slots(self.pages.page(*number)?, level - 1);
                 }
             }
-            for (key, number) in keys.iter().zip(numbers) {
+            let mut leaves = [None; FETCHED_KEYS];
+            for ((key, number), place) in keys.iter().zip(numbers).zip(&mut leaves) {
                 let leaf = self.node(number, 0)?;
                 fetch_leaf(&leaf, key.as_ref());
+                *place = Some(leaf);
+            }
+            for (at, leaf) in leaves.iter().flatten().enumerate() {
+                each(chunk * FETCHED_KEYS + at, leaf)?;
             }
         }
         Ok(())

@@ -65,7 +65,8 @@ fn read_everything(pages: &MemoryPages, tree: &TreeRecord) {
     for i in (0..700).step_by(83) {
         let key = key(i);
         let _ = view.fetch_ahead(&[&key]);
-        let _ = view.fetch_ahead_to_change(&[&key]);
+        let _ = view.get_each(&[&key], |_, _| {});
+        let _ = view.get_each_to_change(&[&key], |_, _| {});
         let _ = view.get(&key);
         let mut cursor = view.cursor();
         let _ = cursor.seek(&key).and_then(|_| cursor.record().map(|_| ()));

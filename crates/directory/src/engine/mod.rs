@@ -242,12 +242,30 @@ pub trait Read {
         Ok(false)
     }
 
-    /// The same for what [`get`](Read::get) and then [`put`](Write::put) are going to read.
-    fn fetch_ahead_to_put<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
-        self.fetch_ahead(table, keys)
+    /// Gives the value of each key to `each`, with the key's place in `keys`, all of them brought from memory at the same time.
+    fn get_each<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        for (at, key) in keys.iter().enumerate() {
+            each(at, self.get(table, key.as_ref())?.as_deref());
+        }
+        Ok(())
     }
 
-    /// The same for the lists that [`cardinality`](Read::cardinality) is going to read under these keys of an index.
+    /// The same, together with what [`put`](Write::put) is going to read for these keys.
+    fn get_each_to_put<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.get_each(table, keys, each)
+    }
+
+    /// As [`fetch_ahead`](Read::fetch_ahead) for the lists that [`cardinality`](Read::cardinality) is going to read under these keys of an index.
     fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
         let _ = (index, keys);
         Ok(false)

@@ -12,6 +12,9 @@ use crate::schema::{NormalDn, Schema, Siblings};
 /// So many updates are looked at together.
 pub(super) const UPDATES_AHEAD: usize = 16;
 
+/// A longer record is read when it is wanted.
+const RECORD_BYTES_MAX: usize = 64 << 10;
+
 /// Reusable memory.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
@@ -24,7 +27,9 @@ pub(crate) struct Ahead {
     count: usize,
     /// Those before it have been asked for.
     next: usize,
+    /// The keys of the entries that were found, and which targets they are.
     ids: Vec<[u8; 8]>,
+    found: Vec<usize>,
 }
 
 /// The target of an update.
@@ -35,6 +40,9 @@ struct Target {
     key: Vec<u8>,
     /// Its entry, unless there is more to say of it.
     id: Option<EntryId>,
+    /// Its record, as long as nobody has changed or taken it.
+    record: Vec<u8>,
+    has_record: bool,
 }
 
 impl AsRef<[u8]> for Target {
@@ -66,18 +74,30 @@ impl Ahead {
                 count += 1;
             }
         }
-        let targets = &mut self.targets[..count];
-        view.fetch_ahead(Table::Name, targets)?;
+        let mut children = [None; UPDATES_AHEAD];
+        view.get_each(Table::Name, &self.targets[..count], |at, value| {
+            let child = value.and_then(|value| Child::from_value(value).ok());
+            children[at] = child.filter(|child| !child.flags.is_referral());
+        })?;
         self.ids.clear();
-        for target in targets {
-            let value = view.get(Table::Name, &target.key)?;
-            let child = value.map(|value| Child::from_value(&value)).transpose()?;
-            self.ids.extend(child.map(|child| child.id.to_key()));
-            let plain = child.filter(|child| !child.flags.is_referral());
-            target.id = plain.map(|child| child.id);
+        self.found.clear();
+        for (at, (target, child)) in self.targets[..count].iter_mut().zip(children).enumerate() {
+            target.id = child.map(|child| child.id);
+            target.has_record = false;
+            if let Some(id) = target.id {
+                self.ids.push(id.to_key());
+                self.found.push(at);
+            }
         }
+        view.get_each_to_put(Table::Entry, &self.ids, |at, record| {
+            let target = &mut self.targets[self.found[at]];
+            target.record.clear();
+            if let Some(record) = record.filter(|record| record.len() <= RECORD_BYTES_MAX) {
+                target.record.extend_from_slice(record);
+                target.has_record = true;
+            }
+        })?;
         self.count = count;
-        view.fetch_ahead_to_put(Table::Entry, &self.ids)?;
         Ok(())
     }
 
@@ -134,6 +154,24 @@ impl Ahead {
             .find(|(_, target)| target.dn == dn)?;
         self.next = at + 1;
         target.id
+    }
+
+    /// Puts the record of the entry that was found last, if it is this one and nobody has changed it, in place of `record`; whether it has.
+    pub(super) fn take_record(&mut self, id: EntryId, record: &mut Vec<u8>) -> bool {
+        let last = self.targets[..self.next].last_mut();
+        let Some(target) = last.filter(|target| target.has_record && target.id == Some(id)) else {
+            return false;
+        };
+        target.has_record = false;
+        std::mem::swap(&mut target.record, record);
+        true
+    }
+
+    /// Forgets the record of an entry, which is being changed.
+    pub(super) fn forget_record(&mut self, id: EntryId) {
+        for target in &mut self.targets[..self.count] {
+            target.has_record &= target.id != Some(id);
+        }
     }
 
     /// Forgets what names stand for: some are being changed, or changes taken back, or another transaction begins.

@@ -585,6 +585,7 @@ impl<'r, T: Write> Run<'r, T> {
             stored,
             ..
         } = &*self.records;
+        self.ahead.forget_record(id);
         self.txn.put(Table::Entry, &id.to_key(), stored)?;
         let new = Some([read(id, user)?, read(id, operational)?]);
         reindex::reindex(

@@ -117,10 +117,11 @@ impl<T: Write> Run<'_, T> {
     /// Changes an entry's attributes, checks what came of it and writes it.
     fn change(&mut self, id: EntryId, changes: &[Resolved<'_>]) -> Result<(), Stop> {
         let mut stored = std::mem::take(&mut self.records.old);
-        let done = match self.read_record(id, &mut stored) {
-            Ok(()) => self.change_record(id, &stored, changes),
-            Err(error) => Err(error),
+        let read = match self.ahead.take_record(id, &mut stored) {
+            true => Ok(()),
+            false => self.read_record(id, &mut stored),
         };
+        let done = read.and_then(|()| self.change_record(id, &stored, changes));
         self.records.old = stored;
         done
     }

@@ -113,12 +113,24 @@ fn is_large(tree: &Tree<'_>) -> bool {
     tree.record().leaf_pages >= FETCHED_LEAF_PAGES_MIN
 }
 
-fn fetch_large<K: AsRef<[u8]>>(tree: Option<Tree<'_>>, keys: &[K]) -> Result<bool> {
-    let Some(tree) = tree.filter(is_large) else {
-        return Ok(false);
-    };
-    tree.fetch_ahead(keys)?;
-    Ok(true)
+/// The tree of a table, if it is one alone, and large. With several stores keys would have to be parted among them.
+fn one_large<T: Trees>(trees: &T, table: Table) -> Result<Option<Tree<'_>>> {
+    match trees.stores() {
+        1 => Ok(trees.table(0, table)?.filter(is_large)),
+        _ => Ok(None),
+    }
+}
+
+fn get_in_turn<T: Trees, K: AsRef<[u8]>>(
+    trees: &T,
+    table: Table,
+    keys: &[K],
+    each: &mut impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    for (at, key) in keys.iter().enumerate() {
+        each(at, trees.get(table, key.as_ref())?);
+    }
+    Ok(())
 }
 
 impl<T: Trees> Read for T {
@@ -152,23 +164,33 @@ impl<T: Trees> Read for T {
     }
 
     fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
-        // With several stores the keys would have to be parted among them.
-        match self.stores() {
-            1 => fetch_large(self.table(0, table)?, keys),
-            _ => Ok(false),
+        let tree = one_large(self, table)?;
+        tree.map(|tree| tree.fetch_ahead(keys)).transpose()?;
+        Ok(tree.is_some())
+    }
+
+    fn get_each<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        match one_large(self, table)? {
+            Some(tree) => Ok(tree.get_each(keys, each)?),
+            None => get_in_turn(self, table, keys, &mut each),
         }
     }
 
-    fn fetch_ahead_to_put<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
-        let tree = match self.stores() {
-            1 => self.table(0, table)?.filter(is_large),
-            _ => None,
-        };
-        match tree {
-            Some(tree) => tree.fetch_ahead_to_change(keys)?,
-            None => return Ok(false),
+    fn get_each_to_put<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        match one_large(self, table)? {
+            Some(tree) => Ok(tree.get_each_to_change(keys, each)?),
+            None => get_in_turn(self, table, keys, &mut each),
         }
-        Ok(true)
     }
 
     fn fetch_lists_ahead<K: AsRef<[u8]>>(&self, index: Index, keys: &[K]) -> Result<bool> {
@@ -183,7 +205,10 @@ impl<T: Trees> Read for T {
                     block
                 }));
             }
-            fetched |= fetch_large(tree, &blocks)?;
+            if let Some(tree) = tree {
+                tree.fetch_ahead(&blocks)?;
+                fetched = true;
+            }
         }
         Ok(fetched)
     }
