@@ -25,7 +25,7 @@ use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::head::{Head, Roots};
-use crate::own::{OwnPages, WRITTEN_PAGES};
+use crate::own::{OwnPages, neighbours};
 use crate::page::{CommitNo, ReadPages};
 use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::region::HEADS;
@@ -201,7 +201,7 @@ fn record_bytes_max(inner: &Inner) -> usize {
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
 const CACHED_PAGES: usize = 64;
 
-/// Seals all changed pages, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
+/// Seals all changed pages that are not finished yet, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
 /// in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut OwnPages,
@@ -211,26 +211,26 @@ fn finish_pages(
 ) -> Result<bool> {
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
-    let changed = pages.changed_pages();
+    let mut changed = pages.changed_pages();
+    pages.log_finished(&mut changed, record);
+    fits &= record.len() <= max;
     let mut ahead = changed
         .iter()
         .skip(1)
         .filter(|_| changed.len() > CACHED_PAGES);
     // Each page is written while the caches still have it.
-    for neighbours in changed.chunk_by(|(one, _), (next, _)| one.0 + 1 == next.0) {
-        for neighbours in neighbours.chunks(WRITTEN_PAGES) {
-            for &(number, base) in neighbours {
-                if let Some(&(number, base)) = ahead.next() {
-                    pages.fetch(number, base)?;
-                }
-                pages.seal(number)?;
-                if fits {
-                    encode_page(pages.page(number)?, pages.base(number, base)?, record);
-                    fits = record.len() <= max;
-                }
+    for neighbours in neighbours(&changed) {
+        for &(number, base) in neighbours {
+            if let Some(&(number, base)) = ahead.next() {
+                pages.fetch(number, base)?;
             }
-            pages.write_plain(neighbours)?;
+            pages.seal(number)?;
+            if fits {
+                encode_page(pages.page(number)?, pages.base(number, base)?, record);
+                fits = record.len() <= max;
+            }
         }
+        pages.write_plain(neighbours)?;
     }
     for (first, length) in pages.changed_extents() {
         if fits {

@@ -6,6 +6,7 @@
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
 
+mod early;
 mod save;
 mod states;
 mod traces;
@@ -27,6 +28,7 @@ use crate::sync::Arc;
 use crate::tree::prefetch;
 use crate::write::KnownTrees;
 
+use early::Early;
 use states::{OwnMap, State};
 use traces::Traces;
 use warm::Warm;
@@ -39,6 +41,7 @@ pub(crate) struct Workshop {
     warm: Warm,
     own: OwnMap,
     traces: Traces,
+    early: Early,
     known_trees: KnownTrees,
     resume: Resume,
     /// Where log records are put together.
@@ -54,6 +57,7 @@ impl Workshop {
             warm: Warm::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
+            early: Early::default(),
             known_trees: KnownTrees::default(),
             resume: Resume::default(),
             record: Vec::new(),
@@ -187,6 +191,7 @@ impl OwnPages {
         }
         self.shop.own.clear();
         self.shop.traces.clear();
+        self.shop.early.clear();
         self.shop.plain = self.view.take_plain();
         if let Some(plain) = &mut self.shop.plain {
             plain.clear();
@@ -326,6 +331,7 @@ impl OwnPages {
     /// # Safety
     /// The page is the transaction's own, and nobody looks at it while the reference lives.
     unsafe fn place(&mut self, number: PageNo) -> Result<&mut Page> {
+        self.shop.early.forget(number);
         // SAFETY: by the caller's promise.
         unsafe { place(&mut self.view, &mut self.shop.windows, number) }
     }
@@ -556,6 +562,7 @@ impl OwnPages {
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
+        self.finish_early()?;
         let (page, source) = self.take_page(base)?;
         self.record_undo(Undo::Allocated {
             first: page,
@@ -568,8 +575,9 @@ impl OwnPages {
         if source != Source::Recycled
             && !self.shop.warm.has(page)
             && let Some(plain) = self.view.plain_mut()
+            && plain.insert(page)
         {
-            plain.insert(page);
+            self.shop.early.wait(page);
         }
         Ok(page)
     }
@@ -620,6 +628,12 @@ impl OwnPages {
 pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * WRITTEN_PAGES;
 pub(crate) const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
 
+/// The parts of ascending pages that one call can write.
+pub(crate) fn neighbours(pages: &[(PageNo, PageNo)]) -> impl Iterator<Item = &[(PageNo, PageNo)]> {
+    let runs = pages.chunk_by(|(one, _), (next, _)| one.0 + 1 == next.0);
+    runs.flat_map(|run| run.chunks(WRITTEN_PAGES))
+}
+
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -664,8 +678,12 @@ impl WritePages for OwnPages {
         self.keep_image(number)?;
         let Self { view, shop, .. } = self;
         let Workshop {
-            windows, traces, ..
+            windows,
+            traces,
+            early,
+            ..
         } = &mut **shop;
+        early.forget(number);
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
         let page = unsafe { place(view, windows, number)? };
         Ok(PageMut::new(page, traces.get_mut(number)))
