@@ -89,6 +89,8 @@ impl Env {
             .create(flags & RDONLY == 0)
             .over_empty(flags & RDONLY == 0)
             .log_bytes(LOG_BYTES)
+            // Programs number transactions by their own.
+            .idle_compaction(None)
             .alone_when_closed(flags & NOSUBDIR != 0)
             .names(place.names.clone())
             .permissions(mode)

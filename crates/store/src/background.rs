@@ -1,11 +1,14 @@
-//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, and growth of the file and the log ahead of need.
+//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, growth of the file
+//! and the log ahead of need, and compaction of a store that rests.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::checkpoint;
-use crate::env::Inner;
+use crate::compact;
+use crate::env::{Env, Inner};
 use crate::error::Result;
+use crate::page::CommitNo;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, Weak, lock};
 
 /// The background thread of one process and what it is asked for. It exists from the first write transaction on.
@@ -24,6 +27,8 @@ struct Asked {
     checkpoint: bool,
     growth: bool,
     log_segment: bool,
+    /// After how long without a commit.
+    compaction: Option<Duration>,
 }
 
 impl Background {
@@ -75,7 +80,9 @@ impl Background {
     pub(crate) fn stop(&self) {
         lock(&self.asked).stop = true;
         self.changed.notify_all();
-        if let Some(thread) = lock(&self.thread).take() {
+        // Not under the lock: the thread takes it for its own transactions.
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
             // It has nothing to say; a panic has been reported already.
             let _: std::thread::Result<()> = thread.join();
         }
@@ -109,6 +116,15 @@ impl Background {
                     self.restless.store(false, Ordering::Release);
                     return Some(Work::Settle);
                 }
+            } else if let Some(after) = asked.compaction {
+                let before = inner.region.applied();
+                let waited = self.changed.wait_timeout(asked, after);
+                let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                asked = guard;
+                if waited.timed_out() && inner.region.applied() == before {
+                    asked.compaction = None;
+                    return Some(Work::Compaction(after));
+                }
             } else {
                 asked = self
                     .changed
@@ -116,6 +132,10 @@ impl Background {
                     .unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+
+    fn is_asked_to_stop(&self) -> bool {
+        lock(&self.asked).stop
     }
 }
 
@@ -126,13 +146,19 @@ enum Work {
     /// Commits that nobody waits for do not stay without the disk for long.
     Sync,
     Settle,
+    /// After so long without a commit.
+    Compaction(Duration),
 }
+
+/// A compaction that was of no use, such as one beside a reader that keeps pages, is tried again after twice the time, at most this.
+const COMPACTION_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn run(inner: &Weak<Inner>, idle: Duration) {
     // Whoever ends the thread keeps the environment until it has ended.
     let Some(inner) = inner.upgrade() else {
         return;
     };
+    let mut compacted = None;
     while let Some(work) = inner.background.wait(&inner, idle) {
         // What fails here fails again, and is told, where somebody waits for it.
         match work {
@@ -142,10 +168,33 @@ fn run(inner: &Weak<Inner>, idle: Duration) {
             Work::Sync => drop(inner.sync()),
             Work::Settle => {
                 drop(checkpoint::settle(&inner));
+                ask_for_compaction_if_due(&inner, compacted);
                 if let Some(shop) = lock(&inner.workshop).as_mut() {
                     shop.rest();
                 }
             }
+            Work::Compaction(after) => {
+                let may_go_on = |newest| {
+                    !inner.background.is_asked_to_stop() && inner.region.applied() == newest
+                };
+                let env = Env::in_background(&inner);
+                drop(compact::compact(&env, &mut |_| (), &may_go_on));
+                compacted = Some((inner.region.applied(), after));
+                ask_for_compaction_if_due(&inner, compacted);
+            }
         }
     }
+}
+
+/// `compacted` says with which commit the last compaction ended, and after how long without a commit it had begun.
+fn ask_for_compaction_if_due(inner: &Arc<Inner>, compacted: Option<(CommitNo, Duration)>) {
+    let after = match (inner.options.idle_compaction, compacted) {
+        (None, _) => return,
+        (Some(_), Some((commit, after))) if commit == inner.region.applied() => {
+            (after * 2).min(COMPACTION_WAIT_MAX)
+        }
+        (Some(after), _) => after,
+    };
+    let is_due = compact::is_due(inner).unwrap_or(false);
+    lock(&inner.background.asked).compaction = is_due.then_some(after);
 }

@@ -10,7 +10,7 @@ use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::free;
 use crate::guard::Guard;
-use crate::page::{PAGE_BYTES, PageNo};
+use crate::page::{CommitNo, PAGE_BYTES, PageNo};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 use crate::tree::Stray;
@@ -32,6 +32,9 @@ const FRUITLESS_MAX: usize = 3;
 const SPARE_PAGES: u64 = if cfg!(test) { 64 } else { 128 };
 const SPARE_SHARE: u64 = 64;
 
+/// Worth the while of a store that rests: one page in so many is free, or more.
+const FREE_SHARE_DUE: u64 = 8;
+
 /// How far a compaction has come, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compacted {
@@ -43,23 +46,37 @@ pub struct Compacted {
     pub target: u64,
 }
 
-pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<Compacted> {
+/// Whether a store that rests had better be compacted.
+pub(crate) fn is_due(inner: &Arc<Inner>) -> Result<bool> {
+    let pages = store_pages(inner)?;
+    Ok(target_pages(inner, pages)? + pages / FREE_SHARE_DUE < pages)
+}
+
+/// Compacts as long as `may_go_on` says so, which is told the newest commit that was there at the beginning or made by this.
+pub(crate) fn compact(
+    env: &Env,
+    progress: &mut dyn FnMut(Compacted),
+    may_go_on: &dyn Fn(CommitNo) -> bool,
+) -> Result<Compacted> {
     let inner = env.inner();
-    let size = || Ok::<_, Error>(Snapshot::begin(inner)?.store_bytes() / PAGE_BYTES as u64);
-    let before = size()?;
+    let before = store_pages(inner)?;
     let tell = |now: u64, target: u64| Compacted {
         before: before * PAGE_BYTES as u64,
         now: now * PAGE_BYTES as u64,
         target: target.min(now) * PAGE_BYTES as u64,
     };
+    let mut newest = inner.region.applied();
     let mut now = before;
     let mut target = now;
     let mut fruitless = 0;
-    for _ in 0..PASSES_MAX {
+    'passes: for _ in 0..PASSES_MAX {
         // What nobody needs any more is free from here on.
         checkpoint::settle(inner)?;
-        cut(env)?;
-        now = size()?;
+        if !may_go_on(newest) {
+            break;
+        }
+        newest = cut(env)?.unwrap_or(newest);
+        now = store_pages(inner)?;
         target = target_pages(inner, now)?;
         progress(tell(now, target));
         if target >= now || fruitless == FRUITLESS_MAX {
@@ -72,8 +89,12 @@ pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<
         let mut left = &found[..];
         let mut has_settled = false;
         while !left.is_empty() {
+            if !may_go_on(newest) {
+                break 'passes;
+            }
             let some = &left[..left.len().min(MOVED_MAX)];
-            let moved = move_records(env, some, PageNo(target))?;
+            let (moved, commit) = move_records(env, some, PageNo(target))?;
+            newest = commit.unwrap_or(newest);
             left = &left[moved..];
             if moved == 0 && has_settled {
                 break;
@@ -85,13 +106,21 @@ pub(crate) fn compact(env: &Env, progress: &mut dyn FnMut(Compacted)) -> Result<
             }
         }
         checkpoint::settle(inner)?;
-        cut(env)?;
+        if !may_go_on(newest) {
+            break;
+        }
+        newest = cut(env)?.unwrap_or(newest);
         // Somebody may read what is at the end, or have written there meanwhile.
-        fruitless = if size()? < now { 0 } else { fruitless + 1 };
+        fruitless = if store_pages(inner)? < now { 0 } else { fruitless + 1 };
     }
     let done = tell(now, target);
     progress(done);
     Ok(done)
+}
+
+/// The size of the store.
+fn store_pages(inner: &Arc<Inner>) -> Result<u64> {
+    Ok(Snapshot::begin(inner)?.store_bytes() / PAGE_BYTES as u64)
 }
 
 /// The size that suffices for what is in use.
@@ -154,8 +183,8 @@ fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Writes the first of these records anew, as long as there is room ahead of the tail; how many.
-fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<usize> {
+/// Writes the first of these records anew, as long as there is room ahead of the tail; how many, and with which commit.
+fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<(usize, Option<CommitNo>)> {
     let mut txn = env.write()?;
     let mut room = txn.own_mut().use_only_below(tail)?;
     let mut moved = 0;
@@ -172,10 +201,11 @@ fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<usize> {
             Err(error) => return Err(error),
         }
     }
-    if moved > 0 {
-        txn.commit()?.wait()?;
-    }
-    Ok(moved)
+    let commit = match moved {
+        0 => None,
+        _ => Some(txn.commit()?.wait()?),
+    };
+    Ok((moved, commit))
 }
 
 /// The most pages that writing a record anew takes: its way, a split or two on it, and its value.
@@ -208,18 +238,19 @@ fn rewrite(txn: &mut WriteTxn, record: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Gives up the pages at the end of the store that nobody needs, and cuts the file.
-fn cut(env: &Env) -> Result<()> {
+/// Gives up the pages at the end of the store that nobody needs, and cuts the file; with which commit.
+fn cut(env: &Env) -> Result<Option<CommitNo>> {
     let mut txn = env.write()?;
     if !txn.own_mut().cut_tail()? {
-        return Ok(());
+        return Ok(None);
     }
-    txn.commit()?.wait()?;
+    let commit = txn.commit()?.wait()?;
     // Once both meta pages know of it the file can be cut; nobody may commit until then.
     let txn = env.write()?;
     let inner = env.inner();
     if inner.options.guards.has(Guard::KeepPagesOfMetas) {
         checkpoint::settle(inner)?;
     }
-    CheckpointLock::take(inner)?.trim_file(txn.head())
+    CheckpointLock::take(inner)?.trim_file(txn.head())?;
+    Ok(Some(commit))
 }

@@ -45,6 +45,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) log_bytes: u64,
     pub(crate) idle_checkpoint: Option<Duration>,
+    pub(crate) idle_compaction: Option<Duration>,
     pub(crate) names: FileNames,
     pub(crate) permissions: u32,
     pub(crate) shared: bool,
@@ -74,6 +75,7 @@ impl Default for Options {
             read_only: false,
             log_bytes: LOG_BYTES_DEFAULT,
             idle_checkpoint: Some(Duration::from_secs(1)),
+            idle_compaction: Some(Duration::from_secs(10)),
             names: FileNames::default(),
             permissions: PRIVATE_PERMISSIONS,
             shared: true,
@@ -136,6 +138,14 @@ impl Options {
     /// all, and checkpoints happen within a commit that finds three eighths of the log used.
     pub fn idle_checkpoint(mut self, after: Option<Duration>) -> Self {
         self.idle_checkpoint = after;
+        self
+    }
+
+    /// After how long without a commit the environment compacts itself ([`Env::compact`]) if more than an eighth of it is free; never with
+    /// `None`, or without [`Options::idle_checkpoint`]. What it does are commits like others, of which snapshots see nothing but the numbers. It
+    /// ends as soon as somebody else commits, and where a reader keeps pages it waits longer each time.
+    pub fn idle_compaction(mut self, after: Option<Duration>) -> Self {
+        self.idle_compaction = after;
         self
     }
 
@@ -224,6 +234,8 @@ pub struct Env {
 pub(crate) struct Owner {
     /// The stores, by number: at least one.
     stores: Vec<Arc<Inner>>,
+    /// Whether the environment is closed with it.
+    closes: bool,
 }
 
 /// What an open store consists of, with what it shares with the others of its environment.
@@ -423,7 +435,7 @@ impl Env {
     /// ```
     pub fn compact(&self, mut progress: impl FnMut(Compacted)) -> Result<Compacted> {
         self.inner().check_usable()?;
-        compact::compact(self, &mut progress)
+        compact::compact(self, &mut progress, &|_| true)
     }
 
     /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
@@ -512,7 +524,18 @@ impl Env {
                 .stores
                 .get_or_init(|| stores.iter().map(Arc::downgrade).collect());
         }
-        Self::from_owner(Arc::new(Owner { stores }))
+        Self::from_owner(Arc::new(Owner {
+            stores,
+            closes: true,
+        }))
+    }
+
+    /// A store for its own background thread, which ends before the environment is closed.
+    pub(crate) fn in_background(inner: &Arc<Inner>) -> Self {
+        Self::from_owner(Arc::new(Owner {
+            stores: vec![inner.clone()],
+            closes: false,
+        }))
     }
 
     pub(crate) fn from_owner(owner: Arc<Owner>) -> Self {
@@ -545,7 +568,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.is_forked() {
+        if self.is_forked() || !self.closes {
             return;
         }
         for store in &self.stores {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sapwood_store::{Durability, Env, Error, Options, TreeKind};
+use sapwood_store::{Durability, Env, Error, Options, Snapshot, TreeKind};
 use tempfile::TempDir;
 
 const PLAIN: TreeKind = TreeKind::COMPACT;
@@ -261,6 +261,60 @@ fn relaxed_commits_become_durable_by_themselves() {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_store_that_rests_gives_space_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options()
+        .idle_checkpoint(Some(Duration::from_millis(5)))
+        .idle_compaction(Some(Duration::from_millis(10)));
+    let env = Env::open(folder.path().join("env"), &options).unwrap();
+    let key = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let mut txn = env.write().unwrap();
+    let id = txn.create_tree("numbers", PLAIN).unwrap();
+    for n in 0..60_000 {
+        txn.put(id, &key(n), &[n as u8; 100]).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+    let full = env.read().unwrap().store_bytes();
+    let mut txn = env.write().unwrap();
+    let id = txn.tree("numbers").unwrap().unwrap();
+    for n in (0..60_000).filter(|n| n % 50 > 0) {
+        txn.delete(id, &key(n)).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+
+    let check = |snapshot: &Snapshot| {
+        let tree = snapshot.tree("numbers").unwrap().unwrap();
+        for n in 0..60_000_u32 {
+            let there = [n as u8; 100];
+            let value = tree.get(&key(n)).unwrap();
+            assert_eq!(value, (n % 50 == 0).then_some(&there[..]));
+        }
+    };
+
+    // A reader keeps the pages, and is left alone.
+    let reader = env.read().unwrap();
+    let busy = reader.commit();
+    while env.read().unwrap().commit().0 < busy.0 + 2 {
+        std::thread::yield_now();
+    }
+    check(&reader);
+    drop(reader);
+    // A commit tells that something has changed, so that it does not wait longer and longer.
+    let mut txn = env.write().unwrap();
+    txn.create_tree("another", PLAIN).unwrap();
+    txn.commit().unwrap().wait().unwrap();
+    while env.read().unwrap().store_bytes() > full / 2 {
+        std::thread::yield_now();
+    }
+    check(&env.read().unwrap());
+    assert_clean(&env);
+    let file = folder.path().join("env").join("data-0");
+    drop(env);
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    assert!(bytes < full / 2, "{bytes} of {full}");
 }
 
 #[test]
