@@ -575,8 +575,10 @@ impl OwnPages {
         if source != Source::Recycled
             && !self.shop.warm.has(page)
             && let Some(plain) = self.view.plain_mut()
-            && plain.insert(page)
         {
+            plain.insert(page);
+        }
+        if self.inner.wal.is_some() {
             self.shop.early.wait(page);
         }
         Ok(page)

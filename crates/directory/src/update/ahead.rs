@@ -1,5 +1,6 @@
 //! What the next updates are going to read, brought from memory at the same time: in a large directory each has a name and an entry on pages of
-//! its own, which no cache holds. The entries that are found so are kept, so that they need not be looked up again.
+//! its own, which no cache holds. The entries that are found so are kept, so that they need not be looked up again. The modifications of a
+//! transaction are also put into the order of their entries, so that those with neighbouring pages come one after the other.
 
 use sapwood_ldap::message::{Request, RequestMessage};
 
@@ -27,6 +28,8 @@ pub(crate) struct Ahead {
     count: usize,
     /// Those before it have been asked for.
     next: usize,
+    /// Whether the targets are what the updates ask for, one after the other, and need not be told by their DNs.
+    is_exact: bool,
     /// The keys of the entries that were found, and which targets they are.
     ids: Vec<[u8; 8]>,
     found: Vec<usize>,
@@ -51,6 +54,13 @@ impl AsRef<[u8]> for Target {
     }
 }
 
+/// An update with the entry that it changes, and its place among the updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ordered {
+    id: EntryId,
+    pub(super) at: usize,
+}
+
 impl Ahead {
     /// Fetches the names and entries of updates. Whatever it cannot make out is left for the update itself.
     pub(super) fn fetch<'u, R: Read>(
@@ -60,29 +70,96 @@ impl Ahead {
         contexts: &[NamingContext],
         updates: impl Iterator<Item = &'u UpdateRequest>,
     ) -> Result<()> {
-        (self.count, self.next) = (0, 0);
-        // Whether it is worth it is known without any keys.
-        if !view.fetch_ahead(Table::Name, &[[0; 0]; 0])? {
+        self.forget_targets();
+        if !is_worth_it(view)? {
             return Ok(());
         }
         let mut count = 0;
         for update in updates {
-            if self.targets.len() == count {
-                self.targets.push(Target::default());
+            let read = self.read(view, schema, contexts, update, count)?;
+            count += usize::from(read.is_some());
+        }
+        self.find(view, count)?;
+        self.fetch_entries(view, count)
+    }
+
+    /// The updates in the order of their entries, if all are modifications of entries that may be modified, and none has to do with what becomes of
+    /// another: then it makes no difference in which order entries are changed. Those of the same entry stay in their order.
+    pub(super) fn order<'u, R: Read>(
+        &mut self,
+        view: &R,
+        schema: &Schema,
+        contexts: &[NamingContext],
+        updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
+    ) -> Result<Option<Vec<Ordered>>> {
+        self.forget_targets();
+        if updates.len() < 2 || !is_worth_it(view)? {
+            return Ok(None);
+        }
+        let mut order = Vec::with_capacity(updates.len());
+        let mut updates = updates.peekable();
+        while updates.peek().is_some() {
+            let mut count = 0;
+            for update in updates.by_ref().take(UPDATES_AHEAD) {
+                match self.read(view, schema, contexts, update, count)? {
+                    Some(Scope::Entry) => count += 1,
+                    _ => return Ok(None),
+                }
             }
-            if self.read(view, schema, contexts, update, count)?.is_some() {
-                count += 1;
+            self.find(view, count)?;
+            for target in &self.targets[..count] {
+                let Some(id) = target.id else {
+                    return Ok(None);
+                };
+                let at = order.len();
+                order.push(Ordered { id, at });
             }
         }
+        order.sort_unstable();
+        Ok(Some(order))
+    }
+
+    /// Fetches the entries of the updates that come next in such an order.
+    pub(super) fn fetch_ordered<R: Read>(&mut self, view: &R, next: &[Ordered]) -> Result<()> {
+        self.forget_targets();
+        for (at, update) in next.iter().enumerate() {
+            self.target(at).id = Some(update.id);
+        }
+        self.fetch_entries(view, next.len())?;
+        self.is_exact = true;
+        Ok(())
+    }
+
+    /// The next update is this one of those whose entries have been fetched.
+    pub(super) fn go_on_at(&mut self, at: usize) {
+        self.next = at;
+    }
+
+    fn target(&mut self, at: usize) -> &mut Target {
+        if self.targets.len() == at {
+            self.targets.push(Target::default());
+        }
+        &mut self.targets[at]
+    }
+
+    /// Finds the entries of so many targets.
+    fn find<R: Read>(&mut self, view: &R, count: usize) -> Result<()> {
         let mut children = [None; UPDATES_AHEAD];
         view.get_each(Table::Name, &self.targets[..count], |at, value| {
             let child = value.and_then(|value| Child::from_value(value).ok());
             children[at] = child.filter(|child| !child.flags.is_referral());
         })?;
+        for (target, child) in self.targets[..count].iter_mut().zip(children) {
+            target.id = child.map(|child| child.id);
+        }
+        Ok(())
+    }
+
+    /// Fetches the entries of so many targets, as far as they were found.
+    fn fetch_entries<R: Read>(&mut self, view: &R, count: usize) -> Result<()> {
         self.ids.clear();
         self.found.clear();
-        for (at, (target, child)) in self.targets[..count].iter_mut().zip(children).enumerate() {
-            target.id = child.map(|child| child.id);
+        for (at, target) in self.targets[..count].iter_mut().enumerate() {
             target.has_record = false;
             if let Some(id) = target.id {
                 self.ids.push(id.to_key());
@@ -101,7 +178,7 @@ impl Ahead {
         Ok(())
     }
 
-    /// Reads the name of an update's target, and makes its key.
+    /// Reads the name of an update's target, and makes its key. `None` if there is more to say of it.
     fn read<R: Read>(
         &mut self,
         view: &R,
@@ -109,16 +186,16 @@ impl Ahead {
         contexts: &[NamingContext],
         update: &UpdateRequest,
         at: usize,
-    ) -> Result<Option<()>> {
+    ) -> Result<Option<Scope>> {
         let UpdateRequest::Message(message) = update else {
             return Ok(None);
         };
         let Ok(message) = RequestMessage::decode(message) else {
             return Ok(None);
         };
-        let dn = match message.op {
-            Request::Modify(request) => request.dn,
-            Request::Delete(dn) => dn,
+        let (dn, scope) = match message.op {
+            Request::Modify(request) => (request.dn, Scope::Entry),
+            Request::Delete(dn) => (dn, Scope::Names),
             _ => return Ok(None),
         };
         if !matches!(self.names.read(schema, dn), Ok(Some(_))) {
@@ -139,11 +216,14 @@ impl Ahead {
         let Some(parent) = self.parent else {
             return Ok(None);
         };
+        if self.targets.len() == at {
+            self.targets.push(Target::default());
+        }
         let target = &mut self.targets[at];
         target.dn.clear();
         target.dn.push_str(dn);
         name_key(parent, rdn, &mut target.key);
-        Ok(Some(()))
+        Ok(Some(scope))
     }
 
     /// The entry that the next update with this DN works on, if it is known.
@@ -151,14 +231,14 @@ impl Ahead {
         let targets = self.targets[..self.count].iter().enumerate();
         let (at, target) = targets
             .skip(self.next)
-            .find(|(_, target)| target.dn == dn)?;
+            .find(|(_, target)| self.is_exact || target.dn == dn)?;
         self.next = at + 1;
         target.id
     }
 
     /// Puts the record of the entry that was found last, if it is this one and nobody has changed it, in place of `record`; whether it has.
     pub(super) fn take_record(&mut self, id: EntryId, record: &mut Vec<u8>) -> bool {
-        let last = self.targets[..self.next].last_mut();
+        let last = self.targets[..self.next.min(self.count)].last_mut();
         let Some(target) = last.filter(|target| target.has_record && target.id == Some(id)) else {
             return false;
         };
@@ -177,9 +257,27 @@ impl Ahead {
     /// Forgets what names stand for: some are being changed, or changes taken back, or another transaction begins.
     pub(super) fn forget(&mut self) {
         self.parent = None;
-        self.count = 0;
-        self.next = 0;
+        self.forget_targets();
     }
+
+    fn forget_targets(&mut self) {
+        (self.count, self.next) = (0, 0);
+        self.is_exact = false;
+    }
+}
+
+/// What an update has to do with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// The attributes of its entry. (Whether that is a referral object does not change.)
+    Entry,
+    /// Names, too.
+    Names,
+}
+
+/// Whether names are worth fetching, which is known without any.
+fn is_worth_it<R: Read>(view: &R) -> Result<bool> {
+    Ok(view.fetch_ahead(Table::Name, &[[0; 0]; 0])?)
 }
 
 /// The entry above a name, if neither it nor what is above it is a referral.

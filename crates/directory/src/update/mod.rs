@@ -21,7 +21,7 @@ use sapwood_ldap::control::ControlsBuf;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use self::ahead::{Ahead, UPDATES_AHEAD};
+use self::ahead::{Ahead, Ordered, UPDATES_AHEAD};
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
 use self::stamp::{Moment, Stamp, Stamps};
@@ -344,31 +344,76 @@ pub(crate) struct Run<'r, T> {
 }
 
 impl<'r, T: Write> Run<'r, T> {
-    /// Applies updates in turn until one is refused, and all are with it.
+    /// Applies updates, each seeing what those before it did, until one is refused, and all are with it.
     fn transaction(&mut self, transaction: &Transaction) -> Result<Outcome, Stop> {
+        let updates = &transaction.updates;
+        // Of a trial the last outcome counts.
+        if !transaction.is_trial {
+            let requests = updates.iter().map(|update| &update.request);
+            let contexts = &self.state.contexts;
+            let order = (self.ahead).order(self.txn, self.schema, contexts, requests)?;
+            if let Some(order) = order {
+                return self.ordered(updates, &order);
+            }
+        }
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
-        for (at, TransactionUpdate { id, request }) in transaction.updates.iter().enumerate() {
+        for (at, TransactionUpdate { id, request }) in updates.iter().enumerate() {
             if at.is_multiple_of(UPDATES_AHEAD) {
-                let next = transaction.updates[at..].iter().take(UPDATES_AHEAD);
+                let next = updates[at..].iter().take(UPDATES_AHEAD);
                 self.fetch_ahead(next.map(|update| &update.request))?;
             }
             match self.update(request) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
                 Ok(outcome) => settlement.controls.push((*id, outcome.controls)),
-                Err(Stop::Refused(mut refused)) => {
+                Err(Stop::Refused(refused)) => {
                     settlement.failed = Some(*id);
-                    refused.settlement = Some(Box::new(settlement));
-                    return Err(Stop::Refused(refused));
+                    return Err(settled(*refused, settlement).into());
                 }
                 Err(failed) => return Err(failed),
             }
         }
-        if !settlement.controls.is_empty() {
-            last.settlement = Some(Box::new(settlement));
+        Ok(settled(last, settlement))
+    }
+
+    /// Applies updates in the order of their entries, and answers as if they had been applied in turn.
+    fn ordered(
+        &mut self,
+        updates: &[TransactionUpdate],
+        order: &[Ordered],
+    ) -> Result<Outcome, Stop> {
+        let mut controls = Vec::new();
+        // The first that is refused; those behind it would not have been applied.
+        let mut refused: Option<(usize, Box<Outcome>)> = None;
+        for next in order.chunks(UPDATES_AHEAD) {
+            self.ahead.fetch_ordered(self.txn, next)?;
+            for (place, &Ordered { at, .. }) in next.iter().enumerate() {
+                if refused.as_ref().is_some_and(|(first, _)| *first < at) {
+                    continue;
+                }
+                self.ahead.go_on_at(place);
+                match self.update(&updates[at].request) {
+                    Ok(outcome) if outcome.controls.is_empty() => {}
+                    Ok(outcome) => controls.push((at, outcome.controls)),
+                    Err(Stop::Refused(outcome)) => refused = Some((at, outcome)),
+                    Err(failed) => return Err(failed),
+                }
+            }
         }
-        Ok(last)
+        controls.sort_unstable_by_key(|(at, _)| *at);
+        let applied = refused.as_ref().map_or(updates.len(), |(at, _)| *at);
+        let controls = controls.into_iter().filter(|(at, _)| *at < applied);
+        let settlement = Settlement {
+            failed: refused.as_ref().map(|(at, _)| updates[*at].id),
+            controls: controls
+                .map(|(at, controls)| (updates[at].id, controls))
+                .collect(),
+        };
+        match refused {
+            Some((_, outcome)) => Err(settled(*outcome, settlement).into()),
+            None => Ok(settled(Outcome::SUCCESS, settlement)),
+        }
     }
 
     /// Has what updates are going to read brought from memory.
@@ -655,6 +700,15 @@ impl<'r, T: Write> Run<'r, T> {
         name_key(parent, normal_rdn, self.key);
         self.txn.delete(Table::Name, self.key)?;
         Ok(())
+    }
+}
+
+/// The outcome of a transaction, with what there is to say of single updates.
+fn settled(outcome: Outcome, settlement: Settlement) -> Outcome {
+    let is_empty = settlement == Settlement::default();
+    Outcome {
+        settlement: (!is_empty).then(|| Box::new(settlement)),
+        ..outcome
     }
 }
 

@@ -287,6 +287,16 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// A modification, which seldom fails, and whether the entry is to be read after it.
+fn change() -> impl Strategy<Value = (Action, bool)> {
+    let (who, text) = (0u8..6, 0u8..4);
+    let change = prop_oneof![
+        30 => (who.clone(), text.clone()).prop_map(|(who, text)| Action::Set(who, text)),
+        1 => (who, text).prop_map(|(who, text)| Action::Take(who, text)),
+    ];
+    (change, prop::bool::weighted(0.2))
+}
+
 fn dn(who: u8) -> String {
     format!("uid=p{who},ou=People,dc=example,dc=com")
 }
@@ -377,5 +387,51 @@ proptest! {
             }
         }
         prop_assert_eq!(directory.check(|_| {}).unwrap().problems, Vec::<String>::new());
+    }
+
+    /// Transactions of nothing but modifications, which need not be applied in turn, against a model that does.
+    #[test]
+    fn modifications_apply_as_if_in_turn(
+        sent in prop::collection::vec(prop::collection::vec(change(), 2..40), 1..6),
+    ) {
+        let directory = in_memory();
+        seed(&directory);
+        let mut people = People::new();
+        for who in 0..6 {
+            commit(&directory, &[as_admin(request(&Action::Add(who))), as_admin(request(&Action::Set(who, 0)))]);
+            people.insert(who, Some(0));
+        }
+        for changes in sent {
+            let requests = changes.iter().map(|(change, reads)| match reads {
+                true => with_post_read(request(change), "description"),
+                false => request(change),
+            });
+            let outcome = commit(&directory, &[transaction(requests, false)]).remove(0);
+            let mut copy = people.clone();
+            let (mut read, mut failed) = (Vec::new(), None);
+            for (id, (change, reads)) in (1..).zip(&changes) {
+                if !model(&mut copy, change) {
+                    failed = Some(id);
+                    break;
+                }
+                if *reads {
+                    read.push(id);
+                }
+            }
+            prop_assert_eq!(outcome.code == ResultCode::Success, failed.is_none());
+            let told = outcome.settlement.unwrap_or_default();
+            prop_assert_eq!(told.failed, failed);
+            let told: Vec<_> = told.controls.iter().map(|(id, _)| *id).collect();
+            prop_assert_eq!(told, read);
+            if failed.is_none() {
+                people = copy;
+            }
+            for (who, text) in &people {
+                for known in 0..4 {
+                    let is_there = holds(&directory, &dn(*who), "description", &format!("text {known}"));
+                    prop_assert_eq!(is_there, *text == Some(known));
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Pages that are finished before their transaction commits: sealed, logged and written to their places in the file.
 //!
 //! When a large transaction commits, the processor's caches hold neither its pages nor what these were copied from. Finished while they still do, pages
-//! need not be fetched again. Few leaves are changed a second time; one that is, is finished once more at the commit.
+//! need not be fetched again. One that is changed after that is finished once more at the commit. Few leaves are; so are branches, where changes come in
+//! the order of keys, or where there are far more branches than changes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,18 +22,31 @@ const LOGGED_BYTES_MAX: usize = 4 << 20;
 /// How many finished pages are kept in mind for the next transaction.
 const FINISHED_KEPT: usize = 4 << 10;
 
+/// When more than this and one in so many branches were finished for nothing, the others wait for the commit.
+const BRANCHES_IN_VAIN: usize = 8;
+
 /// What is finished, and what will be next.
 #[derive(Default)]
 pub(super) struct Early {
-    /// Pages in memory, the oldest first.
+    /// The oldest first.
     waiting: VecDeque<PageNo>,
-    /// Where each finished page stands in `logged`.
-    finished: ByNumber<Range<usize>>,
+    finished: ByNumber<Finished>,
     logged: Vec<u8>,
+    /// How many branches were finished, and how many of these were changed after that.
+    branches: usize,
+    branches_in_vain: usize,
+}
+
+/// A page that is finished.
+#[derive(Default)]
+struct Finished {
+    /// Where it stands in `logged`.
+    logged: Range<usize>,
+    is_branch: bool,
 }
 
 impl Early {
-    /// A page has been taken into use in memory.
+    /// A page has been taken into use.
     pub(super) fn wait(&mut self, page: PageNo) {
         self.waiting.push_back(page);
     }
@@ -40,9 +54,17 @@ impl Early {
     /// The page is about to be changed: what was finished is not what it is going to be.
     #[inline]
     pub(super) fn forget(&mut self, page: PageNo) {
-        if !self.finished.numbers().is_empty() {
+        if self.finished.numbers().is_empty() {
+            return;
+        }
+        if let Some(finished) = self.finished.get(page) {
+            self.branches_in_vain += usize::from(finished.is_branch);
             self.finished.remove(page);
         }
+    }
+
+    fn takes_branches(&self) -> bool {
+        self.branches_in_vain <= BRANCHES_IN_VAIN + self.branches / BRANCHES_IN_VAIN
     }
 
     pub(super) fn clear(&mut self) {
@@ -50,32 +72,37 @@ impl Early {
         self.finished.clear(FINISHED_KEPT);
         self.logged.clear();
         self.logged.shrink_to(LOGGED_BYTES_MAX / 4);
+        (self.branches, self.branches_in_vain) = (0, 0);
     }
 }
 
 impl OwnPages {
-    /// Finishes some of the leaves in memory that have waited longest, if many do. Between changes of pages.
+    /// Finishes some of the pages that have waited longest, if many do. Between changes of pages.
     pub(super) fn finish_early(&mut self) -> Result<()> {
         let early = &mut self.shop.early;
         if early.waiting.len() < WAITING_PAGES || early.logged.len() > LOGGED_BYTES_MAX {
             return Ok(());
         }
         let oldest: Vec<PageNo> = early.waiting.drain(..WAITING_PAGES / 2).collect();
-        let mut leaves: Vec<(PageNo, PageNo)> = oldest
-            .into_iter()
-            .filter_map(|number| Some((number, self.base_of_leaf(number)?)))
-            .collect();
-        leaves.sort_unstable();
+        let mut pages = Vec::with_capacity(oldest.len());
+        for number in oldest {
+            if let Some(base) = self.base_to_finish(number)? {
+                pages.push((number, base));
+            }
+        }
+        pages.sort_unstable();
         let mut logged = std::mem::take(&mut self.shop.early.logged);
-        for neighbours in neighbours(&leaves) {
+        for neighbours in neighbours(&pages) {
             for &(number, base) in neighbours {
-                self.seal(number)?;
+                let is_branch = self.seal(number)?.level() > 0;
                 let from = logged.len();
                 encode_page(self.page(number)?, self.base(number, base)?, &mut logged);
-                let new = || 0..0;
-                let finished = &mut self.shop.early.finished;
-                if let Some(place) = finished.insert(number, usize::MAX, new) {
-                    *place = from..logged.len();
+                let early = &mut self.shop.early;
+                early.branches += usize::from(is_branch);
+                let place = early.finished.insert(number, usize::MAX, Finished::default);
+                if let Some(finished) = place {
+                    finished.logged = from..logged.len();
+                    finished.is_branch = is_branch;
                 }
             }
             self.write_plain(neighbours)?;
@@ -84,16 +111,16 @@ impl OwnPages {
         Ok(())
     }
 
-    /// What an own leaf in memory was copied from, 0 if nothing. Branches change again and again, and a page that nobody has stored to yet is not this
-    /// commit's.
-    fn base_of_leaf(&self, number: PageNo) -> Option<PageNo> {
-        let page = self.view.plain()?.get(number)?;
-        let is_leaf = page.level() == 0;
+    /// What an own page was copied from, 0 if nothing, if it is to be finished.
+    fn base_to_finish(&self, number: PageNo) -> Result<Option<PageNo>> {
+        let Some(State::Own { base, .. }) = self.shop.own.get(number) else {
+            return Ok(None);
+        };
+        let page = self.page(number)?;
+        // One that nobody has stored to yet is not this commit's.
         let is_stored_to = (page.number(), page.commit()) == (number, self.commit);
-        match self.shop.own.get(number) {
-            Some(State::Own { base, .. }) if is_leaf && is_stored_to => Some(base),
-            _ => None,
-        }
+        let is_wanted = page.level() == 0 || self.shop.early.takes_branches();
+        Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
     /// Takes those that are finished out of the changed pages, and adds to the log record what it is to say of them.
@@ -102,8 +129,8 @@ impl OwnPages {
             finished, logged, ..
         } = &self.shop.early;
         changed.retain(|(number, _)| match finished.get(*number) {
-            Some(part) => {
-                record.extend_from_slice(&logged[part.clone()]);
+            Some(page) => {
+                record.extend_from_slice(&logged[page.logged.clone()]);
                 false
             }
             None => true,
