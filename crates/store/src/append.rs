@@ -42,7 +42,7 @@ impl<'i> AppendLock<'i> {
     }
 
     /// Appends a record, which the caller applies before it gives the lock back. That of a relaxed commit survives the death of all
-    /// processes; that of a durable one has until then been seen by nobody.
+    /// processes, in the lock file or in the log; that of a durable one has until then been seen by nobody.
     pub(crate) fn append(&self, parts: &[IoSlice<'_>], durability: Durability) -> Result<Position> {
         match (&self.inner.wal, durability) {
             (Some(wal), Durability::Durable) => Ok(wal.append_buffered(parts)?),

@@ -9,8 +9,8 @@
 //! (or whatever [`FileNames`](crate::FileNames) calls them).
 //!
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
-//! process has the environment open, the lock region is of no value, whatever it holds: it is written anew from the
-//! meta pages and the log. Who cannot write to the files looks at them as they are, see [`still`].
+//! process has the environment open, the lock region is of no value but for the records in its log buffer: those are added to the log if
+//! they are the ones that follow there. Then it is written anew from the meta pages and the log. Who cannot write to the files looks at them as they are, see [`still`].
 
 mod still;
 
@@ -21,7 +21,7 @@ use std::path::Path;
 
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
-use sapwood_wal::{LogId, Position, Wal};
+use sapwood_wal::{LogId, Position, Shared, Wal};
 
 use crate::archive;
 use crate::background::Background;
@@ -116,6 +116,7 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
         return Err(Error::HeldStill);
     }
     let regions: Regions = if first {
+        salvage(&places, &file)?;
         Region::create(&file, places.count()?)?.into()
     } else {
         Region::join(&file)?.into()
@@ -135,6 +136,29 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     let env = opened.into_env(&regions, membership, options)?;
     env.inner().membership.unlock_opening();
     Ok(env)
+}
+
+/// Adds to the log what processes that died have left in the lock region's log buffer only. This may be interrupted and done again: the region
+/// stays as it is until the log has it.
+fn salvage(places: &Places<'_>, lock_file: &fs::File) -> Result<()> {
+    let regions = Region::join(lock_file).unwrap_or_default();
+    let Some(left) = regions.first() else {
+        return Ok(());
+    };
+    let shared: &Shared = (**left).as_ref();
+    let options = places.options;
+    if shared.is_written() || !left.outlives_processes() || !has_data(&*places.storage, options)? {
+        return Ok(());
+    }
+    let (files, stands_alone) = places.data_files(OpenMode::Write)?;
+    let heads = files.iter().map(|(_, metas)| Ok(newest(metas)?.head.log));
+    let heads = heads.collect::<Result<Vec<_>>>()?;
+    let (false, Some(from)) = (stands_alone, heads.into_iter().min_by_key(|log| log.lsn)) else {
+        return Ok(());
+    };
+    let own: Arc<Shared> = Arc::default();
+    let wal = Wal::open(&places.storage, &options.names.log, OpenMode::Write, own)?;
+    Ok(wal.salvage(from, shared, (**left).as_ref())?)
 }
 
 /// Whether the system does not let this process write there.
@@ -224,9 +248,13 @@ impl Opened {
             && !options.read_only
         {
             let (members, shared) = (membership.clone(), regions[0].clone());
-            wal.share_buffer(regions[0].clone(), membership.index(), move |process| {
-                members.is_alive(process, &shared.processes[..])
-            });
+            let outlives = regions[0].outlives_processes();
+            wal.share_buffer(
+                regions[0].clone(),
+                outlives,
+                membership.index(),
+                move |process| members.is_alive(process, &shared.processes[..]),
+            );
         }
         let stores = Arc::default();
         let must_checkpoint = self.stores.iter().map(|store| store.must_checkpoint);

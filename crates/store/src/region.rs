@@ -2,10 +2,11 @@
 //! that the whole environment has once are in the first store's: the log, the appender's lock, the processes, poison.
 //!
 //! It consists of atomics only, is valid when all its bytes are zero, and is volatile: the first process to open the
-//! environment writes it anew (see `open`). Everything in it that changes often has a cache line to itself.
+//! environment salvages the records that dead ones have left in it, and writes it anew (see `open`). Everything in it that changes often has a cache line to itself.
 //!
 //! ```text
 //!  magic, layout version
+//!  boot                   under which run of the system it is in memory
 //!  writer lock            one write transaction at a time
 //!  checkpoint lock        one checkpoint at a time
 //!  growth lock            one at a time makes the file grow
@@ -29,7 +30,7 @@ use std::fs::File;
 use std::ops::Deref;
 
 use sapwood_wal::lock::Lock;
-use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry};
+use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry, boot_id};
 use sapwood_wal::storage::Window;
 use sapwood_wal::{Lsn, Shared, sync};
 
@@ -44,7 +45,7 @@ const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");
 
 /// The version of everything below, that of the log's shared state included. Processes that disagree about it cannot
 /// share an environment.
-const LAYOUT: u32 = 9;
+const LAYOUT: u32 = 10;
 
 /// How many commits may be applied but not visible yet, and a few more.
 pub(crate) const HEADS: u64 = 64;
@@ -75,6 +76,8 @@ impl<T> Deref for Line<T> {
 pub(crate) struct Layout {
     magic: AtomicU64,
     layout: AtomicU32,
+    /// The system's boot id, 0 if what is here is gone when nobody has it open.
+    boot: [AtomicU64; 2],
     pub(crate) writer: Line<Lock>,
     pub(crate) checkpointer: Line<Lock>,
     pub(crate) grower: Line<Lock>,
@@ -164,6 +167,15 @@ impl Layout {
         self.visible.store(head.commit.0, Ordering::SeqCst);
         self.layout.store(LAYOUT, Ordering::Relaxed);
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether what is here outlives all processes that use it: it is in a file, and as they left it.
+    pub(crate) fn outlives_processes(&self) -> bool {
+        let boot = self
+            .boot
+            .each_ref()
+            .map(|half| half.load(Ordering::Relaxed));
+        boot != [0; 2] && boot == boot_words()
     }
 
     /// Refuses a region that another version of this program has set up.
@@ -321,7 +333,13 @@ impl Region {
 
     /// The regions in the lock file, zeroed: for the first process, while nobody else can look at them.
     pub(crate) fn create(file: &File, stores: usize) -> Result<Vec<Arc<Self>>> {
-        Ok(Self::parts(Window::fresh(file, stores * BYTES)?))
+        let regions = Self::parts(Window::fresh(file, stores * BYTES)?);
+        for region in &regions {
+            for (half, word) in region.boot.iter().zip(boot_words()) {
+                half.store(word, Ordering::Relaxed);
+            }
+        }
+        Ok(regions)
     }
 
     /// The regions in the lock file that another process has set up, one for each store.
@@ -347,6 +365,11 @@ impl Region {
         };
         offsets.map(part).map(Arc::new).collect()
     }
+}
+
+fn boot_words() -> [u64; 2] {
+    let boot = boot_id();
+    [boot as u64, (boot >> 64) as u64]
 }
 
 impl Deref for Region {
@@ -454,6 +477,8 @@ mod tests {
         assert!(Region::join(&file).is_err(), "not all were started");
         other.start(&head(7));
         let joined = Region::join(&file).unwrap();
+        assert!(joined[0].outlives_processes());
+        assert!(!one(Region::private(1)).outlives_processes());
         assert_eq!(joined.len(), 2);
         assert_eq!(joined[1].applied(), CommitNo(7));
         let second = &joined[0];
@@ -461,10 +486,15 @@ mod tests {
         assert_eq!(second.applied(), CommitNo(6));
         assert_eq!(second.visible(), CommitNo(5));
         let layout: &Layout = first;
+        layout.boot[1].fetch_xor(1, Ordering::Relaxed);
+        assert!(
+            !joined[0].outlives_processes(),
+            "the machine was started again"
+        );
         layout.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),
-            Err(Error::UnknownVersion { found: 10, .. })
+            Err(Error::UnknownVersion { found: 11, .. })
         ));
     }
 }

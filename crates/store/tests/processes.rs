@@ -11,11 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use sapwood_store::{Env, Error, Options, Snapshot, TreeKind};
+use sapwood_store::{Durability, Env, Error, Options, Snapshot, TreeKind};
 
 const ROLE: &str = "SAPWOOD_TEST_ROLE";
 const FOLDER: &str = "SAPWOOD_TEST_FOLDER";
 const KEPT: u64 = 50;
+/// Under this number those count who do not wait.
+const RELAXED: u8 = 9;
 
 fn options() -> Options {
     Options::new()
@@ -29,8 +31,15 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let env = Env::open(std::env::var(FOLDER).unwrap(), &options()).unwrap();
+    // Nothing is synced that nobody waits for.
+    let calm = options().idle_checkpoint(Some(Duration::from_secs(60)));
+    let options = match role.as_str() {
+        "relaxed" => calm.durability(Durability::Relaxed),
+        _ => options(),
+    };
+    let env = Env::open(std::env::var(FOLDER).unwrap(), &options).unwrap();
     match role.as_str() {
+        "relaxed" => relax_for_ever(&env),
         "reader" => read_for_ever(&env),
         "holder" => hold_for_ever(&env),
         writer => write_for_ever(&env, writer.parse().unwrap()),
@@ -62,6 +71,26 @@ fn write_for_ever(env: &Env, writer: u8) {
         }
         txn.commit().unwrap().wait().unwrap();
         println!("acknowledged {}", count + 1);
+    }
+}
+
+/// Each transaction counts, and tells about itself when it can be seen.
+fn relax_for_ever(env: &Env) {
+    loop {
+        let mut txn = env.write().unwrap();
+        let counts = txn.tree("counts").unwrap().unwrap();
+        let count = txn.get(counts, &[RELAXED]).unwrap();
+        let count = count.map_or(0, |count| u64::from_be_bytes(count.try_into().unwrap())) + 1;
+        txn.put(counts, &[RELAXED], &count.to_be_bytes()).unwrap();
+        let filler = vec![count as u8; (count * 37 % 900) as usize];
+        txn.put(counts, &[RELAXED, (count % 50) as u8], &filler)
+            .unwrap();
+        let ticket = txn.commit().unwrap();
+        // Before it, only the commits of others may have to be durable.
+        if !ticket.is_visible() {
+            ticket.wait().unwrap();
+        }
+        println!("acknowledged {count}");
     }
 }
 
@@ -247,6 +276,51 @@ fn processes_are_killed_at_any_moment() {
     let found = counts(&env.read().unwrap());
     assert!(found[0] > 20 && found[1] > 20, "{found:?}");
     assert_clean(&env);
+}
+
+/// Whoever comes next finds each commit that was visible, also where nobody had asked for it to be durable.
+#[test]
+fn visible_commits_survive_the_death_of_all_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(prepare(folder.path()));
+    let relaxed = |folder: &Path| -> u64 {
+        let env = Env::open(folder, &options()).unwrap();
+        let snapshot = env.read().unwrap();
+        let counts = snapshot.tree("counts").unwrap().unwrap();
+        let count = counts.get(&[RELAXED]).unwrap().unwrap();
+        let count = u64::from_be_bytes(count.try_into().unwrap());
+        let filler = counts.get(&[RELAXED, (count % 50) as u8]).unwrap().unwrap();
+        assert!(filler.iter().all(|&byte| byte == count as u8));
+        assert_clean(&env);
+        count
+    };
+    for round in 0..12_u64 {
+        let mut processes = vec![Process::start("relaxed", folder.path())];
+        if round % 3 == 2 {
+            processes.push(Process::start("relaxed", folder.path()));
+            processes.push(Process::start("0", folder.path()));
+        }
+        for _ in 0..1 + round * round * 7 {
+            processes[0].lines.recv().unwrap();
+        }
+        let durable = processes.split_off(processes.len().min(2));
+        let killed = processes.into_iter().map(Process::kill);
+        let acknowledged = killed.max().unwrap();
+        for process in durable {
+            process.kill();
+        }
+        if round % 4 == 1 {
+            // The next to come does not get far.
+            let next = Process::start("reader", folder.path());
+            std::thread::sleep(Duration::from_millis(round * 3 % 10));
+            next.kill();
+        }
+        let found = relaxed(folder.path());
+        assert!(
+            found >= acknowledged,
+            "{found}, {acknowledged}, round {round}"
+        );
+    }
 }
 
 #[test]

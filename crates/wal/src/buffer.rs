@@ -2,9 +2,10 @@
 //!
 //! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory that all users
 //! of the log share, and whoever leads the next sync writes whole blocks from there past the page cache, in one call that returns when
-//! they are on the disk. That takes less time, and less of the processor's, than a write and a sync of it. Everything else is written
-//! to the files as it is appended, and synced as any file is: records that must survive the death of all processes
-//! ([`Wal::append`]), large ones, and all of them where the file system or a missing buffer leave no other way.
+//! they are on the disk. That takes less time, and less of the processor's, than a write and a sync of it. Nor need others be that must
+//! survive the death of all processes ([`Wal::append`]), if the memory does: whoever comes next salvages them (`salvage`), and until
+//! then some of them at a time are handed to the system, or synced with the rest. Everything else is written
+//! to the files as it is appended, and synced as any file is: large records, and all of them where the file system or a missing buffer leave no other way.
 //!
 //! ```text
 //!            on the disk          with the system, or there       in the buffer
@@ -42,6 +43,7 @@ const PARTS: u64 = 4;
 /// Memory that all users of a log share, and what they need to exclude each other from the files.
 pub(crate) struct Buffer {
     words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    outlives: bool,
     me: u16,
     is_alive: Box<dyn Fn(u16) -> bool + Send + Sync>,
 }
@@ -55,17 +57,14 @@ impl Buffer {
         self.words().len() as u64 * 8
     }
 
-    /// Where the bytes from `lsn` on are, word by word.
-    fn words_from(&self, lsn: Lsn) -> impl Iterator<Item = &AtomicU64> {
-        let words = self.words();
-        let first = (lsn.0 / 8) % words.len().max(1) as u64;
-        let (behind, before) = words.split_at(usize::try_from(first).unwrap_or_default());
-        before.iter().chain(behind)
+    /// Whether what is between two places need not be written for fear of the death of all processes.
+    fn keeps(&self, from: Lsn, to: Lsn) -> bool {
+        self.outlives && to.0 - from.0 <= self.bytes() / PARTS
     }
 
     /// Stores the parts one after the other, whose bytes together are a multiple of eight.
     fn store<'p>(&self, lsn: Lsn, parts: impl Iterator<Item = &'p [u8]>) {
-        let mut places = self.words_from(lsn);
+        let mut places = words_from(self.words(), lsn);
         let mut put = |word: [u8; 8]| {
             if let Some(place) = places.next() {
                 place.store(u64::from_le_bytes(word), Ordering::Relaxed);
@@ -91,21 +90,13 @@ impl Buffer {
         debug_assert_eq!(filled, 0, "records are aligned");
     }
 
-    /// Fills `bytes`, a multiple of eight, with what is there from `lsn` on.
-    fn load(&self, lsn: Lsn, bytes: &mut [u8]) {
-        let (words, _) = bytes.as_chunks_mut();
-        for (word, place) in words.iter_mut().zip(self.words_from(lsn)) {
-            *word = place.load(Ordering::Relaxed).to_le_bytes();
-        }
-    }
-
     /// The blocks of `from..to`, zeroes behind the end, and where they begin.
     fn blocks_of<'b>(&self, from: Lsn, to: Lsn, blocks: &'b mut Blocks) -> (Lsn, &'b [u8]) {
         let block = block_of(from);
         let filled = offset(to.0 - block.0);
         let blocks = blocks.of(filled.next_multiple_of(BLOCK_BYTES));
         let (records, rest) = blocks.split_at_mut(filled);
-        self.load(block, records);
+        load(self.words(), block, records);
         rest.fill(0);
         (block, blocks)
     }
@@ -128,17 +119,20 @@ impl Blocks {
 impl Wal {
     /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least 8 KiB. All
     /// users of the log who write to it must have the same memory, which may hold anything when the log is started, before anybody appends to the log or
-    /// waits for its records. `me` and `is_alive` are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first
+    /// waits for its records. `outlives` says that the memory survives the death of all of them, and that whoever opens the log
+    /// next calls [`Wal::salvage`]. `me` and `is_alive` are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first
     /// call counts.
     pub fn share_buffer(
         &self,
         words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+        outlives: bool,
         me: u16,
         is_alive: impl Fn(u16) -> bool + Send + Sync + 'static,
     ) {
         let is_alive = Box::new(is_alive);
         let _: std::result::Result<(), Buffer> = self.buffer.set(Buffer {
             words,
+            outlives,
             me,
             is_alive,
         });
@@ -176,8 +170,17 @@ impl Wal {
         Ok(true)
     }
 
-    /// Hands a record that was put into the buffer to the system, with everything before it. For the holder of the writer lock.
-    pub(crate) fn write_put(&self, lsn: Lsn, end: Lsn) -> Result<()> {
+    /// Sees to it that a record which was put into the buffer survives the death of all processes, with everything before it. For the
+    /// holder of the writer lock.
+    pub(crate) fn keep_put(&self, lsn: Lsn, end: Lsn) -> Result<()> {
+        let written = self.shared().written();
+        if self
+            .buffer
+            .get()
+            .is_some_and(|buffer| buffer.keeps(written, end))
+        {
+            return Ok(());
+        }
         self.with_files(|| {
             self.write_buffered(end)
                 .or_else(|error| self.erase_failed(lsn, error))
@@ -320,8 +323,23 @@ pub(crate) fn block_of(lsn: Lsn) -> Lsn {
     Lsn(lsn.0 - lsn.0 % BLOCK_BYTES as u64)
 }
 
+/// Where the bytes from `lsn` on are in the memory of a buffer, word by word.
+fn words_from(words: &[AtomicU64], lsn: Lsn) -> impl Iterator<Item = &AtomicU64> {
+    let first = (lsn.0 / 8) % words.len().max(1) as u64;
+    let (behind, before) = words.split_at(usize::try_from(first).unwrap_or_default());
+    before.iter().chain(behind)
+}
+
+/// Fills `bytes`, a multiple of eight, with what is there from `lsn` on.
+pub(crate) fn load(words: &[AtomicU64], lsn: Lsn, bytes: &mut [u8]) {
+    let (loaded, _) = bytes.as_chunks_mut();
+    for (word, place) in loaded.iter_mut().zip(words_from(words, lsn)) {
+        *word = place.load(Ordering::Relaxed).to_le_bytes();
+    }
+}
+
 /// A difference between two places that are close together.
-fn offset(bytes: u64) -> usize {
+pub(crate) fn offset(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
@@ -334,6 +352,7 @@ mod tests {
         let words: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(u64::MAX)).collect();
         let buffer = Buffer {
             words: Arc::new(words),
+            outlives: false,
             me: 0,
             is_alive: Box::new(|_| true),
         };
@@ -344,11 +363,11 @@ mod tests {
                 let (middle, tail) = rest.split_at(second);
                 buffer.store(lsn, [head, middle, tail].into_iter());
                 let mut loaded = [0; 96];
-                buffer.load(lsn, &mut loaded);
+                load(buffer.words(), lsn, &mut loaded);
                 assert_eq!(loaded, *bytes, "{lsn}, {first} and {second} bytes");
                 // What was not stored to is as it was.
                 let mut behind = [0; 8];
-                buffer.load(Lsn(lsn.0 + 96), &mut behind);
+                load(buffer.words(), Lsn(lsn.0 + 96), &mut behind);
                 assert_eq!(behind, [0xff; 8]);
                 let clear = [0xff; 96];
                 buffer.store(lsn, std::iter::once(&clear[..]));

@@ -163,6 +163,8 @@ struct Life {
     before: History,
     history: History,
     log: Wal,
+    /// What the log shares with others, if that survives the death of all of them.
+    memory: Option<Memory>,
     /// So many records survive the death of the process.
     written: usize,
     /// The position behind each record since the floor, the floor itself first.
@@ -185,7 +187,9 @@ impl Life {
             history.learn(Note::Created);
             disk.note(Note::Created.encode());
         }
-        let (log, ends) = recover(&storage, guards, &history, dice.below(3) > 0)?;
+        let memory = Memory::any(&mut dice);
+        let (log, ends) = recover(&storage, guards, &history, memory.as_ref())?;
+        let memory = memory.filter(|memory| memory.outlives);
         let mut life = Self {
             disk,
             guards,
@@ -194,6 +198,7 @@ impl Life {
             before,
             history,
             log,
+            memory,
             written: 0,
             ends,
         };
@@ -330,9 +335,14 @@ impl Life {
     /// The process is killed and started again, but the power stays on.
     fn restart(&mut self) -> Verdict {
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
-        let has_buffer = self.dice.below(3) > 0;
-        (self.log, self.ends) = recover(&storage, self.guards, &self.history, has_buffer)
+        if let Some(left) = self.memory.take() {
+            left.salvage(&storage, self.guards, self.history.floor.0)
+                .map_err(|error| format!("after kill: {error}"))?;
+        }
+        let memory = Memory::any(&mut self.dice);
+        (self.log, self.ends) = recover(&storage, self.guards, &self.history, memory.as_ref())
             .map_err(|error| format!("after kill: {error}"))?;
+        self.memory = memory.filter(|memory| memory.outlives);
         let (written, found) = (self.written, self.records());
         if found < written {
             return Err(format!("{written} records written, {found} after kill"));
@@ -344,7 +354,7 @@ impl Life {
     /// The writer dies right after it has written a record.
     fn replace_dead_writer(&mut self) -> Verdict {
         let payload = self.new_attempt();
-        let ways = [Way::Files, Way::Buffer];
+        let ways = [Way::Kept, Way::Buffer];
         let way = ways[self.dice.below(ways.len())];
         if self
             .log
@@ -365,9 +375,44 @@ impl Life {
     }
 }
 
-fn share_buffer(log: &Wal) {
-    let words: Vec<AtomicU64> = (0..BUFFER_WORDS).map(AtomicU64::new).collect();
-    log.share_buffer(Arc::new(words), 0, |_| true);
+/// What the users of a log share.
+struct Memory {
+    shared: Arc<Shared>,
+    words: Arc<Vec<AtomicU64>>,
+    outlives: bool,
+}
+
+impl Memory {
+    fn new(outlives: bool) -> Self {
+        Self {
+            shared: Arc::default(),
+            words: Arc::new((0..BUFFER_WORDS).map(AtomicU64::new).collect()),
+            outlives,
+        }
+    }
+
+    fn any(dice: &mut Dice) -> Option<Self> {
+        match dice.below(4) {
+            0 => None,
+            kind => Some(Self::new(kind > 1)),
+        }
+    }
+
+    fn share(&self, log: &Wal) {
+        log.share_buffer(self.words.clone(), self.outlives, 0, |_| true);
+    }
+
+    /// Salvages what is left, twice: the first one may have been killed.
+    fn salvage(
+        &self,
+        storage: &Arc<dyn Storage>,
+        guards: Guards,
+        floor: Position,
+    ) -> Result<(), Error> {
+        (0..2).try_for_each(|_| {
+            open(storage, Arc::default(), guards)?.salvage(floor, &self.shared, &self.words)
+        })
+    }
 }
 
 /// Opens and reads the log, compares it with what is known, and starts it. Returns the position behind each record.
@@ -375,10 +420,11 @@ fn recover(
     storage: &Arc<dyn Storage>,
     guards: Guards,
     history: &History,
-    has_buffer: bool,
+    memory: Option<&Memory>,
 ) -> Result<(Wal, Vec<Position>), String> {
     let recovery = |error: Error| format!("recovery: {error}");
-    let log = open(storage, guards).map_err(recovery)?;
+    let shared = memory.map(|memory| memory.shared.clone());
+    let log = open(storage, shared.unwrap_or_default(), guards).map_err(recovery)?;
     let (floor, first) = history.floor;
     let mut ends = vec![floor];
     let mut records = log.records(floor).map_err(recovery)?;
@@ -398,14 +444,13 @@ fn recover(
     }
     log.start(floor.lsn, &records).map_err(recovery)?;
     drop(records);
-    if has_buffer {
-        share_buffer(&log);
+    if let Some(memory) = memory {
+        memory.share(&log);
     }
     Ok((log, ends))
 }
 
-fn open(storage: &Arc<dyn Storage>, guards: Guards) -> Result<Wal, Error> {
-    let shared = Arc::new(Shared::default());
+fn open(storage: &Arc<dyn Storage>, shared: Arc<Shared>, guards: Guards) -> Result<Wal, Error> {
     Wal::open_with(storage, NAME, OpenMode::Write, shared, guards)
 }
 
@@ -430,7 +475,7 @@ fn log_to_damage() -> Result<(Disk, Vec<Position>), Error> {
     let disk = Disk::new();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     Wal::create(&storage, NAME, ID, &SMALL)?;
-    let log = open(&storage, Guards::default())?;
+    let log = open(&storage, Arc::default(), Guards::default())?;
     start(&log)?;
     let mut ends = vec![Position::START];
     for record in 0..DAMAGED_RECORDS {
@@ -458,7 +503,7 @@ fn read_image(image: &Image, guards: Guards) -> (usize, Result<(), Error>) {
     let read = |count: &mut usize| {
         let disk = Disk::from_image(image).expect("memory files");
         let storage: Arc<dyn Storage> = Arc::new(disk);
-        let log = open(&storage, guards)?;
+        let log = open(&storage, Arc::default(), guards)?;
         let mut records = log.records(Position::START)?;
         while let Some(record) = records.next()? {
             if record.payload != short_payload(*count) {
@@ -566,7 +611,7 @@ fn a_failed_append_leaves_nothing(guards: Guards) -> Verdict {
     let (disk, ends) = log_to_damage().map_err(|error| error.to_string())?;
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let run = || {
-        let log = open(&storage, guards)?;
+        let log = open(&storage, Arc::default(), guards)?;
         start(&log)?;
         let payload = short_payload(DAMAGED_RECORDS);
         disk.fail(0, Fault::ShortWrite(56 + payload.len()), false);
@@ -596,15 +641,15 @@ fn a_full_buffer_is_emptied(guards: Guards) -> Verdict {
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let run = || {
         Wal::create(&storage, NAME, ID, &SMALL)?;
-        let log = open(&storage, guards)?;
+        let log = open(&storage, Arc::default(), guards)?;
         start(&log)?;
-        share_buffer(&log);
+        Memory::new(false).share(&log);
         for record in 0..RECORDS {
             log.append_buffered(&[IoSlice::new(&payload(record))])?;
         }
         log.sync_to(log.end())?;
         let storage: Arc<dyn Storage> = Arc::new(Disk::from_image(&disk.synced_image()).unwrap());
-        let log = open(&storage, guards)?;
+        let log = open(&storage, Arc::default(), guards)?;
         let mut records = log.records(Position::START)?;
         for record in 0..RECORDS {
             let found = records

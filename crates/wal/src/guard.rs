@@ -49,6 +49,8 @@ pub(crate) enum Guard {
     PrimeBuffer,
     /// What is in the files' cache only is synced with what follows it in the buffer.
     SyncWritten,
+    /// What dead processes have left in the buffer is written to the files.
+    SalvageBuffer,
     /// The end of a sync wakes those who wait for it. (The model tests prove this one.)
     WakeFollowers,
 }
@@ -56,7 +58,7 @@ pub(crate) enum Guard {
 #[cfg(all(test, not(feature = "shuttle")))]
 impl Guard {
     /// Those that the crash tests prove.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::SyncRecords,
         Self::SyncNewSegment,
         Self::SyncNewName,
@@ -80,6 +82,7 @@ impl Guard {
         Self::KeepUnwritten,
         Self::PrimeBuffer,
         Self::SyncWritten,
+        Self::SalvageBuffer,
     ];
 }
 

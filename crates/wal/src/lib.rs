@@ -9,8 +9,8 @@
 //! # The life of a log
 //!
 //! 1. [`Wal::create`] makes it, [`Wal::open`] opens it.
-//! 2. The first process to open it reads everything back from the last checkpoint on ([`Wal::records`]) and starts it at the end it
-//!    found ([`Wal::start`]). Processes that come later share the first one's [`Shared`] state and find it started.
+//! 2. The first process to open it rescues what dead ones have left in memory ([`Wal::salvage`]), reads everything back from the last
+//!    checkpoint on ([`Wal::records`]) and starts it at the end it found ([`Wal::start`]). Processes that come later share the first one's [`Shared`] state and find it started.
 //! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`], [`Wal::append_buffered`]); anybody waits
 //!    for them to be durable ([`Wal::sync_to`]), and all who wait at the same time share one sync.
 //! 4. When the holder of the writer lock died, its heir calls [`Wal::inherit`] first.
@@ -37,6 +37,7 @@ mod model_tests;
 pub mod process;
 mod records;
 mod ring;
+mod salvage;
 mod shared;
 pub mod storage;
 pub mod sync;

@@ -22,8 +22,9 @@ const REWRITE_BYTES: usize = 256 * 1024;
 /// Where a record goes first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    Files,
-    /// If it has room there, and if there is one.
+    /// To where it survives the death of all processes: the files, or a buffer that does.
+    Kept,
+    /// To the buffer, if there is one and it has room.
     Buffer,
 }
 
@@ -258,7 +259,7 @@ impl Wal {
     /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
     /// [`Error::Io`], it may be there all the same.)
     pub fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
-        let end = self.write_record(parts, Way::Files)?;
+        let end = self.write_record(parts, Way::Kept)?;
         self.shared().advance(end);
         Ok(end)
     }
@@ -300,7 +301,7 @@ impl Wal {
         pieces.push(IoSlice::new(padding));
         match (self.put(tail.lsn, end, &pieces)?, way) {
             (true, Way::Buffer) => {}
-            (true, Way::Files) => self.write_put(tail.lsn, end)?,
+            (true, Way::Kept) => self.keep_put(tail.lsn, end)?,
             (false, _) => self.write(tail.lsn, end, &pieces)?,
         }
         Ok(Position {

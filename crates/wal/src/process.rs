@@ -27,6 +27,11 @@ const OPENING_BYTE: i64 = 0;
 const STILL_BYTE: i64 = 1;
 const PROCESS_BYTES_FROM: i64 = 16;
 
+/// The number of this run of the system: what was left in memory under another one is gone, or stale. 0 if it cannot be told.
+pub fn boot_id() -> u128 {
+    sys::boot_id().unwrap_or(0)
+}
+
 /// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock byte
 /// may change it.
 #[derive(Debug, Default)]

@@ -156,6 +156,11 @@ impl Shared {
             .any(|lock| lock.owner() == Some(process))
     }
 
+    /// Whether everything that was appended is in the files; if it is not, and all users are dead, see [`Wal::salvage`](crate::Wal::salvage).
+    pub fn is_written(&self) -> bool {
+        self.written() >= self.end()
+    }
+
     /// Everything before it has been handed to the system.
     pub(crate) fn written(&self) -> Lsn {
         Lsn(self.written.load(Ordering::Acquire))

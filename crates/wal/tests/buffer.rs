@@ -5,7 +5,7 @@ mod common;
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{SMALL, append, create, open, read_all, start};
 use sapwood_wal::storage::{Folder, Memory, OpenMode, Storage};
@@ -17,10 +17,16 @@ struct Log {
     storage: Arc<dyn Storage>,
     shared: Arc<Shared>,
     words: Arc<Vec<AtomicU64>>,
+    outlives: bool,
     wal: Wal,
 }
 
 fn new_log() -> Log {
+    new_log_with(false)
+}
+
+/// `outlives` says whether the memory survives its users.
+fn new_log_with(outlives: bool) -> Log {
     let folder = tempfile::tempdir().unwrap();
     let storage: Arc<dyn Storage> = Arc::new(Folder::open(folder.path()).unwrap());
     create(&storage, &SMALL).unwrap();
@@ -33,6 +39,7 @@ fn new_log() -> Log {
         storage,
         shared,
         words,
+        outlives,
         wal,
     };
     log.share(&log.wal, 0);
@@ -41,7 +48,15 @@ fn new_log() -> Log {
 
 impl Log {
     fn share(&self, wal: &Wal, process: u16) {
-        wal.share_buffer(self.words.clone(), process, |_| true);
+        wal.share_buffer(self.words.clone(), self.outlives, process, |_| true);
+    }
+
+    /// Salvages what is in the memory, as whoever comes first after all processes have died does.
+    fn salvage(&self) {
+        let first = open(&self.storage).unwrap();
+        first
+            .salvage(Position::START, &self.shared, &self.words)
+            .unwrap();
     }
 
     /// What whoever comes first after all processes have died finds.
@@ -138,7 +153,7 @@ fn where_the_page_cache_is_all_there_is_records_go_there() {
     let wal = open(&storage).unwrap();
     start(&wal, Position::START).unwrap();
     let words: Vec<AtomicU64> = (0..2048).map(AtomicU64::new).collect();
-    wal.share_buffer(Arc::new(words), 0, |_| true);
+    wal.share_buffer(Arc::new(words), false, 0, |_| true);
     let end = append_buffered(&wal, b"record");
     let (payloads, _) = read_all(&open(&storage).unwrap(), Position::START).unwrap();
     assert_eq!(payloads, [b"record"]);
@@ -177,4 +192,76 @@ fn segments_are_made_ahead_beside_whoever_appends() {
         appender.join().unwrap()
     });
     assert!(end.lsn.0 > 2 * log.wal.capacity());
+}
+
+#[test]
+fn what_is_left_in_memory_that_outlives_its_users_is_salvaged() {
+    let log = new_log_with(true);
+    let first = append_buffered(&log.wal, b"one");
+    log.wal.sync_to(first.lsn).unwrap();
+    let mut expected = vec![b"one".to_vec()];
+    for number in 0..9 {
+        append(&log.wal, &[number; 100]).unwrap();
+        expected.push(vec![number; 100]);
+    }
+    assert_eq!(log.left(Position::START).len(), 1, "nothing was written");
+    log.salvage();
+    assert_eq!(log.left(Position::START), expected);
+    log.salvage();
+    assert_eq!(log.left(Position::START), expected);
+}
+
+#[test]
+fn no_more_than_a_part_of_the_memory_is_left_to_salvage() {
+    let log = new_log_with(true);
+    let part = log.words.len() as u64 * 8 / 4;
+    for _ in 0..20 {
+        let end = append(&log.wal, &[7; 300]).unwrap();
+        let (_, written) = read_all(&open(&log.storage).unwrap(), Position::START).unwrap();
+        assert!(end.lsn.0 - written.lsn.0 <= part);
+    }
+    append(&log.wal, &vec![8; 4200]).unwrap();
+    assert_eq!(
+        log.left(Position::START).len(),
+        21,
+        "a large record is written"
+    );
+}
+
+#[test]
+fn memory_that_the_log_has_outlived_changes_nothing() {
+    for lost in [&b"lost"[..], b"gone too long"] {
+        let log = new_log_with(true);
+        append(&log.wal, b"one").unwrap();
+        log.salvage();
+        append(&log.wal, lost).unwrap();
+        append(&log.wal, lost).unwrap();
+        // Somebody opened the log without the memory, and went on.
+        let other = open(&log.storage).unwrap();
+        start(&other, Position::START).unwrap();
+        append(&other, b"kept").unwrap();
+        let expected = log.left(Position::START);
+        assert_eq!(expected, [b"one".to_vec(), b"kept".to_vec()]);
+        log.salvage();
+        assert_eq!(log.left(Position::START), expected);
+    }
+}
+
+#[test]
+fn what_is_no_record_is_not_salvaged() {
+    const RECORD_WORDS: usize = 10;
+    for damaged in 0..4 * RECORD_WORDS {
+        let log = new_log_with(true);
+        let payloads: Vec<_> = (0..4).map(|number| vec![number; 24]).collect();
+        for payload in &payloads {
+            append(&log.wal, payload).unwrap();
+        }
+        let bit = 1 << (damaged % 64);
+        log.words[damaged].fetch_xor(bit, Ordering::Relaxed);
+        log.salvage();
+        assert_eq!(
+            log.left(Position::START),
+            payloads[..damaged / RECORD_WORDS]
+        );
+    }
 }

@@ -113,10 +113,12 @@ impl Opened {
     ) -> Space {
         let membership = Arc::new(membership);
         let (members, shared) = (membership.clone(), self.region.clone());
-        self.wal
-            .share_buffer(self.region.clone(), membership.index(), move |process| {
-                members.is_alive(process, &shared.processes[..])
-            });
+        self.wal.share_buffer(
+            self.region.clone(),
+            false,
+            membership.index(),
+            move |process| members.is_alive(process, &shared.processes[..]),
+        );
         Space {
             inner: Arc::new(Inner {
                 region: self.region,

@@ -181,6 +181,10 @@ pub(crate) fn own_namespace() -> u64 {
     0
 }
 
+pub(crate) fn boot_id() -> io::Result<u128> {
+    unsupported()
+}
+
 pub(crate) fn start_time(_: u32) -> io::Result<u64> {
     unsupported()
 }

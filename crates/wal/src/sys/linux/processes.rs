@@ -142,6 +142,13 @@ pub(crate) fn own_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
 }
 
+/// The number of this run of the system, which is another one after the next boot.
+pub(crate) fn boot_id() -> io::Result<u128> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
+    u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 /// When a process was started, in clock ticks since boot. Field 22 of `/proc/PID/stat`; the fields are counted from behind the command's closing parenthesis, which is field 2.
 pub(crate) fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
