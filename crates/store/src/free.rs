@@ -186,6 +186,14 @@ impl PendingKey {
         key
     }
 
+    /// Reads the key of a record; `None` if it is one of another form.
+    pub(crate) fn of(key: &[u8]) -> Result<Option<Self>> {
+        match key.split_first() {
+            Some((&PENDING, fields)) => Self::decode(fields).ok_or_else(impossible).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn decode(fields: &[u8]) -> Option<Self> {
         let (blocker, fields) = fields.split_first_chunk::<8>()?;
         let (freed, serial) = fields.split_first_chunk::<8>()?;
@@ -367,7 +375,7 @@ impl Protected {
         } else {
             inner.region.applied()
         };
-        let mut commits = Vec::new();
+        let mut commits = Vec::with_capacity(8);
         let mut protect = |guard, commit| {
             if guards.has(guard) {
                 commits.push(commit);

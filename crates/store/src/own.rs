@@ -19,6 +19,7 @@ use crate::checkpoint;
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::free::FreeExtent;
+use crate::free::recent::Named;
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
@@ -44,6 +45,7 @@ pub(crate) struct Workshop {
     early: Early,
     known_trees: KnownTrees,
     resume: Resume,
+    named: Option<Named>,
     /// Where log records are put together.
     pub(crate) record: Vec<u8>,
 }
@@ -60,6 +62,7 @@ impl Workshop {
             early: Early::default(),
             known_trees: KnownTrees::default(),
             resume: Resume::default(),
+            named: None,
             record: Vec::new(),
         }
     }
@@ -154,7 +157,8 @@ impl OwnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
     pub(crate) fn new(inner: Arc<Inner>, head: &Head, mut shop: Box<Workshop>) -> Result<Self> {
         let roots = &head.roots;
-        let (ready, pending) = roots.recent.decode(head.commit, roots.pages)?;
+        let named = shop.named.take();
+        let named = Named::of(&roots.recent, head.commit, roots.pages, named)?;
         // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest commit, which
         // are not used again before a later one has become visible, and its own.
         let mut view = unsafe { inner.data.pages(head.roots.pages) };
@@ -166,7 +170,7 @@ impl OwnPages {
             commit: CommitNo(head.commit.0 + 1),
             view,
             roots: head.roots,
-            stock: Stock::resuming(shop.resume, ready, pending),
+            stock: Stock::resuming(shop.resume, named),
             shop,
             extents: HashMap::new(),
             freed: Vec::new(),
@@ -189,6 +193,7 @@ impl OwnPages {
         if committed {
             self.shop.resume = self.stock.resume_at();
         }
+        self.shop.named = self.stock.into_named(self.commit);
         self.shop.own.clear();
         self.shop.traces.clear();
         self.shop.early.clear();

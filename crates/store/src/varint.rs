@@ -11,6 +11,11 @@ pub(crate) fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
+/// How many bytes a number takes.
+pub(crate) fn bytes(number: u64) -> usize {
+    (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
 /// Takes a number off the front. `None` if the input ends early or the number has more than 64 bits.
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
@@ -38,6 +43,7 @@ mod tests {
         for number in [0, 1, 127, 128, 300, 1 << 48, u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             put(number, &mut bytes);
+            assert_eq!(super::bytes(number), bytes.len());
             assert_eq!(take(&mut &bytes[..]), Some(number));
             assert_eq!(take(&mut &bytes[..bytes.len() - 1]), None);
         }

@@ -30,21 +30,16 @@ impl Recent {
         pending: impl Iterator<Item = FreeExtent>,
         commit: CommitNo,
     ) -> Option<Self> {
-        let mut bytes = Vec::with_capacity(2 * Self::BYTES);
+        let mut bytes = [0; Self::BYTES];
+        let mut room = &mut bytes[..];
         for run in ready {
-            put_run(run, &mut bytes);
-            if bytes.len() > Self::BYTES {
-                return None;
-            }
+            put(&run_numbers(run), &mut room)?;
         }
-        bytes.push(0);
+        put(&[0], &mut room)?;
         for extent in pending {
-            put_extent(&extent, commit, &mut bytes);
-            if bytes.len() > Self::BYTES {
-                return None;
-            }
+            put(&extent_numbers(&extent, commit), &mut room)?;
         }
-        Self::from_used(&bytes)
+        Some(Self(bytes))
     }
 
     /// What the roots of `commit`, in which there are `limit` pages, say: ready runs, and pending extents.
@@ -115,29 +110,91 @@ impl Recent {
     }
 }
 
-fn put_run(run: Run, out: &mut Vec<u8>) {
-    varint::put(u64::from(run.pages), out);
-    varint::put(run.first.0, out);
+/// The free pages in the roots of the last commit as the process that made it still has them: the next transaction need not decode them.
+pub(crate) struct Named {
+    pub(super) recent: Recent,
+    pub(super) commit: CommitNo,
+    pub(super) ready: Vec<Run>,
+    pub(super) pending: Vec<FreeExtent>,
+    /// For the next one, to save it an allocation.
+    pub(super) spare: Vec<Run>,
 }
 
-fn put_extent(extent: &FreeExtent, commit: CommitNo, out: &mut Vec<u8>) {
-    put_run(extent.run(), out);
-    varint::put(commit.0 - extent.freed.0, out);
-    varint::put(extent.freed.0 - extent.born.0, out);
+impl Named {
+    /// What these are in the roots of `commit`, in which there are `limit` pages; `kept` is used if it is about the same.
+    pub(crate) fn of(
+        recent: &Recent,
+        commit: CommitNo,
+        limit: u64,
+        kept: Option<Self>,
+    ) -> Result<Self> {
+        if let Some(kept) = kept.filter(|kept| kept.commit == commit && kept.recent == *recent) {
+            debug_assert_eq!(
+                recent.read(commit, limit),
+                Some((kept.ready.clone(), kept.pending.clone()))
+            );
+            return Ok(kept);
+        }
+        let (ready, pending) = recent.decode(commit, limit)?;
+        Ok(Self {
+            recent: *recent,
+            commit,
+            ready,
+            pending,
+            spare: Vec::new(),
+        })
+    }
+}
+
+fn run_numbers(run: Run) -> [u64; 2] {
+    [u64::from(run.pages), run.first.0]
+}
+
+fn extent_numbers(extent: &FreeExtent, commit: CommitNo) -> [u64; 4] {
+    let FreeExtent {
+        freed,
+        born,
+        first,
+        pages,
+    } = *extent;
+    [
+        u64::from(pages),
+        first.0,
+        commit.0 - freed.0,
+        freed.0 - born.0,
+    ]
+}
+
+/// Stores numbers at the front of what room is left; `None` if that is too little.
+#[inline]
+fn put(numbers: &[u64], room: &mut &mut [u8]) -> Option<()> {
+    let mut left = std::mem::take(room);
+    for &number in numbers {
+        let mut number = number;
+        loop {
+            let (byte, rest) = left.split_first_mut()?;
+            left = rest;
+            if number < 0x80 {
+                *byte = number as u8;
+                break;
+            }
+            *byte = number as u8 | 0x80;
+            number >>= 7;
+        }
+    }
+    *room = left;
+    Some(())
 }
 
 /// How many bytes of it a run takes.
 pub(super) fn run_bytes(run: Run) -> usize {
-    let mut bytes = Vec::with_capacity(16);
-    put_run(run, &mut bytes);
-    bytes.len()
+    run_numbers(run).into_iter().map(varint::bytes).sum()
 }
 
 /// How many bytes of it an extent takes that this commit or an earlier one has freed.
 pub(super) fn extent_bytes(extent: &FreeExtent, commit: CommitNo) -> usize {
-    let mut bytes = Vec::with_capacity(32);
-    put_extent(extent, commit, &mut bytes);
-    bytes.len()
+    let numbers = extent_numbers(extent, commit);
+    numbers.into_iter().map(varint::bytes).sum()
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::recent::{self, Recent};
+use super::recent::{self, Named, Recent};
 use super::zone::{Zone, by_zone, zone_of};
 use super::{
     FreeExtent, FreeRecord, PendingKey, Protected, READY_KEY, Run, UNBLOCKED, encode_ready,
-    impossible, zone_key,
+    impossible, read_pending, zone_key,
 };
 use crate::env::Inner;
 use crate::error::{Error, Result};
@@ -89,6 +89,8 @@ pub(crate) struct Stock {
     pending: Vec<FreeExtent>,
     /// Whether the pending extents have been tested.
     has_ripened: bool,
+    /// What the roots are to name: the pending extents, and so many of those that are left.
+    named: Option<(Recent, usize)>,
     /// The ready extents, as the tree has them; `None` before they were looked at.
     ready: Option<Vec<u8>>,
     /// Where the search goes on among pending extents that are not blocked, and among those that were.
@@ -143,6 +145,10 @@ impl<'a> FreeList<'a> {
         FreeRecord::decode(key, value, self.roots.pages)
     }
 
+    fn pending(&self, key: PendingKey, value: &[u8]) -> Result<Vec<FreeExtent>> {
+        read_pending(key.freed, value, self.roots.pages).ok_or_else(impossible)
+    }
+
     fn zone(&self, number: u64) -> Result<Option<Zone>> {
         let key = zone_key(number);
         match self.view().get(&key)? {
@@ -157,15 +163,22 @@ impl<'a> FreeList<'a> {
 
 impl Stock {
     /// A stock of what the roots name, which is filled from where an earlier transaction left off.
-    pub(crate) fn resuming(at: Resume, ready: Vec<Run>, pending: Vec<FreeExtent>) -> Self {
+    pub(crate) fn resuming(at: Resume, named: Named) -> Self {
+        let Named {
+            ready,
+            pending,
+            spare,
+            ..
+        } = named;
         Self {
-            entries: Vec::new(),
+            entries: spare,
             first_left: 0,
             lowest_first: false,
             protected: None,
             recent_ready: ready,
             pending,
             has_ripened: false,
+            named: None,
             ready: None,
             next_unblocked: PendingKey::first_of(UNBLOCKED),
             next_blocked: at.pending,
@@ -212,8 +225,9 @@ impl Stock {
             let ripe = self
                 .pending
                 .extract_if(.., |extent| protected.allows(extent));
-            let ripe: Vec<Run> = ripe.map(|extent| extent.run()).collect();
-            self.entries.extend(ripe.into_iter().rev());
+            let before = self.entries.len();
+            self.entries.extend(ripe.map(|extent| extent.run()));
+            self.entries[before..].reverse();
         }
         self.entries.append(&mut self.recent_ready);
     }
@@ -437,11 +451,12 @@ impl Stock {
         while !look.is_over() {
             look.left -= 1;
             self.examined += 1;
-            let record = match if on_record { cursor.record()? } else { None } {
-                Some((key, value)) => list.decode(key, value)?,
-                None => FreeRecord::Ready(Vec::new()),
+            let record = if on_record { cursor.record()? } else { None };
+            let key = match &record {
+                Some((key, _)) => PendingKey::of(key)?,
+                None => None,
             };
-            let FreeRecord::Pending(key, extents) = record else {
+            let Some((key, (_, value))) = key.zip(record) else {
                 // Behind the last one.
                 self.has_seen_unblocked |= unblocked;
                 return Ok(if unblocked {
@@ -462,6 +477,7 @@ impl Stock {
                 on_record = cursor.seek(&at.encode())?;
                 continue;
             }
+            let extents = list.pending(key, value)?;
             at = key.next();
             on_record = cursor.next()?;
             if self.looks_again && self.taken.contains(&key) {
@@ -618,15 +634,39 @@ impl Stock {
 
     /// What the roots are to name if the tree stays as it is: all that is left, and what this commit has freed. `None` if they have no room
     /// for it.
-    pub(crate) fn all_recent(&self, freed: &[FreeExtent], commit: CommitNo) -> Option<Recent> {
+    pub(crate) fn all_recent(&mut self, freed: &[FreeExtent], commit: CommitNo) -> Option<Recent> {
         let pending = self.pending.iter().chain(freed).copied();
-        Recent::encode(self.left(), pending, commit)
+        let recent = Recent::encode(self.left(), pending, commit)?;
+        self.pending.extend_from_slice(freed);
+        self.named = Some((recent, usize::MAX));
+        Some(recent)
     }
 
     /// What the roots are to name beside the tree: what is used first.
-    pub(crate) fn recent(&self, commit: CommitNo) -> Option<Recent> {
-        let ready = self.left().take(self.recent_left());
-        Recent::encode(ready, self.pending.iter().copied(), commit)
+    pub(crate) fn recent(&mut self, commit: CommitNo) -> Option<Recent> {
+        let count = self.recent_left();
+        let ready = self.left().take(count);
+        let recent = Recent::encode(ready, self.pending.iter().copied(), commit)?;
+        self.named = Some((recent, count));
+        Some(recent)
+    }
+
+    /// What the roots of `commit` name, if they were prepared.
+    pub(crate) fn into_named(self, commit: CommitNo) -> Option<Named> {
+        let (recent, count) = self.named?;
+        let mut ready = self.entries;
+        ready.drain(..self.first_left);
+        ready.retain(|run| run.pages > 0);
+        ready.truncate(count);
+        let mut spare = self.recent_ready;
+        spare.clear();
+        Some(Named {
+            recent,
+            commit,
+            ready,
+            pending: self.pending,
+            spare,
+        })
     }
 
     fn left(&self) -> impl DoubleEndedIterator<Item = Run> {
@@ -695,9 +735,14 @@ impl Stock {
 mod tests {
     use super::*;
 
+    fn empty() -> Stock {
+        let named = Named::of(&Recent::EMPTY, CommitNo(1), 2, None).unwrap();
+        Stock::resuming(Resume::default(), named)
+    }
+
     #[test]
     fn a_wanted_page_goes_before_others_if_it_is_among_the_next() {
-        let mut stock = Stock::resuming(Resume::default(), Vec::new(), Vec::new());
+        let mut stock = empty();
         for first in (10..50).step_by(2) {
             stock.add(Run {
                 first: PageNo(first),
@@ -719,7 +764,7 @@ mod tests {
 
     #[test]
     fn a_stock_is_used_from_the_ends_and_undone() {
-        let mut stock = Stock::resuming(Resume::default(), Vec::new(), Vec::new());
+        let mut stock = empty();
         for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
             stock.add(Run {
                 first: PageNo(first),
