@@ -11,7 +11,7 @@
 use std::ptr;
 
 use crate::buffer::Buffer;
-use crate::page::{PAGE_BYTES, PageBytes, page_of, within_page};
+use crate::page::{PAGE_BYTES, PageBytes, fetch, page_of, within_page};
 use crate::slot::{Signature, Snapshot};
 use crate::space::Inner;
 use crate::table::PageTable;
@@ -175,10 +175,15 @@ impl Explicit {
     }
 
     fn page(&mut self, inner: &Inner, snapshot: &Snapshot, page: u64) -> Page {
-        *self.pages.get_or_insert_with(page, || Page {
-            before: before(inner, snapshot, page),
-            own: ptr::null_mut(),
-            extent: NONE,
+        *self.pages.get_or_insert_with(page, || {
+            let before = before(inner, snapshot, page);
+            // A search looks at some lines of it one after the other, and a copy at all of them.
+            fetch(before);
+            Page {
+                before,
+                own: ptr::null_mut(),
+                extent: NONE,
+            }
         })
     }
 
