@@ -120,6 +120,11 @@ impl Options {
         self
     }
 
+    /// Whether it was asked for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When three eighths of it are used,
     /// a checkpoint begins; so it bounds the work of a recovery. A transaction that changes more than half of it is
     /// committed by syncing the data file instead.

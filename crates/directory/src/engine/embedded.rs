@@ -60,9 +60,14 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the environment in a folder, with all the stores that it has.
+    /// Opens the environment in a folder, with all the stores that it has. One that has several may be open for writing once at a time.
     pub fn open(path: &Path, options: &store::Options) -> Result<Embedded> {
-        Ok(Embedded::over(Env::open(path, options)?))
+        let engine = Embedded::over(Env::open(path, options)?);
+        if options.is_read_only() {
+            return Ok(engine);
+        }
+        let stores = engine.stores.alone(path)?;
+        Ok(Embedded { stores })
     }
 
     /// Makes an environment with so many stores in an empty or missing folder.

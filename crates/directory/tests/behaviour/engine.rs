@@ -581,6 +581,31 @@ fn the_feed_of_several_stores_is_in_the_order_in_which_they_were_written() {
 }
 
 #[test]
+fn several_stores_are_opened_for_writing_once_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = sapwood_store::Options::new().create(false);
+    let one = Embedded::create(folder.path(), 1).unwrap();
+    let another = Embedded::open(folder.path(), &options).unwrap();
+    Record(StoreSet::FIRST, 0).write(&one);
+    Record(StoreSet::FIRST, 1).write(&another);
+    drop((one, another));
+    let (several, _) = Embedded::add_store(folder.path(), &options).unwrap();
+    let refused = Embedded::open(folder.path(), &options).unwrap_err();
+    assert!(refused.to_string().contains("another process"), "{refused}");
+    // Who reads is not in the way, nor is a handle that is gone.
+    let reader = Embedded::open(folder.path(), &options.clone().read_only(true)).unwrap();
+    let clone = several.clone();
+    drop(several);
+    assert!(Embedded::open(folder.path(), &options).is_err());
+    Record(StoreSet::all(2), 2).write(&clone);
+    drop(clone);
+    let again = Embedded::open(folder.path(), &options).unwrap();
+    Record(StoreSet::all(2), 3).write(&again);
+    let seen = records(&reader, &mut FeedPosition::default(), 10);
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
 fn a_reader_of_the_feed_misses_nothing_while_the_stores_are_written() {
     const EACH: u32 = 200;
     let engine = Embedded::in_memory_with(3).unwrap();

@@ -1,7 +1,11 @@
 //! The stores of one environment, read and written together.
 
+use std::fs::File;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sapwood_store as store;
 use sapwood_store::{BulkLoad, Env, JointTicket, Snapshot, WriteTxn};
 
@@ -16,6 +20,8 @@ pub(super) struct Stores {
     /// The last commit to the first store and others together: what it changed in the others may be written to before it is visible in the first.
     last_joint: Arc<Mutex<Option<JointTicket>>>,
     turns: Arc<Turns>,
+    /// The environment's folder, locked, if there are several stores and this may write.
+    lock: Option<Arc<File>>,
 }
 
 impl Stores {
@@ -27,7 +33,17 @@ impl Stores {
             envs: stores,
             last_joint: Arc::default(),
             turns: Arc::default(),
+            lock: None,
         }
+    }
+
+    /// Keeps everybody else from writing to the environment in a folder, for as long as there is a handle to it. One store may be written by several
+    /// processes. Of several, who writes remembers the last joint commit and the last turn, of which others would not know.
+    pub(super) fn alone(mut self, folder: &Path) -> Result<Stores> {
+        if self.count() > 1 {
+            self.lock = Some(Arc::new(lock_folder(folder)?));
+        }
+        Ok(self)
     }
 
     /// The turns of transactions in the change feed.
@@ -85,6 +101,22 @@ impl Stores {
     /// Begins bulk loads of all of them.
     pub(super) fn bulk(&self) -> Result<Vec<BulkLoad>> {
         self.envs.iter().map(|env| Ok(env.bulk()?)).collect()
+    }
+}
+
+fn lock_folder(folder: &Path) -> Result<File> {
+    let failed = |error: std::io::Error| {
+        let text = format!("{} cannot be locked: {error}", folder.display());
+        Error::Unavailable(text)
+    };
+    let file = File::open(folder).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(Error::Unavailable(
+            "another process has it open for writing, and a directory in several stores has one writing process at a time"
+                .into(),
+        )),
+        Err(error) => Err(failed(error.into())),
     }
 }
 
