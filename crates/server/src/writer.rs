@@ -1,14 +1,16 @@
 //! The way of an update from a session to the disk and back.
 //!
 //! Sessions put *units* (the updates of one burst) into a queue. The writer thread takes everything that waits, applies
-//! it as one batch, each update succeeding or failing alone, and hands the batch with its commit ticket to the
-//! acknowledging thread, which waits until the commit is durable and only then sends the outcomes back to the sessions.
-//! So the next batch is applied while the last one is on its way to the disk, and one sync serves all that waited.
+//! it as one batch, each update succeeding or failing alone. Only when its commit is durable are the outcomes sent back to
+//! the sessions. When more updates wait by then, the acknowledging thread gets the batch with its commit ticket and waits for
+//! the disk, so that the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of threads
+//! and gathers what comes until then in one batch.
 //!
 //! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of its
 //! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -26,8 +28,9 @@ use crate::session::Completion;
 /// Updates that become one batch at most, which some milliseconds apply. While it is on its way to the disk the next one is applied:
 /// if all that a client has under way were one batch, disk and processor would wait for each other.
 const BATCH_UPDATES_MAX: usize = 256;
-/// Batches that are applied and wait for the disk at most.
-const BATCHES_UNSYNCED_MAX: usize = 16;
+/// Batches that are applied and wait until the acknowledging thread is done with another one, besides the last: more of them would only be smaller,
+/// and each costs a commit.
+const BATCHES_UNSYNCED_MAX: usize = 0;
 
 /// When no update has come for so long, what the last ones put off is done.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
@@ -84,6 +87,13 @@ struct Batch {
     ticket: Option<Ticket>,
 }
 
+/// Where batches go that are applied while more updates wait.
+struct Applied {
+    batches: SyncSender<Batch>,
+    /// Those that were sent there and are not answered yet.
+    unanswered: Arc<AtomicUsize>,
+}
+
 /// The entrance of the queues. The threads end when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
@@ -110,10 +120,16 @@ fn start_one(
     let (queue, waiting) = mpsc::channel();
     let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
     let directory = directory.clone();
+    let applied = Applied {
+        batches: applied,
+        unanswered: Arc::default(),
+    };
+    let unanswered = Arc::clone(&applied.unanswered);
     let apply = move || apply(&directory, &waiting, &applied);
     let spawn = |name: &str| thread::Builder::new().name(name.into());
     threads.push(spawn("writer").spawn(apply)?);
-    threads.push(spawn("acknowledger").spawn(move || acknowledge(&unsynced))?);
+    let acknowledge = move || acknowledge(&unsynced, &unanswered);
+    threads.push(spawn("acknowledger").spawn(acknowledge)?);
     Ok(queue)
 }
 
@@ -185,7 +201,7 @@ impl WriterThreads {
     }
 }
 
-fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &SyncSender<Batch>) {
+fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &Applied) {
     let mut next = None;
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
@@ -225,15 +241,20 @@ fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &SyncSender<B
             }
         };
         drop((updates, shares));
-        if applied
-            .send(Batch {
-                units,
-                homes,
-                outcomes,
-                ticket,
-            })
-            .is_err()
-        {
+        let batch = Batch {
+            units,
+            homes,
+            outcomes,
+            ticket,
+        };
+        next = next.or_else(|| waiting.try_recv().ok());
+        // Nothing is answered before what came before it.
+        if next.is_none() && applied.unanswered.load(Ordering::Acquire) == 0 {
+            finish(batch);
+            continue;
+        }
+        applied.unanswered.fetch_add(1, Ordering::Relaxed);
+        if applied.batches.send(batch).is_err() {
             return;
         }
     }
@@ -258,26 +279,32 @@ fn receive(
     waiting.recv().ok()
 }
 
-fn acknowledge(unsynced: &Receiver<Batch>) {
+fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize) {
     while let Ok(batch) = unsynced.recv() {
-        let mut outcomes = batch.outcomes;
-        if let Some(ticket) = batch.ticket
-            && let Err(error) = ticket.wait()
+        finish(batch);
+        unanswered.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Waits until a batch is durable, and answers its updates.
+fn finish(batch: Batch) {
+    let mut outcomes = batch.outcomes;
+    if let Some(ticket) = batch.ticket
+        && let Err(error) = ticket.wait()
+    {
+        tracing::error!("a commit did not become durable: {error}");
+        let refusal = refusal(&error.into());
+        for outcome in outcomes
+            .iter_mut()
+            .filter(|outcome| outcome.code == ResultCode::Success)
         {
-            tracing::error!("a commit did not become durable: {error}");
-            let refusal = refusal(&error.into());
-            for outcome in outcomes
-                .iter_mut()
-                .filter(|outcome| outcome.code == ResultCode::Success)
-            {
-                *outcome = refusal.clone();
-            }
+            *outcome = refusal.clone();
         }
-        let mut outcomes = outcomes.into_iter();
-        for (replies, session) in batch.units {
-            let own = outcomes.by_ref().take(replies.len()).collect();
-            answer(replies, own, batch.homes, &session);
-        }
+    }
+    let mut outcomes = outcomes.into_iter();
+    for (replies, session) in batch.units {
+        let own = outcomes.by_ref().take(replies.len()).collect();
+        answer(replies, own, batch.homes, &session);
     }
 }
 
