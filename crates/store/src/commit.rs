@@ -42,7 +42,7 @@ pub enum Durability {
     /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
     /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
     /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
-    /// file stays with the others until the environment is opened for writing again. They become durable with the next
+    /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
     /// durable commit, with [`Env::sync`] and [`Ticket::wait`], and by themselves after about as long as
     /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
     Relaxed,

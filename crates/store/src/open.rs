@@ -248,7 +248,9 @@ impl Opened {
             && !options.read_only
         {
             let (members, shared) = (membership.clone(), regions[0].clone());
-            let outlives = regions[0].outlives_processes();
+            // Without the background thread, what nobody waits for would stay there for ever.
+            let has_background = options.idle_checkpoint.is_some();
+            let outlives = regions[0].outlives_processes() && has_background;
             wal.share_buffer(
                 regions[0].clone(),
                 outlives,
