@@ -1,8 +1,8 @@
 //! Pages that are finished before their transaction commits: sealed, logged and written to their places in the file.
 //!
 //! When a large transaction commits, the processor's caches hold neither its pages nor what these were copied from. Finished while they still do, pages
-//! need not be fetched again. One that is changed after that is finished once more at the commit. Few leaves are; so are branches, where changes come in
-//! the order of keys, or where there are far more branches than changes.
+//! need not be fetched again. One that is changed after that is finished once more at the commit. Few
+//! are, where changes come in the order of keys, or where there are far more pages than changes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,8 +22,8 @@ const LOGGED_BYTES_MAX: usize = 4 << 20;
 /// How many finished pages are kept in mind for the next transaction.
 const FINISHED_KEPT: usize = 4 << 10;
 
-/// When more than this and one in so many branches were finished for nothing, the others wait for the commit.
-const BRANCHES_IN_VAIN: usize = 8;
+/// When more than this and one in so many leaves, or branches, were finished for nothing, the others wait for the commit.
+const IN_VAIN: usize = 8;
 
 /// What is finished, and what will be next.
 #[derive(Default)]
@@ -32,9 +32,16 @@ pub(super) struct Early {
     waiting: VecDeque<PageNo>,
     finished: ByNumber<Finished>,
     logged: Vec<u8>,
-    /// How many branches were finished, and how many of these were changed after that.
-    branches: usize,
-    branches_in_vain: usize,
+    /// Of leaves and branches.
+    gains: [Gain; 2],
+}
+
+/// What finishing pages early has brought so far.
+#[derive(Clone, Copy, Default)]
+struct Gain {
+    finished: usize,
+    /// They were changed after that.
+    in_vain: usize,
 }
 
 /// A page that is finished.
@@ -58,13 +65,14 @@ impl Early {
             return;
         }
         if let Some(finished) = self.finished.get(page) {
-            self.branches_in_vain += usize::from(finished.is_branch);
+            self.gains[usize::from(finished.is_branch)].in_vain += 1;
             self.finished.remove(page);
         }
     }
 
-    fn takes_branches(&self) -> bool {
-        self.branches_in_vain <= BRANCHES_IN_VAIN + self.branches / BRANCHES_IN_VAIN
+    fn is_worth_it(&self, is_branch: bool) -> bool {
+        let Gain { finished, in_vain } = self.gains[usize::from(is_branch)];
+        in_vain <= IN_VAIN + finished / IN_VAIN
     }
 
     pub(super) fn clear(&mut self) {
@@ -72,7 +80,7 @@ impl Early {
         self.finished.clear(FINISHED_KEPT);
         self.logged.clear();
         self.logged.shrink_to(LOGGED_BYTES_MAX / 4);
-        (self.branches, self.branches_in_vain) = (0, 0);
+        self.gains = Default::default();
     }
 }
 
@@ -98,7 +106,7 @@ impl OwnPages {
                 let from = logged.len();
                 encode_page(self.page(number)?, self.base(number, base)?, &mut logged);
                 let early = &mut self.shop.early;
-                early.branches += usize::from(is_branch);
+                early.gains[usize::from(is_branch)].finished += 1;
                 let place = early.finished.insert(number, usize::MAX, Finished::default);
                 if let Some(finished) = place {
                     finished.logged = from..logged.len();
@@ -119,7 +127,7 @@ impl OwnPages {
         let page = self.page(number)?;
         // One that nobody has stored to yet is not this commit's.
         let is_stored_to = (page.number(), page.commit()) == (number, self.commit);
-        let is_wanted = page.level() == 0 || self.shop.early.takes_branches();
+        let is_wanted = self.shop.early.is_worth_it(page.level() > 0);
         Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
