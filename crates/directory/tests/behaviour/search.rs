@@ -356,6 +356,15 @@ fn searches_see_what_has_changed_since_the_last_one() {
             );
             assert!(found(&people).references.is_empty());
         }
+        let queries = [
+            query(&anne, Scope::Base, "(objectClass=*)"),
+            query(SUFFIX, Scope::Subtree, "(uid=anne)"),
+            query(&people, Scope::OneLevel, "(uid=anne)"),
+            query(&people, Scope::Base, "(ou=people)"),
+        ];
+        let alone = queries.each_ref().map(|query| search(&directory, query));
+        assert!(alone.iter().all(|found| found.entries.len() == 1));
+        assert_eq!(search_together(&directory, &queries), alone);
         let elsewhere = format!("ou=Elsewhere,{people}");
         let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: Elsewhere\n\
                      ref: ldap://other.example/ou=There";

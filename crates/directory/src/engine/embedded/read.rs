@@ -164,9 +164,27 @@ impl<T: Trees> Read for T {
     }
 
     fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
-        let tree = one_large(self, table)?;
-        tree.map(|tree| tree.fetch_ahead(keys)).transpose()?;
-        Ok(tree.is_some())
+        let stores = self.stores();
+        if stores == 1 {
+            let tree = one_large(self, table)?;
+            tree.map(|tree| tree.fetch_ahead(keys)).transpose()?;
+            return Ok(tree.is_some());
+        }
+        let mut fetched = false;
+        let mut own = Vec::with_capacity(keys.len());
+        for store in 0..stores {
+            own.clear();
+            let keys = keys.iter().map(AsRef::as_ref);
+            own.extend(keys.filter(|key| placement::store_of(table, key, stores) == store));
+            // A transaction has the stores only that its keys are in.
+            if !own.is_empty()
+                && let Some(tree) = self.table(store, table)?.filter(is_large)
+            {
+                tree.fetch_ahead(&own)?;
+                fetched = true;
+            }
+        }
+        Ok(fetched)
     }
 
     fn get_each<K: AsRef<[u8]>>(
