@@ -325,7 +325,7 @@ impl Cursor {
 
 /// From a gap to the record that follows it.
 fn leave_gap(cursor: &mut TreeCursor<'_>) -> Result {
-    if cursor.is_in_gap() && cursor.whole_key()?.is_some() {
+    if cursor.is_in_gap() && cursor.is_on_record() {
         cursor.next()?;
     }
     Ok(())
@@ -352,8 +352,8 @@ impl Walk<'_> {
                 leave_gap(cursor)?;
                 true
             }
-            Op::FirstDup => cursor.whole_key()?.is_some() && cursor.first_duplicate()?,
-            Op::LastDup => cursor.whole_key()?.is_some() && cursor.last_duplicate()?,
+            Op::FirstDup => cursor.is_on_record() && cursor.first_duplicate()?,
+            Op::LastDup => cursor.is_on_record() && cursor.last_duplicate()?,
             Op::Set | Op::SetKey => self.stood(cursor.seek_exact(self.key)?),
             Op::SetRange => {
                 self.has_stood = true;
@@ -398,7 +398,7 @@ impl Walk<'_> {
             let stands = cursor.first()?;
             return Ok(self.stood(stands));
         }
-        if cursor.whole_key()?.is_none() {
+        if !cursor.is_on_record() {
             // Behind the last record, where it stays.
             return Ok(false);
         }

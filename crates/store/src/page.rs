@@ -138,6 +138,7 @@ impl Page {
     }
 
     /// The page's own number.
+    #[inline]
     pub fn number(&self) -> PageNo {
         PageNo(self.u64_at(NUMBER_AT))
     }

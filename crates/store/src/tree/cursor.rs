@@ -66,6 +66,9 @@ enum Direction {
     Back,
 }
 
+/// Who goes on from record to record has the cell of the record that comes so much later fetched: cells lie in a leaf in the order in which they were put.
+const CELLS_AHEAD: usize = 6;
+
 /// A page and a slot in it.
 type Spot = (PageNo, usize);
 
@@ -146,6 +149,12 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
         self.gap = true;
         self.enter(Direction::Forward).map(drop)
+    }
+
+    /// Whether there is a record to be shown: the one it stands on, or the one that follows its gap.
+    #[inline]
+    pub fn is_on_record(&self) -> bool {
+        self.here().is_some()
     }
 
     /// Whether its record is gone.
@@ -276,6 +285,9 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             return self.first();
         }
         self.slot += usize::from(!std::mem::take(&mut self.gap));
+        if let Some(leaf) = &self.leaf {
+            leaf.prefetch_cell(self.slot + CELLS_AHEAD);
+        }
         self.settle()?;
         self.enter(Direction::Forward)
     }

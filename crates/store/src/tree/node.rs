@@ -486,11 +486,13 @@ impl<'p> Node<'p> {
     }
 
     /// The key of an entry, in a page of whole keys.
+    #[inline]
     pub(super) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
         self.find_whole_key(slot)
             .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
     }
 
+    #[inline]
     fn find_whole_key(&self, slot: usize) -> Option<&'p [u8]> {
         if self.kind == PageKind::PackedLeaf {
             return self.packed(slot..slot + 1);
