@@ -64,26 +64,26 @@ const WORKS: [Work; 7] = [
         plan: "expect-entries: ${entries}\nsearch: ${suffix}\n",
         queue: 1,
         required: Some((1_200, 500)),
-        ceiling: 1_120,
+        ceiling: 1_090,
         is_scan: true,
     },
-    work("base search", BASE, 1, 27_500),
-    work("base search, queue 1000", BASE, 1_000, 13_700),
+    work("base search", BASE, 1, 27_000),
+    work("base search, queue 1000", BASE, 1_000, 13_000),
     work(
         "equality search",
         "expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n",
         1,
-        28_500,
+        27_800,
     ),
-    work("modify", MODIFY, 1, 140_000),
-    work("modify, queue 1000", MODIFY, 1_000, 44_000),
+    work("modify", MODIFY, 1, 130_000),
+    work("modify, queue 1000", MODIFY, 1_000, 42_000),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\
          objectClass: organizationalPerson\nobjectClass: inetOrgPerson\nuid: ${new}x${next}\ncn: New ${next}\n\
          sn: ${next}\ncarLicense: ${plate}\n",
         1,
-        470_000,
+        440_000,
     ),
 ];
 
