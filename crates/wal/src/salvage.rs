@@ -63,7 +63,9 @@ impl Wal {
         let end = header.end()?;
         let payload_bytes = header.payload_bytes as usize;
         let payload = bytes.get(RECORD_HEADER_BYTES..)?.get(..payload_bytes)?;
-        let rest = bytes.get(buffer::offset(end.lsn.0 - at.lsn.0)..)?;
+        // A record of another place may end before this one begins.
+        let length = end.lsn.0.checked_sub(at.lsn.0)?;
+        let rest = bytes.get(buffer::offset(length)..)?;
         let is_next = header.log == self.id()
             && header.lsn == at.lsn
             && header.previous == at.chain

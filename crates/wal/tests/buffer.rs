@@ -265,3 +265,19 @@ fn what_is_no_record_is_not_salvaged() {
         );
     }
 }
+
+#[test]
+fn a_record_of_an_earlier_place_is_not_salvaged() {
+    const RECORD_WORDS: usize = 10;
+    let log = new_log_with(true);
+    for number in 0..4 {
+        append(&log.wal, &[number; 24]).unwrap();
+    }
+    // The third place holds the first record once more, whole.
+    for at in 0..RECORD_WORDS {
+        let word = log.words[at].load(Ordering::Relaxed);
+        log.words[2 * RECORD_WORDS + at].store(word, Ordering::Relaxed);
+    }
+    log.salvage();
+    assert_eq!(log.left(Position::START), [[0; 24], [1; 24]]);
+}
