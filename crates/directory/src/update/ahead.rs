@@ -4,7 +4,7 @@
 
 use sapwood_ldap::message::{Request, RequestMessage};
 
-use super::UpdateRequest;
+use super::{UpdateRequest, message_of};
 use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child, NamingContext, name_key};
@@ -61,14 +61,22 @@ pub(super) struct Ordered {
     pub(super) at: usize,
 }
 
+/// Modifications in the order in which they are to be made.
+#[derive(Debug)]
+pub(super) struct InOrder<'u> {
+    /// In the order of the updates.
+    pub(super) messages: Vec<RequestMessage<'u>>,
+    pub(super) order: Vec<Ordered>,
+}
+
 impl Ahead {
     /// Fetches the names and entries of updates. Whatever it cannot make out is left for the update itself.
-    pub(super) fn fetch<'u, R: Read>(
+    pub(super) fn fetch<'m, 'u: 'm, R: Read>(
         &mut self,
         view: &R,
         schema: &Schema,
         contexts: &[NamingContext],
-        updates: impl Iterator<Item = &'u UpdateRequest>,
+        updates: impl Iterator<Item = &'m RequestMessage<'u>>,
     ) -> Result<()> {
         self.forget_targets();
         if !is_worth_it(view)? {
@@ -91,20 +99,25 @@ impl Ahead {
         schema: &Schema,
         contexts: &[NamingContext],
         updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
-    ) -> Result<Option<Vec<Ordered>>> {
+    ) -> Result<Option<InOrder<'u>>> {
         self.forget_targets();
         if updates.len() < 2 || !is_worth_it(view)? {
             return Ok(None);
         }
+        let mut messages = Vec::with_capacity(updates.len());
         let mut order = Vec::with_capacity(updates.len());
         let mut updates = updates.peekable();
         while updates.peek().is_some() {
             let mut count = 0;
             for update in updates.by_ref().take(UPDATES_AHEAD) {
-                match self.read(view, schema, contexts, update, count)? {
+                let Some(message) = message_of(update) else {
+                    return Ok(None);
+                };
+                match self.read(view, schema, contexts, &message, count)? {
                     Some(Scope::Entry) => count += 1,
                     _ => return Ok(None),
                 }
+                messages.push(message);
             }
             self.find(view, count)?;
             for target in &self.targets[..count] {
@@ -116,7 +129,7 @@ impl Ahead {
             }
         }
         order.sort_unstable();
-        Ok(Some(order))
+        Ok(Some(InOrder { messages, order }))
     }
 
     /// Fetches the entries of the updates that come next in such an order.
@@ -184,16 +197,10 @@ impl Ahead {
         view: &R,
         schema: &Schema,
         contexts: &[NamingContext],
-        update: &UpdateRequest,
+        update: &RequestMessage<'_>,
         at: usize,
     ) -> Result<Option<Scope>> {
-        let UpdateRequest::Message(message) = update else {
-            return Ok(None);
-        };
-        let Ok(message) = RequestMessage::decode(message) else {
-            return Ok(None);
-        };
-        let (dn, scope) = match message.op {
+        let (dn, scope) = match update.op {
             Request::Modify(request) => (request.dn, Scope::Entry),
             Request::Delete(dn) => (dn, Scope::Names),
             _ => return Ok(None),

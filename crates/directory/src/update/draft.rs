@@ -136,6 +136,23 @@ impl<'a> Draft<'a> {
         attribute_type: AttributeTypeId,
         options: &str,
     ) -> &mut Vec<Cow<'a, [u8]>> {
+        let DraftAttribute { stored, values, .. } = self.place(schema, attribute_type, options);
+        values.get_or_insert_with(|| {
+            stored
+                .iter()
+                .flat_map(|stored| stored.values())
+                .map(Cow::Borrowed)
+                .collect()
+        })
+    }
+
+    /// The attribute that is to be changed; it is made when there was none.
+    fn place(
+        &mut self,
+        schema: &Schema,
+        attribute_type: AttributeTypeId,
+        options: &str,
+    ) -> &mut DraftAttribute<'a> {
         let at = self.find(attribute_type, options).unwrap_or_else(|| {
             self.shape_changed = true;
             self.attributes.push(DraftAttribute {
@@ -147,14 +164,7 @@ impl<'a> Draft<'a> {
             self.attributes.len() - 1
         });
         self.shape_changed |= attribute_type == schema.well_known().object_class;
-        let DraftAttribute { stored, values, .. } = &mut self.attributes[at];
-        values.get_or_insert_with(|| {
-            stored
-                .iter()
-                .flat_map(|stored| stored.values())
-                .map(Cow::Borrowed)
-                .collect()
-        })
+        &mut self.attributes[at]
     }
 
     /// Adds values; `attributeOrValueExists` when one is there already. Values without an equality rule cannot be
@@ -304,7 +314,7 @@ impl<'a> Draft<'a> {
             return;
         }
         self.shape_changed |= values.is_empty();
-        *self.touch(schema, known.id(), options) = values;
+        self.place(schema, known.id(), options).values = Some(values);
     }
 
     /// Adds a number to each value (RFC 4525).
@@ -387,16 +397,11 @@ impl<'a> Draft<'a> {
         schema: &Schema,
     ) -> std::result::Result<Option<ObjectClassId>, Stop> {
         if !self.shape_changed {
-            let mut current = Vec::new();
-            for known in self
-                .attributes
-                .iter()
-                .filter(|known| known.values.is_some())
-            {
-                current.clear();
-                known.append_current(&mut current);
-                if !current.is_empty() {
-                    schema.check_values(&known.as_checked(&current))?;
+            for known in &self.attributes {
+                match known.values.as_deref() {
+                    None | Some([]) => {}
+                    Some([only]) => schema.check_values(&known.as_checked(&[&**only]))?,
+                    Some(_) => schema.check_values(&known.as_checked(&known.current()))?,
                 }
             }
             return Ok(None);
@@ -459,11 +464,24 @@ impl<'a> Draft<'a> {
     pub(crate) fn touches_rdn(&self, schema: &Schema, rdn: Rdn<'_>) -> bool {
         rdn.avas()
             .filter_map(|ava| schema.attribute_type(ava.attribute().as_bytes()))
-            .any(|named| {
-                self.attributes
-                    .iter()
-                    .any(|known| known.attribute_type == named.id() && known.values.is_some())
-            })
+            .any(|named| self.touches(named))
+    }
+
+    /// Whether one of the types of the first RDN of a name may have been touched. Of a name with one type alone, as most entries have, it is certain,
+    /// and seen without reading the name.
+    pub(crate) fn may_touch_rdn(&self, schema: &Schema, name: &str) -> bool {
+        let mut parts = name.as_bytes().split(|&byte| byte == b'=');
+        let (Some(only), Some(_), None) = (parts.next(), parts.next(), parts.next()) else {
+            return true;
+        };
+        let named = schema.attribute_type(only.trim_ascii());
+        named.is_none_or(|named| self.touches(named))
+    }
+
+    fn touches(&self, named: &AttributeType) -> bool {
+        self.attributes
+            .iter()
+            .any(|known| known.attribute_type == named.id() && known.values.is_some())
     }
 
     /// Makes the records of user and operational attributes. `number` answers the number of a type with options, giving a new one where there is none.

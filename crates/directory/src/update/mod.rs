@@ -21,7 +21,7 @@ use sapwood_ldap::control::ControlsBuf;
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use self::ahead::{Ahead, Ordered, UPDATES_AHEAD};
+use self::ahead::{Ahead, InOrder, Ordered, UPDATES_AHEAD};
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
 use self::stamp::{Moment, Stamp, Stamps};
@@ -121,6 +121,14 @@ impl UpdateRequest {
     }
 }
 
+/// What an update is read as; `None` if it is no message, or not as one should be.
+fn message_of(request: &UpdateRequest) -> Option<RequestMessage<'_>> {
+    match request {
+        UpdateRequest::Message(message) => RequestMessage::decode(message).ok(),
+        _ => None,
+    }
+}
+
 /// Why an update that would become part of a transaction cannot: what can be told from its controls.
 ///
 /// # Errors
@@ -159,6 +167,10 @@ pub(crate) struct Batch<'b> {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
+    /// The updates that come next, from one whose number is a multiple of [`UPDATES_AHEAD`] on; none if there is only that one.
+    next: Vec<Option<RequestMessage<'b>>>,
+    /// When the first of its updates was made, in microseconds since 1970.
+    now: Option<u64>,
     changes: Vec<u8>,
     /// The stores that it is to be applied in.
     homes: StoreSet,
@@ -200,6 +212,8 @@ impl<'b> Batch<'b> {
             outcomes: Vec::new(),
             writer,
             state: State::default(),
+            next: Vec::new(),
+            now: None,
             changes: Vec::new(),
             homes,
             stamps,
@@ -228,6 +242,8 @@ impl Bundle for Batch<'_> {
 
     fn begin<T: Write>(&mut self, txn: &mut T) -> engine::Result<()> {
         self.outcomes.clear();
+        self.next.clear();
+        self.now = None;
         self.changes.clear();
         self.next_ids.clear();
         self.writer.ahead.forget();
@@ -260,6 +276,7 @@ impl Bundle for Batch<'_> {
             },
             state: &mut self.state,
             stamps: self.stamps,
+            now: &mut self.now,
             records: &mut self.writer.records,
             reindex: &mut self.writer.reindex,
             ahead: &mut self.writer.ahead,
@@ -273,7 +290,7 @@ impl Bundle for Batch<'_> {
             && operation.is_multiple_of(UPDATES_AHEAD)
         {
             let next = updates[operation..].iter().take(UPDATES_AHEAD);
-            run.fetch_ahead(next.map(|update| &update.request))?;
+            run.fetch_ahead(next.map(|update| &update.request), &mut self.next)?;
         }
         let (done, verdict) = match self.work {
             Work::Updates(updates) => match &updates[operation].request {
@@ -285,7 +302,10 @@ impl Bundle for Batch<'_> {
                         Verdict::Keep
                     },
                 ),
-                request => (run.update(request), Verdict::Keep),
+                request => {
+                    let read = self.next.get(operation % UPDATES_AHEAD);
+                    (run.update(request, read), Verdict::Keep)
+                }
             },
             Work::Grafts(grafts) => (
                 run.graft(&grafts[operation]).map(|()| Outcome::SUCCESS),
@@ -332,6 +352,7 @@ pub(crate) struct Run<'r, T> {
     identity: &'r Identity,
     state: &'r mut State,
     stamps: &'r Mutex<Stamps>,
+    now: &'r mut Option<u64>,
     records: &'r mut Records,
     reindex: &'r mut reindex::Scratch,
     ahead: &'r mut Ahead,
@@ -352,18 +373,19 @@ impl<'r, T: Write> Run<'r, T> {
             let requests = updates.iter().map(|update| &update.request);
             let contexts = &self.state.contexts;
             let order = (self.ahead).order(self.txn, self.schema, contexts, requests)?;
-            if let Some(order) = order {
-                return self.ordered(updates, &order);
+            if let Some(in_order) = order {
+                return self.ordered(updates, &in_order);
             }
         }
+        let mut next = Vec::new();
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
         for (at, TransactionUpdate { id, request }) in updates.iter().enumerate() {
             if at.is_multiple_of(UPDATES_AHEAD) {
-                let next = updates[at..].iter().take(UPDATES_AHEAD);
-                self.fetch_ahead(next.map(|update| &update.request))?;
+                let updates = updates[at..].iter().take(UPDATES_AHEAD);
+                self.fetch_ahead(updates.map(|update| &update.request), &mut next)?;
             }
-            match self.update(request) {
+            match self.update(request, next.get(at % UPDATES_AHEAD)) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
                 Ok(outcome) => settlement.controls.push((*id, outcome.controls)),
@@ -381,7 +403,7 @@ impl<'r, T: Write> Run<'r, T> {
     fn ordered(
         &mut self,
         updates: &[TransactionUpdate],
-        order: &[Ordered],
+        InOrder { messages, order }: &InOrder<'_>,
     ) -> Result<Outcome, Stop> {
         let mut controls = Vec::new();
         // The first that is refused; those behind it would not have been applied.
@@ -393,7 +415,7 @@ impl<'r, T: Write> Run<'r, T> {
                     continue;
                 }
                 self.ahead.go_on_at(place);
-                match self.update(&updates[at].request) {
+                match self.request(&messages[at]) {
                     Ok(outcome) if outcome.controls.is_empty() => {}
                     Ok(outcome) => controls.push((at, outcome.controls)),
                     Err(Stop::Refused(outcome)) => refused = Some((at, outcome)),
@@ -416,58 +438,76 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    /// Has what updates are going to read brought from memory.
+    /// Reads updates, and has what they are going to read brought from memory.
     fn fetch_ahead<'u>(
         &mut self,
         updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
+        messages: &mut Vec<Option<RequestMessage<'u>>>,
     ) -> Result<(), Error> {
+        messages.clear();
         // A single one waits no less.
         if updates.len() < 2 {
             return Ok(());
         }
-        self.ahead
-            .fetch(self.txn, self.schema, &self.state.contexts, updates)
+        messages.extend(updates.map(message_of));
+        let contexts = &self.state.contexts;
+        let messages = messages.iter().flatten();
+        self.ahead.fetch(self.txn, self.schema, contexts, messages)
     }
 
-    fn update(&mut self, request: &UpdateRequest) -> Result<Outcome, Stop> {
-        self.response = None;
-        match request {
-            UpdateRequest::Message(message) => self.message(message)?,
-            UpdateRequest::SetPassword {
-                dn,
-                stored,
-                replaces,
-            } => self.set_password(dn, stored, replaces.as_deref())?,
-            UpdateRequest::Transaction(_) => {
+    /// Applies an update; `read` is what it was read as, if it was.
+    fn update(
+        &mut self,
+        request: &UpdateRequest,
+        read: Option<&Option<RequestMessage<'_>>>,
+    ) -> Result<Outcome, Stop> {
+        match (request, read) {
+            (_, Some(Some(message))) => self.request(message),
+            (UpdateRequest::Message(message), _) => {
+                let message = RequestMessage::decode(message)
+                    .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
+                self.request(&message)
+            }
+            (
+                UpdateRequest::SetPassword {
+                    dn,
+                    stored,
+                    replaces,
+                },
+                _,
+            ) => {
+                self.set_password(dn, stored, replaces.as_deref())?;
+                Ok(Outcome::SUCCESS)
+            }
+            (UpdateRequest::Transaction(_), _) => {
                 let diagnostic = "transactions cannot be nested (RFC 5805 §3.5)";
-                return Err(Stop::refuse(ResultCode::ProtocolError, diagnostic));
+                Err(Stop::refuse(ResultCode::ProtocolError, diagnostic))
             }
         }
+    }
+
+    fn request(&mut self, message: &RequestMessage<'_>) -> Result<Outcome, Stop> {
+        if *self.identity == Identity::Anonymous {
+            let diagnostic = "updates need a bind with a name and a password first";
+            return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
+        }
+        self.response = None;
+        let asked = Asked::read(message.op.operation(), message.controls)?;
+        match &message.op {
+            Request::Add(request) => self.add(request, &asked),
+            Request::Delete(dn) => self.delete(dn, &asked),
+            Request::Modify(request) => self.modify(request, &asked),
+            Request::ModifyDn(request) => self.rename(request, &asked),
+            _ => Err(Stop::refuse(
+                ResultCode::ProtocolError,
+                "the request is not an update",
+            )),
+        }?;
         let mut outcome = Outcome::SUCCESS;
         if let Some(response) = self.response.take() {
             outcome.controls = response.view().as_ber().to_vec();
         }
         Ok(outcome)
-    }
-
-    fn message(&mut self, message: &[u8]) -> Result<(), Stop> {
-        let message = RequestMessage::decode(message)
-            .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
-        if *self.identity == Identity::Anonymous {
-            let diagnostic = "updates need a bind with a name and a password first";
-            return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
-        }
-        let asked = Asked::read(message.op.operation(), message.controls)?;
-        match message.op {
-            Request::Add(request) => self.add(&request, &asked),
-            Request::Delete(dn) => self.delete(dn, &asked),
-            Request::Modify(request) => self.modify(&request, &asked),
-            Request::ModifyDn(request) => self.rename(&request, &asked),
-            _ => Err(Stop::refuse(
-                ResultCode::ProtocolError,
-                "the request is not an update",
-            )),
-        }
     }
 
     /// Adds an entry that was checked and put into stored form before.
@@ -536,8 +576,9 @@ impl<'r, T: Write> Run<'r, T> {
     }
 
     /// The moment of the next change, which no other update of the directory has.
-    fn moment(&self) -> Moment {
-        let now = self.options.clock.now_micros();
+    fn moment(&mut self) -> Moment {
+        let clock = &self.options.clock;
+        let now = *self.now.get_or_insert_with(|| clock.now_micros());
         let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         stamps.next(now)
     }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use sapwood_ldap::dn::Dn;
-use sapwood_ldap::list::{Attribute, Change, ChangeKind as Modification, OctetStringsBuf};
+use sapwood_ldap::list::{
+    Attribute, Change, ChangeKind as Modification, OctetStrings, OctetStringsBuf,
+};
 use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
@@ -27,7 +29,7 @@ struct Resolved<'a> {
     known: &'a AttributeType,
     options: String,
     kind: Modification,
-    values: Vec<&'a [u8]>,
+    values: OctetStrings<'a>,
 }
 
 impl<T: Write> Run<'_, T> {
@@ -170,7 +172,9 @@ impl<T: Write> Run<'_, T> {
             }
         }
         let rdn = rdn_of(id, &old[0])?;
-        if let Ok(name) = Dn::parse(rdn) {
+        if draft.may_touch_rdn(schema, rdn)
+            && let Ok(name) = Dn::parse(rdn)
+        {
             for rdn in name
                 .rdn()
                 .into_iter()
@@ -222,7 +226,7 @@ fn keep_superclasses(
         .filter(|change| {
             matches!(change.kind, Modification::Delete) && change.known.id() == object_class
         })
-        .flat_map(|change| &change.values)
+        .flat_map(|change| change.values)
         .filter_map(|name| schema.object_class(name))
         .find(|class| missing.contains(&class.id()));
     match deleted {
@@ -240,7 +244,7 @@ fn keep_superclasses(
 fn resolve<'a>(schema: &'a Schema, change: Change<'a>) -> Result<Resolved<'a>, Stop> {
     let (known, options) = described(schema, change.attribute.description)?;
     refuse_no_user_modification(known)?;
-    let values: Vec<_> = change.attribute.values.iter().collect();
+    let values = change.attribute.values;
     if let Some(syntax) = known.syntax() {
         for (number, value) in values.iter().enumerate() {
             syntax.validate(schema, value).map_err(|error| {
@@ -251,8 +255,8 @@ fn resolve<'a>(schema: &'a Schema, change: Change<'a>) -> Result<Resolved<'a>, S
     }
     // A later modification may replace them, but no list of values has one twice (RFC 4511 §4.1.7).
     if !matches!(change.kind, Modification::Delete | Modification::Increment)
-        && values.len() > 1
-        && let Some(number) = schema.duplicate(known, &values)
+        && values.iter().nth(1).is_some()
+        && let Some(number) = schema.duplicate(known, &values.iter().collect::<Vec<_>>())
     {
         let diagnostic = format!("{}: value #{number} is given twice", known.name());
         return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
@@ -272,10 +276,12 @@ fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Re
         kind,
         values,
     } = change;
-    let borrowed = || values.iter().map(|value| Cow::Borrowed(*value)).collect();
+    let borrowed = || values.iter().map(Cow::Borrowed).collect();
     match kind {
         Modification::Add => draft.add(schema, known, options, borrowed()),
-        Modification::Delete => draft.delete(schema, known, options, values),
+        Modification::Delete => {
+            draft.delete(schema, known, options, &values.iter().collect::<Vec<_>>())
+        }
         Modification::Replace => {
             draft.replace(schema, known, options, borrowed());
             Ok(())
@@ -284,11 +290,12 @@ fn make<'d>(draft: &mut Draft<'d>, schema: &Schema, change: &Resolved<'d>) -> Re
             let is_integer = known
                 .syntax()
                 .is_some_and(|syntax| syntax.oid() == INTEGER_SYNTAX);
-            let by = match values.as_slice() {
-                [value] if is_integer => std::str::from_utf8(value)
+            let mut given = values.iter();
+            let by = match (given.next(), given.next()) {
+                (Some(value), None) if is_integer => std::str::from_utf8(value)
                     .ok()
                     .and_then(|text| text.parse().ok()),
-                [_] => None,
+                (Some(_), None) => None,
                 _ => {
                     let diagnostic =
                         format!("{}: an increment has exactly one value", known.name());
