@@ -37,8 +37,7 @@ pub(super) struct Transactions {
 struct OpenTransaction {
     identifier: Vec<u8>,
     updates: Vec<TransactionUpdate>,
-    /// The message ids of the updates.
-    ids: HashSet<u32>,
+    ids: MessageIds,
     bytes: usize,
     /// The stores that the updates are to be applied in.
     homes: StoreSet,
@@ -46,6 +45,29 @@ struct OpenTransaction {
     last_used: Instant,
     /// Its share of the memory of all transactions.
     share: Share,
+}
+
+/// The message ids of a transaction's updates. As a client counts its messages they mostly ascend.
+#[derive(Default)]
+struct MessageIds {
+    ascending: Vec<u32>,
+    /// Those that came after a greater one.
+    others: HashSet<u32>,
+}
+
+impl MessageIds {
+    fn contains(&self, id: u32) -> bool {
+        let is_greatest = self.ascending.last().is_none_or(|last| *last < id);
+        !is_greatest && (self.ascending.binary_search(&id).is_ok() || self.others.contains(&id))
+    }
+
+    fn insert(&mut self, id: u32) {
+        if self.ascending.last().is_none_or(|last| *last < id) {
+            self.ascending.push(id);
+        } else {
+            self.others.insert(id);
+        }
+    }
 }
 
 impl Transactions {
@@ -131,7 +153,7 @@ impl Session {
         self.transactions.open.push(OpenTransaction {
             identifier,
             updates: Vec::new(),
-            ids: HashSet::new(),
+            ids: MessageIds::default(),
             bytes: 0,
             homes: StoreSet::default(),
             is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
@@ -184,12 +206,10 @@ impl Session {
         }
     }
 
-    /// Bytes of the updates that are tried again with each update of an open transaction.
-    pub(super) fn tried_bytes(&self, at: usize) -> usize {
-        match &self.transactions.open[at] {
-            open if open.is_eager => open.bytes,
-            _ => 0,
-        }
+    /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
+    pub(super) fn tried_bytes(&self, at: usize) -> Option<usize> {
+        let open = &self.transactions.open[at];
+        open.is_eager.then_some(open.bytes)
     }
 
     /// The identifier of an open transaction, for what comes back later.
@@ -210,7 +230,10 @@ impl Session {
         unit: &mut Unit,
     ) {
         match self.transactions.position(identifier) {
-            Some(at) => self.join(at, request, reply, share, unit),
+            Some(at) => {
+                let homes = self.service.directory.homes(&request);
+                self.join(at, request, reply, homes, share, unit);
+            }
             None => self.answer_update(reply, unknown_transaction()),
         }
     }
@@ -222,12 +245,13 @@ impl Session {
         at: usize,
         request: UpdateRequest,
         reply: Reply,
+        homes: StoreSet,
         share: Share,
         unit: &mut Unit,
     ) {
         let limits = &self.settings.config.limits;
         let open = &mut self.transactions.open[at];
-        if open.ids.contains(&reply.id) {
+        if open.ids.contains(reply.id) {
             let reason = "the transaction has an update with this message id already";
             let outcome = Outcome::new(ResultCode::ProtocolError, reason);
             return self.answer_update(reply, outcome);
@@ -263,7 +287,6 @@ impl Session {
             return self.answer_update(reply, refusal);
         }
         open.last_used = self.now;
-        let homes = self.service.directory.homes(&request);
         if !open.is_eager {
             open.push(reply.id, request, homes);
             return self.answer_update(reply, Outcome::SUCCESS);

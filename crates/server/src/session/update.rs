@@ -39,11 +39,19 @@ impl Session {
         if transaction.is_none() && self.overtakes(homes, &burst.unit) {
             return false;
         }
-        // What is tried together with it is copied.
-        let tried_bytes = transaction.map_or(0, |at| self.tried_bytes(at));
-        let wanted = Wanted::Update(bytes.len() + UPDATE_BYTES + tried_bytes);
-        let Some(share) = self.share(wanted) else {
-            return false;
+        let has_cleartext = has_cleartext_password(&message.op);
+        let share = match transaction.map(|at| self.tried_bytes(at)) {
+            // It only waits, in the memory of transactions.
+            Some(None) if !has_cleartext => Share::default(),
+            tried => {
+                // What is tried together with it is copied.
+                let tried_bytes = tried.flatten().unwrap_or_default();
+                let wanted = Wanted::Update(bytes.len() + UPDATE_BYTES + tried_bytes);
+                let Some(share) = self.share(wanted) else {
+                    return false;
+                };
+                share
+            }
         };
         self.log_update(message);
         let request = UpdateRequest::Message(bytes.to_vec());
@@ -51,13 +59,13 @@ impl Session {
             id,
             form: Form::Response(operation),
         };
-        if has_cleartext_password(&message.op) {
+        if has_cleartext {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
             let transaction = transaction.map(|at| self.transaction_identifier(at));
             self.hash(request, operation, reply, transaction, share);
         } else if let Some(at) = transaction {
-            self.join(at, request, reply, share, &mut burst.unit);
+            self.join(at, request, reply, homes, share, &mut burst.unit);
         } else {
             self.push(request, reply, homes, share, &mut burst.unit);
         }
