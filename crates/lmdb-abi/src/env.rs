@@ -84,7 +84,6 @@ impl Env {
         let flags = self.flags.load(Ordering::Relaxed) | flags;
         let settings = self.settings();
         let place = Place::new(path, flags)?;
-        let data = place.lock_data(flags)?;
         let options = sapwood_store::Options::new()
             .create(flags & RDONLY == 0)
             .over_empty(flags & RDONLY == 0)
@@ -93,13 +92,8 @@ impl Env {
             .idle_compaction(None)
             .alone_when_closed(flags & NOSUBDIR != 0)
             .names(place.names.clone())
-            .permissions(mode)
-            .shared(flags & NOLOCK == 0);
-        let store = place.open(options, flags).map_err(not_an_environment)?;
-        let data = match data {
-            Some(data) => data,
-            None => place.lock_data(flags)?.ok_or(Code::ENOENT)?,
-        };
+            .permissions(mode);
+        let (store, data) = place.open(&options, flags)?;
         let open = Open {
             store,
             readers: Readers::new(settings.readers_max),
@@ -246,12 +240,15 @@ impl Open {
         Ok(())
     }
 
-    /// One line for each slot in use, in this process and in others: process, thread, transaction.
+    /// One line for each slot in use, in this process and in others: process, thread, transaction. Under `MDB_NOLOCK` there are none.
     pub(crate) fn reader_lines(&self) -> Result<Vec<String>> {
         let line = |pid: u32, thread: u64, txn: Option<u64>| {
             let txn = txn.map_or_else(|| "-".into(), |txn| txn.to_string());
             format!("{pid:10} {thread:x} {txn}\n")
         };
+        if self.flags() & NOLOCK != 0 {
+            return Ok(Vec::new());
+        }
         let own = std::process::id();
         let slots = self.readers.slots();
         let mut lines: Vec<_> = slots
@@ -325,6 +322,7 @@ impl Open {
 struct Place {
     folder: PathBuf,
     names: FileNames,
+    lock: PathBuf,
     data: PathBuf,
 }
 
@@ -339,6 +337,7 @@ impl Place {
             return Ok(Self {
                 folder: path.to_owned(),
                 names: FileNames::new(DATA_NAME, LOCK_NAME, LOG_NAME)?,
+                lock: path.join(LOCK_NAME),
                 data: path.join(DATA_NAME),
             });
         }
@@ -350,28 +349,87 @@ impl Place {
         Ok(Self {
             folder: folder.to_owned(),
             names: FileNames::new(name, format!("{name}-lock"), format!("{name}-log"))?,
+            lock: folder.join(format!("{name}-lock")),
             data: path.to_owned(),
         })
     }
 
-    /// A store whose files can be written to is opened for writing even for those who only read: another environment of the program
-    /// may want to write, and is the same to the store.
+    /// Opens the store, and the data file with a lock of its own. `MDB_NOLOCK` leaves it to the programs that nobody writes while others read
+    /// or write. Locks keep that promise for them where there can be any.
     fn open(
         &self,
-        options: sapwood_store::Options,
+        options: &sapwood_store::Options,
         flags: u32,
-    ) -> sapwood_store::Result<sapwood_store::Env> {
-        let opened = sapwood_store::Env::open(&self.folder, &options);
-        match &opened {
+    ) -> Result<(sapwood_store::Env, File)> {
+        match self.open_locked(options, flags) {
+            Err(refused) if flags & NOLOCK != 0 && self.has_no_locks(refused) => {
+                self.open_unlocked(options, flags)
+            }
+            opened => opened,
+        }
+    }
+
+    /// A store whose files can be written to is opened for writing even for those who only read: another environment of the program
+    /// may want to write, and is the same to the store.
+    fn open_locked(
+        &self,
+        options: &sapwood_store::Options,
+        flags: u32,
+    ) -> Result<(sapwood_store::Env, File)> {
+        let data = self.lock_data(File::try_lock_shared)?;
+        let opened = sapwood_store::Env::open(&self.folder, options);
+        let store = match &opened {
             Err(sapwood_store::Error::Io(error)) if flags & RDONLY != 0 && is_unwritable(error) => {
-                sapwood_store::Env::open(&self.folder, &options.read_only(true))
+                sapwood_store::Env::open(&self.folder, &options.clone().read_only(true))
             }
             _ => opened,
+        };
+        self.with_data(store, data, File::try_lock_shared)
+    }
+
+    /// Without a lock file whoever writes is alone, and whoever only reads looks at the files as they are.
+    fn open_unlocked(
+        &self,
+        options: &sapwood_store::Options,
+        flags: u32,
+    ) -> Result<(sapwood_store::Env, File)> {
+        let reads = flags & RDONLY != 0;
+        let lock = if reads {
+            File::try_lock_shared
+        } else {
+            File::try_lock
+        };
+        let data = self.lock_data(lock)?;
+        let options = options.clone().shared(false).read_only(reads);
+        let store = sapwood_store::Env::open(&self.folder, &options);
+        self.with_data(store, data, lock)
+    }
+
+    /// The store and the locked data file, which may not have been there before.
+    fn with_data(
+        &self,
+        store: sapwood_store::Result<sapwood_store::Env>,
+        data: Option<File>,
+        lock: Lock,
+    ) -> Result<(sapwood_store::Env, File)> {
+        let store = store.map_err(not_an_environment)?;
+        let data = match data {
+            Some(data) => data,
+            None => self.lock_data(lock)?.ok_or(Code::ENOENT)?,
+        };
+        Ok((store, data))
+    }
+
+    /// Whether there is no lock file and none can be made, or the file system has no locks.
+    fn has_no_locks(&self, refused: Code) -> bool {
+        match refused.0 {
+            libc::EACCES | libc::EPERM | libc::EROFS => !self.lock.exists(),
+            code => [libc::ENOLCK, libc::ENOSYS, libc::EOPNOTSUPP].contains(&code),
         }
     }
 
     /// Opens the data file, if it is there, and sees to it that nobody else has it open where one of both wants no locks.
-    fn lock_data(&self, flags: u32) -> Result<Option<File>> {
+    fn lock_data(&self, lock: Lock) -> Result<Option<File>> {
         let file = match File::open(&self.data) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -381,12 +439,7 @@ impl Place {
             // It will be replaced.
             return Ok(None);
         }
-        let locked = if flags & NOLOCK != 0 {
-            file.try_lock()
-        } else {
-            file.try_lock_shared()
-        };
-        match locked {
+        match lock(&file) {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Err(Code::EAGAIN),
             // A file system without locks.
@@ -394,6 +447,9 @@ impl Place {
         }
     }
 }
+
+/// How a file is locked, against environments that are not to be shared.
+type Lock = fn(&File) -> std::result::Result<(), TryLockError>;
 
 fn is_unwritable(error: &std::io::Error) -> bool {
     matches!(

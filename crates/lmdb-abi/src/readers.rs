@@ -126,20 +126,25 @@ impl Readers {
 
     /// A slot for one transaction.
     pub(crate) fn hold(self: &Arc<Self>) -> Result<Arc<Held>> {
-        let slot = Arc::new(Slot {
-            thread: this_thread(),
-            txn: AtomicU64::new(IDLE),
-            reader: AtomicPtr::new(ptr::null_mut()),
-        });
+        let held = self.unlisted();
         let mut slots = self.lock();
         if slots.len() >= self.max as usize {
             return Err(Code::READERS_FULL);
         }
-        slots.push(slot.clone());
-        Ok(Arc::new(Held {
+        slots.push(held.slot.clone());
+        Ok(held)
+    }
+
+    /// A slot for one transaction that counts for nothing and stands in no list, as under `MDB_NOLOCK`.
+    pub(crate) fn unlisted(self: &Arc<Self>) -> Arc<Held> {
+        Arc::new(Held {
             readers: self.clone(),
-            slot,
-        }))
+            slot: Arc::new(Slot {
+                thread: this_thread(),
+                txn: AtomicU64::new(IDLE),
+                reader: AtomicPtr::new(ptr::null_mut()),
+            }),
+        })
     }
 
     /// The slot of this thread, which is given back when the thread ends.

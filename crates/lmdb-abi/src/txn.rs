@@ -13,7 +13,7 @@ use crate::database;
 use crate::env::{Env, MAP_BYTES_DEFAULT, Open, txn_id};
 use crate::error::{Code, Result};
 use crate::readers::Held;
-use crate::values::env_flags::{MAPASYNC, NOMETASYNC, NOSYNC, NOTLS, RDONLY, WRITEMAP};
+use crate::values::env_flags::{MAPASYNC, NOLOCK, NOMETASYNC, NOSYNC, NOTLS, RDONLY, WRITEMAP};
 
 use databases::Database;
 pub(crate) use records::{Stored, Value};
@@ -66,7 +66,9 @@ struct Writing {
 impl Txn {
     /// `mdb_txn_begin` of a read transaction.
     pub(crate) fn begin_read(open: &Arc<Open>, env: *mut Env) -> Result<Self> {
-        let slot = if open.flags() & NOTLS != 0 {
+        let slot = if open.flags() & NOLOCK != 0 {
+            open.readers.unlisted()
+        } else if open.flags() & NOTLS != 0 {
             open.readers.hold()?
         } else {
             open.readers.of_thread()?

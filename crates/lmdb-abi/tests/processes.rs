@@ -6,14 +6,16 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 #![allow(clippy::unwrap_used)]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::ptr::null_mut;
 
 use lmdb::abi::*;
-use lmdb::values::env_flags::{NOSYNC, RDONLY};
+use lmdb::values::env_flags::{NOLOCK, NOSYNC, RDONLY};
 use lmdb::{Env, Txn, Val};
 
 const OK: c_int = 0;
@@ -24,15 +26,26 @@ const FOLDER_VARIABLE: &str = "SAPWOOD_LMDB_TEST_FOLDER";
 const PART_VARIABLE: &str = "SAPWOOD_LMDB_TEST_PART";
 
 const ON_A_READ_ONLY_MEDIUM: &str = "on a read-only medium";
+const WITHOUT_LOCKS: &str = "without locks";
+const READ_WITHOUT_LOCKS: &str = "read without locks";
 
 fn open(folder: &Path, flags: u32) -> *mut Env {
+    try_open(folder, flags).unwrap()
+}
+
+fn try_open(folder: &Path, flags: u32) -> Result<*mut Env, c_int> {
     let path = CString::new(folder.to_str().unwrap()).unwrap();
     let mut env = null_mut();
     unsafe {
         assert_eq!(mdb_env_create(&mut env), OK);
-        assert_eq!(mdb_env_open(env, path.as_ptr(), flags, 0o600), OK);
+        match mdb_env_open(env, path.as_ptr(), flags, 0o600) {
+            OK => Ok(env),
+            code => {
+                mdb_env_close(env);
+                Err(code)
+            }
+        }
     }
-    env
 }
 
 fn begin(env: *mut Env, flags: u32) -> *mut Txn {
@@ -113,8 +126,23 @@ fn act() {
         unsafe { mdb_env_close(env) };
         return;
     }
-    let env = open(Path::new(&folder), NOSYNC);
+    if part == WITHOUT_LOCKS {
+        let env = open(Path::new(&folder), NOLOCK);
+        assert!(has(env, b"first"));
+        put(env, b"second");
+        unsafe { mdb_env_close(env) };
+        let env = open(Path::new(&folder), NOLOCK | RDONLY);
+        assert!(has(env, b"second"));
+        unsafe { mdb_env_close(env) };
+        return;
+    }
+    let flags = match part.as_str() {
+        READ_WITHOUT_LOCKS => NOLOCK | RDONLY,
+        _ => NOSYNC,
+    };
+    let env = open(Path::new(&folder), flags);
     match part.as_str() {
+        READ_WITHOUT_LOCKS => assert!(has(env, b"first")),
         "read" => {
             begin(env, RDONLY);
         }
@@ -212,6 +240,62 @@ fn the_lock_of_a_dead_writer_is_taken_over() {
     put(env, b"after");
     assert!(has(env, b"k") && has(env, b"after") && !has(env, b"half"));
     unsafe { mdb_env_close(env) };
+}
+
+unsafe extern "C" fn is_no_reader(line: *const c_char, _context: *mut c_void) -> c_int {
+    let line = unsafe { CStr::from_ptr(line) };
+    assert_eq!(line, c"(no reader locks)\n");
+    0
+}
+
+/// With `MDB_NOLOCK` it is the programs that see to it that one writes at a time.
+#[test]
+fn programs_without_locks_take_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    for flags in [NOLOCK, NOLOCK | RDONLY] {
+        let env = open(folder.path(), flags);
+        if flags & RDONLY == 0 {
+            put(env, b"first");
+        }
+        let mut child = start(folder.path(), WITHOUT_LOCKS);
+        assert!(child.wait().unwrap().success());
+        let readers: Vec<_> = (0..200).map(|_| begin(env, RDONLY)).collect();
+        assert!(has(env, b"second"));
+        assert_eq!(
+            unsafe { mdb_reader_list(env, Some(is_no_reader), null_mut()) },
+            OK
+        );
+        for txn in readers {
+            unsafe { mdb_txn_abort(txn) };
+        }
+        unsafe { mdb_env_close(env) };
+    }
+}
+
+/// Where this process is not let into folders that it made unwritable.
+#[test]
+fn without_a_lock_file_readers_share_what_stands_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = open(folder.path(), 0);
+    put(env, b"first");
+    unsafe { mdb_env_close(env) };
+    fs::remove_file(folder.path().join("lock.mdb")).unwrap();
+    let permissions = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));
+    permissions(0o500).unwrap();
+    if fs::write(folder.path().join("new"), b"").is_ok() {
+        eprintln!("left out: permissions mean nothing to this process");
+        return;
+    }
+    let readers = [(); 3].map(|()| open(folder.path(), NOLOCK | RDONLY));
+    let mut other = start(folder.path(), READ_WITHOUT_LOCKS);
+    wait_until_ready(&mut other);
+    assert!(readers.iter().all(|env| has(*env, b"first")));
+    kill(other);
+    for env in readers {
+        unsafe { mdb_env_close(env) };
+    }
+    assert_eq!(try_open(folder.path(), RDONLY).err(), Some(libc::EACCES));
+    permissions(0o700).unwrap();
 }
 
 /// Where this process may mount one.

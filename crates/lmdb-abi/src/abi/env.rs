@@ -8,6 +8,7 @@ use std::os::fd::FromRawFd;
 use super::{answer, answer_at, get, set};
 use crate::env::Env;
 use crate::error::Code;
+use crate::values::env_flags::NOLOCK;
 use crate::values::{EnvInfo, KEY_BYTES_MAX, Message, Stat};
 
 /// `mdb_env_create`
@@ -192,8 +193,11 @@ pub unsafe extern "C" fn mdb_reader_list(
     let mut last = 0;
     let listed = answer(|| {
         let func = func.ok_or(Code::EINVAL)?;
-        let mut lines = unsafe { get(env) }?.opened()?.reader_lines()?;
-        if lines.is_empty() {
+        let open = unsafe { get(env) }?.opened()?;
+        let mut lines = open.reader_lines()?;
+        if open.flags() & NOLOCK != 0 {
+            lines.push("(no reader locks)\n".into());
+        } else if lines.is_empty() {
             lines.push("(no active readers)\n".into());
         } else {
             lines.insert(0, "    pid     thread     txnid\n".into());
