@@ -213,8 +213,7 @@ fn finish_pages(
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
     let mut changed = pages.changed_pages();
-    pages.log_finished(&mut changed, record);
-    fits &= record.len() <= max;
+    fits = pages.share_with_finisher(&mut changed, fits.then_some(max))?;
     let mut ahead = changed
         .iter()
         .skip(1)
@@ -239,7 +238,8 @@ fn finish_pages(
             fits = record.len() <= max;
         }
     }
-    Ok(fits)
+    pages.log_finished(record)?;
+    Ok(fits && record.len() <= max)
 }
 
 /// The commits of one record, each to a store of its own.

@@ -7,6 +7,9 @@
 #![allow(unsafe_code)]
 
 mod early;
+#[cfg(test)]
+mod early_tests;
+mod finisher;
 mod save;
 mod states;
 mod traces;
@@ -59,7 +62,7 @@ impl Workshop {
             warm: Warm::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
-            early: Early::default(),
+            early: Early::new(inner),
             known_trees: KnownTrees::default(),
             resume: Resume::default(),
             named: None,
@@ -67,9 +70,10 @@ impl Workshop {
         }
     }
 
-    /// Unmaps all windows and gives memory back, since nobody has written for a while.
+    /// Unmaps all windows, ends the thread that finishes pages, and gives memory back, since nobody has written for a while.
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
+        self.early.rest();
         if let Some(plain) = &mut self.plain {
             **plain = PlainPages::default();
         }
@@ -263,6 +267,15 @@ impl OwnPages {
         })
     }
 
+    /// As [`OwnPages::base`], for whoever has done with it before the transaction ends.
+    fn base_until_end(&self, base: PageNo) -> Result<Option<(PageNo, &'static Page)>> {
+        Ok(match base {
+            PageNo(0) => None,
+            // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it, and until its end the file stays mapped.
+            _ => Some((base, unsafe { self.view.mapped(base)? })),
+        })
+    }
+
     /// Asks the processor for what it takes to seal an own page and to tell its difference to what it was copied from.
     pub(crate) fn fetch(&self, number: PageNo, base: PageNo) -> Result<()> {
         prefetch::page(self.view.page(number)?);
@@ -427,6 +440,8 @@ impl OwnPages {
 
     /// Undoes everything behind the first `length` entries of the list.
     pub(crate) fn undo_to(&mut self, length: usize) -> Result<()> {
+        // Pages that are taken away may be used again in another way.
+        self.shop.early.settle()?;
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else {
                 break;

@@ -2,14 +2,16 @@
 //! be run under a model checker (feature `shuttle`).
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 pub(crate) use std::sync::{Arc, Weak};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, PoisonError};

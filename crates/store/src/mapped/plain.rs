@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::page::{ByNumber, Page, PageNo};
+use crate::sync::Arc;
 
 /// How many pages of one transaction are kept in memory (64 MiB); the others are stored to through windows.
 const PAGES_MAX: usize = if cfg!(test) { 12 } else { 16 << 10 };
@@ -15,7 +16,7 @@ const PAGES_KEPT: usize = if cfg!(test) { 4 } else { 2 << 10 };
 
 /// Pages in memory, by number.
 #[derive(Default)]
-pub(crate) struct PlainPages(ByNumber<Box<Page>>);
+pub(crate) struct PlainPages(ByNumber<Arc<Page>>);
 
 impl PlainPages {
     /// The page, if it is here.
@@ -24,15 +25,20 @@ impl PlainPages {
         self.0.get(number).map(|page| &**page)
     }
 
-    /// The page, if it is here, to be changed.
+    /// The page, if it is here, to be changed. Who has a share in it keeps it as it was.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: PageNo) -> Option<&mut Page> {
-        self.0.get_mut(number).map(|page| &mut **page)
+        self.0.get_mut(number).map(Arc::make_mut)
+    }
+
+    /// A share in the page, if it is here.
+    pub(crate) fn share(&self, number: PageNo) -> Option<Arc<Page>> {
+        self.0.get(number).cloned()
     }
 
     /// Takes a page in, with contents arbitrary, unless there are too many already. Answers whether it is here.
     pub(crate) fn insert(&mut self, number: PageNo) -> bool {
-        let new = || Box::new(Page::zeroed());
+        let new = || Arc::new(Page::zeroed());
         self.0.insert(number, PAGES_MAX, new).is_some()
     }
 

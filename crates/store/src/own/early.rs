@@ -3,13 +3,18 @@
 //! When a large transaction commits, the processor's caches hold neither its pages nor what these were copied from. Finished while they still do, pages
 //! need not be fetched again. One that is changed after that is finished once more at the commit. Few
 //! are, where changes come in the order of keys, or where there are far more pages than changes.
+//!
+//! In transactions that turn out to be very large another thread finishes them (see [`finisher`](super::finisher)), but for those that are not in memory, and at
+//! the commit it takes its share of the pages that are left.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::finisher::{Batch, Finisher, HandedPage};
 use super::states::State;
-use super::{OwnPages, neighbours};
-use crate::error::Result;
+use super::{OwnPages, WRITTEN_PAGES, Workshop, neighbours};
+use crate::env::Inner;
+use crate::error::{Error, Result};
 use crate::page::{ByNumber, PageNo, ReadPages};
 use crate::record::encode_page;
 
@@ -25,8 +30,10 @@ const FINISHED_KEPT: usize = 4 << 10;
 /// When more than this and one in so many leaves, or branches, were finished for nothing, the others wait for the commit.
 const IN_VAIN: usize = 8;
 
+/// A transaction has its pages finished by another thread once so many were finished, and a commit if so many are left: fewer are not worth waking it.
+const HANDED_PAGES_MIN: usize = if cfg!(test) { 2 } else { 256 };
+
 /// What is finished, and what will be next.
-#[derive(Default)]
 pub(super) struct Early {
     /// The oldest first.
     waiting: VecDeque<PageNo>,
@@ -34,6 +41,13 @@ pub(super) struct Early {
     logged: Vec<u8>,
     /// Of leaves and branches.
     gains: [Gain; 2],
+    finisher: Finisher,
+    /// Those that the writer finished itself.
+    batches: Vec<Batch>,
+    /// The newest batch handed over with a page that has been changed since: until it is finished the writer writes no pages itself.
+    overtaken: u64,
+    /// The transaction before had its pages finished by another thread.
+    follows_large: bool,
 }
 
 /// What finishing pages early has brought so far.
@@ -47,12 +61,27 @@ struct Gain {
 /// A page that is finished.
 #[derive(Default)]
 struct Finished {
-    /// Where it stands in `logged`.
+    /// The batch in which it was handed over; 0 if it was not.
+    batch: u64,
+    /// Where it stands in `logged`, otherwise.
     logged: Range<usize>,
     is_branch: bool,
 }
 
 impl Early {
+    pub(super) fn new(inner: &Inner) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            finished: ByNumber::default(),
+            logged: Vec::new(),
+            gains: Default::default(),
+            finisher: Finisher::new(inner),
+            batches: Vec::new(),
+            overtaken: 0,
+            follows_large: false,
+        }
+    }
+
     /// A page has been taken into use.
     pub(super) fn wait(&mut self, page: PageNo) {
         self.waiting.push_back(page);
@@ -66,7 +95,22 @@ impl Early {
         }
         if let Some(finished) = self.finished.get(page) {
             self.gains[usize::from(finished.is_branch)].in_vain += 1;
+            if finished.batch > self.overtaken && !self.finisher.is_done(finished.batch) {
+                self.overtaken = finished.batch;
+            }
             self.finished.remove(page);
+        }
+    }
+
+    fn note(&mut self, number: PageNo, is_branch: bool, batch: u64, logged: Range<usize>) {
+        self.gains[usize::from(is_branch)].finished += 1;
+        let place = self.finished.insert(number, usize::MAX, Finished::default);
+        if let Some(finished) = place {
+            *finished = Finished {
+                batch,
+                logged,
+                is_branch,
+            };
         }
     }
 
@@ -75,12 +119,46 @@ impl Early {
         in_vain <= IN_VAIN + finished / IN_VAIN
     }
 
+    fn log_bytes(&self) -> usize {
+        self.logged.len() + self.finisher.logged_bytes()
+    }
+
+    /// Whether another thread is to finish the next pages.
+    fn is_handing_over(&mut self) -> bool {
+        let finished = self.gains.iter().map(|gain| gain.finished);
+        let is_large = self.follows_large || finished.sum::<usize>() >= HANDED_PAGES_MIN;
+        is_large && self.finisher.is_ready()
+    }
+
+    /// Whether the writer may write pages itself: none of them is about to be written as it was before.
+    fn may_write(&self) -> bool {
+        self.overtaken == 0 || self.finisher.is_done(self.overtaken)
+    }
+
+    /// Waits until no page is being finished.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        self.finisher.wait_for_all()
+    }
+
+    /// Nothing of the transaction is needed any more, nor is anything being written of it afterwards.
     pub(super) fn clear(&mut self) {
+        self.finisher.cancel();
+        let finished = self.finished.numbers().len();
+        self.follows_large = !self.batches.is_empty() && finished >= HANDED_PAGES_MIN;
+        self.batches
+            .drain(..)
+            .for_each(|batch| self.finisher.keep(batch));
+        self.overtaken = 0;
         self.waiting.clear();
         self.finished.clear(FINISHED_KEPT);
         self.logged.clear();
         self.logged.shrink_to(LOGGED_BYTES_MAX / 4);
         self.gains = Default::default();
+    }
+
+    /// Nobody has written for a while.
+    pub(super) fn rest(&mut self) {
+        self.finisher.rest();
     }
 }
 
@@ -88,7 +166,11 @@ impl OwnPages {
     /// Finishes some of the pages that have waited longest, if many do. Between changes of pages.
     pub(super) fn finish_early(&mut self) -> Result<()> {
         let early = &mut self.shop.early;
-        if early.waiting.len() < WAITING_PAGES || early.logged.len() > LOGGED_BYTES_MAX {
+        if early.waiting.len() < WAITING_PAGES || early.log_bytes() > LOGGED_BYTES_MAX {
+            return Ok(());
+        }
+        let is_handing_over = early.is_handing_over();
+        if is_handing_over && !early.finisher.has_room() && !early.may_write() {
             return Ok(());
         }
         let oldest: Vec<PageNo> = early.waiting.drain(..WAITING_PAGES / 2).collect();
@@ -99,23 +181,64 @@ impl OwnPages {
             }
         }
         pages.sort_unstable();
+        if is_handing_over {
+            let in_memory = self.take_in_memory(&mut pages);
+            self.hand_over(&in_memory, true)?;
+        }
         let mut logged = std::mem::take(&mut self.shop.early.logged);
         for neighbours in neighbours(&pages) {
             for &(number, base) in neighbours {
                 let is_branch = self.seal(number)?.level() > 0;
                 let from = logged.len();
                 encode_page(self.page(number)?, self.base(number, base)?, &mut logged);
-                let early = &mut self.shop.early;
-                early.gains[usize::from(is_branch)].finished += 1;
-                let place = early.finished.insert(number, usize::MAX, Finished::default);
-                if let Some(finished) = place {
-                    finished.logged = from..logged.len();
-                    finished.is_branch = is_branch;
-                }
+                let at = from..logged.len();
+                self.shop.early.note(number, is_branch, 0, at);
             }
             self.write_plain(neighbours)?;
         }
         self.shop.early.logged = logged;
+        Ok(())
+    }
+
+    /// Takes the pages that are in memory out of some pages.
+    fn take_in_memory(&self, pages: &mut Vec<(PageNo, PageNo)>) -> Vec<(PageNo, PageNo)> {
+        let is_in_memory = |number| {
+            let plain = self.view.plain();
+            plain.is_some_and(|plain| plain.get(number).is_some())
+        };
+        pages
+            .extract_if(.., |(number, _)| is_in_memory(*number))
+            .collect()
+    }
+
+    /// Has some pages in memory, at most [`WRITTEN_PAGES`], finished by the thread that is there for it, or finishes them if that has enough to do. `is_logged` says
+    /// whether the log record is going to tell of them.
+    fn hand_over(&mut self, pages: &[(PageNo, PageNo)], is_logged: bool) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let mut batch = self.shop.early.finisher.new_batch(is_logged);
+        let serial = batch.serial();
+        for &(number, base) in pages {
+            let page = self.view.plain().and_then(|plain| plain.share(number));
+            let page = page.ok_or_else(|| Error::corrupt(number, "is not in memory"))?;
+            let is_branch = page.level() > 0;
+            batch.add(HandedPage {
+                number,
+                page,
+                base: self.base_until_end(base)?,
+                origins: self.shop.traces.get(number).cloned(),
+            });
+            self.shop.warm.count(number);
+            self.shop.early.note(number, is_branch, serial, 0..0);
+        }
+        let early = &mut self.shop.early;
+        if early.finisher.has_room() || !early.may_write() {
+            early.finisher.hand_over(batch);
+        } else {
+            early.finisher.finish(&mut batch)?;
+            early.batches.push(batch);
+        }
         Ok(())
     }
 
@@ -131,17 +254,52 @@ impl OwnPages {
         Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
-    /// Takes those that are finished out of the changed pages, and adds to the log record what it is to say of them.
-    pub(crate) fn log_finished(&self, changed: &mut Vec<(PageNo, PageNo)>, record: &mut Vec<u8>) {
-        let Early {
-            finished, logged, ..
-        } = &self.shop.early;
-        changed.retain(|(number, _)| match finished.get(*number) {
-            Some(page) => {
-                record.extend_from_slice(&logged[page.logged.clone()]);
-                false
+    /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for it, if they are many: see [`OwnPages::log_finished`].
+    /// `max` bounds the bytes of the log record; without it there will be none. Whether it holds.
+    pub(crate) fn share_with_finisher(
+        &mut self,
+        changed: &mut Vec<(PageNo, PageNo)>,
+        max: Option<usize>,
+    ) -> Result<bool> {
+        let early = &mut self.shop.early;
+        changed.retain(|(number, _)| early.finished.get(*number).is_none());
+        let mut fits = max.is_some();
+        if changed.len() < HANDED_PAGES_MIN || !early.finisher.is_ready() {
+            early.finisher.wait_for(early.overtaken)?;
+            return Ok(fits);
+        }
+        let in_memory = self.take_in_memory(changed);
+        for pages in in_memory.chunks(WRITTEN_PAGES) {
+            fits &= max.is_some_and(|max| self.shop.early.log_bytes() <= max);
+            self.hand_over(pages, fits)?;
+        }
+        let early = &mut self.shop.early;
+        early.finisher.wait_for(early.overtaken)?;
+        Ok(fits)
+    }
+
+    /// Waits for all that is being finished, and adds to the log record what it is to say of finished pages.
+    pub(crate) fn log_finished(&mut self, record: &mut Vec<u8>) -> Result<()> {
+        let OwnPages { shop, .. } = self;
+        let Workshop { early, own, .. } = &mut **shop;
+        early.finisher.take_back(&mut early.batches)?;
+        let finished = &early.finished;
+        for number in finished.numbers() {
+            if let Some(page) = finished.get(*number)
+                && page.batch == 0
+                && own.is_in_use(*number)
+            {
+                record.extend_from_slice(&early.logged[page.logged.clone()]);
             }
-            None => true,
-        });
+        }
+        for batch in &early.batches {
+            for (number, item) in batch.items() {
+                let page = finished.get(number);
+                if page.is_some_and(|page| page.batch == batch.serial()) && own.is_in_use(number) {
+                    record.extend_from_slice(item);
+                }
+            }
+        }
+        Ok(())
     }
 }
