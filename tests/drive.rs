@@ -169,6 +169,37 @@ fn wrong_answers_and_wrong_plans_are_failures() {
 }
 
 #[test]
+fn what_cannot_be_done_is_told_before_the_run() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let plan = folder.name_beside("plan");
+    fs::write(&plan, "session: s\ncount: 1\n\nsearch:\nscope: base\n").unwrap();
+    let missing = folder.name_beside("missing/report");
+    let no_process = u32::MAX.to_string();
+    for (more, part) in [
+        (["--html", &missing], missing.as_str()),
+        (["--json", &missing], missing.as_str()),
+        (["--database", &missing], missing.as_str()),
+        (["--server-pid", &no_process], "no process"),
+        (["--duration", "0"], "above 0"),
+    ] {
+        let (success, said) = drive(&folder, server.ldap(), &[&plan, more[0], more[1]]);
+        assert!(
+            !success && said.contains(part) && !said.contains("operations"),
+            "{said}"
+        );
+        let times = said.matches("No such file").count();
+        assert!(times <= 1, "told {times} times: {said}");
+    }
+    fs::write(&plan, "count: 1\n\nsearch:\n").unwrap();
+    let (success, said) = drive(&folder, server.ldap(), &[&plan]);
+    assert!(
+        !success && said.contains("line 1: \"count\" is said of a session"),
+        "{said}"
+    );
+}
+
+#[test]
 fn tls_and_ldapi_are_driven_alike() {
     let (folder, server) = flat();
     let plan = folder.name_beside("plan");
@@ -422,6 +453,66 @@ fn a_server_that_runs_is_filled_over_ldap() {
     assert!(reasons.contains("entryAlreadyExists"), "{reasons}");
     let missing = sapwood(["import", "--online", "ldap://127.0.0.1:1", &file]);
     assert!(!missing.status.success());
+}
+
+#[test]
+fn a_server_that_runs_is_filled_from_several_pipes_at_once() {
+    let (folder, server) = flat();
+    let password = folder.name_beside("password");
+    let pipes = ["one", "two"].map(|name| folder.name_beside(name));
+    for pipe in &pipes {
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    // The second one has ended before anybody writes to the first one.
+    let writer = std::thread::spawn({
+        let pipes = pipes.clone();
+        move || {
+            for (number, pipe) in pipes.iter().enumerate().rev() {
+                let entry = format!(
+                    "dn: cn=d{number},dc=example,dc=com\nobjectClass: device\ncn: d{number}\n\nnonsense\n"
+                );
+                fs::write(pipe, entry).unwrap();
+            }
+        }
+    });
+    let rejects = folder.name_beside("rejects");
+    let output = sapwood([
+        "import",
+        "--online",
+        server.ldap(),
+        "--bind-dn",
+        ADMIN,
+        "--password-file",
+        &password,
+        "--reject-file",
+        &rejects,
+        &pipes[0],
+        &pipes[1],
+    ]);
+    writer.join().unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("2 entries added, 2 rejected"), "{said}");
+    for pipe in &pipes {
+        assert!(said.contains(&format!("{pipe}:5: ")), "{said}");
+    }
+}
+
+#[test]
+fn a_reject_file_that_is_read_or_cannot_be_written_is_refused() {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("entries");
+    let entries = "dn: dc=example,dc=com\nobjectClass: nonsense\n";
+    fs::write(&file, entries).unwrap();
+    let missing = folder.name_beside("missing/rejects");
+    for (rejects, part) in [
+        (&file, "is imported and cannot be the reject file"),
+        (&missing, "name another file with --reject-file"),
+    ] {
+        let output = folder.sapwood("import", &["--reject-file", rejects, &file]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(part), "{said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), entries);
+    }
 }
 
 #[test]

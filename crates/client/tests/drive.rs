@@ -364,6 +364,48 @@ fn transactions(is_one_at_a_time: bool) {
 }
 
 #[test]
+fn updates_of_a_transaction_that_is_not_committed_have_failed() {
+    let ends = Arc::new(AtomicU64::new(0));
+    let url = serve(move |_, request, out| match request.op {
+        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => put(
+            out,
+            request.id,
+            Response::Extended(ExtendedResponse {
+                result: LdapResult::SUCCESS,
+                name: None,
+                value: Some(b"x"),
+            }),
+        ),
+        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.3" => {
+            let code = match ends.fetch_add(1, Ordering::Relaxed) {
+                1 => ResultCode::NoSuchObject,
+                _ => ResultCode::Success,
+            };
+            end(out, request, code);
+        }
+        // One is refused at once: it is not part of the transaction, and has failed once.
+        Request::Delete("uid=bad") => end(out, request, ResultCode::UnwillingToPerform),
+        _ => good(request, out),
+    });
+    let text = "session: s\nqueue: 8\ntransaction: 5\ncount: 15\n\n\
+        repeat: 4\ndn: uid=a,dc=x\nchangetype: delete\n\nname: bad\ndn: uid=bad\nchangetype: delete\n\nwait:\n";
+    let report = run_one(text, &url, |_| ());
+    let failed: Vec<(&str, u64)> = report
+        .operations
+        .iter()
+        .map(|row| (row.name.as_str(), row.failed))
+        .collect();
+    assert_eq!(failed[..2], [("delete", 4), ("bad", 3)], "{report}");
+    assert!(
+        report
+            .errors
+            .iter()
+            .any(|error| error.reason == "its transaction was not committed" && error.count == 4),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_stall_is_charged_to_all_that_was_due_in_it() {
     const STALL: Duration = Duration::from_millis(300);
     let begun = Instant::now();

@@ -44,8 +44,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("sapwood: {error:#}");
+            eprintln!("sapwood: {}", told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error and its causes, each once: many say their cause themselves.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| {
+        let cause = cause.to_string();
+        match told.contains(&cause) {
+            _ if told.is_empty() => cause,
+            true => told,
+            false => format!("{told}: {cause}"),
+        }
+    })
 }

@@ -33,6 +33,8 @@ const GENERATION_MAX: u32 = (1 << 11) - 1;
 /// The part of a queue that is to be free before it is filled again: a few requests at a time cost a call to the system
 /// and a packet each time, which is more than all else that is done for them.
 const REFILLED_PART: u32 = 16;
+/// Why an update failed that was answered well.
+const NOT_COMMITTED: &str = "its transaction was not committed";
 /// Transactions of a connection whose end is under way when it begins another one: the server keeps all that is in them.
 const ENDS_MAX: u32 = 1;
 
@@ -89,6 +91,10 @@ struct Desk {
     /// Operations of the plan under way.
     under_way: u32,
     transaction: Transaction,
+    /// The number of the one that was begun last.
+    number: u8,
+    /// Transactions that are open or ending.
+    ledgers: Vec<Ledger>,
     /// Transactions whose end is under way.
     ends: u32,
     /// The next transaction is asked for right behind the end of the last, which not every server allows.
@@ -112,6 +118,19 @@ enum Transaction {
     Open(u32),
 }
 
+/// The number of no transaction.
+const OUTSIDE: u8 = 0;
+
+/// What was answered well in a transaction, and is to be taken back if it is not committed.
+#[derive(Debug)]
+struct Ledger {
+    number: u8,
+    /// The place of the request that ends it.
+    end: Option<usize>,
+    /// By the place of their label.
+    answered: Vec<u64>,
+}
+
 /// A request under way.
 #[derive(Debug, Default)]
 struct Flight {
@@ -123,6 +142,8 @@ struct Flight {
     /// The value that an entry must have, until one has it.
     expected: Vec<u8>,
     is_expecting: bool,
+    /// The number of the transaction it belongs to.
+    transaction: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -157,6 +178,8 @@ impl Lane {
             free: Vec::new(),
             under_way: 0,
             transaction: Transaction::None,
+            number: OUTSIDE,
+            ledgers: Vec::new(),
             ends: 0,
             starts_early: true,
             is_waiting: false,
@@ -350,6 +373,7 @@ impl Desk {
         let template = match (&operation.in_transaction, &mut self.transaction) {
             (Some(template), Transaction::Open(left)) => {
                 *left -= 1;
+                self.flights[slot_of(id)].transaction = self.number;
                 template
             }
             _ => &operation.request,
@@ -374,6 +398,9 @@ impl Desk {
     fn commit(&mut self, now_ns: u64, out: &mut Vec<u8>) {
         let id = self.take_off(Flying::End, now_ns);
         self.ends += 1;
+        if let Some(ledger) = self.ledgers.iter_mut().find(|own| own.end.is_none()) {
+            ledger.end = Some(slot_of(id));
+        }
         transaction::put_commit(id, self.values.get(TRANSACTION), out);
         self.transaction = Transaction::None;
         // The next one is asked for at once, so that a transaction costs one round trip.
@@ -398,6 +425,7 @@ impl Desk {
         flight.due_ns = due_ns;
         flight.entries = 0;
         flight.is_expecting = false;
+        flight.transaction = OUTSIDE;
         flight.generation << SLOT_BITS | slot
     }
 
@@ -488,6 +516,11 @@ impl Desk {
                 format!("no entry has the expected value of {attribute}"),
                 1,
             );
+        } else if flight.transaction != OUTSIDE
+            && let number = flight.transaction
+            && let Some(ledger) = self.ledgers.iter_mut().find(|own| own.number == number)
+        {
+            ledger.answered[label] += 1;
         }
         self.under_way -= 1;
         self.land(slot);
@@ -518,6 +551,7 @@ impl Desk {
             );
             if let Transaction::Open(_) = self.transaction {
                 self.transaction = Transaction::None;
+                self.close(None, false, tally);
             }
             return Ok(());
         }
@@ -549,7 +583,11 @@ impl Desk {
                 self.transaction = Transaction::None;
                 return Ok(());
             }
-            Flying::End => self.ends -= 1,
+            Flying::End => {
+                self.ends -= 1;
+                let is_committed = response.result.code == ResultCode::Success;
+                self.close(Some(slot), is_committed, tally);
+            }
             _ => {}
         }
         let counts = &mut tally.operations[label];
@@ -573,8 +611,31 @@ impl Desk {
             }
             let length = self.shared.transaction.unwrap_or(1);
             self.transaction = Transaction::Open(length);
+            self.number = self.number.checked_add(1).unwrap_or(OUTSIDE + 1);
+            self.ledgers.push(Ledger {
+                number: self.number,
+                end: None,
+                answered: vec![0; tally.operations.len()],
+            });
         }
         Ok(())
+    }
+
+    /// A transaction is over; `end` is the place of the request that ended it. If it is not committed, nothing of what was
+    /// answered well in it was done.
+    fn close(&mut self, end: Option<usize>, is_committed: bool, tally: &mut Tally) {
+        let Some(place) = self.ledgers.iter().position(|own| own.end == end) else {
+            return;
+        };
+        let ledger = self.ledgers.swap_remove(place);
+        if is_committed {
+            return;
+        }
+        for (label, count) in ledger.answered.into_iter().enumerate() {
+            if count > 0 {
+                tally.fail(label, NOT_COMMITTED.to_owned(), count);
+            }
+        }
     }
 }
 

@@ -378,6 +378,17 @@ impl Parser<'_> {
                 request::extended(first, options)?,
                 before.controls.clone(),
             ),
+            "connections" | "queue" | "transaction" | "rate" | "count" | "order" | "password" => {
+                return Err(first.error(&format!(
+                    "{:?} is said of a session: it stands below \"session: NAME\", in the same record",
+                    first.name
+                )));
+            }
+            "duration" => {
+                return Err(first.error(
+                    "\"duration\" is said of a phase: it stands below \"phase: NAME\", in the same record",
+                ));
+            }
             other => {
                 return Err(first.error(&format!(
                     "{other:?} is not known: expected an operation (dn, search, compare, bind, extended), \

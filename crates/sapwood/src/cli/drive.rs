@@ -56,7 +56,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// How long phases last, in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) duration: Option<Duration>,
     /// Time in which connections begin one by one, not counted, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -68,7 +68,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,
     /// Give a connection up whose server says nothing for so long, in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) answer_timeout: Option<Duration>,
     /// The server's process, to report its processor time and memory
     #[arg(long, value_name = "PID")]
@@ -172,6 +172,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "expected a number of seconds".to_owned())
+}
+
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    let some = seconds(text).ok().filter(|time| !time.is_zero());
+    some.ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -3,12 +3,14 @@
 mod live;
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_client::drive::{PRESETS, Plan, PlanOptions, Report, Settings, run as drive};
+use sapwood_client::drive::{
+    PRESETS, Plan, PlanOptions, Report, ServerUse, Settings, run as drive,
+};
 use sapwood_client::{Options, Trust};
 
 use crate::cli::drive::{Connect, Drive, DriveCommand, Preset, Run};
@@ -39,6 +41,31 @@ fn load(args: &Run) -> Result<ExitCode> {
     settings.database.clone_from(&args.database);
     settings.ramp_up = args.ramp_up.unwrap_or(settings.ramp_up);
     settings.answer_timeout = args.answer_timeout.unwrap_or(settings.answer_timeout);
+
+    if let Some(pid) = args.server_pid {
+        let is_here = ServerUse::read(pid).is_some();
+        ensure!(is_here, "there is no process {pid} on this machine");
+    }
+    if let Some(folder) = &args.database {
+        fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    }
+    // What cannot be written is told before the run, not behind it.
+    let mut reports = Vec::new();
+    for (file, form) in [
+        (&args.json, Report::json as fn(&Report) -> String),
+        (&args.csv, Report::csv),
+        (&args.html, Report::html),
+    ] {
+        if let Some(path) = file {
+            let opened = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path);
+            let opened = opened.with_context(|| path.display().to_string())?;
+            reports.push((path, opened, form));
+        }
+    }
 
     let source = Source::new(args)?;
     let runs: Vec<Option<u32>> = match args.connections.as_slice() {
@@ -74,14 +101,14 @@ fn load(args: &Run) -> Result<ExitCode> {
     }
     drop(live);
     print!("{report}");
-    for (file, text) in [
-        (&args.json, Report::json as fn(&Report) -> String),
-        (&args.csv, Report::csv),
-        (&args.html, Report::html),
-    ] {
-        if let Some(file) = file {
-            fs::write(file, text(&report)).with_context(|| file.display().to_string())?;
-        }
+    for (path, mut file, form) in reports {
+        let written = match file.metadata()?.is_file() {
+            true => file.set_len(0),
+            false => Ok(()),
+        };
+        written
+            .and_then(|()| file.write_all(form(&report).as_bytes()))
+            .with_context(|| path.display().to_string())?;
     }
     Ok(match report.is_clean() {
         true => ExitCode::SUCCESS,

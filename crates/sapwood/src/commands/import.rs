@@ -42,6 +42,7 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
     let format = format(args);
     let sources = sources(files, format)?;
     let total_bytes = total_bytes(files);
+    let rejects = Rejects::new(args, files)?;
     let directory = open::directory(folder, &config, false)?;
     let scratch = tempfile::Builder::new()
         .prefix("import-")
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
         state: Mutex::new(State {
             progress: Progress::new(total_bytes, "bytes"),
             phase: ImportPhase::Read,
-            rejects: Rejects::new(reject_file(args, files), format),
+            rejects,
         }),
     };
     let report = directory.import(sources, &options, &observer)?;
@@ -149,19 +150,6 @@ fn total_bytes(files: &[PathBuf]) -> u64 {
         .iter()
         .map(|file| Some(file.metadata().ok().filter(|data| data.is_file())?.len()));
     bytes.sum::<Option<u64>>().unwrap_or(0)
-}
-
-fn reject_file(args: &Import, files: &[PathBuf]) -> PathBuf {
-    args.reject_file.clone().unwrap_or_else(|| {
-        let first = files.first().and_then(|file| file.file_name());
-        let first = first.unwrap_or_default();
-        let first = if first == "-" {
-            "stdin".into()
-        } else {
-            first.to_string_lossy()
-        };
-        PathBuf::from(format!("{first}.rejected"))
-    })
 }
 
 /// Shows how far the import is, and keeps what it rejects.

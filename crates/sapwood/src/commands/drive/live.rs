@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
+use rustix::termios::tcgetwinsize;
 use sapwood_client::drive::{Observer, PhaseReport, Point};
 
 /// One line on standard error, written over each second; without a terminal, a line for each phase.
@@ -24,6 +25,12 @@ impl Live {
 
     fn write(&self, line: &str, end: &str) {
         let start = if self.is_terminal { "\r\x1b[K" } else { "" };
+        // A line that is wrapped could not be written over.
+        let columns = match (self.is_terminal, tcgetwinsize(stderr())) {
+            (true, Ok(size)) if size.ws_col > 0 => usize::from(size.ws_col) - 1,
+            _ => usize::MAX,
+        };
+        let line: String = line.chars().take(columns).collect();
         // A terminal that is gone takes nothing from the run.
         let _ = write!(stderr(), "{start}{line}{end}");
         let _ = stderr().flush();

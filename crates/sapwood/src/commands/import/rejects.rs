@@ -4,12 +4,15 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{Access, access};
 use sapwood_directory::{ImportFormat, ImportRejection};
 
+use crate::cli::Import;
 use crate::progress::Progress;
 
 /// Rejected entries that are told on standard error; all are in the reject file.
@@ -27,14 +30,43 @@ pub(super) struct Rejects {
 }
 
 impl Rejects {
-    pub(super) fn new(path: PathBuf, format: ImportFormat) -> Self {
-        Rejects {
-            path,
-            format,
+    /// Nothing is rejected yet; `files` are what is imported.
+    ///
+    /// # Errors
+    /// When the reject file could not be written, or would be one of the files that are read.
+    pub(super) fn new(args: &Import, files: &[PathBuf]) -> Result<Self> {
+        let rejects = Rejects {
+            path: reject_file(args, files),
+            format: super::format(args),
             files: None,
             rejected: 0,
             failure: None,
+        };
+        for path in rejects.paths() {
+            if let Ok(own) = path.metadata() {
+                let is_own = |file: &PathBuf| {
+                    let other = file.metadata();
+                    other.is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
+                };
+                ensure!(
+                    !files.iter().any(is_own),
+                    "{} is imported and cannot be the reject file: name another with --reject-file",
+                    path.display()
+                );
+                ensure!(!own.is_dir(), "{} is a folder, not a file", path.display());
+            }
+            let (place, needs) = match path.exists() {
+                true => (path.as_path(), Access::WRITE_OK),
+                false => (folder(&path), Access::WRITE_OK | Access::EXEC_OK),
+            };
+            access(place, needs).with_context(|| {
+                format!(
+                    "rejected entries could not be written to {}: name another file with --reject-file",
+                    path.display()
+                )
+            })?;
         }
+        Ok(rejects)
     }
 
     /// Keeps an entry and tells the first ones.
@@ -81,6 +113,14 @@ impl Rejects {
         Ok(ExitCode::FAILURE)
     }
 
+    /// The files, of which there are two when entries have no room for reasons.
+    fn paths(&self) -> Vec<PathBuf> {
+        match self.format {
+            ImportFormat::Ldif => vec![self.path.clone()],
+            ImportFormat::Ber => vec![self.path.clone(), self.reasons()],
+        }
+    }
+
     fn reasons(&self) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(".reasons");
@@ -108,5 +148,28 @@ impl Rejects {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// Where rejected entries go unless the command line says otherwise: beside where the command runs, named after the first
+/// file.
+fn reject_file(args: &Import, files: &[PathBuf]) -> PathBuf {
+    args.reject_file.clone().unwrap_or_else(|| {
+        let first = files.first().and_then(|file| file.file_name());
+        let first = first.unwrap_or_default();
+        let first = if first == "-" {
+            "stdin".into()
+        } else {
+            first.to_string_lossy()
+        };
+        PathBuf::from(format!("{first}.rejected"))
+    })
+}
+
+/// The folder that a file is to be in.
+fn folder(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
     }
 }
