@@ -30,7 +30,12 @@ fn folder(more: &[&str]) -> Folder {
         &partition,
     ];
     args.extend(more);
-    let folder = Folder::init(&args);
+    filled(&args)
+}
+
+/// The entries of the suffix and of `o=other`, in the stores that `init` is told of.
+fn filled(args: &[&str]) -> Folder {
+    let folder = Folder::init(args);
     let (people, other) = (folder.beside("people.ldif"), folder.beside("other.ldif"));
     // The suffix is one of them.
     let entries = (PEOPLE + 1).to_string();
@@ -270,7 +275,15 @@ async fn describe_all(
 
 #[test]
 fn after_kill_9_a_transaction_is_in_all_stores_or_in_none() {
-    let folder = folder(&[]);
+    killed_in_transactions(&folder(&[]));
+}
+
+#[test]
+fn after_kill_9_a_transaction_of_one_store_took_place_or_not() {
+    killed_in_transactions(&filled(&["--suffix", "o=other"]));
+}
+
+fn killed_in_transactions(folder: &Folder) {
     let acknowledged = AtomicU32::new(0);
     for round in 0..12u64 {
         let server = folder.serve();
@@ -311,5 +324,6 @@ fn after_kill_9_a_transaction_is_in_all_stores_or_in_none() {
         );
         acknowledged.store(rounds[0], Ordering::SeqCst);
     }
-    clean(&folder);
+    let said = folder.sapwood_ok("check", &[]);
+    assert!(said.contains("Nothing is wrong."), "{said}");
 }
