@@ -26,7 +26,7 @@ use crate::free::recent::Named;
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, WritePages};
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages};
 use crate::record::Base;
 use crate::sync::Arc;
 use crate::tree::prefetch;
@@ -728,21 +728,30 @@ impl WritePages for OwnPages {
         unsafe { self.shop.windows.extent(first, pages) }
     }
 
-    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
+    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {
         if self.born(number)? == self.commit {
-            return Ok(number);
+            return Ok(None);
         }
         let (to, commit) = (self.allocate_from(number)?, self.commit);
-        // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
-        let from = unsafe { self.view.mapped(number)? };
-        // SAFETY: an own page that nobody looks at yet; `from` is another page.
-        let page = unsafe { self.place(to)? };
-        page.bytes_mut().copy_from_slice(from.bytes());
-        page.set_number(to);
-        page.set_commit(commit);
-        self.shop.traces.begin_copied(to);
         self.free(number, 1)?;
-        Ok(to)
+        // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
+        let old = unsafe { self.view.mapped(number)? };
+        let Self { view, shop, .. } = self;
+        let Workshop {
+            windows,
+            traces,
+            early,
+            ..
+        } = &mut **shop;
+        early.forget(to);
+        // SAFETY: an own page that nobody looks at yet; `old` is another page.
+        let page = unsafe { place(view, windows, to)? };
+        let origins = traces.begin(to);
+        Ok(Some(Successor::begin(old, page, origins, to, commit)))
+    }
+
+    fn is_own(&self, number: PageNo) -> bool {
+        self.shop.own.is_in_use(number)
     }
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {

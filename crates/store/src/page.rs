@@ -17,6 +17,7 @@ mod by_number;
 mod change;
 mod memory;
 mod origins;
+mod successor;
 
 use std::fmt;
 
@@ -27,6 +28,7 @@ pub(crate) use change::Before;
 pub use change::PageMut;
 pub use memory::MemoryPages;
 pub(crate) use origins::{Origin, Origins};
+pub use successor::Successor;
 
 /// The size of a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -259,7 +261,25 @@ pub trait WritePages: ReadPages {
 
     /// Makes sure that the page is the transaction's own: an own page stays where it is, another one is copied to a new
     /// page (its number and commit in the header renewed) and the old one freed. Returns where it is now.
-    fn touch(&mut self, number: PageNo) -> Result<PageNo>;
+    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
+        match self.succeed(number)? {
+            None => Ok(number),
+            Some(page) => {
+                let copied = page.copy_rest();
+                copied.ok_or_else(|| Error::corrupt(number, "is not of a page's length"))
+            }
+        }
+    }
+
+    /// Frees a page and takes a new one into use, which the caller puts together from it, to the end; `None` if the page is the
+    /// transaction's own already.
+    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>>;
+
+    /// Whether the page is known to be the transaction's own, without looking at it.
+    fn is_own(&self, number: PageNo) -> bool {
+        self.page(number)
+            .is_ok_and(|page| page.commit() == self.commit())
+    }
 
     /// Gives pages back: a page of a tree (`pages` = 1) or a whole extent.
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()>;

@@ -594,7 +594,8 @@ mod tests {
             next.set_number(PageNo(6));
             next.set_commit(CommitNo(9));
             let mut origins = Origins::unknown();
-            origins.begin_copied();
+            origins.begin();
+            origins.add_copied(PAGE_BYTES, 0);
             let mut change = PageMut::new(&mut next, Some(&mut origins));
             for (what, at, bytes, to, byte) in steps {
                 // Mostly a little up or down, as arrays in which an entry comes or goes.

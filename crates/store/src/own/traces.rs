@@ -10,11 +10,9 @@ const PAGES_MAX: usize = if cfg!(test) { 20 } else { 4 << 10 };
 pub(super) struct Traces(ByNumber<Origins>);
 
 impl Traces {
-    /// The page has just been copied.
-    pub(super) fn begin_copied(&mut self, number: PageNo) {
-        if let Some(origins) = self.0.insert(number, PAGES_MAX, Origins::unknown) {
-            origins.begin_copied();
-        }
+    /// The origins of a page that is begun, unless too many are followed.
+    pub(super) fn begin(&mut self, number: PageNo) -> Option<&mut Origins> {
+        self.0.insert(number, PAGES_MAX, Origins::unknown)
     }
 
     /// What is known of a page, unless that is nothing.

@@ -1,6 +1,8 @@
 //! Pages in plain memory.
 
-use super::{AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, WritePages};
+use super::{
+    AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages,
+};
 use crate::error::{Error, Result};
 
 /// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
@@ -166,18 +168,19 @@ impl WritePages for MemoryPages {
         }
     }
 
-    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
-        let page = self.page(number)?;
-        if page.commit() == self.commit {
-            return Ok(number);
+    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {
+        if self.page(number)?.commit() == self.commit {
+            return Ok(None);
         }
-        let mut copy = page.clone();
         let new = self.allocate()?;
-        copy.set_number(new);
-        copy.set_commit(self.commit);
-        *self.page_mut(new)?.whole() = copy;
         self.freed.push(number);
-        Ok(new)
+        match self.places.get_disjoint_mut([index(number), index(new)]) {
+            Ok([Place::Page(old), Place::Page(page)]) => {
+                let commit = self.commit;
+                Ok(Some(Successor::begin(old, page, None, new, commit)))
+            }
+            _ => Err(Error::corrupt(new, "is not a new page")),
+        }
     }
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {

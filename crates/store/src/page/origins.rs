@@ -58,11 +58,31 @@ impl Origins {
         self.count = 0;
     }
 
-    /// The page has just been copied.
-    pub(crate) fn begin_copied(&mut self) {
+    /// A page is begun, with nothing of it yet. It must be added to up to its end.
+    pub(crate) fn begin(&mut self) {
         self.is_known = true;
         self.count = 0;
-        self.push(PAGE_BYTES, 0);
+    }
+
+    /// What follows, up to `end`, was copied from what stood from `from` on.
+    pub(crate) fn add_copied(&mut self, end: usize, from: usize) {
+        self.add(end, from as u16);
+    }
+
+    /// What follows, up to `end`, is zero.
+    pub(crate) fn add_zero(&mut self, end: usize) {
+        self.add(end, ZERO);
+    }
+
+    /// What follows, up to `end`, was stored.
+    pub(crate) fn add_stored(&mut self, end: usize) {
+        self.add(end, NEW);
+    }
+
+    fn add(&mut self, end: usize, from: u16) {
+        if end > self.start_of(self.count) {
+            self.push(end, from);
+        }
     }
 
     /// Bytes were stored.
@@ -265,7 +285,8 @@ mod tests {
             let mut page = base.clone();
             let mut origins = Origins::unknown();
             prop_assert!(!origins.is_known() && origins.iter().count() == 0);
-            origins.begin_copied();
+            origins.begin();
+            origins.add_copied(PAGE_BYTES, 0);
             let first = (page.clone(), origins.clone());
             let few_steps = few.len();
             for (done, step) in few.into_iter().chain(many).enumerate() {
@@ -302,7 +323,8 @@ mod tests {
         #[test]
         fn what_moves_there_and_back_is_where_it_was(from in 24..2000_usize, bytes in 0..500_usize, by in 1..40_usize) {
             let mut origins = Origins::unknown();
-            origins.begin_copied();
+            origins.begin();
+            origins.add_copied(PAGE_BYTES, 0);
             origins.shift(from..from + bytes, from + by);
             origins.store(from..from + by);
             origins.shift(from + by..from + by + bytes, from);

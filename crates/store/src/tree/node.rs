@@ -41,6 +41,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod edit;
+mod remake;
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -50,6 +51,7 @@ use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
 
 pub(super) use edit::NodeMut;
+pub(super) use remake::{Edit, Entry};
 
 /// The length of the header of a tree page.
 pub(super) const NODE_HEADER_BYTES: usize = 32;

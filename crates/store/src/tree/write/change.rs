@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use super::super::entries::Entries;
-use super::super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Place, Run};
+use super::super::node::{Child, Edit, Entry, Mark, NODE_ROOM_BYTES, Node, NodeMut, Place, Run};
 use super::super::{HEIGHT_MAX, Orders, TreeRecord, prefetch, value};
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
@@ -39,16 +39,17 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let order = change.orders.keys;
         let mut number = change.tree.root;
         for level in (0..change.height()).rev() {
-            prefetch::slots(change.pages.page(number)?, level);
+            let page = change.pages.page(number)?;
+            prefetch::slots(page, level);
+            if level == 0 && !change.pages.is_own(number) {
+                // Most changes will make another of it.
+                prefetch::page(page);
+            }
             let node = change.open(number, level)?;
             let (slot, child) = if level > 0 {
                 let slot = node.child_slot(key, order)?;
                 (slot, node.child(slot)?.page)
             } else {
-                if node.commit() != change.pages.commit() {
-                    // Most changes will copy it.
-                    node.prefetch_page();
-                }
                 let place = node.search(key, 0, order)?;
                 change.place = place;
                 (place.slot, number)
@@ -152,19 +153,54 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Makes the whole way the transaction's own, and adds `records` to the counts along it.
     pub(super) fn touch(&mut self, records: i64) -> Result<()> {
-        for level in (0..self.height()).rev() {
-            let old = self.steps[level].page;
-            let new = self.pages.touch(old)?;
-            self.steps[level].page = new;
-            if level + 1 == self.height() {
-                self.tree.root = new;
-            } else if new != old || (records != 0 && self.tree.kind.counted) {
-                let slot = self.steps[level + 1].slot;
-                let mut child = self.node(level + 1)?.child(slot)?;
-                child.page = new;
-                child.records = child.records.wrapping_add_signed(records);
-                self.node_mut(level + 1)?.set_child(slot, child)?;
-            }
+        if self.height() == 0 {
+            return Ok(());
+        }
+        self.touch_branches(records)?;
+        let leaf = self.steps[0].page;
+        let new = self.pages.touch(leaf)?;
+        self.lead_to(0, new, records)
+    }
+
+    /// As [`Change::touch`], and makes a change in the leaf. Answers `false`, and only touches, if there is more to that.
+    fn touch_and_edit(&mut self, records: i64, edit: Edit<'_>) -> Result<bool> {
+        self.touch_branches(records)?;
+        let leaf = self.steps[0].page;
+        let remade = match self.pages.is_own(leaf) {
+            true => None,
+            false => self.node(0)?.remade(self.place.slot, edit)?,
+        };
+        if let Some(remade) = remade
+            && let Some(page) = self.pages.succeed(leaf)?
+        {
+            let new = remade.write(page)?;
+            self.lead_to(0, new, records)?;
+            return Ok(true);
+        }
+        let new = self.pages.touch(leaf)?;
+        self.lead_to(0, new, records)?;
+        Ok(false)
+    }
+
+    fn touch_branches(&mut self, records: i64) -> Result<()> {
+        for level in (1..self.height()).rev() {
+            let new = self.pages.touch(self.steps[level].page)?;
+            self.lead_to(level, new, records)?;
+        }
+        Ok(())
+    }
+
+    /// Leads the way to where a page is now.
+    fn lead_to(&mut self, level: usize, new: PageNo, records: i64) -> Result<()> {
+        let old = std::mem::replace(&mut self.steps[level].page, new);
+        if level + 1 >= self.height() {
+            self.tree.root = new;
+        } else if new != old || (records != 0 && self.tree.kind.counted) {
+            let slot = self.steps[level + 1].slot;
+            let mut child = self.node(level + 1)?.child(slot)?;
+            child.page = new;
+            child.records = child.records.wrapping_add_signed(records);
+            self.node_mut(level + 1)?.set_child(slot, child)?;
         }
         Ok(())
     }
@@ -189,19 +225,28 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         if self.tree.height == 0 {
             self.plant()?;
         }
-        self.touch(i64::from(new))?;
-        if !new {
-            if self.overwrite(payload, mark)? {
-                return Ok(());
+        let entry = Entry { key, payload, mark };
+        let edit = match new {
+            true => Edit::Insert(entry),
+            false => {
+                self.free_large_value()?;
+                Edit::Replace(entry)
             }
-            self.free_large_value()?;
-            let slot = self.place.slot;
-            self.node_mut(0)?.remove(slot)?;
-            // An entry that takes its own place again says nothing about where the next one goes.
-            let run = Run::of(self.pages.page(self.steps[0].page)?);
-            return self.insert_in_run(0, run, key, payload, mark);
+        };
+        if self.touch_and_edit(i64::from(new), edit)? {
+            return Ok(());
         }
-        self.insert(0, key, payload, mark)
+        if new {
+            return self.insert(0, key, payload, mark);
+        }
+        if self.overwrite(payload, mark)? {
+            return Ok(());
+        }
+        let slot = self.place.slot;
+        self.node_mut(0)?.remove(slot)?;
+        // An entry that takes its own place again says nothing about where the next one goes.
+        let run = Run::of(self.pages.page(self.steps[0].page)?);
+        self.insert_in_run(0, run, key, payload, mark)
     }
 
     /// Makes an empty leaf the root of an empty tree.
@@ -354,10 +399,11 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// Removes the entry that the way leads to, which stands for so many records.
     pub(super) fn remove(mut self, records: u64) -> Result<()> {
-        self.touch(-1)?;
         self.free_large_value()?;
-        let slot = self.place.slot;
-        self.node_mut(0)?.remove(slot)?;
+        if !self.touch_and_edit(-1, Edit::Remove)? {
+            let slot = self.place.slot;
+            self.node_mut(0)?.remove(slot)?;
+        }
         self.tree.records = self.tree.records.saturating_sub(records);
         for level in 0..self.height() {
             if !self.mend(level)? {
