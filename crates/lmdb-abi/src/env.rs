@@ -355,18 +355,23 @@ impl Place {
     }
 
     /// Opens the store, and the data file with a lock of its own. `MDB_NOLOCK` leaves it to the programs that nobody writes while others read
-    /// or write. Locks keep that promise for them where there can be any.
+    /// or write. Where there is a lock file it keeps that promise for them; one is made for nobody who wants none and writes.
     fn open(
         &self,
         options: &sapwood_store::Options,
         flags: u32,
     ) -> Result<(sapwood_store::Env, File)> {
-        match self.open_locked(options, flags) {
-            Err(refused) if flags & NOLOCK != 0 && self.has_no_locks(refused) => {
-                self.open_unlocked(options, flags)
-            }
-            opened => opened,
+        if flags & NOLOCK == 0 {
+            return self.open_locked(options, flags);
         }
+        let reads = flags & RDONLY != 0;
+        if reads || self.lock.exists() {
+            match self.open_locked(options, flags) {
+                Err(refused) if self.has_no_locks(refused) => {}
+                opened => return opened,
+            }
+        }
+        self.open_unlocked(options, reads)
     }
 
     /// A store whose files can be written to is opened for writing even for those who only read: another environment of the program
@@ -391,9 +396,8 @@ impl Place {
     fn open_unlocked(
         &self,
         options: &sapwood_store::Options,
-        flags: u32,
+        reads: bool,
     ) -> Result<(sapwood_store::Env, File)> {
-        let reads = flags & RDONLY != 0;
         let lock = if reads {
             File::try_lock_shared
         } else {
@@ -420,7 +424,7 @@ impl Place {
         Ok((store, data))
     }
 
-    /// Whether there is no lock file and none can be made, or the file system has no locks.
+    /// Whether no lock file can be made, or the file system has no locks.
     fn has_no_locks(&self, refused: Code) -> bool {
         match refused.0 {
             libc::EACCES | libc::EPERM | libc::EROFS => !self.lock.exists(),

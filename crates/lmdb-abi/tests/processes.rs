@@ -252,6 +252,11 @@ unsafe extern "C" fn is_no_reader(line: *const c_char, _context: *mut c_void) ->
 #[test]
 fn programs_without_locks_take_turns() {
     let folder = tempfile::tempdir().unwrap();
+    let lock_file = folder.path().join("lock.mdb");
+    unsafe { mdb_env_close(open(folder.path(), NOLOCK)) };
+    assert!(!lock_file.exists());
+    unsafe { mdb_env_close(open(folder.path(), 0)) };
+    assert!(lock_file.exists());
     for flags in [NOLOCK, NOLOCK | RDONLY] {
         let env = open(folder.path(), flags);
         if flags & RDONLY == 0 {
