@@ -337,11 +337,24 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     }
 
     /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from memory at the same time
-    /// and not one after the other. A tree that the caches hold gains nothing from it.
-    pub fn fetch_ahead<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
+    /// and not one after the other. A tree that the caches hold gains nothing from it. Tells `each` where the leaf is that a key, given by its place in
+    /// `keys`, is in if it is there: for [`get_in`](Self::get_in).
+    pub fn fetch_ahead<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut each: impl FnMut(usize, PageNo),
+    ) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
         let fetch = |leaf: &Node<'p>, key: &[u8]| leaf.prefetch_near(key, self.orders.keys, &lines);
-        self.each_leaf(keys, &lines, fetch, |_, _| Ok(()))
+        self.each_leaf(keys, &lines, fetch, |at, leaf| {
+            each(at, leaf.number());
+            Ok(())
+        })
+    }
+
+    /// As [`get`](Self::get), when this very tree has told the key's leaf.
+    pub fn get_in(&self, leaf: PageNo, key: &[u8]) -> Result<Option<&'p [u8]>> {
+        self.find_in(&self.node(leaf, 0)?, key)
     }
 
     /// Gives the value of each of these keys to `each`, with the key's place in `keys` and in their order, so that their leaves come from memory

@@ -64,7 +64,9 @@ fn read_everything(pages: &MemoryPages, tree: &TreeRecord) {
     let view = View::new(pages, *tree);
     for i in (0..700).step_by(83) {
         let key = key(i);
-        let _ = view.fetch_ahead(&[&key]);
+        let _ = view.fetch_ahead(&[&key], |_, leaf| {
+            let _ = view.get_in(leaf, &key);
+        });
         let _ = view.get_each(&[&key], |_, _| {});
         let _ = view.get_each_to_change(&[&key], |_, _| {});
         let _ = view.get(&key);

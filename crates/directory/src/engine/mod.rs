@@ -167,6 +167,10 @@ pub enum Direction {
     Backward,
 }
 
+/// Where a snapshot has a record, if it has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u64);
+
 /// A range of keys, in `memcmp` order.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'k> {
@@ -237,9 +241,21 @@ pub trait Read {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Self::Value<'_>>>;
 
     /// Has what [`get`](Read::get) is going to read for these keys brought from memory, all of it at the same time. Whether that was worth it.
-    fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
-        let _ = (table, keys);
+    /// Tells `each` where the record of a key, given by its place in `keys`, is to be looked for, if [`get_at`](Read::get_at) is any faster.
+    fn fetch_ahead<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        each: impl FnMut(usize, Place),
+    ) -> Result<bool> {
+        let _ = (table, keys, each);
         Ok(false)
+    }
+
+    /// As [`get`](Read::get), of a key whose place [`fetch_ahead`](Read::fetch_ahead) of the same snapshot has told.
+    fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<Self::Value<'_>>> {
+        let _ = place;
+        self.get(table, key)
     }
 
     /// Gives the value of each key to `each`, with the key's place in `keys`, all of them brought from memory at the same time.

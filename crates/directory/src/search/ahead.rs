@@ -28,6 +28,8 @@ pub struct Searches<E: Engine = Embedded> {
     found: Option<Found>,
     /// Keys of names; more than are in use.
     names: Vec<Vec<u8>>,
+    /// The entries that they were found to stand for.
+    children: Vec<Option<Child>>,
     lists: Vec<Vec<u8>>,
     ids: Vec<[u8; 8]>,
 }
@@ -65,6 +67,7 @@ impl<E: Engine> Searches<E> {
             parent: None,
             found: None,
             names: Vec::new(),
+            children: Vec::new(),
             lists: Vec::new(),
             ids: Vec::new(),
         }
@@ -92,19 +95,19 @@ impl<E: Engine> Searches<E> {
         });
         let mut sought = Vec::with_capacity(drafts.size_hint().1.unwrap_or_default());
         sought.extend(drafts);
-        self.fetch_names(&mut sought);
+        self.find_names(&mut sought);
         let placed: Vec<_> = sought
             .into_iter()
             .map(|search| self.place(search))
             .collect();
         self.fetch_lists(&placed);
-        let searches: Vec<_> = placed.into_iter().map(|search| self.plan(search)).collect();
-        self.fetch_entries(&searches);
+        let mut searches: Vec<_> = placed.into_iter().map(|search| self.plan(search)).collect();
+        self.fetch_entries(&mut searches);
         searches
     }
 
-    /// Looks at the DNs, and has the names of those fetched that can be found by one key.
-    fn fetch_names(&mut self, searches: &mut [Sought<'_>]) {
+    /// Looks at the DNs, and finds the names of those together that can be found by one key.
+    fn find_names(&mut self, searches: &mut [Sought<'_>]) {
         let mut count = 0;
         for search in searches {
             if let Sought::Draft(draft, lookup) = search {
@@ -112,8 +115,13 @@ impl<E: Engine> Searches<E> {
                 count += usize::from(matches!(lookup, Lookup::Name(_)));
             }
         }
-        // What fails here fails again where it is read, and is told there.
-        let _ = (self.snapshot.view()).fetch_ahead(Table::Name, &self.names[..count]);
+        self.children.clear();
+        self.children.resize(count, None);
+        let (view, children) = (self.snapshot.view(), &mut self.children);
+        // What fails here is looked for again in the usual way, and is told there.
+        let _ = view.get_each(Table::Name, &self.names[..count], |at, value| {
+            children[at] = value.and_then(|value| Child::from_value(value).ok());
+        });
     }
 
     fn lookup(&mut self, draft: &Draft<'_>, at: usize) -> Lookup {
@@ -159,7 +167,7 @@ impl<E: Engine> Searches<E> {
         };
         let found = match lookup {
             Lookup::Known(base) => Ok(Ok(base)),
-            Lookup::Name(key) => self.find(&draft, key),
+            Lookup::Name(name) => self.find(&draft, name),
             Lookup::Walk => self.locate(&draft),
         };
         match found {
@@ -169,15 +177,12 @@ impl<E: Engine> Searches<E> {
         }
     }
 
-    /// Finds a base by the key of its name. If it is not simply there, it is looked for in the usual way.
-    fn find(&self, draft: &Draft<'_>, key: usize) -> Result<Begun<Child>> {
-        if let Some(value) = self.snapshot.view().get(Table::Name, &self.names[key])? {
-            let child = Child::from_value(&value)?;
-            if !child.flags.is_referral() && !child.flags.is_alias() {
-                return Ok(Ok(child));
-            }
+    /// The base whose name was found. If it is not simply there, it is looked for in the usual way.
+    fn find(&self, draft: &Draft<'_>, name: usize) -> Result<Begun<Child>> {
+        match self.children[name] {
+            Some(child) if !child.flags.is_referral() && !child.flags.is_alias() => Ok(Ok(child)),
+            _ => draft.locate(&self.snapshot),
         }
-        draft.locate(&self.snapshot)
     }
 
     fn locate(&mut self, draft: &Draft<'_>) -> Result<Begun<Child>> {
@@ -223,14 +228,22 @@ impl<E: Engine> Searches<E> {
         }
     }
 
-    fn fetch_entries(&mut self, searches: &[Search<E>]) {
+    fn fetch_entries(&mut self, searches: &mut [Search<E>]) {
         self.ids.clear();
+        let mut first = Vec::with_capacity(searches.len());
         for search in searches {
-            if let Stage::Running(running) = &search.stage {
-                self.ids.extend(first_id(running).map(EntryId::to_key));
+            if let Stage::Running(running) = &mut search.stage
+                && let Some(id) = first_id(running)
+            {
+                self.ids.push(id.to_key());
+                first.push((id, &mut running.fetched));
             }
         }
-        let _ = self.snapshot.view().fetch_ahead(Table::Entry, &self.ids);
+        let view = self.snapshot.view();
+        let _ = view.fetch_ahead(Table::Entry, &self.ids, |at, place| {
+            let (id, fetched) = &mut first[at];
+            **fetched = Some((*id, place));
+        });
     }
 }
 

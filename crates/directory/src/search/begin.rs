@@ -109,6 +109,7 @@ impl<'r> Draft<'r> {
             ids: (EntryId::ROOT, EntryId(u64::MAX)),
             source: Source::Base,
             position: Position::Id(EntryId::ROOT),
+            fetched: None,
             limits: limits(request, &options, || snapshot.now_micros()),
             paged: None,
             sent: 0,

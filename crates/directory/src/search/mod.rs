@@ -37,7 +37,7 @@ use sapwood_ldap::result::ResultCode;
 use crate::access::Identity;
 use crate::beside::Beside;
 use crate::directory::Snapshot;
-use crate::engine::{Embedded, Engine, EntryId, Read, Table};
+use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -116,6 +116,8 @@ struct Running {
     ids: (EntryId, EntryId),
     source: Source,
     position: Position,
+    /// An entry that was fetched ahead, and where it is.
+    fetched: Option<(EntryId, Place)>,
     limits: Limits,
     /// With paged results: the hash of the request.
     paged: Option<u64>,
@@ -314,6 +316,7 @@ impl Running {
             filter: &self.filter,
             covered: &mut self.covered,
             end: self.ids.1,
+            fetched: self.fetched,
             names: &mut names,
             evaluator: Evaluator::new(schema, SUBSCHEMA_DN),
             sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),

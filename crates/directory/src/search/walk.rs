@@ -5,7 +5,7 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Message, Response, Scope};
 use sapwood_ldap::url;
 
-use crate::engine::{Cursor, Direction, EntryId, Range, Read, Table};
+use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::names::{self, Child, DnCache};
@@ -33,6 +33,8 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) covered: &'v mut Covered,
     /// No entry from here on is covered.
     pub(super) end: EntryId,
+    /// An entry that was fetched ahead, and where it is.
+    pub(super) fetched: Option<(EntryId, Place)>,
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
@@ -168,8 +170,12 @@ fn push_level(levels: &mut Vec<Level>, below: Option<EntryId>) -> Result<()> {
 
 impl<R: Read> Visitor<'_, R> {
     fn visit_id(&mut self, id: EntryId) -> Result<Flow> {
-        let view = self.view;
-        match view.get(Table::Entry, &id.to_key())? {
+        let (view, key) = (self.view, id.to_key());
+        let record = match self.fetched {
+            Some((fetched, place)) if fetched == id => view.get_at(Table::Entry, place, &key)?,
+            _ => view.get(Table::Entry, &key)?,
+        };
+        match record {
             Some(record) => self.visit(id, &record),
             None => Err(Error::corrupt(format!(
                 "entry {id} is named or indexed but does not exist"

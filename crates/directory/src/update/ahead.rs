@@ -284,7 +284,7 @@ enum Scope {
 
 /// Whether names are worth fetching, which is known without any.
 fn is_worth_it<R: Read>(view: &R) -> Result<bool> {
-    Ok(view.fetch_ahead(Table::Name, &[[0; 0]; 0])?)
+    Ok(view.fetch_ahead(Table::Name, &[[0; 0]; 0], |_, _| {})?)
 }
 
 /// The entry above a name, if neither it nor what is above it is a referral.

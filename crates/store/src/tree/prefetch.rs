@@ -23,16 +23,16 @@ const SLOT_BYTES: u64 = 6;
 const BEFORE_SLOTS_BYTES: u64 = 64;
 /// Most lines of a page that are fetched for its slots.
 const SLOT_LINES_MAX: u64 = 24;
-/// Most lines of a cell that are fetched. A processor fetches more itself when it finds that they are read one after the other.
-const CELL_LINES_MAX: u64 = 6;
+/// Most bytes of a cell that are fetched. A processor fetches more itself when it finds that they are read one after the other.
+const CELL_BYTES_MAX: u64 = 384;
 
 /// How many lines a look-up reads of a tree's pages, by how full they are on average. To have them all matters when nothing else keeps the
 /// processor busy: each that is missing is waited for by itself.
 pub(super) struct ReadLines {
     leaf: usize,
     branch: usize,
-    /// Of a leaf's cell.
-    cell: usize,
+    /// Bytes of a leaf's cell.
+    cell_bytes: usize,
 }
 
 impl ReadLines {
@@ -49,7 +49,7 @@ impl ReadLines {
         ReadLines {
             leaf: slots(tree.records, tree.leaf_pages),
             branch: slots(tree.leaf_pages, tree.branch_pages),
-            cell: lines(leaf_bytes / tree.records.max(1), CELL_LINES_MAX),
+            cell_bytes: (leaf_bytes / tree.records.max(1)).min(CELL_BYTES_MAX) as usize,
         }
     }
 
@@ -62,7 +62,8 @@ impl ReadLines {
     /// Fetches a cell of a leaf that begins at this offset.
     #[inline]
     pub(super) fn fetch_cell(&self, page: &Page, at: usize) {
-        fetch(page, at, self.cell);
+        // It may begin anywhere in a line.
+        part(page, at..at + self.cell_bytes);
     }
 }
 

@@ -1,13 +1,13 @@
 //! What a snapshot and a transaction read alike.
 
-use sapwood_store::Tree;
+use sapwood_store::{PageNo, Tree};
 
 use super::{EmbeddedCursor, EmbeddedPostings};
 use crate::engine::pending::{self, Amended, Posting};
 use crate::engine::placement::{self, Scanned};
 use crate::engine::postings::{self, Change, List, append_escaped};
 use crate::engine::{
-    CommitNo, Direction, EntryId, Index, IndexKind, POSTINGS_FEW_MAX, Postings, Range, Read,
+    CommitNo, Direction, EntryId, Index, IndexKind, POSTINGS_FEW_MAX, Place, Postings, Range, Read,
     Result, Table,
 };
 
@@ -121,12 +121,16 @@ fn one_large<T: Trees>(trees: &T, table: Table) -> Result<Option<Tree<'_>>> {
     }
 }
 
-fn get_in_turn<T: Trees, K: AsRef<[u8]>>(
+/// Gets the values of keys one by one; with several stores all are fetched before.
+fn fetch_and_get<T: Trees, K: AsRef<[u8]>>(
     trees: &T,
     table: Table,
     keys: &[K],
     each: &mut impl FnMut(usize, Option<&[u8]>),
 ) -> Result<()> {
+    if trees.stores() > 1 {
+        trees.fetch_ahead(table, keys, |_, _| {})?;
+    }
     for (at, key) in keys.iter().enumerate() {
         each(at, trees.get(table, key.as_ref())?);
     }
@@ -163,11 +167,18 @@ impl<T: Trees> Read for T {
         }
     }
 
-    fn fetch_ahead<K: AsRef<[u8]>>(&self, table: Table, keys: &[K]) -> Result<bool> {
+    fn fetch_ahead<K: AsRef<[u8]>>(
+        &self,
+        table: Table,
+        keys: &[K],
+        mut each: impl FnMut(usize, Place),
+    ) -> Result<bool> {
         let stores = self.stores();
         if stores == 1 {
             let tree = one_large(self, table)?;
-            tree.map(|tree| tree.fetch_ahead(keys)).transpose()?;
+            if let Some(tree) = tree {
+                tree.fetch_ahead(keys, |at, leaf| each(at, Place(leaf.0)))?;
+            }
             return Ok(tree.is_some());
         }
         let mut fetched = false;
@@ -180,11 +191,19 @@ impl<T: Trees> Read for T {
             if !own.is_empty()
                 && let Some(tree) = self.table(store, table)?.filter(is_large)
             {
-                tree.fetch_ahead(&own)?;
+                tree.fetch_ahead(&own, |_, _| {})?;
                 fetched = true;
             }
         }
         Ok(fetched)
+    }
+
+    fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<&[u8]>> {
+        // Only a store that is one alone has told places.
+        match self.table(0, table)? {
+            Some(tree) => Ok(tree.get_in(PageNo(place.0), key)?),
+            None => Ok(None),
+        }
     }
 
     fn get_each<K: AsRef<[u8]>>(
@@ -195,7 +214,7 @@ impl<T: Trees> Read for T {
     ) -> Result<()> {
         match one_large(self, table)? {
             Some(tree) => Ok(tree.get_each(keys, each)?),
-            None => get_in_turn(self, table, keys, &mut each),
+            None => fetch_and_get(self, table, keys, &mut each),
         }
     }
 
@@ -207,7 +226,7 @@ impl<T: Trees> Read for T {
     ) -> Result<()> {
         match one_large(self, table)? {
             Some(tree) => Ok(tree.get_each_to_change(keys, each)?),
-            None => get_in_turn(self, table, keys, &mut each),
+            None => fetch_and_get(self, table, keys, &mut each),
         }
     }
 
@@ -224,7 +243,7 @@ impl<T: Trees> Read for T {
                 }));
             }
             if let Some(tree) = tree {
-                tree.fetch_ahead(&blocks)?;
+                tree.fetch_ahead(&blocks, |_, _| {})?;
                 fetched = true;
             }
         }
