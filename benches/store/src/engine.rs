@@ -47,7 +47,8 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 /// What is done within a transaction that writes.
-pub(crate) type WriteWork<'w> = dyn for<'t> FnMut(&'t mut (dyn Writer + 't)) -> Result<()> + 'w;
+pub(crate) type WriteWork<'w> =
+    dyn for<'t> FnMut(&'t mut (dyn Writer + 't)) -> Result<()> + Send + 'w;
 
 /// The same for a transaction that only reads.
 pub(crate) type ReadWork<'w> = dyn for<'t> FnMut(&'t mut (dyn Reader + 't)) -> Result<()> + 'w;

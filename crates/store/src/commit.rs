@@ -192,7 +192,7 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
 }
 
 /// A longer record does not go into the log; there is no limit to one that goes nowhere.
-fn record_bytes_max(inner: &Inner) -> usize {
+pub(crate) fn record_bytes_max(inner: &Inner) -> usize {
     let Some(wal) = &inner.wal else {
         return 0;
     };

@@ -35,6 +35,7 @@ use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use crate::update::Updates;
 use crate::write::WriteTxn;
 use crate::{archive, backup, free, readers, stat};
 
@@ -265,6 +266,7 @@ pub(crate) struct Inner {
     pub(crate) background: Background,
     /// How many pages the store may have, by [`Env::set_bytes_max`].
     pub(crate) pages_max: AtomicU64,
+    pub(crate) updates: Updates,
 }
 
 impl Env {

@@ -47,6 +47,7 @@ mod space_tests;
 mod stat;
 mod sync;
 pub mod tree;
+mod update;
 mod varint;
 mod write;
 

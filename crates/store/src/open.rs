@@ -39,6 +39,7 @@ use crate::recovery::{self, Recovering};
 use crate::region::Region;
 use crate::restore::Restore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
+use crate::update::Updates;
 
 pub(crate) const DATA_NAME: &str = "data-0";
 
@@ -275,6 +276,7 @@ impl Opened {
             workshop: Mutex::new(None),
             background: Background::default(),
             pages_max: AtomicU64::new(u64::MAX),
+            updates: Updates::new(),
         };
         let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
         for (number, must) in must_checkpoint.into_iter().enumerate() {

@@ -18,6 +18,8 @@ const FOLDER: &str = "SAPWOOD_TEST_FOLDER";
 const KEPT: u64 = 50;
 /// Under this number those count who do not wait.
 const RELAXED: u8 = 9;
+/// The threads of a process that updates.
+const UPDATERS: u8 = 4;
 
 fn options() -> Options {
     Options::new()
@@ -42,6 +44,8 @@ fn child() {
         "relaxed" => relax_for_ever(&env),
         "reader" => read_for_ever(&env),
         "holder" => hold_for_ever(&env),
+        "updates from 20" => update_for_ever(&env, 20),
+        "updates from 30" => update_for_ever(&env, 30),
         writer => write_for_ever(&env, writer.parse().unwrap()),
     }
 }
@@ -72,6 +76,39 @@ fn write_for_ever(env: &Env, writer: u8) {
         txn.commit().unwrap().wait().unwrap();
         println!("acknowledged {}", count + 1);
     }
+}
+
+/// Four threads count, twice for each update, and tell about themselves. Now and then they give up in between.
+fn update_for_ever(env: &Env, first: u8) {
+    let count_once = |writer: u8, gives_up: bool| {
+        env.update(|txn| {
+            let counts = txn.tree("counts")?.ok_or(Error::NoSuchTree)?;
+            let count = txn.get(counts, &[writer])?.map_or(0, number_of) + 1;
+            txn.put(counts, &[writer], &count.to_be_bytes())?;
+            if gives_up {
+                return Err(Error::NoRecord);
+            }
+            txn.put(counts, &[writer, writer], &count.to_be_bytes())?;
+            Ok(count)
+        })
+    };
+    std::thread::scope(|scope| {
+        for writer in first..first + UPDATERS {
+            scope.spawn(move || {
+                loop {
+                    let count = count_once(writer, false).unwrap();
+                    println!("acknowledged {}", u64::from(writer) << 32 | count);
+                    if count % 3 == 0 {
+                        count_once(writer, true).unwrap_err();
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn number_of(value: &[u8]) -> u64 {
+    u64::from_be_bytes(value.try_into().unwrap())
 }
 
 /// Each transaction counts, and tells about itself when it can be seen.
@@ -201,14 +238,19 @@ impl Process {
         Self { child, lines }
     }
 
-    fn kill(mut self) -> u64 {
+    fn kill(self) -> u64 {
+        self.kill_and_listen().last().copied().unwrap_or(0)
+    }
+
+    /// All that it has acknowledged.
+    fn kill_and_listen(mut self) -> Vec<u64> {
         self.child.kill().unwrap();
         let status = self.child.wait().unwrap();
         assert!(
             status.code().is_none(),
             "failed before it was killed: {status}"
         );
-        self.lines.iter().last().unwrap_or(0)
+        self.lines.iter().collect()
     }
 }
 
@@ -276,6 +318,38 @@ fn processes_are_killed_at_any_moment() {
     let found = counts(&env.read().unwrap());
     assert!(found[0] > 20 && found[1] > 20, "{found:?}");
     assert_clean(&env);
+}
+
+/// Whoever leads a group of updates when it is killed, and with whomever: what was acknowledged is there, and nothing half.
+#[test]
+fn processes_that_update_are_killed_at_any_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = prepare(folder.path());
+    let roles = ["updates from 20", "updates from 30"];
+    let start = |role| Process::start(role, folder.path());
+    let mut processes = roles.map(start);
+    let mut acknowledged = std::collections::BTreeMap::new();
+    for round in 0..16_usize {
+        std::thread::sleep(Duration::from_millis(30 + round as u64 * 37 % 90));
+        let victim = round % 2;
+        let dead = std::mem::replace(&mut processes[victim], start(roles[victim]));
+        for told in dead.kill_and_listen() {
+            acknowledged.insert((told >> 32) as u8, told & 0xffff_ffff);
+        }
+        let snapshot = own.read().unwrap();
+        let counts = snapshot.tree("counts").unwrap().unwrap();
+        for (&writer, &told) in &acknowledged {
+            let count = counts.get(&[writer]).unwrap().map_or(0, number_of);
+            let twice = counts.get(&[writer, writer]).unwrap().map_or(0, number_of);
+            assert!(count >= told, "writer {writer}: {count}, {told} told");
+            assert_eq!(count, twice, "writer {writer}");
+        }
+        assert_clean(&own);
+    }
+    for process in processes {
+        process.kill();
+    }
+    assert_eq!(acknowledged.len(), 2 * usize::from(UPDATERS));
 }
 
 /// Whoever comes next finds each commit that was visible, also where nobody had asked for it to be durable.

@@ -1,6 +1,8 @@
 //! Our store with its default options: a log of 64 MiB, checkpoints when three eighths of it are used. Only that it compacts itself when it rests is left to the row
 //! that measures it: it would do so while others are measured.
 //!
+//! Durable transactions are made with `Env::update`, so that those of several threads share commits, as RocksDB's write groups do; that one returns when it is durable.
+//!
 //! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more thread.
 //! Compaction: `Env::compact` online, otherwise a compacting backup, restored. Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
 
@@ -72,20 +74,12 @@ impl Engine for Sapwood {
     }
 
     fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()> {
-        let mut txn = self.env().write()?;
-        let tree = match txn.tree(TREE)? {
-            Some(tree) => tree,
-            None => txn.create_tree(TREE, TreeKind::COMPACT)?,
-        };
-        work(&mut Write {
-            txn: &mut txn,
-            tree,
-        })?;
         if durable {
-            txn.commit_with(Durability::Durable)?.wait()?;
-        } else {
-            txn.commit_with(Durability::Relaxed)?;
+            return self.env().update(|txn| write(txn, work));
         }
+        let mut txn = self.env().write()?;
+        write(&mut txn, work)?;
+        txn.commit_with(Durability::Relaxed)?;
         Ok(())
     }
 
@@ -139,6 +133,14 @@ impl Engine for Sapwood {
     fn is_log(&self, file_name: &str) -> bool {
         file_name.starts_with("log")
     }
+}
+
+fn write(txn: &mut WriteTxn, work: &mut WriteWork<'_>) -> Result<()> {
+    let tree = match txn.tree(TREE)? {
+        Some(tree) => tree,
+        None => txn.create_tree(TREE, TreeKind::COMPACT)?,
+    };
+    work(&mut Write { txn, tree })
 }
 
 struct Write<'t> {

@@ -38,6 +38,10 @@ impl OwnMap {
         self.states.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
     pub(super) fn get(&self, page: PageNo) -> Option<State> {
         self.states.get(&page.0).copied()
     }

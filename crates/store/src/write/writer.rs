@@ -5,7 +5,8 @@ use sapwood_wal::lock::Taken;
 use crate::append::AppendLock;
 use crate::checkpoint;
 use crate::env::{Env, Inner};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::update;
 
 /// Held by the one write transaction.
 pub(super) struct WriterLock(Env);
@@ -16,7 +17,13 @@ impl WriterLock {
         inner.check_may_write()?;
         let me = inner.membership.index();
         let lock = &inner.region.writer;
-        let taken = lock.lock(me, |process| inner.is_alive(process));
+        if inner.updates.is_run_by_this_thread() {
+            return Err(Error::WithinUpdate);
+        }
+        let is_taken = || lock.owner().is_some();
+        let taken = update::give_way(env, is_taken, || {
+            lock.lock(me, |process| inner.is_alive(process))
+        });
         Self(env.clone()).inherit(taken)
     }
 
