@@ -23,6 +23,7 @@
 //!   dies, the same blocks are written once more.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Lsn;
@@ -94,25 +95,51 @@ impl Buffer {
     fn blocks_of<'b>(&self, from: Lsn, to: Lsn, blocks: &'b mut Blocks) -> (Lsn, &'b [u8]) {
         let block = block_of(from);
         let filled = offset(to.0 - block.0);
-        let blocks = blocks.of(filled.next_multiple_of(BLOCK_BYTES));
-        let (records, rest) = blocks.split_at_mut(filled);
-        load(self.words(), block, records);
-        rest.fill(0);
-        (block, blocks)
+        let bytes = filled.next_multiple_of(BLOCK_BYTES);
+        blocks.make_room(bytes);
+        // Whoever wrote last to this block has the beginning of it, and zeroes up to its end.
+        let (known, zeroed) = if blocks.holds == (block..from) {
+            (offset(from.0 - block.0), filled.max(BLOCK_BYTES))
+        } else {
+            (0, filled)
+        };
+        blocks.holds = block..to;
+        let memory = blocks.memory(bytes);
+        let first = Lsn(block.0 + known as u64);
+        load(self.words(), first, &mut memory[known..filled]);
+        memory[zeroed..].fill(0);
+        (block, memory)
     }
 }
 
 /// Memory at whose beginning blocks can be written from; it grows when needed.
-#[derive(Debug, Default)]
-pub(crate) struct Blocks(Vec<u8>);
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    memory: Vec<u8>,
+    /// The part of the log that it holds, from the beginning of a block on, and zeroes behind it. What was ever written does not change.
+    holds: Range<Lsn>,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self {
+            memory: Vec::new(),
+            holds: Lsn(0)..Lsn(0),
+        }
+    }
+}
 
 impl Blocks {
-    fn of(&mut self, bytes: usize) -> &mut [u8] {
-        if self.0.len() < bytes + BLOCK_BYTES {
-            self.0 = vec![0; bytes + BLOCK_BYTES];
+    fn make_room(&mut self, bytes: usize) {
+        if self.memory.len() < bytes + BLOCK_BYTES {
+            *self = Self::default();
+            self.memory.resize(bytes + BLOCK_BYTES, 0);
         }
-        let skip = self.0.as_ptr().align_offset(BLOCK_BYTES);
-        &mut self.0[skip..skip + bytes]
+    }
+
+    fn memory(&mut self, bytes: usize) -> &mut [u8] {
+        let skip = self.memory.as_ptr().align_offset(BLOCK_BYTES);
+        &mut self.memory[skip..skip + bytes]
     }
 }
 
@@ -372,6 +399,40 @@ mod tests {
                 let clear = [0xff; 96];
                 buffer.store(lsn, std::iter::once(&clear[..]));
             }
+        }
+    }
+
+    #[test]
+    fn blocks_hold_what_the_buffer_does_whoever_wrote_what_was_before() {
+        let words = Arc::new(Vec::from_iter((0..4096).map(|_| AtomicU64::new(7))));
+        let buffer = Buffer {
+            words,
+            outlives: false,
+            me: 0,
+            is_alive: Box::new(|_| true),
+        };
+        let (mut mine, mut others) = (Blocks::default(), Blocks::default());
+        let mut from = Lsn(BLOCK_BYTES as u64);
+        for round in 0..300_u64 {
+            let bytes = [8, 640, 4096, 3456, 9000, 64][(round % 6) as usize];
+            let record: Vec<u8> = (0..bytes).map(|at| (at + round) as u8).collect();
+            buffer.store(from, std::iter::once(&*record));
+            let to = Lsn(from.0 + bytes);
+            // Sometimes another one writes in between, and sometimes a write is repeated.
+            let blocks = if round % 7 == 3 {
+                &mut others
+            } else {
+                &mut mine
+            };
+            for _ in 0..=round % 2 {
+                let (block, found) = buffer.blocks_of(from, to, blocks);
+                let filled = offset(to.0 - block.0);
+                let mut expected = vec![0; found.len()];
+                load(buffer.words(), block, &mut expected[..filled]);
+                assert!(found == expected, "{round}");
+                assert_eq!((block, found.len() % BLOCK_BYTES), (block_of(from), 0));
+            }
+            from = to;
         }
     }
 }
