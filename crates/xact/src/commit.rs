@@ -30,6 +30,7 @@ use crate::record::{Pages, Record};
 use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Durability, Inner};
 use crate::step::step;
+use crate::versions::NewVersion;
 
 /// What a transaction asks for when it wants to be committed.
 pub(crate) struct Attempt<'a> {
@@ -40,7 +41,7 @@ pub(crate) struct Attempt<'a> {
     /// The pages that must not have changed.
     pub(crate) touched: &'a [u64],
     /// The pages that it has changed, no page twice.
-    pub(crate) changes: &'a [(u64, &'a PageBytes)],
+    pub(crate) changes: &'a [NewVersion<'a>],
     /// The record of these changes.
     pub(crate) record: &'a [u8],
 }
@@ -50,7 +51,7 @@ impl Attempt<'_> {
     pub(crate) fn written(&self) -> Signature {
         let mut signature = Signature::default();
         let changes = self.changes.iter();
-        changes.for_each(|(page, _)| signature.add(*page));
+        changes.for_each(|change| signature.add(change.page));
         signature
     }
 
@@ -138,7 +139,7 @@ impl Inner {
                     Ok(end) => {
                         step();
                         let pages = attempt.changes.iter().copied();
-                        self.region.publish(end.lsn.0, pages);
+                        self.region.publish(end.lsn.0, self.options.guards, pages);
                         self.region.set_last(end);
                         step();
                         drop(lock);
@@ -274,10 +275,14 @@ impl Inner {
                 let mut bytes = Box::new([0; PAGE_BYTES]);
                 self.copy_version(change.page, &mut bytes);
                 change.apply(&mut bytes);
-                changes.push((change.page, bytes));
+                changes.push((change, bytes));
             }
-            let pages = changes.iter().map(|(page, bytes)| (*page, &**bytes));
-            region.publish(end.lsn.0, pages);
+            let pages = changes.iter().map(|(change, bytes)| NewVersion {
+                page: change.page,
+                mask: change.mask,
+                bytes,
+            });
+            region.publish(end.lsn.0, self.options.guards, pages);
         }
         region.set_last(end);
         Ok(())

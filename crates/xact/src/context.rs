@@ -6,10 +6,10 @@
 use crate::commit::{Attempt, Wait};
 use crate::error::Result;
 use crate::explicit::Explicit;
-use crate::page::PageBytes;
 use crate::record::Builder;
 use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Inner, Mode};
+use crate::versions::NewVersion;
 use crate::view::View;
 
 /// A slot, and what the transaction in it touches.
@@ -94,10 +94,11 @@ impl Context {
         } = self;
         builder.clear();
         touched.clear();
-        let mut changes: Vec<(u64, &PageBytes)> = Vec::new();
-        let mut add = |(page, before, after)| {
-            if builder.push(page, before, after) {
-                changes.push((page, after));
+        let mut changes: Vec<NewVersion<'_>> = Vec::new();
+        let mut add = |(page, before, bytes): (u64, &_, _)| {
+            let mask = builder.push(page, before, bytes);
+            if mask != 0 {
+                changes.push(NewVersion { page, mask, bytes });
             }
         };
         let access = &*access;

@@ -15,6 +15,8 @@ pub(crate) enum Guard {
     SyncHeader,
     /// A version that the next pass may supersede is written by this one.
     ApplyWholePass,
+    /// A version is brought into the file together with what the one before it has changed, which may never have been there.
+    CarryChanges,
     /// The file of a transaction too large for the log is synced before its record is written.
     SyncLarge,
     /// That file is removed when the space no longer needs it, and not before.
@@ -30,12 +32,13 @@ pub(crate) enum Guard {
 #[cfg(all(test, not(feature = "shuttle")))]
 impl Guard {
     /// Those that the crash tests prove.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::SyncCommit,
         Self::SyncBeforeApply,
         Self::SyncBeforeHeader,
         Self::SyncHeader,
         Self::ApplyWholePass,
+        Self::CarryChanges,
         Self::SyncLarge,
         Self::KeepLarge,
         Self::SyncNewSpace,

@@ -28,6 +28,7 @@ mod model_tests;
 mod open;
 mod packed;
 mod page;
+mod page_writer;
 mod plain;
 mod range;
 mod record;

@@ -4,8 +4,9 @@
 //! running transaction may see, and writes each into the file unless the target supersedes it. When the target is reached the
 //! file holds that commit or, page by page, something later: a *checkpoint* may sync it and have the log replayed from there.
 //!
-//! Passes go in small steps, by whoever has just committed and finds the frames or the log half used. A pass that meets a
-//! version which a running transaction must not see stays there, and is gone on with later.
+//! Passes go in small steps, by whoever has just committed, and either finds that all that was committed is durable, so that nothing keeps it from
+//! the file, or finds the frames or the log half used. A pass that meets a version which a running transaction must not see stays there, and is
+//! gone on with later.
 
 // Frames are looked at as pages.
 #![allow(unsafe_code)]
@@ -22,11 +23,11 @@ use crate::header::Header;
 use crate::open::write_header;
 use crate::region::{load_position, store_position};
 use crate::slot::Slot;
-use crate::space::{Inner, offset_in_file};
+use crate::space::Inner;
 use crate::step::step;
 use crate::versions::Found;
 
-/// How many frames a commit looks at for each one it has used, when they are half used.
+/// How many frames a commit looks at for each one it has used.
 const FRAMES_PER_FRAME: u64 = 4;
 /// And how many besides.
 const FRAMES_AT_LEAST: u64 = 16;
@@ -40,6 +41,15 @@ pub(crate) enum Alone {
     Yes,
     /// It is not, and gives way to one that wants to be.
     No,
+}
+
+/// Why versions are brought into the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Because {
+    /// There is little room for more. Whoever is in the way is looked at: it may be dead.
+    RoomIsScarce,
+    /// They are durable, and the pages still in the processor's caches. Nothing is lost if it is not done now.
+    TheyMayBe,
 }
 
 /// The maintenance lock, given back when dropped.
@@ -74,13 +84,17 @@ impl Inner {
     pub(crate) fn maintain_after(&self, frames: u64) -> Result<()> {
         let frames_scarce = self.region.room() < self.region.frames() / 2;
         let log_scarce = self.wal.room() < self.wal.capacity() / 2;
-        if !frames_scarce && !log_scarce {
+        let why = if frames_scarce || log_scarce {
+            Because::RoomIsScarce
+        } else if self.region.last_version() <= self.wal.durable().0 {
+            Because::TheyMayBe
+        } else {
             return Ok(());
-        }
+        };
         let Some(lock) = self.try_maintenance() else {
             return Ok(());
         };
-        let reached = lock.advance(frames * FRAMES_PER_FRAME + FRAMES_AT_LEAST)?;
+        let reached = lock.advance(frames * FRAMES_PER_FRAME + FRAMES_AT_LEAST, why)?;
         lock.find_free();
         if reached && log_scarce {
             lock.checkpoint()?;
@@ -104,7 +118,7 @@ impl Inner {
             }
             // The first pass may have had an earlier target.
             for _ in 0..2 {
-                let reached = lock.advance(u64::MAX)?;
+                let reached = lock.advance(u64::MAX, Because::RoomIsScarce)?;
                 lock.find_free();
                 if reached && self.wal.room() < log_bytes + LOG_SLACK_BYTES {
                     lock.checkpoint()?;
@@ -132,7 +146,7 @@ impl Inner {
         let lock = self.maintenance();
         // The first pass may have had an earlier target.
         for _ in 0..2 {
-            lock.advance(u64::MAX)?;
+            lock.advance(u64::MAX, Because::RoomIsScarce)?;
             lock.find_free();
         }
         lock.checkpoint()
@@ -142,7 +156,7 @@ impl Inner {
     pub(crate) fn empty_ring(&self) -> Result<()> {
         let lock = self.maintenance();
         for _ in 0..2 {
-            lock.advance(u64::MAX)?;
+            lock.advance(u64::MAX, Because::RoomIsScarce)?;
             lock.find_free();
         }
         let ring = &self.region.ring;
@@ -166,7 +180,7 @@ const LOG_SLACK_BYTES: u64 = 4096;
 
 impl Maintenance<'_> {
     /// Takes up to `budget` frames into the file; gives whether the target of the pass was reached.
-    fn advance(&self, mut budget: u64) -> Result<bool> {
+    fn advance(&self, mut budget: u64, why: Because) -> Result<bool> {
         let Self(inner) = self;
         let region = &*inner.region;
         inner.check_usable()?;
@@ -197,6 +211,9 @@ impl Maintenance<'_> {
                 break;
             };
             if content.version > limit {
+                if why == Because::TheyMayBe {
+                    break;
+                }
                 // Perhaps the one in the way is dead, or has ended meanwhile.
                 inner.reap_below(content.version);
                 limit = floor.min(inner.oldest_version());
@@ -215,8 +232,8 @@ impl Maintenance<'_> {
                 // SAFETY: the maintenance lock is held, and the frame is not behind the tail.
                 let bytes = unsafe { region.version(found) };
                 inner
-                    .data
-                    .write_all_at(bytes, offset_in_file(content.page))
+                    .writer
+                    .write(content.page, content.mask, bytes)
                     .doing("cannot write to the data file")?;
                 step();
                 region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);

@@ -26,6 +26,7 @@ use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
 use crate::header::{HEADER_PAGES, Header};
 use crate::page::PAGE_BYTES;
+use crate::page_writer::PageWriter;
 use crate::recovery;
 use crate::region::Region;
 use crate::space::{Inner, Options, Space, free_slots_of};
@@ -124,6 +125,7 @@ impl Opened {
                 region: self.region,
                 membership,
                 storage,
+                writer: PageWriter::new(self.data.clone(), self.header.pages),
                 data: self.data,
                 map: self.map,
                 wal: self.wal,

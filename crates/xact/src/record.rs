@@ -51,11 +51,11 @@ impl Builder {
         self.pages = 0;
     }
 
-    /// Adds what distinguishes `after` from `before`; gives whether there is anything.
-    pub(crate) fn push(&mut self, page: u64, before: &PageBytes, after: &PageBytes) -> bool {
+    /// Adds what distinguishes `after` from `before`; gives the mask of these granules, which is 0 if there is nothing.
+    pub(crate) fn push(&mut self, page: u64, before: &PageBytes, after: &PageBytes) -> u64 {
         let mask = changed_granules(before, after);
         if mask == 0 {
-            return false;
+            return mask;
         }
         self.pages += 1;
         self.bytes.extend_from_slice(&page.to_le_bytes());
@@ -64,7 +64,7 @@ impl Builder {
             self.bytes
                 .extend_from_slice(after.get(run).unwrap_or_default());
         }
-        true
+        mask
     }
 
     /// The record.
@@ -87,7 +87,7 @@ fn changed_granules(before: &PageBytes, after: &PageBytes) -> u64 {
 }
 
 /// Where in a page the granules of a mask are, those that lie side by side as one range.
-fn runs(mask: u64) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn runs(mask: u64) -> impl Iterator<Item = Range<usize>> {
     let (mut left, mut at) = (mask, 0);
     std::iter::from_fn(move || {
         if left == 0 {
@@ -161,7 +161,8 @@ pub(crate) struct Pages<'a> {
 pub(crate) struct PageChange<'a> {
     /// Which page.
     pub(crate) page: u64,
-    mask: u64,
+    /// The granules that changed.
+    pub(crate) mask: u64,
     granules: &'a [u8],
 }
 
@@ -252,8 +253,8 @@ mod tests {
                 let mut after = before;
                 stores.iter().for_each(|(at, byte)| after[*at] = *byte);
                 let pushed = builder.push(*page, &before, &after);
-                prop_assert_eq!(pushed, before != after);
-                if pushed {
+                prop_assert_eq!(pushed != 0, before != after);
+                if pushed != 0 {
                     expected.push((*page, after));
                 }
             }

@@ -17,6 +17,7 @@ use crate::guard::Guards;
 use crate::header::{HEADER_PAGES, PAGES_MAX};
 use crate::open;
 use crate::page::{PAGE_BYTES, PageBytes};
+use crate::page_writer::PageWriter;
 use crate::region::{FRAMES_MAX, Region};
 use crate::slot::{Slot, Snapshot, wait_while};
 use crate::transaction::Transaction;
@@ -350,6 +351,7 @@ pub(crate) struct Inner {
     pub(crate) membership: Arc<Membership>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) data: Arc<dyn File>,
+    pub(crate) writer: PageWriter,
     pub(crate) map: Map,
     pub(crate) wal: Wal,
     pub(crate) id: [u8; 16],

@@ -20,6 +20,7 @@
 
 use sapwood_wal::sync::{AtomicU64, Ordering};
 
+use crate::guard::{Guard, Guards};
 use crate::page::PageBytes;
 use crate::region::Region;
 use crate::slot::Snapshot;
@@ -36,6 +37,17 @@ pub(crate) struct FrameHeader {
     next: AtomicU64,
     /// 1 + the frame of the page's next version.
     newer: AtomicU64,
+    /// The granules in which the file's page may differ from it.
+    mask: AtomicU64,
+}
+
+/// A version of a page that is being committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewVersion<'a> {
+    pub(crate) page: u64,
+    /// The granules in which it differs from the version before.
+    pub(crate) mask: u64,
+    pub(crate) bytes: &'a PageBytes,
 }
 
 /// A version of a page.
@@ -52,6 +64,8 @@ pub(crate) struct Content {
     pub(crate) version: u64,
     /// The version that supersedes it.
     pub(crate) newer: Option<u64>,
+    /// The granules in which the file's page may differ from it.
+    pub(crate) mask: u64,
 }
 
 impl Region {
@@ -103,11 +117,12 @@ impl Region {
     pub(crate) fn publish<'a>(
         &self,
         version: u64,
-        pages: impl ExactSizeIterator<Item = (u64, &'a PageBytes)>,
+        guards: Guards,
+        pages: impl ExactSizeIterator<Item = NewVersion<'a>>,
     ) {
         let head = self.ring.head.load(Ordering::Relaxed);
         let end = head + pages.len() as u64;
-        for (frame, (page, bytes)) in (head..).zip(pages) {
+        for (frame, NewVersion { page, mask, bytes }) in (head..).zip(pages) {
             let before = self.newest_published(page);
             // SAFETY: the commit lock is held, and the room says that nobody looks at this frame.
             unsafe { self.fill_frame(frame, bytes) };
@@ -117,6 +132,10 @@ impl Region {
                 let header = self.header(frame);
                 header.version.store(version, Ordering::Relaxed);
                 header.newer.store(0, Ordering::Relaxed);
+                // If the one before is not in the file yet, and perhaps never will be.
+                let carried = before.filter(|_| guards.has(Guard::CarryChanges));
+                let before_mask = carried.map_or(0, |before| self.mask(before.frame));
+                header.mask.store(mask | before_mask, Ordering::Relaxed);
                 step();
                 let next = bucket.load(Ordering::Relaxed);
                 header.next.store(next, Ordering::Relaxed);
@@ -134,6 +153,10 @@ impl Region {
         }
         self.ring.head.store(end, Ordering::SeqCst);
         step();
+    }
+
+    fn mask(&self, frame: u64) -> u64 {
+        self.header(frame).mask.load(Ordering::Acquire)
     }
 
     /// Whether a frame at or behind the head has been put before a bucket.
@@ -171,6 +194,7 @@ impl Region {
             page: header.page.load(Ordering::Acquire) - 1,
             version: header.version.load(Ordering::Acquire),
             newer,
+            mask: header.mask.load(Ordering::Acquire),
         }
     }
 }
