@@ -406,6 +406,29 @@ fn updates_of_a_transaction_that_is_not_committed_have_failed() {
 }
 
 #[test]
+fn wrong_answers_in_ramp_up_are_told() {
+    let begun = Instant::now();
+    let url = serve(
+        move |_, request, out| match begun.elapsed() < Duration::from_millis(50) {
+            true => end(out, request, ResultCode::Busy),
+            false => good(request, out),
+        },
+    );
+    let report = run_one(&format!("{SEARCH}\nwait:\n"), &url, |settings| {
+        settings.ramp_up = Duration::from_millis(300);
+        settings.duration = Some(Duration::from_millis(200));
+    });
+    assert!(
+        report.total.answered > 0 && report.total.failed == 0,
+        "{report}"
+    );
+    assert_eq!(
+        report.errors[0].reason, "during ramp-up: busy (51): because",
+        "{report}"
+    );
+}
+
+#[test]
 fn a_stall_is_charged_to_all_that_was_due_in_it() {
     const STALL: Duration = Duration::from_millis(300);
     let begun = Instant::now();
@@ -514,4 +537,7 @@ fn phases_run_in_order_and_ramp_up_is_not_counted() {
     assert!(counted(false) > 0);
     assert_eq!(reports[0].total.answered, counted(true));
     assert!(reports[0].seconds < 0.4, "{}", reports[0]);
+    // One that is over before its ramp-up is counted whole.
+    assert_eq!(reports[1].total.answered, 5, "{}", reports[1]);
+    assert!(reports[1].series.iter().all(|point| point.is_counted));
 }

@@ -40,7 +40,7 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// How long phases last. Without it, and without a duration or count in the plan, [`Settings::DURATION`].
     pub duration: Option<Duration>,
-    /// Connections of a phase begin one by one within this time, which is not counted.
+    /// Connections of a phase begin one by one within this time, which is not counted unless the phase ends in it.
     pub ramp_up: Duration,
     /// Random values are a function of it.
     pub seed: u64,
@@ -406,7 +406,7 @@ impl Watch<'_> {
             // A thread that is gone is noticed when it is waited for.
             let _ = worker.begin.send((self.epoch, self.end_ns));
         }
-        let (mut total, mut part) = (Tally::new(labels), Tally::new(labels));
+        let [mut total, mut ramp_up, mut part] = [(); 3].map(|()| Tally::new(labels));
         let (mut running, mut since) = (workers.len(), Duration::ZERO);
         let mut is_warm = self.settings.ramp_up.is_zero();
         let (mut measured_from, mut cpu_before) = (Duration::ZERO, Duration::ZERO);
@@ -441,8 +441,9 @@ impl Watch<'_> {
             observer.point(&point);
             report.series.push(point);
             total.last_ns = part.last_ns;
-            if is_warm {
-                total.add(&part);
+            match is_warm {
+                true => total.add(&part),
+                false => ramp_up.add(&part),
             }
             part = Tally::new(labels);
             since = now;
@@ -452,6 +453,18 @@ impl Watch<'_> {
                 cpu_before = cpu(workers);
                 server_before = self.settings.server_pid.and_then(ServerUse::read);
             }
+        }
+        if is_warm {
+            // What went wrong is told whenever it was.
+            for ((label, reason), count) in ramp_up.errors {
+                let reason = format!("during ramp-up: {reason}");
+                total.errors.insert((label, reason), count);
+            }
+        } else {
+            // It was over before: then all of it counts.
+            total = ramp_up;
+            let points = report.series.iter_mut();
+            points.for_each(|point| point.is_counted = true);
         }
         report.client_cpu = cpu(workers).saturating_sub(cpu_before);
         let server_after = self.settings.server_pid.and_then(ServerUse::read);

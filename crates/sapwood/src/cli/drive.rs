@@ -58,7 +58,7 @@ pub(crate) struct Run {
     /// How long phases last, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Time in which connections begin one by one, not counted, in seconds
+    /// Time in front of each phase in which connections begin one by one, not counted unless the phase ends in it, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) ramp_up: Option<Duration>,
     /// What random values are made from
