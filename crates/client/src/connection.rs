@@ -174,7 +174,10 @@ impl Connection {
         let response = ResponseMessage::decode(self.receive().await?)?;
         match response.op.result() {
             Some(result) if result.code == ResultCode::Success => Ok(()),
-            Some(result) => Err(OperationError::new(result).into()),
+            Some(result) => Err(Error::Bind {
+                name: name.to_owned(),
+                error: OperationError::new(result),
+            }),
             None => Err(Error::UnexpectedResponse),
         }
     }

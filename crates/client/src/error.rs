@@ -34,6 +34,14 @@ pub enum Error {
     /// The server has ended the session with a Notice of Disconnection (RFC 4511 §4.4.1).
     #[error("the server has ended the session: {0}")]
     Disconnected(OperationError),
+    /// The first bind of a connection was refused.
+    #[error("binding as {name:?}: {error}")]
+    Bind {
+        /// Who was to be bound.
+        name: String,
+        /// What the server says.
+        error: OperationError,
+    },
     /// The operation was answered with something other than success.
     #[error("{0}")]
     Operation(#[from] OperationError),
@@ -43,7 +51,9 @@ impl Error {
     /// The server's result code, if the server answered.
     pub fn code(&self) -> Option<ResultCode> {
         match self {
-            Error::Operation(error) | Error::Disconnected(error) => Some(error.code),
+            Error::Operation(error) | Error::Disconnected(error) | Error::Bind { error, .. } => {
+                Some(error.code)
+            }
             _ => None,
         }
     }

@@ -274,6 +274,12 @@ impl Parser<'_> {
             }
         }
         session.bind = match (dn, password) {
+            (Some(dn), None) if !dn.is_empty() => {
+                return Err(PlanError::new(
+                    self.line,
+                    "\"bind:\" with a name needs a line \"password:\"",
+                ));
+            }
             (Some(dn), password) => Some((dn, password.unwrap_or_default())),
             (None, Some(_)) => {
                 return Err(PlanError::new(
@@ -517,7 +523,7 @@ impl Parser<'_> {
     fn finish(mut self) -> Result<Plan, PlanError> {
         self.nothing_open()?;
         self.end_phase();
-        let wrong = |reason: String| Err(PlanError::new(self.line, reason));
+        let wrong = |reason: String| Err(PlanError::of_all(reason));
         if let Some(name) = self
             .overridden
             .iter()

@@ -129,18 +129,26 @@ pub(crate) struct Expect {
 
 /// Why a plan cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line}: {reason}")]
+#[error("{}{reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct PlanError {
-    /// The line the trouble is at, the first being 1.
-    pub line: u64,
+    /// The line the trouble is at, the first being 1, if it is at one.
+    pub line: Option<u64>,
     /// What the trouble is, as a sentence.
     pub reason: String,
 }
 
 impl PlanError {
+    /// Trouble with all of it.
+    pub(crate) fn of_all(reason: impl Into<String>) -> Self {
+        PlanError {
+            line: None,
+            reason: reason.into(),
+        }
+    }
+
     pub(crate) fn new(line: u64, reason: impl Into<String>) -> Self {
         PlanError {
-            line,
+            line: Some(line),
             reason: reason.into(),
         }
     }

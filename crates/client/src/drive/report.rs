@@ -195,6 +195,12 @@ impl PhaseReport {
         self.unsent = total.unsent;
     }
 
+    /// The number of connections, in words.
+    fn connections_text(&self) -> String {
+        let ending = if self.connections == 1 { "" } else { "s" };
+        format!("{} connection{ending}", self.connections)
+    }
+
     /// Operations per second.
     pub fn rate(&self) -> f64 {
         ratio(self.total.answered as f64, self.seconds)

@@ -67,12 +67,12 @@ impl EntryStream {
     /// # Errors
     /// When the suffix is none, or there are more than a hundred million entries below it.
     pub fn flat(suffix: &str, entries: u64, seed: u64) -> Result<Self, PlanError> {
-        let wrong = |reason: String| PlanError { line: 1, reason };
         if !(1..=FLAT_ENTRIES_MAX).contains(&entries) {
-            return Err(wrong(format!("flat has 1 to {FLAT_ENTRIES_MAX} entries")));
+            let reason = format!("flat has 1 to {FLAT_ENTRIES_MAX} entries");
+            return Err(PlanError::of_all(reason));
         }
         let root = Generator::new(suffix, ENTRIES_MIN, seed)
-            .map_err(|error| wrong(error.to_string()))?
+            .map_err(|error| PlanError::of_all(error.to_string()))?
             .entry(0);
         let options = PlanOptions {
             settings: vec![("suffix".to_owned(), suffix.to_owned())],
@@ -97,21 +97,19 @@ impl EntryStream {
         seed: u64,
     ) -> Result<Self, PlanError> {
         let plan = Plan::read(plan, options)?;
-        let wrong = |reason: &str| PlanError {
-            line: 1,
-            reason: reason.to_owned(),
-        };
         if plan
             .operations
             .iter()
             .any(|operation| operation.kind != Operation::Add)
         {
-            return Err(wrong("a template of entries holds nothing but entries"));
+            return Err(PlanError::of_all(
+                "a template of entries holds nothing but entries",
+            ));
         }
         let has_none = |operation: &PlannedOperation| operation.variables.is_empty();
         let (once, repeated): (Vec<_>, Vec<_>) = plan.operations.into_iter().partition(has_none);
         if repeated.is_empty() && entries > once.len() as u64 {
-            return Err(wrong(
+            return Err(PlanError::of_all(
                 "no entry of the template has a variable: all would be the same",
             ));
         }

@@ -128,13 +128,21 @@ fn settings_can_be_replaced_and_dollars_written() {
 
 #[test]
 fn errors_name_the_line() {
+    // Trouble with all of a plan has no line: 0 here.
     let refused = |text: &str, line: u64, part: &str| {
         let error = read(text).map(drop).expect_err(text);
-        assert_eq!(error.line, line, "{error}\n{text}");
+        assert_eq!(error.line.unwrap_or(0), line, "{error}\n{text}");
         assert!(error.reason.contains(part), "'{part}' is not in: {error}");
     };
     for (text, line, part) in [
-        ("", 1, "no operations"),
+        ("", 0, "no operations"),
+        ("count: 5\n\nsearch: x\n", 1, "\"session: NAME\""),
+        ("duration: 5\n\nsearch: x\n", 1, "\"phase: NAME\""),
+        (
+            "session: a\nbind: cn=x\n\nsearch: x\n",
+            1,
+            "needs a line \"password:\"",
+        ),
         (
             "dn: x\nchangetype: delete\n\nsearch: x\nscope: two\n",
             5,
@@ -162,14 +170,14 @@ fn errors_name_the_line() {
         ),
         (
             "session: a\n\nwait:\n\nsession: b\n\nsearch: x\n",
-            7,
+            0,
             "session \"a\"",
         ),
         ("search: x\n\nend: loop\n", 3, "no \"loop\" to end"),
         ("session: a\nqueue: 0\n", 2, "from 1 to"),
         (
             "session: a\n\nsession: b\n\nsearch: x\n",
-            5,
+            0,
             "session \"a\"",
         ),
         ("expect: nothing\nsearch: x\n", 1, "not a result code"),
@@ -217,7 +225,7 @@ proptest! {
         let text = pieces.concat();
         let lines = text.iter().filter(|octet| **octet == b'\n').count() as u64 + 2;
         if let Err(error) = Plan::read(text.as_slice(), &PlanOptions::default()) {
-            prop_assert!(error.line <= lines, "{error}");
+            prop_assert!(error.line.is_none_or(|line| line <= lines), "{error}");
         }
     }
 }

@@ -138,9 +138,9 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
     put(
         out,
         format_args!(
-            "<h2>{}</h2><p>{} connections, queue {}, {:.2} s: {} operations, {:.0}/s",
+            "<h2>{}</h2><p>{}, queue {}, {:.2} s: {} operations, {:.0}/s",
             escaped(&phase.name),
-            phase.connections,
+            phase.connections_text(),
             phase.queue,
             phase.seconds,
             phase.total.answered,

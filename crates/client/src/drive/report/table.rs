@@ -21,8 +21,10 @@ impl Display for PhaseReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} connections, queue {}",
-            self.name, self.connections, self.queue
+            "{}: {}, queue {}",
+            self.name,
+            self.connections_text(),
+            self.queue
         )?;
         if let Some(length) = self.transaction {
             write!(f, ", transactions of {length}")?;

@@ -42,7 +42,8 @@ impl Observer for Live {
         phase.clone_into(&mut self.phase);
         (self.answered, self.failed) = (0, 0);
         let end = if self.is_terminal { "" } else { "\n" };
-        self.write(&format!("{phase}: {connections} connections"), end);
+        let ending = if connections == 1 { "" } else { "s" };
+        self.write(&format!("{phase}: {connections} connection{ending}"), end);
     }
 
     fn point(&mut self, point: &Point) {

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Import, url: &str) -> Result<ExitCode> {
     if let Some((name, password)) = bind {
         runtime
             .block_on(connection.bind(&name, &password))
-            .with_context(|| format!("binding as {name}"))?;
+            .with_context(|| url.to_owned())?;
     }
     let total_bytes = super::total_bytes(&args.paths);
     let sources = super::sources(&args.paths, format)?;
