@@ -24,13 +24,16 @@ use crate::sync::{
 use crate::tree::prefetch;
 
 /// How many batches may wait. A writer that has more finishes them itself, as on a machine that is busy with something else.
-const WAITING_BATCHES_MAX: usize = 4;
+const WAITING_BATCHES_MAX: usize = if cfg!(test) { 4 } else { 8 };
+
+/// The thread is woken for so many batches, unless the writer waits for them: to wake it costs the writer some microseconds.
+const WAKING_BATCHES: usize = 3;
 
 /// So many batches are kept for the transactions that follow.
 const BATCHES_KEPT: usize = if cfg!(test) { 2 } else { 128 };
 
-/// How often the thread looks for another batch before it sleeps: some 10 us. To wake it costs the writer that, too.
-const LOOKS_BEFORE_SLEEP: usize = 400;
+/// How often the thread looks for another batch before it sleeps: a few microseconds, as long as it takes to wake it.
+const LOOKS_BEFORE_SLEEP: usize = 100;
 
 /// How often a writer looks whether the last batch is done before it sleeps: about as long as one takes.
 const LOOKS_FOR_LAST: usize = 2000;
@@ -262,7 +265,16 @@ impl Finisher {
         self.shared.unfinished.fetch_add(1, Ordering::Relaxed);
         let waiting = queue.waiting.len();
         self.shared.waiting.store(waiting, Ordering::Release);
-        if queue.is_asleep {
+        if queue.is_asleep && waiting >= WAKING_BATCHES {
+            drop(queue);
+            self.shared.asked.notify_one();
+        }
+    }
+
+    /// Has the thread begin with what waits, however little that is.
+    fn wake(&self) {
+        let queue = lock(&self.shared.queue);
+        if queue.is_asleep && !queue.waiting.is_empty() {
             drop(queue);
             self.shared.asked.notify_one();
         }
@@ -282,6 +294,8 @@ impl Finisher {
         }
         if !matches!(self.thread, Thread::Running(_)) {
             while !self.is_done(serial) && self.finish_waiting() {}
+        } else {
+            self.wake();
         }
         self.shared.wait_until(|shared| {
             shared.done.load(Ordering::Acquire) >= serial
