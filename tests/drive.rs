@@ -451,6 +451,26 @@ fn a_server_that_runs_is_filled_over_ldap() {
     );
     let reasons = fs::read_to_string(format!("{rejects}.reasons")).unwrap();
     assert!(reasons.contains("entryAlreadyExists"), "{reasons}");
+    // Of a stream that is cut off, what came whole is added.
+    let template = folder.name_beside("template");
+    fs::write(
+        &template,
+        "let: n = sequence 1..9\n\ndn: cn=d${n},dc=example,dc=com\nobjectClass: device\ncn: d${n}\n",
+    )
+    .unwrap();
+    let generate = ["drive", "generate", "--format", "ber", "--entries", "5"];
+    let places = ["--template", &template, "--output", &file];
+    sapwood_ok(generate.iter().chain(&places));
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 3]).unwrap();
+    let output = sapwood(args);
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success()
+            && said.contains("stopped after 4 entries were added")
+            && said.contains("message 5 is not an LDAP message"),
+        "{said}"
+    );
     let missing = sapwood(["import", "--online", "ldap://127.0.0.1:1", &file]);
     assert!(!missing.status.success());
 }

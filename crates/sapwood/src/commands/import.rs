@@ -44,15 +44,13 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
     let total_bytes = total_bytes(files);
     let rejects = Rejects::new(args, files)?;
     let directory = open::directory(folder, &config, false)?;
-    let scratch = tempfile::Builder::new()
-        .prefix("import-")
-        .tempdir_in(folder)?;
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let options = ImportOptions {
         memory_bytes: args
             .memory_mib
             .map_or(IMPORT_MEMORY_BYTES_DEFAULT, |mib| (mib as usize) << 20),
-        folder: scratch.path().to_owned(),
+        // Files there have no names: nothing is left of them, however the import ends.
+        folder: folder.clone(),
         threads,
         hasher: Some(&Hasher),
         creator: config.admin.dn.clone(),

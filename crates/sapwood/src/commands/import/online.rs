@@ -98,14 +98,15 @@ fn read(
         sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     };
     let mut next = batch(0);
-    from.each_record(|done, record| -> io::Result<()> {
+    let read = from.each_record(|done, record| -> io::Result<()> {
         if next.records.len() >= BATCH_RECORDS || done - next.done >= BATCH_BYTES {
             send(std::mem::replace(&mut next, batch(done)))?;
         }
         next.records.push(Parsed::new(record));
         Ok(())
-    })?;
-    send(next)
+    });
+    send(next)?;
+    read
 }
 
 /// Records of one source, one behind the other.
@@ -176,12 +177,20 @@ struct Online {
 
 impl Online {
     fn add_all(&mut self, batches: Receiver<io::Result<Batch>>) -> Result<()> {
+        let mut end = Ok(());
         for batch in batches {
             let Batch {
                 source,
                 done,
                 records,
-            } = batch?;
+            } = match batch {
+                Ok(batch) => batch,
+                // What was read before is added all the same.
+                Err(error) => {
+                    end = Err(error);
+                    break;
+                }
+            };
             if let Some(own) = self.done.get_mut(source) {
                 *own = done;
             }
@@ -192,7 +201,7 @@ impl Online {
         }
         self.runtime.block_on(self.adder.finish())?;
         self.take_refused();
-        Ok(())
+        Ok(end?)
     }
 
     fn add(&mut self, source: usize, record: Parsed) -> Result<()> {
