@@ -123,7 +123,10 @@ fn all_find_room() {
 /// One looks at a version that is not in the file yet while another one commits so much that its frames would be used again.
 fn one_looks_meanwhile(guards: Guards) {
     let space = open(guards, true);
+    // Whoever looks keeps it from getting into the file at once.
+    let earlier = space.begin_read().unwrap();
     write(&space, 0, 1);
+    drop(earlier);
     let threads = [
         spawn(&space, |space| {
             (2..=1 + FRAMES).for_each(|n| write(space, 0, n))
