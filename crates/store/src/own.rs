@@ -762,7 +762,11 @@ impl WritePages for OwnPages {
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
         let born = self.born(first)?;
-        let was = self.shop.own.get(first);
+        // What is known of an earlier commit's pages are bits.
+        let was = match born == self.commit {
+            true => self.shop.own.get(first),
+            false => None,
+        };
         let extent = FreeExtent {
             freed: self.commit,
             born,
@@ -771,10 +775,12 @@ impl WritePages for OwnPages {
         };
         let freed_twice = || Error::corrupt(first, "is freed a second time");
         let to = if born != self.commit {
-            if was.is_some() || first.0 + u64::from(pages) > self.view.limit() {
+            let own = &mut self.shop.own;
+            let is_known = own.is_in_use(first) || own.is_freed(first);
+            if is_known || first.0 + u64::from(pages) > self.view.limit() {
                 return Err(freed_twice());
             }
-            self.shop.own.insert(first, State::Freed);
+            own.insert(first, State::Freed);
             self.freed.push(extent);
             Destination::Freed
         } else if let Some(State::Own { epoch, .. }) = was {

@@ -17,6 +17,7 @@ mod by_number;
 mod change;
 mod memory;
 mod origins;
+mod set;
 mod successor;
 
 use std::fmt;
@@ -28,6 +29,7 @@ pub(crate) use change::Before;
 pub use change::PageMut;
 pub use memory::MemoryPages;
 pub(crate) use origins::{Origin, Origins};
+pub(crate) use set::PageSet;
 pub use successor::Successor;
 
 /// The size of a page.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::page::PageNo;
+use crate::page::{PageNo, PageSet};
 
 /// What the transaction knows of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,13 +21,14 @@ pub(super) enum State {
     Freed,
 }
 
-/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, so there is a bit for that besides:
-/// bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
+/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, and each page that is
+/// copied is freed, so there are bits for these: bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
 #[derive(Default)]
 pub(super) struct OwnMap {
+    /// Of its own pages.
     states: HashMap<u64, State, BuildHasherDefault<PageHasher>>,
-    /// By page number, as far as any was the transaction's own so far.
-    in_use: Vec<u64>,
+    in_use: PageSet,
+    freed: PageSet,
 }
 
 /// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that follow.
@@ -35,7 +36,7 @@ const STATES_KEPT: usize = 4096;
 
 impl OwnMap {
     pub(super) fn is_empty(&self) -> bool {
-        self.states.is_empty()
+        self.states.is_empty() && self.freed.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -43,55 +44,46 @@ impl OwnMap {
     }
 
     pub(super) fn get(&self, page: PageNo) -> Option<State> {
-        self.states.get(&page.0).copied()
+        match self.is_freed(page) {
+            true => Some(State::Freed),
+            false => self.states.get(&page.0).copied(),
+        }
     }
 
     pub(super) fn is_in_use(&self, page: PageNo) -> bool {
-        let (word, bit) = place_of(page);
-        self.in_use.get(word).is_some_and(|word| word & bit != 0)
+        self.in_use.has(page)
+    }
+
+    pub(super) fn is_freed(&self, page: PageNo) -> bool {
+        self.freed.has(page)
     }
 
     pub(super) fn insert(&mut self, page: PageNo, state: State) {
-        self.states.insert(page.0, state);
-        let (word, bit) = place_of(page);
-        if matches!(state, State::Own { .. }) {
-            if self.in_use.len() <= word {
-                self.in_use.resize(word + 1, 0);
-            }
-            self.in_use[word] |= bit;
-        } else if let Some(word) = self.in_use.get_mut(word) {
-            *word &= !bit;
+        self.in_use.set(page, matches!(state, State::Own { .. }));
+        self.freed.set(page, state == State::Freed);
+        if state != State::Freed {
+            self.states.insert(page.0, state);
         }
     }
 
     pub(super) fn remove(&mut self, page: PageNo) {
         self.states.remove(&page.0);
-        let (word, bit) = place_of(page);
-        if let Some(word) = self.in_use.get_mut(word) {
-            *word &= !bit;
-        }
+        self.in_use.set(page, false);
+        self.freed.set(page, false);
     }
 
+    /// Its own pages.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PageNo, State)> {
         let states = self.states.iter();
         states.map(|(page, state)| (PageNo(*page), *state))
     }
 
     pub(super) fn clear(&mut self) {
-        for page in self.states.keys() {
-            let (word, _) = place_of(PageNo(*page));
-            if let Some(word) = self.in_use.get_mut(word) {
-                *word = 0;
-            }
-        }
+        self.in_use.clear();
+        self.freed.clear();
         self.states.clear();
         self.states.shrink_to(STATES_KEPT);
     }
-}
-
-/// The word of a page's bit, and the bit in it.
-fn place_of(page: PageNo) -> (usize, u64) {
-    ((page.0 / 64) as usize, 1 << (page.0 % 64))
 }
 
 /// Spreads page numbers, which are mostly consecutive, over a table; nobody can choose them to do harm.
@@ -119,6 +111,8 @@ impl Hasher for PageHasher {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -127,23 +121,38 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_bit_is_set_for_own_pages_in_use_only(changes in prop::collection::vec((0..200_u64, 0..5), 0..200)) {
+        fn a_page_is_known_as_what_it_last_became(changes in prop::collection::vec((0..200_u64, 0..5_usize), 0..200)) {
             let mut map = OwnMap::default();
-            for (page, change) in changes {
-                let page = PageNo(page);
-                match change {
-                    0 | 1 => map.insert(page, State::Own { base: PageNo(0), epoch: 0 }),
-                    2 => map.insert(page, State::OwnFree),
-                    3 => map.insert(page, State::Freed),
-                    _ => map.remove(page),
+            for _ in 0..2 {
+                let mut model = BTreeMap::new();
+                for &(page, change) in &changes {
+                    let own = State::Own { base: PageNo(page), epoch: 0 };
+                    let states = [Some(own), Some(own), Some(State::OwnFree), Some(State::Freed), None];
+                    match states[change] {
+                        Some(State::Freed) if matches!(model.get(&page), Some(State::Own { .. } | State::OwnFree)) => {}
+                        Some(state) => {
+                            map.insert(PageNo(page), state);
+                            model.insert(page, state);
+                        }
+                        None => {
+                            map.remove(PageNo(page));
+                            model.remove(&page);
+                        }
+                    }
                 }
+                for page in 0..300 {
+                    prop_assert_eq!(map.get(PageNo(page)), model.get(&page).copied());
+                    let is_own = matches!(model.get(&page), Some(State::Own { .. }));
+                    prop_assert_eq!(map.is_in_use(PageNo(page)), is_own);
+                }
+                prop_assert_eq!(map.is_empty(), model.is_empty());
+                model.retain(|_, state| *state != State::Freed);
+                let own: BTreeMap<_, _> = map.iter().map(|(page, state)| (page.0, state)).collect();
+                prop_assert_eq!(own, model);
+                map.clear();
+                prop_assert!(map.is_empty());
+                prop_assert!(map.in_use.is_empty());
             }
-            for page in (0..300).map(PageNo) {
-                let is_own = matches!(map.get(page), Some(State::Own { .. }));
-                prop_assert_eq!(map.is_in_use(page), is_own);
-            }
-            map.clear();
-            prop_assert!(map.is_empty() && map.in_use.iter().all(|word| *word == 0));
         }
     }
 }

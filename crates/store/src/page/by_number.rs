@@ -1,6 +1,6 @@
 //! Things that belong to pages, found by the numbers of these without any search.
 
-use super::PageNo;
+use super::{PageNo, PageSet};
 
 /// How many page numbers one table covers.
 const TABLE_PAGES: usize = 256;
@@ -10,6 +10,8 @@ type Table = [u32; TABLE_PAGES];
 
 /// Something for each of some pages.
 pub(crate) struct ByNumber<T> {
+    /// Which pages there is something for: most are asked for in vain, for which one bit is enough.
+    pages: PageSet,
     tables: Vec<Option<Box<Table>>>,
     /// As many as there are pages.
     numbers: Vec<PageNo>,
@@ -20,6 +22,7 @@ pub(crate) struct ByNumber<T> {
 impl<T> Default for ByNumber<T> {
     fn default() -> Self {
         Self {
+            pages: PageSet::default(),
             tables: Vec::new(),
             numbers: Vec::new(),
             items: Vec::new(),
@@ -82,17 +85,22 @@ impl<T> ByNumber<T> {
         for at in 0..self.numbers.len() {
             self.set_place(self.numbers[at], None);
         }
+        self.pages.clear();
         self.numbers.clear();
         self.items.truncate(kept);
     }
 
     #[inline]
     fn place(&self, number: PageNo) -> Option<usize> {
+        if !self.pages.has(number) {
+            return None;
+        }
         let table = self.tables.get(number.0 as usize / TABLE_PAGES)?.as_ref()?;
         (table[number.0 as usize % TABLE_PAGES] as usize).checked_sub(1)
     }
 
     fn set_place(&mut self, number: PageNo, place: Option<usize>) {
+        self.pages.set(number, place.is_some());
         let at = number.0 as usize / TABLE_PAGES;
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, || None);

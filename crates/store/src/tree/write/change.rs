@@ -41,7 +41,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         for level in (0..change.height()).rev() {
             let page = change.pages.page(number)?;
             prefetch::slots(page, level);
-            if level == 0 && !change.pages.is_own(number) {
+            if !change.pages.is_own(number) {
                 // Most changes will make another of it.
                 prefetch::page(page);
             }
