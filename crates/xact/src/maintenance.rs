@@ -23,7 +23,7 @@ use crate::header::Header;
 use crate::open::write_header;
 use crate::region::{load_position, store_position};
 use crate::slot::Slot;
-use crate::space::Inner;
+use crate::space::{Inner, Mode};
 use crate::step::step;
 use crate::versions::Found;
 
@@ -86,7 +86,9 @@ impl Inner {
         let log_scarce = self.wal.room() < self.wal.capacity() / 2;
         let why = if frames_scarce || log_scarce {
             Because::RoomIsScarce
-        } else if self.region.last_version() <= self.wal.durable().0 {
+        } else if self.mode != Mode::Snapshot && self.region.last_version() <= self.wal.durable().0
+        {
+            // In snapshot mode a view gives up all copies that it has kept when the tail gets past what it knows.
             Because::TheyMayBe
         } else {
             return Ok(());
