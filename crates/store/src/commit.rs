@@ -238,7 +238,7 @@ fn finish_pages(
             fits = record.len() <= max;
         }
     }
-    pages.log_finished(record)?;
+    pages.log_finished(fits.then_some(&mut *record))?;
     Ok(fits && record.len() <= max)
 }
 

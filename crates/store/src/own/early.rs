@@ -181,6 +181,8 @@ impl OwnPages {
             }
         }
         pages.sort_unstable();
+        // One that was freed and taken again has waited twice.
+        pages.dedup();
         if is_handing_over {
             let in_memory = self.take_in_memory(&mut pages);
             self.hand_over(&in_memory, true)?;
@@ -278,11 +280,14 @@ impl OwnPages {
         Ok(fits)
     }
 
-    /// Waits for all that is being finished, and adds to the log record what it is to say of finished pages.
-    pub(crate) fn log_finished(&mut self, record: &mut Vec<u8>) -> Result<()> {
+    /// Waits for all that is being finished, and adds to the log record, if there will be one, what it is to say of finished pages.
+    pub(crate) fn log_finished(&mut self, record: Option<&mut Vec<u8>>) -> Result<()> {
         let OwnPages { shop, .. } = self;
         let Workshop { early, own, .. } = &mut **shop;
         early.finisher.take_back(&mut early.batches)?;
+        let Some(record) = record else {
+            return Ok(());
+        };
         let finished = &early.finished;
         for number in finished.numbers() {
             if let Some(page) = finished.get(*number)

@@ -29,8 +29,9 @@ const WAITING_BATCHES_MAX: usize = if cfg!(test) { 4 } else { 8 };
 /// The thread is woken for so many batches, unless the writer waits for them: to wake it costs the writer some microseconds.
 const WAKING_BATCHES: usize = 3;
 
-/// So many batches are kept for the transactions that follow.
+/// So many batches are kept for the transactions that follow, and of each so many bytes of the log record.
 const BATCHES_KEPT: usize = if cfg!(test) { 2 } else { 128 };
+const LOGGED_BYTES_KEPT: usize = 16 << 10;
 
 /// How often the thread looks for another batch before it sleeps: a few microseconds, as long as it takes to wake it.
 const LOOKS_BEFORE_SLEEP: usize = 100;
@@ -78,6 +79,7 @@ impl Batch {
     fn clear(&mut self) {
         self.pages.clear();
         self.logged.clear();
+        self.logged.shrink_to(LOGGED_BYTES_KEPT);
         self.items.clear();
         self.error = None;
     }
