@@ -1,11 +1,11 @@
 //! The controls of an update: ManageDsaIT (RFC 3296), assertion (RFC 4528), pre-read and post-read (RFC 4527).
 
+use sapwood_ldap::control::assertion_filter;
 use sapwood_ldap::control::{self, Control, ControlsBuf, ReadEntry};
-use sapwood_ldap::control::{Controls, assertion_filter};
 use sapwood_ldap::error::PartError;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::Operation;
+use sapwood_ldap::message::{Operation, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::Run;
@@ -24,12 +24,13 @@ pub(super) struct Asked<'m> {
 }
 
 impl<'m> Asked<'m> {
-    /// Reads the controls of an operation. A critical control that it does not know ends in
+    /// Reads the controls of a message. A critical control that it does not know ends in
     /// `unavailableCriticalExtension`, one that is given twice or wrongly in `protocolError`. Those that the session has
     /// dealt with before ([`control::OF_SESSIONS`]) are left out.
-    pub(super) fn read(operation: Operation, controls: Controls<'m>) -> Result<Asked<'m>, Stop> {
+    pub(super) fn of(message: &RequestMessage<'m>) -> Result<Asked<'m>, Stop> {
+        let operation = message.op.operation();
         let mut asked = Asked::default();
-        for control in controls.iter() {
+        for control in message.controls.iter() {
             match control.oid {
                 control::MANAGE_DSA_IT => asked.manage_dsa_it = true,
                 control::ASSERTION => {

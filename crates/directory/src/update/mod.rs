@@ -134,7 +134,7 @@ fn message_of(request: &UpdateRequest) -> Option<RequestMessage<'_>> {
 /// # Errors
 /// The outcome to answer with.
 pub fn check_controls(message: &RequestMessage<'_>) -> Result<(), Outcome> {
-    match Asked::read(message.op.operation(), message.controls) {
+    match Asked::of(message) {
         Err(Stop::Refused(outcome)) => Err(*outcome),
         _ => Ok(()),
     }
@@ -409,13 +409,18 @@ impl<'r, T: Write> Run<'r, T> {
         // The first that is refused; those behind it would not have been applied.
         let mut refused: Option<(usize, Box<Outcome>)> = None;
         for next in order.chunks(UPDATES_AHEAD) {
+            // The messages were read in another order, so that the caches do not hold these: what is to be read of them comes together.
+            let asked: Vec<_> = next
+                .iter()
+                .map(|update| Asked::of(&messages[update.at]))
+                .collect();
             self.ahead.fetch_ordered(self.txn, next)?;
-            for (place, &Ordered { at, .. }) in next.iter().enumerate() {
+            for (place, (&Ordered { at, .. }, asked)) in next.iter().zip(asked).enumerate() {
                 if refused.as_ref().is_some_and(|(first, _)| *first < at) {
                     continue;
                 }
                 self.ahead.go_on_at(place);
-                match self.request(&messages[at]) {
+                match self.request(&messages[at], asked) {
                     Ok(outcome) if outcome.controls.is_empty() => {}
                     Ok(outcome) => controls.push((at, outcome.controls)),
                     Err(Stop::Refused(outcome)) => refused = Some((at, outcome)),
@@ -462,11 +467,11 @@ impl<'r, T: Write> Run<'r, T> {
         read: Option<&Option<RequestMessage<'_>>>,
     ) -> Result<Outcome, Stop> {
         match (request, read) {
-            (_, Some(Some(message))) => self.request(message),
+            (_, Some(Some(message))) => self.request(message, Asked::of(message)),
             (UpdateRequest::Message(message), _) => {
                 let message = RequestMessage::decode(message)
                     .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
-                self.request(&message)
+                self.request(&message, Asked::of(&message))
             }
             (
                 UpdateRequest::SetPassword {
@@ -486,13 +491,17 @@ impl<'r, T: Write> Run<'r, T> {
         }
     }
 
-    fn request(&mut self, message: &RequestMessage<'_>) -> Result<Outcome, Stop> {
+    fn request(
+        &mut self,
+        message: &RequestMessage<'_>,
+        asked: Result<Asked<'_>, Stop>,
+    ) -> Result<Outcome, Stop> {
         if *self.identity == Identity::Anonymous {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
         self.response = None;
-        let asked = Asked::read(message.op.operation(), message.controls)?;
+        let asked = asked?;
         match &message.op {
             Request::Add(request) => self.add(request, &asked),
             Request::Delete(dn) => self.delete(dn, &asked),

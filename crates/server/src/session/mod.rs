@@ -12,6 +12,7 @@
 mod ahead;
 mod bind;
 mod extended;
+mod ids;
 mod password_modify;
 mod search;
 #[cfg(test)]
@@ -19,7 +20,7 @@ mod tests;
 mod transaction;
 mod update;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,6 +37,7 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
+use self::ids::MessageIds;
 use self::transaction::Transactions;
 use crate::memory::{INPUT_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
@@ -136,7 +138,7 @@ pub(crate) struct Session {
     /// So many of the searches that come next are begun together: one, as long as they are not done with their first step.
     ahead: usize,
     /// Message ids of the updates that the writer has.
-    updating: HashSet<u32>,
+    updating: MessageIds,
     /// How many of them have these homes, if the directory is in several stores.
     homes: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
@@ -185,7 +187,7 @@ impl Session {
             written: 0,
             searches: search::Running::default(),
             ahead: SEARCHES_AHEAD_MAX,
-            updating: HashSet::new(),
+            updating: MessageIds::default(),
             homes: Vec::new(),
             exclusive: None,
             transactions: Transactions::default(),

@@ -3,7 +3,6 @@
 //! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
@@ -15,6 +14,7 @@ use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, RequestMessage, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
+use super::ids::MessageIds;
 use super::{Burst, Session};
 use crate::memory::{Pool, Share};
 use crate::writer::{Form, Reply, Trial, Unit};
@@ -37,6 +37,7 @@ pub(super) struct Transactions {
 struct OpenTransaction {
     identifier: Vec<u8>,
     updates: Vec<TransactionUpdate>,
+    /// The message ids of the updates.
     ids: MessageIds,
     bytes: usize,
     /// The stores that the updates are to be applied in.
@@ -45,29 +46,6 @@ struct OpenTransaction {
     last_used: Instant,
     /// Its share of the memory of all transactions.
     share: Share,
-}
-
-/// The message ids of a transaction's updates. As a client counts its messages they mostly ascend.
-#[derive(Default)]
-struct MessageIds {
-    ascending: Vec<u32>,
-    /// Those that came after a greater one.
-    others: HashSet<u32>,
-}
-
-impl MessageIds {
-    fn contains(&self, id: u32) -> bool {
-        let is_greatest = self.ascending.last().is_none_or(|last| *last < id);
-        !is_greatest && (self.ascending.binary_search(&id).is_ok() || self.others.contains(&id))
-    }
-
-    fn insert(&mut self, id: u32) {
-        if self.ascending.last().is_none_or(|last| *last < id) {
-            self.ascending.push(id);
-        } else {
-            self.others.insert(id);
-        }
-    }
 }
 
 impl Transactions {
@@ -251,7 +229,7 @@ impl Session {
     ) {
         let limits = &self.settings.config.limits;
         let open = &mut self.transactions.open[at];
-        if open.ids.contains(reply.id) {
+        if open.ids.contains(&reply.id) {
             let reason = "the transaction has an update with this message id already";
             let outcome = Outcome::new(ResultCode::ProtocolError, reason);
             return self.answer_update(reply, outcome);
