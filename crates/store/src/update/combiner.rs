@@ -7,7 +7,8 @@
 //! there is no timer: a group is what came in while the disk was busy with the group before.
 //!
 //! Whoever was waiting for the disk ends what is gathered at that moment: works that come later are of the next group. If nobody is running works then, it
-//! has one of the members lead on, or does so itself, before it wakes the members of its own group, since the disk has nothing to do meanwhile.
+//! has one of the members lead on before it wakes those of its own group, since the disk has nothing to do meanwhile. (Leading the next group itself,
+//! with its own members waiting for a sync that is not theirs, makes groups smaller and is slower.)
 //!
 //! The members of a group are those that wake together. Mostly they share one commit, too; but a transaction that has become large, or that
 //! another writer waits for, is committed at once, and the rest of the group gets another one. So each commit that fails says which members it concerns.
@@ -82,9 +83,6 @@ pub(super) enum Failure<E> {
     Nested,
 }
 
-/// How many groups a thread leads in a row before another one has to.
-const GROUPS_LED_MAX: u32 = 1;
-
 /// Whoever sleeps is woken; that it looks by itself after so long is of no consequence.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -136,8 +134,6 @@ struct Group<E> {
     rings: AtomicU32,
     sleepers: AtomicU32,
     is_done: AtomicBool,
-    /// The first to wake up wakes the others.
-    wakes_others: AtomicBool,
     failures: Mutex<Vec<Failed<E>>>,
 }
 
@@ -254,14 +250,13 @@ impl<T: Send + 'static, K, E> Combiner<T, K, E> {
                 group.sleep(rings);
             }
             if group.is_done() {
-                group.wake_others();
                 return caught;
             }
             state = lock(&self.state);
         }
     }
 
-    /// Runs works, and seals groups as long as the disk has nothing to do.
+    /// Runs works until there are none, and then seals the group if the disk has nothing to do.
     fn lead<'s, S>(
         &'s self,
         store: &S,
@@ -271,9 +266,6 @@ impl<T: Send + 'static, K, E> Combiner<T, K, E> {
     where
         S: Store<Txn = T, Ticket = K, Error = E>,
     {
-        let mut led = 0;
-        // The group whose members are to be woken once the disk is busy again.
-        let mut done: Option<Arc<Group<E>>> = None;
         state.is_led = true;
         let mut progress = mem::take(&mut state.progress);
         loop {
@@ -305,23 +297,15 @@ impl<T: Send + 'static, K, E> Combiner<T, K, E> {
             state.is_led = false;
             // Works that came while the group was sealed.
             call_leader(state);
-            if let Some(done) = done.take() {
-                done.wake_all_by_one();
-            }
             progress.wait(store, sealed.members, caught);
             sealed.group.finish(mem::take(&mut progress.failures));
-            led += 1;
             state = lock(&self.state);
             state.is_syncing = false;
             state.close_gathering();
-            if !state.needs_leader() || led >= GROUPS_LED_MAX {
-                call_leader(state);
-                sealed.group.wake_all();
-                return lock(&self.state);
-            }
-            done = Some(sealed.group);
-            state.is_led = true;
-            progress = mem::take(&mut state.progress);
+            // The disk comes first.
+            call_leader(state);
+            sealed.group.wake_all();
+            return lock(&self.state);
         }
     }
 
@@ -419,7 +403,6 @@ impl<T, E> Pending<T, E> {
                 rings: AtomicU32::new(0),
                 sleepers: AtomicU32::new(0),
                 is_done: AtomicBool::new(false),
-                wakes_others: AtomicBool::new(false),
                 failures: Mutex::new(Vec::new()),
             }),
             jobs: Vec::new(),
@@ -557,18 +540,6 @@ impl<E> Group<E> {
 
     fn wake_all(&self) {
         if self.ring() {
-            wake_all(&self.rings);
-        }
-    }
-
-    /// Wakes a member, which wakes the others.
-    fn wake_all_by_one(&self) {
-        self.wakes_others.store(true, Ordering::SeqCst);
-        self.wake_one();
-    }
-
-    fn wake_others(&self) {
-        if self.wakes_others.swap(false, Ordering::SeqCst) {
             wake_all(&self.rings);
         }
     }
