@@ -5,13 +5,15 @@
 
 use std::io::IoSlice;
 
-use sapwood_wal::Position;
 use sapwood_wal::lock::Taken;
+use sapwood_wal::{Lsn, Position};
 
 use crate::commit::Durability;
 use crate::env::Inner;
 use crate::error::{Error, Result};
+use crate::guard::Guards;
 use crate::head::Head;
+use crate::open::read_metas;
 use crate::record::{Parts, RecordHeader};
 use crate::sync::Ordering;
 
@@ -51,6 +53,14 @@ impl<'i> AppendLock<'i> {
         }
     }
 
+    /// Has the log begin its next lap at `place`, which all meta pages name: see [`crate::checkpoint::begin_lap`].
+    pub(crate) fn begin_lap(&self, place: Position) -> Result<()> {
+        match &self.inner.wal {
+            Some(wal) => Ok(wal.begin_lap(place)?),
+            None => Ok(()),
+        }
+    }
+
     /// Applies the record that a dead holder appended whole, and cuts off what it left of another one. The pages of that need no
     /// attention, since nothing refers to them.
     fn complete(&self) -> Result<()> {
@@ -58,6 +68,12 @@ impl<'i> AppendLock<'i> {
             return Ok(());
         };
         let end = wal.inherit()?;
+        if newest_place(self.inner)? > end.lsn {
+            // Records here would be passed over by a recovery, which goes on with what the meta pages say.
+            return Err(Error::Damaged(
+                "a process died while the log began a new lap: all others have to close the environment".into(),
+            ));
+        }
         if let Some(last) = wal.before_last() {
             let mut records = wal.records(last)?;
             while records.position().lsn < end.lsn
@@ -94,6 +110,17 @@ impl<'i> AppendLock<'i> {
         region.apply(&head, Durability::Durable);
         Ok(())
     }
+}
+
+/// The furthest place in the log that a meta page on the disk names.
+fn newest_place(inner: &Inner) -> Result<Lsn> {
+    let mut newest = Lsn(0);
+    for store in inner.all_stores() {
+        let metas = read_metas(&*store.data.file, Guards::default())?;
+        let places = metas.iter().flatten().map(|meta| meta.head.log.lsn);
+        newest = places.fold(newest, Lsn::max);
+    }
+    Ok(newest)
 }
 
 impl Drop for AppendLock<'_> {

@@ -101,10 +101,11 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
         None => oldest_known(inner)?,
     };
     while from.lsn < durable {
-        match write_file(&**folder, wal, from, durable)? {
-            Some(end) => from = end,
-            // Somebody has used the log without archiving it. What is lost is lost; a restore will refuse to go across.
-            None => {
+        match write_file(&**folder, wal, from, durable) {
+            Ok(Some(end)) => from = end,
+            // Nothing is there, or something else is. Perhaps the log has begun a lap early, and nothing is missing. Or somebody has used the log
+            // without archiving it. What is lost is lost; a restore will refuse to go across.
+            Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
                 let oldest = oldest_known(inner)?;
                 if oldest.lsn <= from.lsn {
                     return Err(Error::Damaged(
@@ -113,6 +114,7 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
                 }
                 from = oldest;
             }
+            Err(error) => return Err(error),
         }
     }
     Ok(())

@@ -120,6 +120,7 @@ fn alone(identity: StoreIdentity, head: &Head) -> Meta {
             log: Position::START,
             ..*head
         },
+        log_segments: 0,
     }
 }
 

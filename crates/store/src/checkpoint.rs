@@ -94,6 +94,14 @@ impl<'i> CheckpointLock<'i> {
         Ok(head.commit)
     }
 
+    /// Whether both meta pages hold the newest commit, visible or not.
+    fn has_run(&self) -> bool {
+        let applied = self.inner.region.applied().0;
+        places(&self.inner.region)
+            .iter()
+            .all(|(commit, _)| *commit == applied)
+    }
+
     /// Writes a meta page for a commit that is pinned and whose pages are synced, unless there is one.
     pub(crate) fn write_meta_if_newer(&self, head: &Head) -> Result<()> {
         if self.newest() < place(head) {
@@ -222,6 +230,10 @@ impl<'i> CheckpointLock<'i> {
         let meta = Meta {
             identity: inner.identity,
             head: *head,
+            log_segments: match &inner.wal {
+                Some(wal) => wal.segments()?,
+                None => 0,
+            },
         };
         let page = meta.encode(slot);
         let (file, offset) = (&inner.data.file, (slot * PAGE_BYTES) as u64);
@@ -401,6 +413,43 @@ fn keeps_much(inner: &Inner, region: &Region) -> bool {
     let newest = lsns.iter().map(|lsn| lsn.load(Ordering::Relaxed)).max();
     let used = wal.end().0.saturating_sub(newest.unwrap_or_default());
     used > wal.capacity() / 8 * 3
+}
+
+/// Has the log go on in its first segment, for want of space on the disk for the next one: deleting has to work on a full disk. Gives `false` if
+/// it is there already. For nobody who holds a checkpoint lock.
+///
+/// 1. Everything is checkpointed, and nobody appends meanwhile: the log is of no use to anybody.
+/// 2. All meta pages are written once more, with the same commits, and with the place where the log will go on.
+/// 3. The log goes on there.
+///
+/// A crash during 2 leaves meta pages that name that place and others that name the end of the log, behind which there is nothing: recovery
+/// does the rest.
+pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
+    empty_log(inner)?;
+    let Some(wal) = &inner.wal else {
+        return Ok(false);
+    };
+    let stores: Vec<_> = inner.all_stores().collect();
+    let locks = stores.iter().map(|store| CheckpointLock::take(store));
+    let locks = locks.collect::<Result<Vec<_>>>()?;
+    let appending = AppendLock::take(inner)?;
+    let Some(place) = wal.next_lap()? else {
+        return Ok(false);
+    };
+    if !locks.iter().all(CheckpointLock::has_run) {
+        // Somebody has committed something meanwhile, and perhaps begun the lap; the caller tries again.
+        return Ok(true);
+    }
+    for lock in &locks {
+        let head = lock.inner.region.applied_head()?;
+        let head = Head { log: place, ..head };
+        if inner.options.guards.has(Guard::MetasBeforeLap) {
+            lock.write_meta(&head)?;
+            lock.write_meta(&head)?;
+        }
+    }
+    appending.begin_lap(place)?;
+    Ok(true)
 }
 
 /// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who holds a

@@ -254,7 +254,11 @@ fn append(
     parts: &[impl AsRef<[u8]>],
     durability: Durability,
 ) -> Result<Position> {
-    with_room(commits, || append_once(commits, parts, durability))
+    match with_room(commits, || append_once(commits, parts, durability)) {
+        // The record is longer than all segments that the disk has room for.
+        Err(Error::Log(sapwood_wal::Error::NoSegment(_))) => commit_unlogged(commits),
+        appended => appended,
+    }
 }
 
 fn with_room(commits: &Commits<'_>, attempt: impl Fn() -> Result<Position>) -> Result<Position> {
@@ -262,6 +266,11 @@ fn with_room(commits: &Commits<'_>, attempt: impl Fn() -> Result<Position>) -> R
         match (attempt(), commits.first()) {
             (Err(Error::Log(sapwood_wal::Error::Full { .. })), Some((inner, _))) => {
                 checkpoint::empty_log(inner)?;
+            }
+            (Err(Error::Log(error @ sapwood_wal::Error::NoSegment(_))), Some((inner, _))) => {
+                if !checkpoint::begin_lap(inner)? {
+                    return Err(error.into());
+                }
             }
             (result, _) => return result,
         }

@@ -39,13 +39,15 @@ pub(crate) enum Guard {
     MetaAfterRoots,
     /// Recovery that meets a transaction without log ends with a checkpoint.
     CheckpointRecoveredRoots,
+    /// The log begins a lap early only when all meta pages say that it goes on there.
+    MetasBeforeLap,
     /// A new store is synced before it gets its name.
     SyncNewStore,
 }
 
 #[cfg(test)]
 impl Guard {
-    /// All that one store needs; several need `KeepLogOfOtherStores` too.
+    /// All that one store needs; several need `KeepLogOfOtherStores` too, and a full disk `MetasBeforeLap`.
     pub(crate) const ALL: [Self; 18] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,

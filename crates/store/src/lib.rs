@@ -23,6 +23,8 @@ mod env;
 pub mod error;
 mod file_names;
 mod free;
+#[cfg(test)]
+mod full_disk_tests;
 mod guard;
 mod head;
 mod joint;

@@ -15,7 +15,7 @@
 //!      72    16  log id       all zeroes: no log goes with the file, as in a backup
 //!      88     8  log position behind the record of this commit
 //!      96     4  checksum of that record
-//!     100     4  zero
+//!     100     4  segments     that the log had; 0: not known
 //!     104   440  roots        see `head`. Versions 2 and 3 have 360 bytes: those from 56 to 135 of the roots are missing, and in
 //!                             version 2 the last 256 of them are zero
 //!     544        zeroes
@@ -88,6 +88,8 @@ impl StoreIdentity {
 pub(crate) struct Meta {
     pub(crate) identity: StoreIdentity,
     pub(crate) head: Head,
+    /// So many segments the log had, so that one which is missing is noticed; 0 if that is not known.
+    pub(crate) log_segments: u32,
 }
 
 impl Meta {
@@ -108,7 +110,7 @@ impl Meta {
         body.extend_from_slice(&self.identity.log.0);
         body.extend_from_slice(&self.head.log.lsn.0.to_le_bytes());
         body.extend_from_slice(&self.head.log.chain.to_le_bytes());
-        body.extend_from_slice(&[0; 4]);
+        body.extend_from_slice(&self.log_segments.to_le_bytes());
         body.extend_from_slice(&self.head.roots.encode());
         let end = PAGE_HEADER_BYTES + body.len();
         let place = page.bytes_mut().get_mut(PAGE_HEADER_BYTES..end);
@@ -155,7 +157,7 @@ impl Meta {
         };
         let lsn = u64::from_le_bytes(fields.take());
         let chain = u32::from_le_bytes(fields.take());
-        let _: [u8; 4] = fields.take();
+        let log_segments = u32::from_le_bytes(fields.take());
         let head = Head {
             commit: page.commit(),
             log: position(lsn, chain),
@@ -164,7 +166,11 @@ impl Meta {
                 _ => Roots::decode(&fields.take())?,
             },
         };
-        Ok(Some(Self { identity, head }))
+        Ok(Some(Self {
+            identity,
+            head,
+            log_segments,
+        }))
     }
 }
 
@@ -196,6 +202,7 @@ mod tests {
                 log: position(4096, 12),
                 roots: Roots::empty(),
             },
+            log_segments: 3,
         }
     }
 

@@ -421,7 +421,14 @@ fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
             ..StoreIdentity::new()
         };
         let head = first_head(end);
-        let file = create_store(places, &Meta { identity, head })?;
+        let file = create_store(
+            places,
+            &Meta {
+                identity,
+                head,
+                log_segments: 0,
+            },
+        )?;
         let added = Recovering::new(file.clone(), places.metas(&*file)?, region)?;
         added.fill_region();
         stores.push(added);
@@ -495,7 +502,15 @@ fn create_log_and_store(places: &Places<'_>) -> Result<()> {
     let identity = StoreIdentity::new();
     create_log(&places.storage, identity.log, places.options)?;
     let head = first_head(Position::START);
-    create_store(places, &Meta { identity, head }).map(drop)
+    create_store(
+        places,
+        &Meta {
+            identity,
+            head,
+            log_segments: 0,
+        },
+    )
+    .map(drop)
 }
 
 /// Makes an empty store. One that is there already was not added to the environment any more.
@@ -575,6 +590,7 @@ fn give_log(
         let mut meta = *newest(metas)?;
         meta.identity.log = log;
         meta.head.log = Position::START;
+        meta.log_segments = 0;
         for slot in 0..2 {
             write_meta(&**file, slot, &meta)?;
             file.sync_data()?;
@@ -618,6 +634,7 @@ pub(crate) fn take_log_if_last(stores: &[Arc<Inner>]) -> Result<()> {
                 log: Position::START,
                 ..head
             },
+            log_segments: 0,
         });
     }
     for (store, meta) in stores.iter().zip(&metas) {

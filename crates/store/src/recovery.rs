@@ -26,6 +26,11 @@ use crate::sync::{Arc, Ordering};
 pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> {
     let records = replay(stores, wal)?;
     let end = records.position();
+    if let Some(lap) = begun_lap(stores, wal) {
+        for store in &mut *stores {
+            store.go_on_at(lap, wal.segments()?)?;
+        }
+    }
     for store in &*stores {
         store.write_metas_again()?;
     }
@@ -50,14 +55,43 @@ pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
     Ok(())
 }
 
-/// Applies all that the log holds behind the meta pages.
+/// Applies all that the log holds behind the meta pages. If some of them name the beginning of the log's next lap, which
+/// [`crate::checkpoint::begin_lap`] was about to begin, it goes on there.
 fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
     let logs = stores.iter().map(|store| store.identity.log);
     if logs.into_iter().any(|log| log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
     }
+    for store in &*stores {
+        let Meta {
+            head, log_segments, ..
+        } = newest(&store.metas)?;
+        wal.check_reaches(head.log.lsn, *log_segments)?;
+    }
     let starts = stores.iter().map(|store| store.head.log);
     let start = starts.min_by_key(|log| log.lsn).unwrap_or_default();
+    let records = replay_from(stores, wal, start)?;
+    let last = stores.iter().map(|store| store.head.log);
+    let last = last.max_by_key(|log| log.lsn).unwrap_or_default();
+    if last.lsn <= records.position().lsn {
+        return Ok(records);
+    }
+    let is_lap = last == wal.next_lap_of(records.position());
+    if !is_lap || stores.iter().any(Recovering::has_replayed) {
+        return Err(Error::Damaged(format!(
+            "the log ends at {}, and a meta page says that it reached {}",
+            records.position().lsn,
+            last.lsn
+        )));
+    }
+    replay_from(stores, wal, last)
+}
+
+fn replay_from<'w>(
+    stores: &mut [Recovering],
+    wal: &'w Wal,
+    start: Position,
+) -> Result<Records<'w>> {
     let mut records = wal.records(start)?;
     while let Some(record) = records.next()? {
         for part in Parts::of(record.payload)? {
@@ -70,6 +104,13 @@ fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
         }
     }
     Ok(records)
+}
+
+/// The furthest place in the log that a meta page names, if a lap begins there.
+fn begun_lap(stores: &[Recovering], wal: &Wal) -> Option<Position> {
+    let metas = stores.iter().flat_map(|store| store.metas.iter().flatten());
+    let last = metas.map(|meta| meta.head.log).max_by_key(|log| log.lsn)?;
+    (last == wal.next_lap_of(last)).then_some(last)
 }
 
 /// A store that is being brought to its newest commit.
@@ -95,7 +136,7 @@ impl Recovering {
         metas: [Option<Meta>; 2],
         region: &Arc<Region>,
     ) -> Result<Self> {
-        let Meta { identity, head } = *newest(&metas)?;
+        let Meta { identity, head, .. } = *newest(&metas)?;
         if metas.iter().flatten().any(|meta| meta.identity != identity) {
             return Err(Error::Damaged(
                 "the meta pages belong to different stores".into(),
@@ -130,6 +171,35 @@ impl Recovering {
                 meta.identity = self.identity;
                 write_meta(&*self.data.file, slot, meta)?;
                 self.data.file.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there were commits behind the meta pages.
+    fn has_replayed(&self) -> bool {
+        newest(&self.metas).is_ok_and(|newest| newest.head.commit != self.head.commit)
+    }
+
+    /// Has both meta pages say that the log goes on at `lap`, as [`crate::checkpoint::begin_lap`] was about to: one that names an earlier place would
+    /// not lead there. The one that everything is read from is written last. A store with commits behind its meta pages was not at that.
+    fn go_on_at(&mut self, lap: Position, log_segments: u32) -> Result<()> {
+        if self.has_replayed() {
+            return Ok(());
+        }
+        let newest = *newest(&self.metas)?;
+        let first = usize::from(self.metas[0] == Some(newest));
+        for slot in [first, 1 - first] {
+            if self.metas[slot].is_none_or(|meta| meta.head.log.lsn < lap.lsn) {
+                let mut meta = Meta {
+                    log_segments,
+                    ..newest
+                };
+                meta.head.log = lap;
+                write_meta(&*self.data.file, slot, &meta)?;
+                self.data.file.sync_data()?;
+                self.metas[slot] = Some(meta);
+                self.head.log = lap;
             }
         }
         Ok(())

@@ -8,7 +8,7 @@
 //! | the writer lock of a dead process is lost, or taken from a living one | `what_a_dead_process_held_is_taken_over` in `processes.rs` |
 //! | a put of many pages looks through a whole fragmented free list | `a_value_of_many_pages_is_put_in_bounded_time_however_fragmented_the_file_is` in `src/space_tests.rs`, which counts the records looked at |
 //! | on a full disk nothing can be deleted | `deleting_works_on_a_full_disk` in `src/space_tests.rs`; on a real one `crowds.rs` |
-//! | a disk that is full before the log has all its segments | `a_disk_that_is_full_before_the_log_is_complete_loses_nothing` in `src/space_tests.rs` |
+//! | a disk that is full before the log has all its segments | `deleting_works_on_a_disk_that_is_full_before_the_log_is_complete` in `src/space_tests.rs`; power cuts there: `src/full_disk_tests.rs` |
 //! | a commit that was acknowledged, and a page of it that was not synced | `the_suite_fails_without_any_single_guard` in `src/crash_tests.rs` |
 
 // An allocator that takes notes.

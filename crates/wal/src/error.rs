@@ -26,6 +26,10 @@ pub enum Error {
         /// The bytes that are free.
         room: u64,
     },
+    /// There is no space on the disk for the segment that the record needs; the log may be able to do with those that it has
+    /// ([`Wal::begin_lap`](crate::Wal::begin_lap)).
+    #[error("the log cannot become longer: {0}")]
+    NoSegment(#[source] Box<Error>),
     /// The record is larger than [`Wal::record_bytes_max`](crate::Wal::record_bytes_max), so it would not fit even into an empty log.
     #[error("a log record of {bytes} bytes is larger than the {max} bytes this log takes")]
     RecordTooLarge {

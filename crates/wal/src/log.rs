@@ -93,6 +93,29 @@ impl Wal {
         })
     }
 
+    /// How many segments there are.
+    ///
+    /// # Errors
+    /// [`Error::CorruptSegment`], [`Error::Io`].
+    pub fn segments(&self) -> Result<u32> {
+        self.ring.segments()
+    }
+
+    /// Refuses a log without the segments that it had when it had got to `lsn`: so many, or, if that is not known (0), all that a log
+    /// has whose laps never begin early.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::CorruptSegment`], [`Error::Io`].
+    pub fn check_reaches(&self, lsn: Lsn, segments: u32) -> Result<()> {
+        if self.ring.segments()? < segments || !self.ring.has_reached(lsn, segments == 0)? {
+            return Err(Error::Corrupt {
+                lsn,
+                what: "the log never reached this position",
+            });
+        }
+        Ok(())
+    }
+
     /// Removes the files of the log `name`, whole or not. Not being there is no error.
     ///
     /// # Errors
@@ -203,7 +226,7 @@ impl Wal {
     /// holder of the writer lock, before it begins what the record will describe.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; nothing has happened then.
+    /// [`Error::Full`], [`Error::NoSegment`], [`Error::RecordTooLarge`], [`Error::Io`]; nothing has happened then.
     pub fn reserve(&self, payload_bytes: u64) -> Result<()> {
         let tail = self.tail()?;
         self.reserve_at(tail.lsn, payload_bytes).map(drop)
@@ -252,11 +275,47 @@ impl Wal {
         self.make_segments(end, Lsn(self.ring.a_quarter_segment_behind(end).0 + 1))
     }
 
+    /// Where the log would go on if it began its next lap now, leaving out the rest of this one: at the first segment. `None` if it is there
+    /// already. For the holder of the writer lock.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::NotStarted`].
+    pub fn next_lap(&self) -> Result<Option<Position>> {
+        let tail = self.tail()?;
+        let next = self.next_lap_of(tail);
+        Ok((next != tail).then_some(next))
+    }
+
+    /// Where a log that ends at `end` would go on if it began its next lap there.
+    pub fn next_lap_of(&self, end: Position) -> Position {
+        Position {
+            lsn: self.ring.next_lap(end.lsn),
+            ..end
+        }
+    }
+
+    /// Goes on at `lap`, which is what [`Wal::next_lap`] says: a log that cannot get the segments of this lap ([`Error::NoSegment`]) has
+    /// those of the one before for the next. All records are durable, and whoever reads the log after a crash begins at `lap`, since nothing in
+    /// the log leads there. For the holder of the writer lock.
+    ///
+    /// # Errors
+    /// [`Error::NotInLog`] if there are records that are not durable; nothing has happened then.
+    pub fn begin_lap(&self, lap: Position) -> Result<()> {
+        let (durable, end) = (self.durable(), self.end());
+        if durable < end {
+            return Err(Error::NotInLog { lsn: durable, end });
+        }
+        self.with_files(|| {
+            self.shared().skip_to(lap);
+            Ok(())
+        })
+    }
+
     /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not durable yet, see
     /// [`Wal::sync_to`], but with the system: it survives the death of all processes. For the holder of the writer lock only.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
+    /// [`Error::Full`], [`Error::NoSegment`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
     /// [`Error::Io`], it may be there all the same.)
     pub fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
         let end = self.write_record(parts, Way::Kept)?;

@@ -47,10 +47,9 @@ impl<'a> Records<'a> {
         payload_bytes_max: u64,
         guards: Guards,
     ) -> Result<Self> {
-        let last = ring.first_lap_end()?;
         if !from.lsn.0.is_multiple_of(RECORD_ALIGNMENT_BYTES)
             || from.lsn.0.checked_add(ring.capacity()).is_none()
-            || last.is_some_and(|last| from.lsn > last)
+            || !ring.has_reached(from.lsn, false)?
         {
             return Err(Error::Corrupt {
                 lsn: from.lsn,
@@ -237,7 +236,7 @@ impl Reader<'_> {
             let from = Lsn(end.0.saturating_add(at));
             let chunk = self.peek(from, length)?;
             if chunk.is_empty() {
-                // On the first lap nothing was ever written behind the last segment.
+                // Nothing was ever written behind the last segment.
                 break;
             }
             let candidates: Vec<u64> = chunk

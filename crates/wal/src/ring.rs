@@ -197,6 +197,10 @@ impl Ring {
                 }
                 self.storage.rename(&new_name, &name)
             })
+            .inspect_err(|_| {
+                // A part of it would take the last space that there is. If it stays, it is removed with the next attempt.
+                let _: std::io::Result<()> = self.storage.remove(&new_name);
+            })
             .doing("cannot make", &name)
     }
 
@@ -231,11 +235,21 @@ impl Ring {
         Lsn(lsn.0 + self.stream_bytes() / 4)
     }
 
+    /// Where the stream is at the first place of the ring again, or is already.
+    pub(crate) fn next_lap(&self, lsn: Lsn) -> Lsn {
+        Lsn(lsn.0.next_multiple_of(self.capacity()))
+    }
+
     /// Sees to it that all segments of `from..to` exist, so that a write there needs no more space.
     pub(crate) fn prepare(&self, from: Lsn, to: Lsn) -> Result<()> {
         for place in self.places(from, to) {
             if self.segment(place)?.is_none() {
-                self.create_segment(place)?;
+                self.create_segment(place).map_err(|error| match error {
+                    Error::Io { ref source, .. } if is_full(source) => {
+                        Error::NoSegment(Box::new(error))
+                    }
+                    error => error,
+                })?;
                 self.segment(place)?;
             }
         }
@@ -386,12 +400,21 @@ impl Ring {
         Ok(missing.unwrap_or(self.shape.segments))
     }
 
-    /// Where the stream ends for want of segments, if the ring is not complete yet.
-    pub(crate) fn first_lap_end(&self) -> Result<Option<Lsn>> {
-        let segments = self.segments()?;
-        let end = Lsn(self.stream_bytes() * u64::from(segments));
-        Ok((segments < self.shape.segments).then_some(end))
+    /// Whether the stream could get to this place with the segments that there are: every lap begins in the first one. `in_full` says that no
+    /// lap has begun early.
+    pub(crate) fn has_reached(&self, lsn: Lsn, in_full: bool) -> Result<bool> {
+        let there = self.stream_bytes() * u64::from(self.segments()?);
+        let is_complete = there == self.capacity();
+        Ok(is_complete || lsn.0 <= there || !in_full && lsn.0 % self.capacity() <= there)
     }
+}
+
+/// Whether there is no space for a new file, be it for want of disk space, quota, or by a limit of the process.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+    )
 }
 
 /// Removes the segments of a log, the first one last.

@@ -145,6 +145,16 @@ impl Shared {
         self.end.store(to.lsn.0, Ordering::Release);
     }
 
+    /// Moves the end to a place where nothing is, from one that everything before is durable to; for the one with the writer lock, and with
+    /// `writing`. Whoever dies at this leaves an end that is not behind `written`, and nothing said to be durable that is not.
+    pub(crate) fn skip_to(&self, to: Position) {
+        self.set_primed(false);
+        self.set_written(to.lsn);
+        self.advance(to);
+        self.durable.fetch_max(to.lsn.0, Ordering::SeqCst);
+        self.raise_floor(to.lsn);
+    }
+
     pub(crate) fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }

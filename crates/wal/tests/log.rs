@@ -72,6 +72,39 @@ fn records_run_over_segment_borders_and_laps() {
 }
 
 #[test]
+fn a_lap_that_begins_early_leads_on_from_there_and_needs_no_further_segment() {
+    let (storage, log) = new_log(&SMALL);
+    assert_eq!(log.next_lap().unwrap(), None, "it is at the beginning");
+    let mut before = Position::START;
+    for number in 0..50_u8 {
+        let end = append(&log, &[number; 900]).unwrap();
+        let lap = log.next_lap().unwrap().unwrap();
+        let refused = log.begin_lap(lap);
+        assert!(
+            matches!(refused, Err(Error::NotInLog { .. })),
+            "{refused:?}"
+        );
+        log.sync_to(end.lsn).unwrap();
+        log.begin_lap(lap).unwrap();
+        assert_eq!((log.end(), log.durable()), (lap.lsn, lap.lsn));
+        assert_eq!(log.room(), log.capacity());
+        assert_eq!(log.next_lap().unwrap(), None);
+        let behind = append(&log, &[number; 1700]).unwrap();
+        log.sync_to(behind.lsn).unwrap();
+        // Nothing in the log leads from one to the other.
+        let reader = open(&storage);
+        assert_eq!(read_all(&reader, end), (Vec::new(), end));
+        let (payloads, found) = read_all(&reader, lap);
+        assert_eq!((payloads, found), (vec![vec![number; 1700]], behind));
+        assert_eq!(reader.next_lap_of(end), lap);
+        assert_ne!(reader.next_lap_of(before), lap);
+        before = behind;
+        log.recycle_before(behind.lsn);
+    }
+    assert_eq!(storage.names().unwrap().len(), 1);
+}
+
+#[test]
 fn a_full_log_says_so_and_goes_on_after_a_checkpoint() {
     let (_storage, log) = new_log(&SMALL);
     let mut end = Position::START;

@@ -29,6 +29,7 @@ pub(crate) fn recover(
     if wal.id() != LogId(header.id) || headers.iter().flatten().any(|other| other.id != header.id) {
         return Err(Error::Damaged("the log belongs to another space".into()));
     }
+    wal.check_reaches(header.replay_from.lsn, 0)?;
     let mut records = wal.records(header.replay_from)?;
     while records.next()?.is_some() {}
     let last = records.position();
@@ -75,6 +76,7 @@ fn replay(
     last: Position,
 ) -> Result<bool> {
     let mut has_large = false;
+    wal.check_reaches(header.replay_from.lsn, 0)?;
     let mut records = wal.records(header.replay_from)?;
     while records.position().lsn < last.lsn
         && let Some(record) = records.next()?

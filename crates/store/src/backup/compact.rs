@@ -42,6 +42,7 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
     let pages = to.written;
     file.set_size(file_pages(pages) * PAGE_BYTES as u64)?;
     Ok(Meta {
+        log_segments: 0,
         identity: StoreIdentity {
             generation: meta.identity.generation + 1,
             ..meta.identity
