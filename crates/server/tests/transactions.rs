@@ -337,6 +337,45 @@ fn what_is_wrong_is_refused_at_once() {
 }
 
 #[test]
+fn proxied_authorization_at_the_end_is_a_protocol_error_and_ends_nothing() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let identifier = client.begin();
+    let member = of(&identifier);
+    assert_code(&client.add_device("a", &[member]), ResultCode::Success);
+    for commit in [true, false] {
+        let mut value = Vec::new();
+        let identifier = identifier.as_slice();
+        EndTransaction { commit, identifier }.encode(&mut value);
+        let end = Request::Extended(ExtendedRequest {
+            name: END_TRANSACTION,
+            value: Some(&value),
+        });
+        // Whoever is asked for, the client itself included, and whether or not the control is critical (RFC 5805 §4.4).
+        let oneself = format!("dn:{ADMIN}");
+        for authorization in ["dn:cn=x", "", &oneself] {
+            for critical in [true, false] {
+                let proxied = (
+                    PROXIED_AUTHORIZATION,
+                    critical,
+                    Some(authorization.as_bytes()),
+                );
+                let answer = client.ask_with(end, &[proxied]);
+                assert_code(&answer, ResultCode::ProtocolError);
+                // No update is to blame.
+                assert_eq!(answer.value, None);
+                assert!(answer.diagnostic.contains("RFC 5805"), "{answer:?}");
+                assert!(!client.is_there("a"));
+            }
+        }
+    }
+    // Neither committed nor aborted: it goes on.
+    assert_code(&client.add_device("b", &[member]), ResultCode::Success);
+    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    assert!(client.is_there("a") && client.is_there("b"));
+}
+
+#[test]
 fn a_bind_ends_transactions_and_start_tls_has_to_wait() {
     let server = TestServer::start();
     let mut client = server.admin();
