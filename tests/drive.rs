@@ -5,8 +5,11 @@
 mod support;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, ChildStderr, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use support::{ADMIN, Folder, Running, sapwood, sapwood_ok, text};
 
 const ENTRIES: &str = "1000";
@@ -145,6 +148,111 @@ fn reports_are_written_in_every_form() {
     assert_eq!(csv.lines().count(), 5, "{csv}");
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("Throughput over sessions") && html.contains("<svg"));
+}
+
+/// Starts `sapwood drive` and reads what it says until `text` is in a line.
+#[track_caller]
+fn drive_until(args: &[&str], text: &str) -> (Child, BufReader<ChildStderr>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+        .arg("drive")
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    read_until(&mut said, text);
+    (child, said)
+}
+
+#[track_caller]
+fn read_until(said: &mut BufReader<ChildStderr>, text: &str) {
+    let mut all = String::new();
+    while !all.lines().last().is_some_and(|line| line.contains(text)) {
+        let bytes = said.read_line(&mut all).unwrap();
+        assert!(bytes > 0, "{text:?} is not in {all}");
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_run_that_a_signal_ends_is_reported_until_then() {
+    let (folder, server) = flat();
+    let plan = folder.name_beside("plan");
+    // When the signal comes, some connections are busy, and some sleep: for their next operation or for their first.
+    fs::write(
+        &plan,
+        "phase: counted\n\nsession: s\ncount: 100\n\nsearch: dc=example,dc=com\nscope: base\n\n\
+         phase: endless\nduration: 3000\n\nsession: busy\nconnections: 2\nqueue: 5\n\n\
+         search: dc=example,dc=com\nscope: base\n\n\
+         session: slow\nrate: 0.001\n\nsearch: dc=example,dc=com\nscope: base\n\n\
+         phase: never\n\nsession: s\ncount: 1\n\nsearch: dc=example,dc=com\nscope: base\n",
+    )
+    .unwrap();
+    let [json, csv, html] = ["json", "csv", "html"].map(|name| folder.name_beside(name));
+    let password = folder.name_beside("password");
+    for (signal, status, ramp_up) in [(Signal::INT, 130, "0"), (Signal::TERM, 143, "3000")] {
+        let mut args = vec![server.ldap(), &plan, "--threads", "2"];
+        args.extend(["--bind-dn", ADMIN, "--password-file", &password]);
+        args.extend(["--json", &json, "--csv", &csv, "--html", &html]);
+        args.extend(["--ramp-up", ramp_up]);
+        let (mut child, mut said) = drive_until(&args, "endless: 3 connections");
+        send(&child, signal);
+        read_until(&mut said, "stopping");
+        let mut table = String::new();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_to_string(&mut table).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{table}");
+        assert!(
+            table.contains("100 operations") && table.contains(", cut short"),
+            "{table}"
+        );
+        let check = "import json,sys; r=json.load(open(sys.argv[1])); p=r['phases']; \
+            assert r['is_cut_short']; \
+            assert [(x['name'], x['is_cut_short']) for x in p]==[('counted', False), ('endless', True)]; \
+            assert p[0]['total']['answered']==100; \
+            assert not p[1]['errors']";
+        let checked = Command::new("python3")
+            .args(["-c", check, &json])
+            .status()
+            .unwrap();
+        assert!(checked.success(), "{table}");
+        let csv = fs::read_to_string(&csv).unwrap();
+        assert!(csv.contains(",false\r\nendless,3,"), "{csv}");
+        assert!(csv.ends_with(",true\r\n"), "{csv}");
+        let html = fs::read_to_string(&html).unwrap();
+        assert!(html.matches(", cut short").count() == 2, "{html}");
+    }
+    // The server has all its connections back.
+    drive_ok(&folder, server.ldap(), &[&plan, "--phase", "never"]);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (plan, json) = (name("plan"), name("json"));
+    fs::write(
+        &plan,
+        "phase: run\nduration: 3000\n\nsession: s\n\nsearch: dc=x\n",
+    )
+    .unwrap();
+    // It takes connections and requests, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ldap://{}", silent.local_addr().unwrap());
+    let args = [&url, &plan, "--answer-timeout", "3000", "--json", &json];
+    let (mut child, mut said) = drive_until(&args, "run: 1 connection");
+    // Wait for its request, or nothing would have to be awaited.
+    let (mut connection, _) = silent.accept().unwrap();
+    connection.read_exact(&mut [0; 1]).unwrap();
+    send(&child, Signal::INT);
+    read_until(&mut said, "stopping");
+    send(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(fs::read_to_string(&json).unwrap(), "");
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sapwood_client::drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, run};
+use sapwood_client::drive::{
+    ErrorReport, Observer, PhaseReport, Plan, PlanOptions, Point, Settings, Stop, run,
+};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;
@@ -540,4 +542,58 @@ fn phases_run_in_order_and_ramp_up_is_not_counted() {
     // One that is over before its ramp-up is counted whole.
     assert_eq!(reports[1].total.answered, 5, "{}", reports[1]);
     assert!(reports[1].series.iter().all(|point| point.is_counted));
+}
+
+const ENDLESS: &str = "phase: first\nduration: 1000\n\nsession: s\nqueue: 4\n\n\
+    search: uid=a,dc=x\nscope: base\n\nphase: second\n\nsession: s\ncount: 1\n\n\
+    search: uid=a,dc=x\nscope: base\n";
+
+#[test]
+fn what_was_answered_before_a_stop_is_reported_and_no_phase_begins_behind_it() {
+    let stop = Stop::default();
+    let mut asked = 0;
+    let url = serve({
+        let stop = stop.clone();
+        move |_, request, out| {
+            asked += 1;
+            if asked == 50 {
+                stop.request();
+            }
+            good(request, out);
+        }
+    });
+    let mut settings = Settings::new(url);
+    settings.stop = stop;
+    let reports = run(plan(ENDLESS), &settings, &mut ()).unwrap();
+    assert_eq!(reports.len(), 1, "{}", reports[1]);
+    let report = &reports[0];
+    assert!(
+        report.is_cut_short && report.errors.is_empty() && report.total.answered >= 50,
+        "{report}"
+    );
+    assert_eq!(report.total.entries, report.total.answered);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_server_that_is_silent() {
+    for (bind, phases) in [(false, 1), (true, 0)] {
+        let stop = Stop::default();
+        let url = serve({
+            let stop = stop.clone();
+            move |_, _, _| stop.request()
+        });
+        let mut settings = Settings::new(url);
+        settings.stop = stop;
+        settings.bind = bind.then(|| ("cn=x".to_owned(), b"x".to_vec()));
+        settings.answer_timeout = Duration::from_secs(2);
+        let reports = run(plan(ENDLESS), &settings, &mut ()).unwrap();
+        // While connections are made there is nothing to report.
+        assert_eq!(reports.len(), phases);
+        for report in reports {
+            assert!(report.is_cut_short, "{report}");
+            assert_eq!((report.total.answered, report.total.failed), (0, 4));
+            let late = |error: &ErrorReport| error.reason.contains("after the stop");
+            assert!(report.errors.iter().all(late), "{report}");
+        }
+    }
 }

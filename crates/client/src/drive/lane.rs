@@ -9,11 +9,13 @@ use sapwood_ldap::ber::{self, Reader};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
+use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::alarm::Alarm;
 use super::plan::{PlannedOperation, QUEUE_MAX, Session};
 use super::script::{Budget, Next, Script, Weights};
+use super::stop::Stop;
 use super::tally::Tally;
 use super::template::MESSAGE_ID_BASE;
 use super::transaction;
@@ -195,11 +197,17 @@ impl Lane {
         }
     }
 
-    /// Sends and receives until the session is done or the time is over; what went wrong is in the tally.
-    pub(crate) async fn run(mut self, schedule: Schedule) {
+    /// Sends and receives until the session is done, the time is over or `stop` comes; what went wrong is in the tally.
+    pub(crate) async fn run(mut self, schedule: Schedule, mut stop: oneshot::Receiver<()>) {
         let begin = schedule.epoch + Duration::from_nanos(schedule.first_ns);
-        tokio::time::sleep_until(begin.into()).await;
-        if let Err(error) = self.serve(schedule).await {
+        tokio::select! {
+            () = tokio::time::sleep_until(begin.into()) => {}
+            _ = &mut stop => {
+                lock(&self.tally).is_cut_short = true;
+                return;
+            }
+        }
+        if let Err(error) = self.serve(schedule, stop).await {
             let mut tally = lock(&self.tally);
             let reason = error.to_string();
             for flight in &self.desk.flights {
@@ -212,13 +220,18 @@ impl Lane {
         }
     }
 
-    async fn serve(&mut self, schedule: Schedule) -> Result<(), Error> {
+    async fn serve(
+        &mut self,
+        mut schedule: Schedule,
+        mut stop: oneshot::Receiver<()>,
+    ) -> Result<(), Error> {
         let Lane {
             connection,
             desk,
             tally,
         } = self;
-        let now_ns = || schedule.epoch.elapsed().as_nanos() as u64;
+        let epoch = schedule.epoch;
+        let now_ns = || epoch.elapsed().as_nanos() as u64;
         let timeout = desk.shared.answer_timeout;
         let mut alarm = match desk.shared.period_ns {
             Some(_) => Some(Alarm::new()?),
@@ -227,6 +240,7 @@ impl Lane {
         desk.due_ns = schedule.first_ns;
         let mut watchdog: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(timeout));
         let mut last_answer = tokio::time::Instant::now();
+        let mut is_stopped = false;
         loop {
             let now = now_ns();
             desk.fill(now, schedule.end_ns, connection.output());
@@ -242,12 +256,26 @@ impl Lane {
             };
             tokio::select! {
                 biased;
+                _ = &mut stop, if !is_stopped => {
+                    is_stopped = true;
+                    let now = now_ns();
+                    if !desk.is_done && now < schedule.end_ns {
+                        schedule.end_ns = now;
+                        lock(tally).is_cut_short = true;
+                    }
+                    let wait = timeout.min(Stop::WAIT_MAX);
+                    watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
+                    continue;
+                }
                 progress = connection.make_progress() => progress?,
                 rung = ring => {
                     rung?;
                     continue;
                 }
                 () = &mut watchdog => {
+                    if is_stopped {
+                        return Err(Error::Closed("not answered in time after the stop".to_owned()));
+                    }
                     let now = tokio::time::Instant::now();
                     if !desk.is_idle() && now >= last_answer + timeout {
                         return Err(Error::Closed(format!("no answer for {} s", timeout.as_secs_f64())));
@@ -266,8 +294,7 @@ impl Lane {
             }
             if has_come {
                 tally.last_ns = now;
-                last_answer =
-                    tokio::time::Instant::from_std(schedule.epoch) + Duration::from_nanos(now);
+                last_answer = tokio::time::Instant::from_std(epoch) + Duration::from_nanos(now);
             }
         }
         lock(tally).unsent += desk.unsent(schedule.end_ns);

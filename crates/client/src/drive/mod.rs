@@ -20,6 +20,7 @@ mod presets;
 mod report;
 mod run;
 mod script;
+mod stop;
 mod stream;
 mod tally;
 mod template;
@@ -36,5 +37,6 @@ pub use report::{
     ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report, ServerUse, disk_bytes,
 };
 pub use run::{Observer, Settings, run};
+pub use stop::Stop;
 pub use stream::{EntryStream, Format};
 pub use values::{LIST_BYTES_MAX, VALUE_BYTES_MAX};

@@ -25,6 +25,8 @@ pub struct Report {
     pub seed: u64,
     /// When it was begun, in the form of RFC 3339.
     pub begun: String,
+    /// Whether the run was stopped before it had done all it was to do.
+    pub is_cut_short: bool,
     /// Its phases, in the order in which they ran.
     pub phases: Vec<PhaseReport>,
 }
@@ -47,6 +49,8 @@ pub struct PhaseReport {
     pub queue: u32,
     /// The longest transactions of its sessions, in operations.
     pub transaction: Option<u32>,
+    /// Whether it was stopped before its end.
+    pub is_cut_short: bool,
     /// From the end of ramp-up to the last answer, in seconds.
     pub seconds: f64,
     /// By name, in the order of the plan; transactions last.
@@ -354,6 +358,11 @@ pub fn disk_bytes(folder: &Path) -> Option<u64> {
         };
     }
     Some(bytes)
+}
+
+/// What is said behind a run or a phase that was stopped.
+fn cut_short(is_cut_short: bool) -> &'static str {
+    if is_cut_short { ", cut short" } else { "" }
 }
 
 /// Nanoseconds in a unit that reads well.

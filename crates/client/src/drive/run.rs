@@ -7,19 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::lane::{Lane, Schedule, Shared};
 use super::plan::{Code, Phase, Plan, PlannedOperation, Session};
 use super::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use super::script::{Budget, Weights};
+use super::stop::Stop;
 use super::tally::Tally;
 use super::values::Variable;
 use crate::connection::{Connection, Options};
 use crate::error::Error;
 
-/// How often threads say how much processor time they have used.
-const CPU_INTERVAL: Duration = Duration::from_millis(20);
+/// How often threads say how much processor time they have used, and look whether they are to stop.
+const TICK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Where the load goes, and what replaces what the plan says.
 #[derive(Debug, Clone)]
@@ -54,6 +56,8 @@ pub struct Settings {
     pub server_pid: Option<u32>,
     /// The server's data, if they are on this machine: their size is reported.
     pub database: Option<PathBuf>,
+    /// Ends the run before its time.
+    pub stop: Stop,
 }
 
 impl Settings {
@@ -78,6 +82,7 @@ impl Settings {
             interval: Duration::from_secs(1),
             server_pid: None,
             database: None,
+            stop: Stop::default(),
         }
     }
 }
@@ -99,7 +104,7 @@ impl Observer for () {
     fn ends(&mut self, _report: &PhaseReport) {}
 }
 
-/// Runs all phases of a plan.
+/// Runs all phases of a plan, or those that begin before the run is stopped.
 ///
 /// # Errors
 /// When a connection cannot be made or its bind fails. What goes wrong later is in the reports.
@@ -114,10 +119,14 @@ pub fn run(
         operations,
     } = plan;
     let (operations, variables) = (Arc::new(operations), Arc::new(variables));
-    phases
-        .into_iter()
-        .map(|phase| run_phase(phase, &operations, &variables, settings, observer))
-        .collect()
+    let mut reports = Vec::with_capacity(phases.len());
+    for phase in phases {
+        match run_phase(phase, &operations, &variables, settings, observer)? {
+            Some(report) => reports.push(report),
+            None => break,
+        }
+    }
+    Ok(reports)
 }
 
 /// The names that operations of a phase are reported under.
@@ -165,13 +174,14 @@ struct Wanted {
     first_ns: u64,
 }
 
+/// `None` when the run was stopped before the phase began.
 fn run_phase(
     phase: Phase,
     operations: &Arc<Vec<PlannedOperation>>,
     variables: &Arc<Vec<Variable>>,
     settings: &Settings,
     observer: &mut dyn Observer,
-) -> Result<PhaseReport, Error> {
+) -> Result<Option<PhaseReport>, Error> {
     let labels = Labels::new(&phase, operations);
     let has_end = phase.sessions.iter().all(|session| session.count.is_some());
     let duration = settings
@@ -221,6 +231,9 @@ fn run_phase(
             .recv()
             .unwrap_or_else(|_| Err(Error::Closed("a thread has ended".to_owned())))?;
     }
+    if settings.stop.is_requested() {
+        return Ok(None);
+    }
     observer.begins(&report.name, report.connections);
     let watch = Watch {
         epoch: Instant::now(),
@@ -232,7 +245,7 @@ fn run_phase(
     report.database_bytes = settings.database.as_deref().and_then(disk_bytes);
     report.complete(&labels.names, labels.planned, &total);
     observer.ends(&report);
-    Ok(report)
+    Ok(Some(report))
 }
 
 fn connections_of(
@@ -303,7 +316,13 @@ impl Worker {
             .spawn({
                 let (tally, cpu_ns, settings) = (tally.clone(), cpu_ns.clone(), settings.clone());
                 move || {
-                    let connected = runtime.block_on(connect(share, &settings, &tally));
+                    let connected = runtime.block_on(async {
+                        tokio::select! {
+                            biased;
+                            () = settings.stop.requested() => Ok(Vec::new()),
+                            connected = connect(share, &settings, &tally) => connected,
+                        }
+                    });
                     let lanes = match connected {
                         Ok(lanes) => lanes,
                         // Who asked has gone when another thread failed first.
@@ -315,7 +334,7 @@ impl Worker {
                     let Ok((epoch, end_ns)) = begins.recv() else {
                         return;
                     };
-                    runtime.block_on(drive(lanes, epoch, end_ns, &cpu_ns));
+                    runtime.block_on(drive(lanes, epoch, end_ns, &settings.stop, &cpu_ns));
                     // The end, which the other side may no longer wait for.
                     let _ = ready.send(Ok(()));
                 }
@@ -354,19 +373,30 @@ async fn connect(
     Ok(lanes)
 }
 
-/// Runs connections until all are done, keeping the thread's processor time up to date.
-async fn drive(lanes: Vec<(Lane, u64)>, epoch: Instant, end_ns: u64, cpu_ns: &AtomicU64) {
+/// Runs connections until all are done or stopped, keeping the thread's processor time up to date.
+async fn drive(
+    lanes: Vec<(Lane, u64)>,
+    epoch: Instant,
+    end_ns: u64,
+    stop: &Stop,
+    cpu_ns: &AtomicU64,
+) {
     let before = thread_cpu();
     let publish = || cpu_ns.store((thread_cpu() - before).as_nanos() as u64, Ordering::Relaxed);
     let mut running = JoinSet::new();
+    // Each connection has its own word to wait for, which costs it least while none comes.
+    let mut stops = Vec::with_capacity(lanes.len());
     for (lane, first_ns) in lanes {
-        running.spawn(lane.run(Schedule {
+        let schedule = Schedule {
             epoch,
             first_ns,
             end_ns,
-        }));
+        };
+        let (stop, stopped) = oneshot::channel();
+        stops.push(stop);
+        running.spawn(lane.run(schedule, stopped));
     }
-    let mut ticks = tokio::time::interval(CPU_INTERVAL);
+    let mut ticks = tokio::time::interval(TICK_INTERVAL);
     loop {
         tokio::select! {
             ended = running.join_next() => match ended {
@@ -374,7 +404,15 @@ async fn drive(lanes: Vec<(Lane, u64)>, epoch: Instant, end_ns: u64, cpu_ns: &At
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
                 None => break,
             },
-            _ = ticks.tick() => publish(),
+            _ = ticks.tick() => {
+                publish();
+                if stop.is_requested() {
+                    for stop in stops.drain(..) {
+                        // A connection that is done does not listen.
+                        let _ = stop.send(());
+                    }
+                }
+            }
         }
     }
     publish();
@@ -441,6 +479,7 @@ impl Watch<'_> {
             observer.point(&point);
             report.series.push(point);
             total.last_ns = part.last_ns;
+            report.is_cut_short |= part.is_cut_short;
             match is_warm {
                 true => total.add(&part),
                 false => ramp_up.add(&part),

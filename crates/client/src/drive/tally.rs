@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub(crate) unsent: u64,
     /// When the last answer came, in nanoseconds since the phase began.
     pub(crate) last_ns: u64,
+    /// Whether a connection was stopped that had more to send.
+    pub(crate) is_cut_short: bool,
 }
 
 /// Counts of the operations of one label.
@@ -48,6 +50,7 @@ impl Tally {
             errors: BTreeMap::new(),
             unsent: 0,
             last_ns: 0,
+            is_cut_short: false,
         }
     }
 
@@ -75,6 +78,7 @@ impl Tally {
         }
         self.unsent += std::mem::take(&mut other.unsent);
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.is_cut_short |= other.is_cut_short;
     }
 
     /// Adds a part to the whole; the part stays.
@@ -87,6 +91,7 @@ impl Tally {
         }
         self.unsent += part.unsent;
         self.last_ns = self.last_ns.max(part.last_ns);
+        self.is_cut_short |= part.is_cut_short;
     }
 }
 

@@ -1,5 +1,6 @@
 //! `sapwood drive`: load on an LDAP server, and what came of it.
 
+mod interrupt;
 mod live;
 
 use std::fs::{self, File};
@@ -15,6 +16,7 @@ use sapwood_client::{Options, Trust};
 
 use crate::cli::drive::{Connect, Drive, DriveCommand, Preset, Run};
 use crate::commands::{generate, passwd, serve};
+use interrupt::Interrupt;
 use live::Live;
 
 pub(crate) fn run(args: &Drive) -> Result<ExitCode> {
@@ -83,10 +85,16 @@ fn load(args: &Run) -> Result<ExitCode> {
         begun: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
+        is_cut_short: false,
         phases: Vec::new(),
     };
     let mut live = Live::new();
+    let mut interrupt: Option<Interrupt> = None;
     for connections in runs {
+        if settings.stop.is_requested() {
+            report.is_cut_short = true;
+            break;
+        }
         let mut plan = source.read(&args.settings)?;
         if let Some(part) = &args.phase {
             plan.retain_phases(|name| name.contains(part.as_str()));
@@ -95,12 +103,20 @@ fn load(args: &Run) -> Result<ExitCode> {
                 "no phase of the plan has {part:?} in its name"
             );
         }
+        // Before there is anything to report, a signal ends the program as it ends others.
+        if interrupt.is_none() {
+            interrupt = Some(Interrupt::catch(settings.stop.clone())?);
+        }
         settings.connections = connections;
+        let planned = plan.phases().count();
         let phases = drive(plan, &settings, &mut live).with_context(|| url.to_owned())?;
+        report.is_cut_short |=
+            phases.len() < planned || phases.iter().any(|phase| phase.is_cut_short);
         report.phases.extend(phases);
     }
     drop(live);
-    print!("{report}");
+    // Whoever reads it may have been ended by the same Ctrl-C, which takes nothing from the files.
+    let printed = write!(io::stdout(), "{report}");
     for (path, mut file, form) in reports {
         let written = match file.metadata()?.is_file() {
             true => file.set_len(0),
@@ -110,6 +126,10 @@ fn load(args: &Run) -> Result<ExitCode> {
             .and_then(|()| file.write_all(form(&report).as_bytes()))
             .with_context(|| path.display().to_string())?;
     }
+    if let Some(status) = interrupt.and_then(|interrupt| interrupt.status()) {
+        return Ok(ExitCode::from(status));
+    }
+    printed?;
     Ok(match report.is_clean() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -3,7 +3,7 @@
 use super::{OperationReport, PhaseReport, Report};
 
 const HEAD: &str = "phase,connections,queue,transaction,seconds,operation,answered,failed,entries,per_second,\
-    min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,client_cpu_us,server_cpu_us\r\n";
+    min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,client_cpu_us,server_cpu_us,is_cut_short\r\n";
 
 impl Report {
     /// One row for all operations of a phase, then one for each of its operations.
@@ -21,7 +21,7 @@ impl Report {
 fn row(phase: &PhaseReport, operation: &OperationReport) -> String {
     let latency = &operation.latency;
     format!(
-        "{},{},{},{},{:.3},{},{},{},{},{:.1},{},{},{},{},{},{},{},{:.3},{}\r\n",
+        "{},{},{},{},{:.3},{},{},{},{},{:.1},{},{},{},{},{},{},{},{:.3},{},{}\r\n",
         quoted(&phase.name),
         phase.connections,
         phase.queue,
@@ -45,6 +45,7 @@ fn row(phase: &PhaseReport, operation: &OperationReport) -> String {
         phase
             .server_cpu_us()
             .map_or_else(String::new, |cpu| format!("{cpu:.3}")),
+        phase.is_cut_short,
     )
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{PhaseReport, Report, duration_text};
+use super::{PhaseReport, Report, cut_short, duration_text};
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem;\
     color:#1b2420;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2.2rem 0 .4rem}\
@@ -37,11 +37,12 @@ impl Report {
             format_args!(
                 "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
                  <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{STYLE}</style></head>\n\
-                 <body><h1>{}</h1><p>{}; seed {}</p>\n",
+                 <body><h1>{}</h1><p>{}; seed {}{}</p>\n",
                 escaped(&title),
                 escaped(&title),
                 escaped(&self.begun),
-                self.seed
+                self.seed,
+                cut_short(self.is_cut_short)
             ),
         );
         self.summary(&mut out);
@@ -138,11 +139,12 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
     put(
         out,
         format_args!(
-            "<h2>{}</h2><p>{}, queue {}, {:.2} s: {} operations, {:.0}/s",
+            "<h2>{}</h2><p>{}, queue {}, {:.2} s{}: {} operations, {:.0}/s",
             escaped(&phase.name),
             phase.connections_text(),
             phase.queue,
             phase.seconds,
+            cut_short(phase.is_cut_short),
             phase.total.answered,
             phase.rate()
         ),

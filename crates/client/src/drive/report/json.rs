@@ -9,11 +9,12 @@ impl Report {
     pub fn json(&self) -> String {
         let phases: Vec<String> = self.phases.iter().map(phase).collect();
         format!(
-            "{{\n\"plan\": {}, \"url\": {}, \"seed\": {}, \"begun\": {},\n\"phases\": [{}]\n}}\n",
+            "{{\n\"plan\": {}, \"url\": {}, \"seed\": {}, \"begun\": {}, \"is_cut_short\": {},\n\"phases\": [{}]\n}}\n",
             text(&self.plan),
             text(&self.url),
             self.seed,
             text(&self.begun),
+            self.is_cut_short,
             phases.join(",")
         )
     }
@@ -31,7 +32,7 @@ fn phase(phase: &PhaseReport) -> String {
         },
     );
     format!(
-        "\n{{\"name\": {}, \"connections\": {}, \"queue\": {}, \"transaction\": {}, \"seconds\": {}, \
+        "\n{{\"name\": {}, \"connections\": {}, \"queue\": {}, \"transaction\": {}, \"is_cut_short\": {}, \"seconds\": {}, \
          \"per_second\": {}, \"client_cpu_seconds\": {}, \"client_cpu_us\": {}, \"server\": {server}, \
          \"server_cpu_us\": {}, \"database_bytes\": {}, \"unsent\": {},\n \"total\": {},\n \"operations\": [{}],\n \"errors\": [{}],\n \
          \"series\": [{}]}}",
@@ -41,6 +42,7 @@ fn phase(phase: &PhaseReport) -> String {
         phase
             .transaction
             .map_or_else(|| "null".to_owned(), |length| length.to_string()),
+        phase.is_cut_short,
         number(phase.seconds),
         number(phase.rate()),
         number(phase.client_cpu.as_secs_f64()),

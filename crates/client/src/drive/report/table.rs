@@ -2,14 +2,18 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{PhaseReport, Report, duration_text};
+use super::{PhaseReport, Report, cut_short, duration_text};
 
 impl Display for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} on {}, seed {}, {}",
-            self.plan, self.url, self.seed, self.begun
+            "{} on {}, seed {}, {}{}",
+            self.plan,
+            self.url,
+            self.seed,
+            self.begun,
+            cut_short(self.is_cut_short)
         )?;
         self.phases
             .iter()
@@ -29,7 +33,8 @@ impl Display for PhaseReport {
         if let Some(length) = self.transaction {
             write!(f, ", transactions of {length}")?;
         }
-        writeln!(f, ", {:.2} s", self.seconds)?;
+        let cut_short = cut_short(self.is_cut_short);
+        writeln!(f, ", {:.2} s{cut_short}", self.seconds)?;
         write!(
             f,
             "  {} operations, {:.0}/s",

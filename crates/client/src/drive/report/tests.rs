@@ -30,6 +30,7 @@ fn report() -> Report {
         url: "ldap://x".to_owned(),
         seed: 1,
         begun: "2026-01-01T00:00:00Z".to_owned(),
+        is_cut_short: false,
         phases: vec![phase, second],
     }
 }
@@ -74,4 +75,22 @@ fn the_forms_hold_the_same_and_escape_what_they_must() {
     assert!(html.contains("Throughput over sessions"));
     // Nothing is fetched: no address but the server's, which is only shown.
     assert!(!html.contains("http") && !html.contains("src=") && !html.contains("@import"));
+}
+
+#[test]
+fn every_form_says_what_was_cut_short() {
+    let mut report = report();
+    let count = |report: &Report| {
+        [
+            report.to_string().matches(", cut short").count(),
+            report.html().matches(", cut short").count(),
+            report.json().matches("\"is_cut_short\": true").count(),
+            report.csv().matches(",true\r\n").count(),
+        ]
+    };
+    assert_eq!(count(&report), [0; 4]);
+    report.is_cut_short = true;
+    report.phases[1].is_cut_short = true;
+    // A row of the phase and one for each of its two operations.
+    assert_eq!(count(&report), [2, 2, 2, 3]);
 }

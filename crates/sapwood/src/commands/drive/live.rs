@@ -75,8 +75,12 @@ impl Observer for Live {
 
     fn ends(&mut self, report: &PhaseReport) {
         let failed: u64 = report.operations.iter().map(|row| row.failed).sum();
+        let cut_short = match report.is_cut_short {
+            true => ", cut short",
+            false => "",
+        };
         let line = format!(
-            "{}: {} operations, {:.0}/s, {failed} failed",
+            "{}: {} operations, {:.0}/s, {failed} failed{cut_short}",
             report.name,
             report.total.answered,
             report.rate()

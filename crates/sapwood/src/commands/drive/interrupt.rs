@@ -1,0 +1,79 @@
+//! Ctrl-C and SIGTERM during a run.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::Result;
+use sapwood_client::drive::Stop;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Exit statuses, as shells give them to programs that a signal has ended: 128 and its number.
+const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
+/// No signal has come.
+const NONE: u8 = 0;
+
+/// Catches SIGINT and SIGTERM from when it is made until the program ends: the first one stops the run, so that it is
+/// reported, the second one ends the program.
+pub(super) struct Interrupt {
+    status: Arc<AtomicU8>,
+}
+
+impl Interrupt {
+    pub(super) fn catch(stop: Stop) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()?;
+        let entered = runtime.enter();
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        drop(entered);
+        let status = Arc::new(AtomicU8::new(NONE));
+        let first = status.clone();
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    // Who has seen the stop sees the status.
+                    first.store(
+                        next(&mut interrupt, &mut terminate).await,
+                        Ordering::Relaxed,
+                    );
+                    stop.request();
+                    tell();
+                    process::exit(i32::from(next(&mut interrupt, &mut terminate).await));
+                });
+            })?;
+        Ok(Interrupt { status })
+    }
+
+    /// With what status the program ends, if a signal has come.
+    pub(super) fn status(&self) -> Option<u8> {
+        match self.status.load(Ordering::Relaxed) {
+            NONE => None,
+            status => Some(status),
+        }
+    }
+}
+
+/// Waits for the next signal; its exit status.
+async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
+    tokio::select! {
+        _ = interrupt.recv() => INTERRUPTED,
+        _ = terminate.recv() => TERMINATED,
+    }
+}
+
+/// Says why it is not over at once.
+fn tell() {
+    // On a terminal the cursor is in the line that is written over each second.
+    let start = if stderr().is_terminal() { "\r\n" } else { "" };
+    let seconds = Stop::WAIT_MAX.as_secs();
+    // A terminal that is gone takes nothing from the run.
+    let _ = writeln!(
+        stderr(),
+        "{start}stopping: waiting up to {seconds} s for answers; the next signal ends at once"
+    );
+}
