@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -408,6 +409,35 @@ fn updates_of_a_transaction_that_is_not_committed_have_failed() {
 }
 
 #[test]
+fn updates_of_a_transaction_whose_end_is_not_answered_have_failed() {
+    let url = serve(|_, request, out| match request.op {
+        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => put(
+            out,
+            request.id,
+            Response::Extended(ExtendedResponse {
+                result: LdapResult::SUCCESS,
+                name: None,
+                value: Some(b"x"),
+            }),
+        ),
+        Request::Extended(_) => {}
+        _ => good(request, out),
+    });
+    let text = "session: s\ntransaction: 5\ncount: 5\n\ndn: uid=a,dc=x\nchangetype: delete\n";
+    let report = run_one(text, &url, |settings| {
+        settings.answer_timeout = Duration::from_millis(300);
+    });
+    assert_eq!((report.total.answered, report.total.failed), (5, 5));
+    assert!(
+        report
+            .errors
+            .iter()
+            .any(|error| error.reason.contains("was not answered: ") && error.count == 5),
+        "{report}"
+    );
+}
+
+#[test]
 fn wrong_answers_in_ramp_up_are_told() {
     let begun = Instant::now();
     let url = serve(
@@ -596,4 +626,35 @@ fn a_stop_does_not_wait_for_a_server_that_is_silent() {
             assert!(report.errors.iter().all(late), "{report}");
         }
     }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_entries_that_never_cease() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ldap://{}", listener.local_addr().unwrap());
+    let stop = Stop::default();
+    let mut settings = Settings::new(url);
+    settings.stop = stop.clone();
+    settings.answer_timeout = Duration::from_secs(1);
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut request = [0; 1 << 10];
+        let length = socket.read(&mut request).unwrap();
+        let request = RequestMessage::decode(&request[..length]).unwrap();
+        let (mut answer, mut entries) = (Vec::new(), Vec::new());
+        good(&request, &mut answer);
+        let Frame::Complete(length) = frame(&answer, 1 << 20).unwrap() else {
+            panic!("no entry")
+        };
+        (0..100).for_each(|_| entries.extend(&answer[..length]));
+        stop.request();
+        // Until the other side has gone.
+        while socket.write_all(&entries).is_ok() {}
+    });
+    let text = "phase: first\nduration: 1000\n\nsession: s\n\nsearch: uid=a,dc=x\nscope: base\n";
+    let report = run(plan(text), &settings, &mut ()).unwrap().remove(0);
+    server.join().unwrap();
+    assert!(report.is_cut_short && report.total.failed == 1, "{report}");
+    let late = |error: &ErrorReport| error.reason.contains("after the stop");
+    assert!(report.errors.iter().all(late), "{report}");
 }

@@ -133,6 +133,14 @@ struct Ledger {
     answered: Vec<u64>,
 }
 
+impl Ledger {
+    /// The labels of what was answered well, and how often.
+    fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        let counts = self.answered.iter().copied().enumerate();
+        counts.filter(|(_, count)| *count > 0)
+    }
+}
+
 /// A request under way.
 #[derive(Debug, Default)]
 struct Flight {
@@ -216,6 +224,10 @@ impl Lane {
                     tally.fail(label, format!("no answer: {reason}"), 1);
                 }
             }
+            for (label, count) in self.desk.ledgers.iter().flat_map(Ledger::counts) {
+                let reason = format!("the end of its transaction was not answered: {reason}");
+                tally.fail(label, reason, count);
+            }
             tally.fail(self.desk.shared.connection_label, reason, 1);
         }
     }
@@ -240,12 +252,19 @@ impl Lane {
         desk.due_ns = schedule.first_ns;
         let mut watchdog: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(timeout));
         let mut last_answer = tokio::time::Instant::now();
-        let mut is_stopped = false;
+        // When a connection that was stopped waits no longer.
+        let mut give_up_ns = None;
         loop {
             let now = now_ns();
             desk.fill(now, schedule.end_ns, connection.output());
             if desk.is_done && desk.is_idle() {
                 break;
+            }
+            // Looked at here, as answers that never cease would keep the watchdog from being heard.
+            if give_up_ns.is_some_and(|give_up_ns| now >= give_up_ns) {
+                return Err(Error::Closed(
+                    "not answered in time after the stop".to_owned(),
+                ));
             }
             let due = desk.next_due().filter(|due| *due > now);
             let ring = async {
@@ -256,15 +275,15 @@ impl Lane {
             };
             tokio::select! {
                 biased;
-                _ = &mut stop, if !is_stopped => {
-                    is_stopped = true;
+                _ = &mut stop, if give_up_ns.is_none() => {
                     let now = now_ns();
+                    let wait = timeout.min(Stop::WAIT_MAX);
+                    give_up_ns = Some(now.saturating_add(wait.as_nanos() as u64));
+                    watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
                     if !desk.is_done && now < schedule.end_ns {
                         schedule.end_ns = now;
                         lock(tally).is_cut_short = true;
                     }
-                    let wait = timeout.min(Stop::WAIT_MAX);
-                    watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
                     continue;
                 }
                 progress = connection.make_progress() => progress?,
@@ -273,8 +292,8 @@ impl Lane {
                     continue;
                 }
                 () = &mut watchdog => {
-                    if is_stopped {
-                        return Err(Error::Closed("not answered in time after the stop".to_owned()));
+                    if give_up_ns.is_some() {
+                        continue;
                     }
                     let now = tokio::time::Instant::now();
                     if !desk.is_idle() && now >= last_answer + timeout {
@@ -658,10 +677,8 @@ impl Desk {
         if is_committed {
             return;
         }
-        for (label, count) in ledger.answered.into_iter().enumerate() {
-            if count > 0 {
-                tally.fail(label, NOT_COMMITTED.to_owned(), count);
-            }
+        for (label, count) in ledger.counts() {
+            tally.fail(label, NOT_COMMITTED.to_owned(), count);
         }
     }
 }
