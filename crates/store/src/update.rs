@@ -130,6 +130,10 @@ impl Store for Env {
         self.inner().region.writer.has_heir()
     }
 
+    fn prepare(&self, txn: &mut WriteTxn) -> Result<()> {
+        txn.own_mut().finish_waiting()
+    }
+
     fn commit(&self, txn: WriteTxn) -> Result<Ticket> {
         txn.commit()
     }

@@ -6,7 +6,7 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(not(feature = "shuttle"))]
-pub use std::thread::sleep;
+pub use std::thread::{sleep, yield_now};
 #[cfg(not(feature = "shuttle"))]
 pub use std::thread_local;
 
@@ -20,7 +20,7 @@ pub use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "shuttle")]
-pub use shuttle::thread_local;
+pub use shuttle::{thread::yield_now, thread_local};
 
 /// The futex under the model checker. A wait has no end in time here, so a wake-up that gets lost is a deadlock, which the
 /// checker reports.

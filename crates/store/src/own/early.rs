@@ -165,15 +165,27 @@ impl Early {
 impl OwnPages {
     /// Finishes some of the pages that have waited longest, if many do. Between changes of pages.
     pub(super) fn finish_early(&mut self) -> Result<()> {
+        if self.shop.early.waiting.len() < WAITING_PAGES {
+            return Ok(());
+        }
+        self.finish_oldest(WAITING_PAGES / 2)
+    }
+
+    /// Finishes the pages that wait: there is time for it now, and perhaps less at the commit.
+    pub(crate) fn finish_waiting(&mut self) -> Result<()> {
+        self.finish_oldest(self.shop.early.waiting.len())
+    }
+
+    fn finish_oldest(&mut self, count: usize) -> Result<()> {
         let early = &mut self.shop.early;
-        if early.waiting.len() < WAITING_PAGES || early.log_bytes() > LOGGED_BYTES_MAX {
+        if early.log_bytes() > LOGGED_BYTES_MAX {
             return Ok(());
         }
         let is_handing_over = early.is_handing_over();
         if is_handing_over && !early.finisher.has_room() && !early.may_write() {
             return Ok(());
         }
-        let oldest: Vec<PageNo> = early.waiting.drain(..WAITING_PAGES / 2).collect();
+        let oldest: Vec<PageNo> = early.waiting.drain(..count).collect();
         let mut pages = Vec::with_capacity(oldest.len());
         for number in oldest {
             if let Some(base) = self.base_to_finish(number)? {
@@ -185,7 +197,9 @@ impl OwnPages {
         pages.dedup();
         if is_handing_over {
             let in_memory = self.take_in_memory(&mut pages);
-            self.hand_over(&in_memory, true)?;
+            for pages in in_memory.chunks(WRITTEN_PAGES) {
+                self.hand_over(pages, true)?;
+            }
         }
         let mut logged = std::mem::take(&mut self.shop.early.logged);
         for neighbours in neighbours(&pages) {

@@ -116,6 +116,10 @@ impl Store for Model {
         false
     }
 
+    fn prepare(&self, _: &mut Txn) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     fn commit(&self, txn: Txn) -> Result<usize, &'static str> {
         let commits = {
             let mut disk = lock(&self.disk);
