@@ -96,7 +96,11 @@ fn every_call_may_fail_once() {
             progress.check(&disk.synced_image());
             // The process starts again; the disk is well now.
             if let Err(error) = stopped {
-                let named = matches!(&error, Error::Io { file, .. } if file.starts_with("log"));
+                let cause = match &error {
+                    Error::NoSegment(cause) if fault == Fault::NoSpace => cause,
+                    error => error,
+                };
+                let named = matches!(cause, Error::Io { file, .. } if file.starts_with("log"));
                 assert!(named, "call {call}: {error}");
                 progress.go_on(&storage).unwrap();
             }
