@@ -645,6 +645,9 @@ fn change(
     dice: &mut Dice,
     value_bytes: usize,
 ) -> Result<(), Error> {
+    if dice.below(8) == 0 {
+        txn.own_mut().finish_waiting()?;
+    }
     let name = TREES[dice.below(TREES.len())];
     if dice.below(100) == 0 {
         let existed = txn.drop_tree(name)?;

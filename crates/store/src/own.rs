@@ -355,9 +355,29 @@ impl OwnPages {
     /// # Safety
     /// The page is the transaction's own, and nobody looks at it while the reference lives.
     unsafe fn place(&mut self, number: PageNo) -> Result<&mut Page> {
-        self.shop.early.forget(number);
         // SAFETY: by the caller's promise.
-        unsafe { place(&mut self.view, &mut self.shop.windows, number) }
+        Ok(unsafe { self.place_and_traces(number)? }.0)
+    }
+
+    /// The same, and what is known of where pages come from.
+    ///
+    /// # Safety
+    /// As for [`OwnPages::place`].
+    unsafe fn place_and_traces(&mut self, number: PageNo) -> Result<(&mut Page, &mut Traces)> {
+        let Workshop {
+            windows,
+            traces,
+            early,
+            ..
+        } = &mut *self.shop;
+        early.forget(number);
+        let plain = self.view.plain_mut();
+        let page = match plain.and_then(|plain| plain.get_mut(number)) {
+            Some(page) => page,
+            // SAFETY: by the caller's promise; it lies within the file as all own pages do.
+            None => unsafe { windows.page(number)? },
+        };
+        Ok((page, traces))
     }
 
     /// Where the log record is put together.
@@ -704,16 +724,8 @@ impl WritePages for OwnPages {
 
     fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
         self.keep_image(number)?;
-        let Self { view, shop, .. } = self;
-        let Workshop {
-            windows,
-            traces,
-            early,
-            ..
-        } = &mut **shop;
-        early.forget(number);
         // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-        let page = unsafe { place(view, windows, number)? };
+        let (page, traces) = unsafe { self.place_and_traces(number)? };
         Ok(PageMut::new(page, traces.get_mut(number)))
     }
 
@@ -742,16 +754,8 @@ impl WritePages for OwnPages {
         self.free(number, 1)?;
         // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it.
         let old = unsafe { self.view.mapped(number)? };
-        let Self { view, shop, .. } = self;
-        let Workshop {
-            windows,
-            traces,
-            early,
-            ..
-        } = &mut **shop;
-        early.forget(to);
         // SAFETY: an own page that nobody looks at yet; `old` is another page.
-        let page = unsafe { place(view, windows, to)? };
+        let (page, traces) = unsafe { self.place_and_traces(to)? };
         let origins = traces.begin(to);
         Ok(Some(Successor::begin(old, page, origins, to, commit)))
     }
@@ -858,22 +862,6 @@ impl OwnPages {
                 pages,
             });
         }
-    }
-}
-
-/// Where an own page is stored to.
-///
-/// # Safety
-/// As for [`OwnPages::place`].
-unsafe fn place<'p>(
-    view: &'p mut MappedPages,
-    windows: &'p mut Windows,
-    number: PageNo,
-) -> Result<&'p mut Page> {
-    match view.plain_mut().and_then(|plain| plain.get_mut(number)) {
-        Some(page) => Ok(page),
-        // SAFETY: by the caller's promise; it lies within the file as all own pages do.
-        None => unsafe { windows.page(number) },
     }
 }
 

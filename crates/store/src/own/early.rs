@@ -202,17 +202,31 @@ impl OwnPages {
             }
         }
         let mut logged = std::mem::take(&mut self.shop.early.logged);
-        for neighbours in neighbours(&pages) {
-            for &(number, base) in neighbours {
-                let is_branch = self.seal(number)?.level() > 0;
-                let from = logged.len();
-                encode_page(self.page(number)?, self.base(number, base)?, &mut logged);
-                let at = from..logged.len();
-                self.shop.early.note(number, is_branch, 0, at);
-            }
-            self.write_plain(neighbours)?;
-        }
+        let result =
+            neighbours(&pages).try_for_each(|pages| self.finish_neighbours(pages, &mut logged));
         self.shop.early.logged = logged;
+        result
+    }
+
+    /// Only what is written is finished: after an error the transaction may go on from a savepoint.
+    fn finish_neighbours(
+        &mut self,
+        pages: &[(PageNo, PageNo)],
+        logged: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut ends = [0; WRITTEN_PAGES];
+        let mut from = logged.len();
+        for (&(number, base), end) in pages.iter().zip(&mut ends) {
+            self.seal(number)?;
+            encode_page(self.page(number)?, self.base(number, base)?, logged);
+            *end = logged.len();
+        }
+        self.write_plain(pages)?;
+        for (&(number, _), end) in pages.iter().zip(ends) {
+            let is_branch = self.page(number)?.level() > 0;
+            self.shop.early.note(number, is_branch, 0, from..end);
+            from = end;
+        }
         Ok(())
     }
 
@@ -238,13 +252,15 @@ impl OwnPages {
         for &(number, base) in pages {
             let page = self.view.plain().and_then(|plain| plain.share(number));
             let page = page.ok_or_else(|| Error::corrupt(number, "is not in memory"))?;
-            let is_branch = page.level() > 0;
             batch.add(HandedPage {
                 number,
                 page,
                 base: self.base_until_end(base)?,
                 origins: self.shop.traces.get(number).cloned(),
             });
+        }
+        for &(number, _) in pages {
+            let is_branch = self.page(number)?.level() > 0;
             self.shop.warm.count(number);
             self.shop.early.note(number, is_branch, serial, 0..0);
         }
@@ -252,7 +268,7 @@ impl OwnPages {
         if early.finisher.has_room() || !early.may_write() {
             early.finisher.hand_over(batch);
         } else {
-            early.finisher.finish(&mut batch)?;
+            early.finisher.finish(&mut batch);
             early.batches.push(batch);
         }
         Ok(())

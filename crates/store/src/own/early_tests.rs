@@ -233,3 +233,48 @@ fn a_page_that_cannot_be_written_fails_the_commit_and_nothing_else() {
         .collect();
     assert_holds(&env, &model);
 }
+
+#[test]
+fn a_page_that_could_not_be_written_is_not_taken_for_finished() {
+    let mut went_on = false;
+    for before in 1..12 {
+        let disk = Disk::new();
+        let storage: Arc<dyn Storage> = Arc::new(disk.clone());
+        let env = Env::on_storage(storage, &options()).unwrap();
+        let mut model = Model::new();
+        for serial in 0..3 {
+            let mut txn = env.write().unwrap();
+            let tree = tree(&mut txn);
+            for number in 0..2000_u32 {
+                txn.put(tree, &key(number), &value(number, serial)).unwrap();
+                model.insert(key(number).to_vec(), value(number, serial));
+            }
+            txn.commit().unwrap().wait().unwrap();
+            env.checkpoint().unwrap();
+        }
+        // After a small transaction the writer begins with finishing pages itself.
+        env.write().unwrap().commit().unwrap().wait().unwrap();
+        let mut txn = env.write().unwrap();
+        let tree = tree(&mut txn);
+        for number in (0..before).map(|leaf| leaf * 150) {
+            txn.put(tree, &key(number), &value(number, 3)).unwrap();
+            model.insert(key(number).to_vec(), value(number, 3));
+        }
+        let savepoint = txn.savepoint();
+        disk.fail(0, Fault::NoSpace, true);
+        let mut numbers = (before..20).map(|leaf| leaf * 100);
+        let failed = numbers.try_for_each(|n| txn.put(tree, &key(n), &value(n, 4)).map(drop));
+        disk.heal();
+        txn.rollback_to(&savepoint);
+        match txn.commit() {
+            Ok(ticket) => {
+                ticket.wait().unwrap();
+                assert_holds(&env, &model);
+                went_on |= failed.is_err();
+            }
+            // What another thread could not write fails the commit, and no put.
+            Err(error) => assert!(failed.is_ok(), "{error} after {failed:?}"),
+        }
+    }
+    assert!(went_on, "no transaction was committed after an error");
+}

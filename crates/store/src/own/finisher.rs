@@ -282,11 +282,10 @@ impl Finisher {
         }
     }
 
-    /// Finishes a batch at once. No older contents of its pages wait.
-    pub(super) fn finish(&mut self, batch: &mut Batch) -> Result<()> {
+    /// Finishes a batch at once. No older contents of its pages wait. An error is told by [`Finisher::take_back`], as those of the thread are.
+    pub(super) fn finish(&mut self, batch: &mut Batch) {
         batch.finish(&*self.file, copies(&mut self.copies));
         self.shared.add_logged(batch);
-        Ok(batch.error.take().map_or(Ok(()), Err)?)
     }
 
     /// Waits until this batch and all before it are finished.

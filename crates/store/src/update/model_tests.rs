@@ -17,6 +17,8 @@ const UPDATES: u32 = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trouble {
     None,
+    /// The second preparation fails.
+    FailsToPrepare,
     /// The second commit fails.
     FailsToCommit,
     /// The second commit panics.
@@ -30,6 +32,7 @@ struct Disk {
     is_taken: bool,
     committed: Vec<u32>,
     durable: usize,
+    prepared: u32,
     commits: u32,
     waits: u32,
 }
@@ -117,6 +120,16 @@ impl Store for Model {
     }
 
     fn prepare(&self, _: &mut Txn) -> Result<(), &'static str> {
+        let prepared = {
+            let mut disk = lock(&self.disk);
+            disk.prepared += 1;
+            disk.prepared
+        };
+        if self.trouble == Trouble::FailsToPrepare && prepared == 2 {
+            // The combiner drops the transaction.
+            self.give_back(None);
+            return Err("not prepared");
+        }
         Ok(())
     }
 
@@ -243,6 +256,11 @@ fn check(trouble: Trouble) {
 #[test]
 fn model_of_updates() {
     check(Trouble::None);
+}
+
+#[test]
+fn model_of_updates_that_cannot_be_prepared() {
+    check(Trouble::FailsToPrepare);
 }
 
 #[test]
