@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
+use rustix::fs::OFlags;
+use rustix::io::{ReadWriteFlags, pwritev2};
 use sapwood_xact::{BPlusTree, File, Memory, Options, PackedTree, Space, Upkeep};
 
 use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
@@ -31,6 +34,8 @@ pub(crate) enum Engine {
     BerkeleyDbDurable,
     /// LMDB
     LmdbDurable,
+    /// No records: a block of 4 KiB written past the page cache and synced, as a commit writes its log
+    BareWrite,
 }
 
 /// What is done with them.
@@ -114,6 +119,15 @@ pub(crate) fn run(work: &Work) -> Result<()> {
                 upkeep: Arc::new(Upkeep::deferred()),
             };
             drive(work, &mut tree, || log.stat().last)
+        }
+        Engine::BareWrite => {
+            let path = work.folder.join("blocks");
+            if work.phase == Phase::Create {
+                let mut file = fs::File::create(&path)?;
+                file.write_all(&vec![0; BareWrites::BLOCKS * BLOCK_BYTES])?;
+                file.sync_all()?;
+            }
+            drive(work, &mut BareWrites::open(&path)?, || 0)
         }
         _ => Err(anyhow!("peers run in a program of their own")),
     }
@@ -226,6 +240,63 @@ impl Subject for InSpace {
             }
         }
         Ok(count)
+    }
+}
+
+/// A file that was written before, overwritten a block at a time. Blocks are numbered from 1.
+struct BareWrites {
+    file: fs::File,
+    block: Box<Block>,
+    written: u64,
+}
+
+const BLOCK_BYTES: usize = 4096;
+
+#[repr(align(4096))]
+struct Block([u8; BLOCK_BYTES]);
+
+impl BareWrites {
+    const BLOCKS: usize = 2048;
+
+    fn open(path: &Path) -> Result<Self> {
+        let flags = i32::try_from(OFlags::DIRECT.bits())?;
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true).custom_flags(flags);
+        Ok(Self {
+            file: options.open(path)?,
+            block: Box::new(Block([0; BLOCK_BYTES])),
+            written: 0,
+        })
+    }
+}
+
+impl Subject for BareWrites {
+    fn insert(&mut self, key: &[u8], _: &[u8]) -> Result<()> {
+        let place = self.written % Self::BLOCKS as u64 * BLOCK_BYTES as u64;
+        self.written += 1;
+        let (number, rest) = self.block.0.split_at_mut(8);
+        number.copy_from_slice(&self.written.to_le_bytes());
+        rest[..key.len()].copy_from_slice(key);
+        let block = [io::IoSlice::new(&self.block.0)];
+        let bytes = pwritev2(&self.file, &block, place, ReadWriteFlags::DSYNC)?;
+        ensure!(bytes == BLOCK_BYTES, "half a block was written");
+        Ok(())
+    }
+
+    fn contains(&self, _: &[u8]) -> Result<bool> {
+        Err(anyhow!("there are no records"))
+    }
+
+    fn count(&self) -> Result<u64> {
+        let mut block = Box::new(Block([0; BLOCK_BYTES]));
+        let mut newest = 0;
+        for place in 0..Self::BLOCKS as u64 {
+            let at = place * BLOCK_BYTES as u64;
+            self.file.read_exact_at(&mut block.0, at)?;
+            let number = block.0.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+            newest = newest.max(number);
+        }
+        Ok(newest)
     }
 }
 
