@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 use std::io::{self, ErrorKind};
 
-use sapwood_store::Error;
+use sapwood_store::{Error, LogError};
 
 /// An error as C sees it: one of LMDB's codes, which are negative, or an `errno`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,10 @@ impl Code {
     pub const DBS_FULL: Self = Self(FIRST + 8);
     /// As many readers are there as may be.
     pub const READERS_FULL: Self = Self(FIRST + 9);
+    /// The transaction does not fit into the log.
+    pub const TXN_FULL: Self = Self(FIRST + 11);
+    /// The tree would need more levels than there may be.
+    pub const CURSOR_FULL: Self = Self(FIRST + 12);
     /// Another process has made the store larger than this one's map size.
     pub const MAP_RESIZED: Self = Self(FIRST + 14);
     /// The operation does not go with the database's flags.
@@ -73,6 +77,8 @@ impl Code {
     pub const BAD_VALSIZE: Self = Self(FIRST + 18);
     /// The handle was closed, and perhaps opened anew for another database.
     pub const BAD_DBI: Self = Self(FIRST + 19);
+    /// What should not happen has.
+    pub const PROBLEM: Self = Self(FIRST + 20);
 
     /// An argument is impossible.
     pub const EINVAL: Self = Self(libc::EINVAL);
@@ -84,6 +90,8 @@ impl Code {
     pub const EAGAIN: Self = Self(libc::EAGAIN);
     /// Reading or writing failed.
     pub const EIO: Self = Self(libc::EIO);
+    /// The disk is full.
+    pub const ENOSPC: Self = Self(libc::ENOSPC);
 }
 
 /// The text of one of LMDB's own codes, or of 0.
@@ -97,17 +105,26 @@ pub fn text(code: c_int) -> Option<&'static CStr> {
 
 impl From<Error> for Code {
     fn from(error: Error) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&Error> for Code {
+    fn from(error: &Error) -> Self {
         match error {
             Error::KeyTooLong(_)
             | Error::ValueTooLong(_)
             | Error::DuplicateTooLong(_)
             | Error::ValueSize { .. }
             | Error::TreeName(_) => Self::BAD_VALSIZE,
-            Error::OutOfOrder => Self::KEYEXIST,
+            Error::OutOfOrder | Error::NotSorted(_) | Error::TreeExists(_) => Self::KEYEXIST,
             Error::NoRecord => Self::NOTFOUND,
-            Error::Duplicates | Error::NoDuplicates | Error::NoComparator | Error::TreeKind => {
-                Self::INCOMPATIBLE
-            }
+            Error::Duplicates
+            | Error::NoDuplicates
+            | Error::NoComparator
+            | Error::NotCounted
+            | Error::TreeKind => Self::INCOMPATIBLE,
+            Error::TreeTooHigh => Self::CURSOR_FULL,
             Error::Corrupt { .. } | Error::FromTheFuture { .. } | Error::Damaged(_) => {
                 Self::CORRUPTED
             }
@@ -118,24 +135,108 @@ impl From<Error> for Code {
             Error::UnknownVersion { .. } => Self::VERSION_MISMATCH,
             Error::StoreFull(_) => Self::MAP_FULL,
             Error::NoSuchTree => Self::BAD_DBI,
-            Error::TxnFailed => Self::BAD_TXN,
+            Error::TxnFailed | Error::SnapshotExpired(_) => Self::BAD_TXN,
+            Error::SharedCommit(error) => (&**error).into(),
+            Error::Log(error) => error.into(),
             Error::Io(error) => error.into(),
-            _ => Self::EIO,
+            _ => Self::PROBLEM,
+        }
+    }
+}
+
+impl From<&LogError> for Code {
+    fn from(error: &LogError) -> Self {
+        match error {
+            LogError::Io { source, .. } => source.into(),
+            LogError::NoSegment(error) => (&**error).into(),
+            LogError::Full { .. } => Self::ENOSPC,
+            LogError::RecordTooLarge { .. } => Self::TXN_FULL,
+            LogError::Corrupt { .. }
+            | LogError::CorruptSegment { .. }
+            | LogError::NotInLog { .. } => Self::CORRUPTED,
+            LogError::UnknownVersion { .. } => Self::VERSION_MISMATCH,
+            LogError::Poisoned => Self::PANIC,
+            _ => Self::PROBLEM,
         }
     }
 }
 
 impl From<io::Error> for Code {
     fn from(error: io::Error) -> Self {
+        (&error).into()
+    }
+}
+
+impl From<&io::Error> for Code {
+    fn from(error: &io::Error) -> Self {
         Self(error.raw_os_error().unwrap_or(match error.kind() {
             ErrorKind::NotFound => libc::ENOENT,
             ErrorKind::PermissionDenied => libc::EACCES,
+            ErrorKind::ReadOnlyFilesystem => libc::EROFS,
             ErrorKind::AlreadyExists => libc::EEXIST,
             ErrorKind::InvalidInput => libc::EINVAL,
             ErrorKind::StorageFull | ErrorKind::WriteZero => libc::ENOSPC,
+            ErrorKind::QuotaExceeded => libc::EDQUOT,
+            ErrorKind::FileTooLarge => libc::EFBIG,
             ErrorKind::OutOfMemory => libc::ENOMEM,
             ErrorKind::WouldBlock => libc::EAGAIN,
+            ErrorKind::Unsupported => libc::ENOSYS,
             _ => libc::EIO,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn no_space() -> io::Error {
+        io::Error::from_raw_os_error(libc::ENOSPC)
+    }
+
+    fn no_segment() -> Error {
+        let io = LogError::Io {
+            action: "cannot write",
+            file: "log.1".into(),
+            source: no_space(),
+        };
+        Error::Log(LogError::NoSegment(Box::new(io)))
+    }
+
+    /// A program that is told `EIO` gives up; one that is told `ENOSPC` can make room.
+    #[test]
+    fn what_the_system_said_is_passed_on_from_wherever_it_was_said() {
+        assert_eq!(Code::from(Error::Io(no_space())), Code::ENOSPC);
+        assert_eq!(Code::from(no_segment()), Code::ENOSPC);
+        let shared = Error::SharedCommit(Arc::new(no_segment()));
+        assert_eq!(Code::from(shared), Code::ENOSPC);
+        let kind = io::Error::from(ErrorKind::StorageFull);
+        assert_eq!(Code::from(kind), Code::ENOSPC);
+        let failed = LogError::Io {
+            action: "cannot sync",
+            file: "log.0".into(),
+            source: io::Error::from_raw_os_error(libc::EIO),
+        };
+        assert_eq!(Code::from(Error::Log(failed)), Code::EIO);
+    }
+
+    #[test]
+    fn each_error_of_the_log_has_the_code_that_its_documentation_gives() {
+        let file = || "log.0".to_owned();
+        let too_large = LogError::RecordTooLarge { bytes: 2, max: 1 };
+        assert_eq!(Code::from(&too_large), Code::TXN_FULL);
+        let what = "its header is damaged";
+        let damaged = LogError::CorruptSegment { file: file(), what };
+        assert_eq!(Code::from(&damaged), Code::CORRUPTED);
+        let later = LogError::UnknownVersion {
+            file: file(),
+            found: 9,
+            known: 1,
+        };
+        assert_eq!(Code::from(&later), Code::VERSION_MISMATCH);
+        assert_eq!(Code::from(&LogError::Poisoned), Code::PANIC);
+        assert_eq!(Code::from(&LogError::NotStarted), Code::PROBLEM);
     }
 }

@@ -68,6 +68,7 @@ pub use meta::FORMAT_VERSION;
 pub use page::{CommitNo, PageNo};
 pub use readers::READERS_MAX;
 pub use restore::{Restore, restore};
+pub use sapwood_wal::Error as LogError;
 pub use sapwood_wal::process::PROCESSES_MAX;
 pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
 pub use stat::{Reader, Stat};
