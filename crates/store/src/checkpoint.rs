@@ -22,7 +22,7 @@ use crate::guard::{self, Guard};
 use crate::head::Head;
 use crate::meta::Meta;
 use crate::page::{CommitNo, PAGE_BYTES, Page};
-use crate::region::Region;
+use crate::region::{Metas, Region};
 use crate::sync::{Arc, Ordering};
 
 /// A checkpoint syncs the data file in so many parts.
@@ -110,20 +110,16 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// Protects the visible commit. As with a reader's slot: whoever does not see the target has noted an earlier visible
-    /// commit, which then is not the one we find when looking again.
+    /// Protects the visible commit.
     pub(crate) fn pin(&self) -> Result<Head> {
         let region = &self.inner.region;
-        loop {
-            let commit = region.visible();
-            region.metas.target.swap(commit.0, Ordering::SeqCst);
-            if region.visible() == commit
-                && let Some(head) = region.head(commit)
-            {
-                region.metas.superseded.store(0, Ordering::Relaxed);
-                return self.as_of_now(head?);
-            }
-        }
+        let (_, head) = pin_target(
+            &region.metas,
+            || region.visible(),
+            |commit| region.head(commit),
+        );
+        region.metas.superseded.store(0, Ordering::Relaxed);
+        self.as_of_now(head?)
     }
 
     /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to others. Otherwise
@@ -450,6 +446,24 @@ pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
     }
     appending.begin_lap(place)?;
     Ok(true)
+}
+
+/// Makes the visible commit the target; gives what `look` finds for it, which is nothing if it came too late for that commit. As with a reader's
+/// slot: whoever does not see the target has noted an earlier visible commit, which then is not the one we find when looking again.
+pub(crate) fn pin_target<T>(
+    metas: &Metas,
+    visible: impl Fn() -> CommitNo,
+    look: impl Fn(CommitNo) -> Option<T>,
+) -> (CommitNo, T) {
+    loop {
+        let commit = visible();
+        metas.target.swap(commit.0, Ordering::SeqCst);
+        if visible() == commit
+            && let Some(found) = look(commit)
+        {
+            return (commit, found);
+        }
+    }
 }
 
 /// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who holds a

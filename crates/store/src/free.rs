@@ -41,6 +41,7 @@ use crate::guard::Guard;
 use crate::head::FIRST_PAGE;
 use crate::page::{CommitNo, PageNo};
 use crate::readers;
+use crate::region::Metas;
 use crate::snapshot::Snapshot;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::tree::View;
@@ -363,6 +364,22 @@ pub(crate) struct Protected {
     commits: Vec<CommitNo>,
 }
 
+/// The commits that are protected for the sake of checkpoints; the caller has noted the visible commit before.
+///
+/// The target is looked at before the meta pages. A checkpoint whose target is not seen here has pinned it afterwards, so that it is not older than what the
+/// caller noted. One whose target is seen keeps its pages by that. Looked at the other way round, a checkpoint could be missed altogether: its meta
+/// pages, because they were not written yet, and its target, because the next one had begun by then.
+pub(crate) fn checkpointed(metas: &Metas) -> [(Guard, CommitNo); 3] {
+    let load = |commit: &AtomicU64| CommitNo(commit.load(Ordering::SeqCst));
+    let target = load(&metas.target);
+    let [first, second] = metas.commits.each_ref().map(load);
+    [
+        (Guard::ProtectTarget, target),
+        (Guard::ProtectMetas, first),
+        (Guard::ProtectMetas, second),
+    ]
+}
+
 impl Protected {
     pub(crate) fn now(inner: &Inner) -> Self {
         if inner.options.parked_age_max < u64::MAX {
@@ -384,12 +401,9 @@ impl Protected {
         for reader in readers::pinned(inner) {
             protect(Guard::ProtectReaders, reader.commit);
         }
-        let load = |commit: &AtomicU64| CommitNo(commit.load(Ordering::SeqCst));
-        let metas = &inner.region.metas;
-        for commit in &metas.commits {
-            protect(Guard::ProtectMetas, load(commit));
+        for (guard, commit) in checkpointed(&inner.region.metas) {
+            protect(guard, commit);
         }
-        protect(Guard::ProtectTarget, load(&metas.target));
         Self::new(visible, commits)
     }
 
