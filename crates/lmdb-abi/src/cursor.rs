@@ -43,6 +43,18 @@ pub(crate) struct Shown {
     pub(crate) value: Val,
 }
 
+impl Shown {
+    /// The record that a cursor stands on.
+    #[inline]
+    fn of(cursor: &TreeCursor<'_>) -> Result<Self> {
+        let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
+        Ok(Self {
+            key: Val::to(key),
+            value: Val::to(value),
+        })
+    }
+}
+
 impl Cursor {
     /// `mdb_cursor_open`; `own` is where the transaction stands.
     pub(crate) fn open(txn: &mut Txn, own: *mut Txn, dbi: u32) -> Result<Self> {
@@ -116,6 +128,32 @@ impl Cursor {
         };
         self.has_stood = walk.has_stood;
         shown
+    }
+
+    /// `MDB_NEXT` where a read transaction's cursor stands on a record already, and nothing has happened that would have to be looked at: the
+    /// step that a scan consists of. Otherwise `None`, and nothing is done.
+    #[inline]
+    pub(crate) fn step(&mut self, txn: &Txn) -> Option<Result<Shown>> {
+        if !self.has_stood || self.turn != txn.turn() || !txn.is_reading_on() {
+            return None;
+        }
+        let Place::Read(cursor) = &mut self.place else {
+            return None;
+        };
+        Some(Self::step_on(cursor))
+    }
+
+    #[inline]
+    fn step_on(cursor: &mut TreeCursor<'_>) -> Result<Shown> {
+        // Behind the last record it stays there.
+        if !cursor.is_on_record() {
+            return Err(Code::NOTFOUND);
+        }
+        if !cursor.next()? {
+            cursor.last()?;
+            return Err(Code::NOTFOUND);
+        }
+        Shown::of(cursor)
     }
 
     fn check_op(
@@ -382,10 +420,7 @@ impl Walk<'_> {
         if !stands {
             return Err(Code::NOTFOUND);
         }
-        Ok(Shown {
-            key: Val::to(cursor.whole_key()?.ok_or(Code::NOTFOUND)?),
-            value: Val::to(cursor.value()?.ok_or(Code::NOTFOUND)?),
-        })
+        Shown::of(cursor)
     }
 
     fn stood(&mut self, yes: bool) -> bool {

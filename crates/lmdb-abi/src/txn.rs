@@ -192,6 +192,12 @@ impl Txn {
         }
     }
 
+    /// Whether it reads, and no handle was closed since it last looked: what its cursors know of their databases holds.
+    #[inline]
+    pub(crate) fn is_reading_on(&self) -> bool {
+        self.is_reading() && self.open.closings() == self.closings && self.check().is_ok()
+    }
+
     /// Refuses everything but the end to a transaction that has failed, has a child, or is reset.
     pub(crate) fn check(&self) -> Result {
         let is_usable = match &self.state {

@@ -84,6 +84,14 @@ pub unsafe extern "C" fn mdb_cursor_get(
     answer(|| {
         let (cursor, txn) = unsafe { pair(cursor) }?;
         let op = CursorOp::from_number(op).ok_or(Code::EINVAL)?;
+        if op == CursorOp::Next
+            && let Some(shown) = cursor.step(txn)
+        {
+            let shown = shown?;
+            unsafe { set(key, shown.key) };
+            unsafe { set(data, shown.value) };
+            return Ok(());
+        }
         let needs_data = matches!(
             op,
             CursorOp::FirstDup

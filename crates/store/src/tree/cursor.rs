@@ -5,7 +5,7 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::node::Node;
+use super::node::{Mark, Node};
 use super::{HEIGHT_MAX, View};
 use crate::error::{Error, Result};
 use crate::page::{PageNo, ReadPages};
@@ -341,6 +341,22 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             Among::One => self.view.value(leaf, self.slot).map(Some),
             among => among.value(leaf.number()),
         }
+    }
+
+    /// Key and value of the record the cursor stands on, both as they stand in their pages: in trees of whole keys. In others there is
+    /// none, as if the cursor stood nowhere.
+    #[inline]
+    pub fn whole_record(&self) -> Result<Option<(&'p [u8], &'p [u8])>> {
+        let Some(leaf) = self.here().filter(|_| self.view.record.kind.whole) else {
+            return Ok(None);
+        };
+        let (key, mark, payload) = leaf.whole_entry(self.slot)?;
+        let value = match &self.among {
+            Among::One if mark == Mark::Inline => Some(payload),
+            Among::One => Some(self.view.value(leaf, self.slot)?),
+            among => among.value(leaf.number())?,
+        };
+        Ok(value.map(|value| (key, value)))
     }
 
     /// Key and value of the record the cursor stands on.

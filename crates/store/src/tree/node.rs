@@ -508,6 +508,29 @@ impl<'p> Node<'p> {
         rest.get(skip..)?.get(..len)
     }
 
+    /// Key and payload of an entry, and what that is, in a leaf of whole keys: the cell is read once for both.
+    #[inline]
+    pub(super) fn whole_entry(&self, slot: usize) -> Result<(&'p [u8], Mark, &'p [u8])> {
+        self.find_whole_entry(slot)
+            .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+    }
+
+    #[inline]
+    fn find_whole_entry(&self, slot: usize) -> Option<(&'p [u8], Mark, &'p [u8])> {
+        if self.kind != PageKind::WholeLeaf {
+            let key = self.find_whole_key(slot)?;
+            return self
+                .find_cell(slot)
+                .map(|cell| (key, cell.mark, cell.payload));
+        }
+        let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
+        let (key_len, rest) = split_u16(self.page.bytes().get(at..)?)?;
+        let (stored, rest) = split_u16(rest)?;
+        let (mark, payload_len) = Mark::decode(stored);
+        let (key, rest) = rest.split_at_checked(key_len)?;
+        Some((key, mark, rest.get(..payload_len)?))
+    }
+
     /// Searches the entries for a key, from slot `from` on.
     #[inline]
     pub(super) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
