@@ -36,6 +36,7 @@ use crate::open::read_metas;
 use crate::page::CommitNo;
 use crate::record::{Parts, RecordHeader};
 use crate::recovery::Recovering;
+use crate::sync::{Arc, Mutex, lock};
 
 const MAGIC: [u8; 8] = *b"SAPWARCH";
 const VERSION: u32 = 1;
@@ -89,30 +90,104 @@ impl Drop for ArchiveLock<'_> {
     }
 }
 
+/// The folder in which a log is kept.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    folder: Arc<dyn Storage>,
+    /// The file that was the last one when this process looked: the next one, if there is one by now, is found by its name. So nobody has to list
+    /// all that has ever been archived.
+    last: Mutex<Option<Header>>,
+}
+
+impl Archive {
+    pub(crate) fn new(folder: Arc<dyn Storage>) -> Self {
+        Self {
+            folder,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Where the archive of a log ends, if there is one and that is before `durable`; otherwise how far it reaches at least.
+    fn end(&self, log: LogId, durable: Lsn) -> Result<Option<Position>> {
+        let known = lock(&self.last).filter(|last| last.log == log);
+        if let Some(last) = known
+            && last.end.lsn >= durable
+        {
+            return Ok(Some(last.end));
+        }
+        let mut last = match known {
+            Some(last) if self.header(&last.file_name())?.is_some() => last,
+            _ => match self.list_for_last(log)? {
+                Some(last) => last,
+                None => return Ok(None),
+            },
+        };
+        // Another process may have archived since.
+        while let Some(next) = self.header(&Header::name_of(log, last.end.lsn))? {
+            last = next;
+        }
+        *lock(&self.last) = Some(last);
+        Ok(Some(last.end))
+    }
+
+    fn list_for_last(&self, log: LogId) -> Result<Option<Header>> {
+        let names = self.folder.names()?;
+        let prefix = Header::prefix(log);
+        let is_ours = |name: &&String| name.starts_with(&prefix) && !name.ends_with(".new");
+        match names.iter().filter(is_ours).max() {
+            Some(last) => self.header(last),
+            None => Ok(None),
+        }
+    }
+
+    /// The header of a file, if there is one of this name.
+    fn header(&self, name: &str) -> Result<Option<Header>> {
+        let file = match self.folder.open(name, OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut head = [0; HEADER_BYTES];
+        file.read_exact_at(&mut head, 0)?;
+        let header = Header::decode(&head, name)?;
+        if header.end.lsn <= header.begin {
+            return Err(damaged(name, "ends before it begins"));
+        }
+        Ok(Some(header))
+    }
+}
+
 /// Archives every durable record that is not archived yet, if there is an archive.
 pub(crate) fn archive(inner: &Inner) -> Result<()> {
-    let (Some(wal), Some(folder)) = (&inner.wal, &inner.options.archive) else {
+    let (Some(wal), Some(archive)) = (&inner.wal, &inner.options.archive) else {
         return Ok(());
     };
     let _one_at_a_time = ArchiveLock::take(inner);
     let durable = wal.durable();
-    let mut from = match last_end(&**folder, wal.id())? {
+    let mut from = match archive.end(wal.id(), durable)? {
         Some(end) => end,
         None => oldest_known(inner)?,
     };
     while from.lsn < durable {
-        match write_file(&**folder, wal, from, durable) {
-            Ok(Some(end)) => from = end,
-            // Nothing is there, or something else is. Perhaps the log has begun a lap early, and nothing is missing. Or somebody has used the log
-            // without archiving it. What is lost is lost; a restore will refuse to go across.
+        match write_file(&*archive.folder, wal, from, durable) {
+            Ok(Some(header)) => {
+                from = header.end;
+                *lock(&archive.last) = Some(header);
+            }
+            // Nothing is there, or something else is. Perhaps another process has begun a lap early and archived that; or the log has begun one, and
+            // nothing is missing. Or somebody has used the log without archiving it. What is lost is lost; a restore will refuse to go across.
             Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
-                let oldest = oldest_known(inner)?;
-                if oldest.lsn <= from.lsn {
+                *lock(&archive.last) = None;
+                let end = archive.end(wal.id(), durable)?;
+                let known = match end {
+                    Some(end) if end.lsn > from.lsn => end,
+                    _ => oldest_known(inner)?,
+                };
+                if known.lsn <= from.lsn {
                     return Err(Error::Damaged(
                         "the log cannot be read for the archive".into(),
                     ));
                 }
-                from = oldest;
+                from = known;
             }
             Err(error) => return Err(error),
         }
@@ -141,7 +216,7 @@ fn write_file(
     wal: &Wal,
     from: Position,
     durable: Lsn,
-) -> Result<Option<Position>> {
+) -> Result<Option<Header>> {
     let mut body = Vec::new();
     let mut end = from;
     let mut records = wal.records(from)?;
@@ -176,22 +251,7 @@ fn write_file(
     file.sync_data()?;
     folder.rename(&new, &name)?;
     folder.sync_names()?;
-    Ok(Some(end))
-}
-
-/// Where the archive of a log ends, if there is one.
-fn last_end(folder: &dyn Storage, log: LogId) -> Result<Option<Position>> {
-    let names = folder.names()?;
-    let prefix = Header::prefix(log);
-    let is_ours = |name: &&String| name.starts_with(&prefix) && !name.ends_with(".new");
-    let Some(last) = names.iter().filter(is_ours).max() else {
-        return Ok(None);
-    };
-    let mut head = [0; HEADER_BYTES];
-    folder
-        .open(last, OpenMode::Read)?
-        .read_exact_at(&mut head, 0)?;
-    Ok(Some(Header::decode(&head, last)?.end))
+    Ok(Some(header))
 }
 
 impl Header {
@@ -201,7 +261,11 @@ impl Header {
     }
 
     fn file_name(&self) -> String {
-        format!("{}{:020}", Self::prefix(self.log), self.begin.0)
+        Self::name_of(self.log, self.begin)
+    }
+
+    fn name_of(log: LogId, begin: Lsn) -> String {
+        format!("{}{:020}", Self::prefix(log), begin.0)
     }
 
     fn encode(&self, body: &[u8]) -> Vec<u8> {
@@ -298,6 +362,19 @@ impl Archived {
         Ok(Self { header, bytes })
     }
 
+    /// The first commit of a store that is in the file, if there is any.
+    fn first_commit(&self, name: &str, store: u16) -> Result<Option<CommitNo>> {
+        for record in self.records(name)? {
+            for part in Parts::of(record)? {
+                let (header, _) = RecordHeader::decode(part)?;
+                if header.store == store {
+                    return Ok(Some(header.commit));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// The records, one after the other.
     fn records(&self, name: &str) -> Result<Vec<&[u8]>> {
         let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
@@ -316,11 +393,17 @@ impl Archived {
 /// Applies what the archive has behind the commit of a store.
 pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
     let names = archive.names()?;
-    let is_ours = |name: &&String| name.starts_with("archive-") && !name.ends_with(".new");
-    let mut names: Vec<&String> = names.iter().filter(is_ours).collect();
+    let is_ours = |name: &String| name.starts_with("archive-") && !name.ends_with(".new");
+    let mut names: Vec<String> = names.into_iter().filter(is_ours).collect();
     names.sort();
+    if let [first, .., last] = &names[..]
+        && log_of(first) != log_of(last)
+    {
+        return Err(damaged(last, "belongs to another log than the others"));
+    }
+    let needed = first_needed(store, archive, &names, until)?;
     let mut log = None;
-    for name in names {
+    for name in names.get(needed..).unwrap_or_default() {
         let archived = Archived::read(archive, name)?;
         if *log.get_or_insert(archived.header.log) != archived.header.log {
             return Err(damaged(name, "belongs to another log than the others"));
@@ -340,6 +423,44 @@ pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until
         Until::Commit(commit) if store.head().commit != commit => Err(Error::NotInArchive(commit)),
         _ => Ok(()),
     }
+}
+
+/// What the name of a file says about its log.
+fn log_of(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(log, _)| log)
+}
+
+/// The first of the files that have something behind the commit of a store, looked for by halves: an archive may be years longer than
+/// what a backup lacks. Since commits ascend, files before one that begins with the next commit, or an earlier one, have nothing newer.
+fn first_needed(
+    store: &Recovering,
+    archive: &dyn Storage,
+    names: &[String],
+    until: Until,
+) -> Result<usize> {
+    let next = store.head().commit.0 + 1;
+    let (mut needed, mut behind) = (0, names.len());
+    while behind - needed > 1 {
+        let middle = needed + (behind - needed) / 2;
+        let mut at = middle;
+        let mut first = None;
+        while let Some(name) = names.get(at..behind).and_then(<[String]>::first) {
+            let archived = Archived::read(archive, name)?;
+            if matches!(until, Until::Time(time) if archived.header.time > time) {
+                break;
+            }
+            first = archived.first_commit(name, store.identity.store)?;
+            if first.is_some() {
+                break;
+            }
+            at += 1;
+        }
+        match first {
+            Some(CommitNo(first)) if first <= next => needed = at,
+            _ => behind = middle,
+        }
+    }
+    Ok(needed)
 }
 
 fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> {
@@ -372,15 +493,18 @@ mod tests {
     use crate::backup::complete;
     use crate::env::{Env, LOG_BYTES_MIN, Options};
     use crate::restore::Restore;
-    use crate::sync::Arc;
     use crate::tree::TreeKind;
 
-    fn open(disk: &Disk) -> Env {
+    fn options(disk: &Disk) -> Options {
         let mut options = Options::new()
             .log_bytes(2 * LOG_BYTES_MIN)
             .idle_checkpoint(None);
-        options.archive = Some(Arc::new(disk.clone()));
-        Env::on_storage(Arc::new(disk.clone()), &options).unwrap()
+        options.archive = Some(Arc::new(Archive::new(Arc::new(disk.clone()))));
+        options
+    }
+
+    fn open(disk: &Disk) -> Env {
+        Env::on_storage(Arc::new(disk.clone()), &options(disk)).unwrap()
     }
 
     fn commit(env: &Env, number: u32) {
@@ -448,5 +572,63 @@ mod tests {
             restored.sync_names().unwrap();
             assert!(read(&open(&restored)) == read(&env), "{crash}");
         }
+    }
+
+    fn archived(disk: &Disk) -> Vec<String> {
+        let mut names = disk.names().unwrap();
+        names.retain(|name| name.starts_with("archive-"));
+        names.sort();
+        names
+    }
+
+    /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is not looked at.
+    #[test]
+    fn the_folder_is_listed_once() {
+        let disk = Disk::new();
+        let env = open(&disk);
+        commit(&env, 0);
+        env.archive().unwrap();
+        // A listing would take it for the last file, and find that it is none.
+        let log = log_of(&archived(&disk)[0]).to_owned();
+        let stray = format!("{log}-{:020}", u64::MAX);
+        disk.open(&stray, OpenMode::CreateNew).unwrap();
+        for number in 1..40 {
+            commit(&env, number);
+            env.archive().unwrap();
+        }
+        assert_eq!(archived(&disk).len(), 41);
+        drop(env);
+        assert!(Env::on_storage(Arc::new(disk.clone()), &options(&disk)).is_err());
+        disk.remove(&stray).unwrap();
+        let again = open(&disk);
+        commit(&again, 40);
+        again.archive().unwrap();
+        assert_eq!(archived(&disk).len(), 41);
+    }
+
+    #[test]
+    fn what_others_have_archived_is_found_and_what_was_taken_away_is_noticed() {
+        let disk = Disk::new();
+        let env = open(&disk);
+        let log = env.inner().wal.as_ref().unwrap().id();
+        let other = Archive::new(Arc::new(disk.clone()));
+        let end = || other.end(log, Lsn(u64::MAX)).unwrap();
+        let newest = || {
+            let name = archived(&disk).pop()?;
+            Some(other.header(&name).unwrap()?.end)
+        };
+        assert_eq!(end(), newest());
+        for number in 0..30 {
+            commit(&env, number);
+            env.archive().unwrap();
+            if number % 7 == 3 {
+                assert_eq!(end(), newest());
+            }
+        }
+        assert_eq!(end(), newest());
+        disk.remove(&archived(&disk)[29]).unwrap();
+        assert_eq!(end(), newest());
+        let known = end().unwrap().lsn;
+        assert_eq!(other.end(log, known).unwrap().unwrap().lsn, known);
     }
 }

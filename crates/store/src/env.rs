@@ -10,6 +10,7 @@ use sapwood_wal::Wal;
 use sapwood_wal::process::Membership;
 use sapwood_wal::storage::{Folder, PRIVATE_PERMISSIONS, Storage};
 
+use crate::archive::Archive;
 use crate::background::Background;
 use crate::backup::Content;
 use crate::bulk_load::BulkLoad;
@@ -55,7 +56,7 @@ pub struct Options {
     pub(crate) stores: u16,
     pub(crate) store_folders: BTreeMap<u16, PathBuf>,
     pub(crate) alone_when_closed: bool,
-    pub(crate) archive: Option<Arc<dyn Storage>>,
+    pub(crate) archive: Option<Arc<Archive>>,
     pub(crate) parked_age_max: u64,
     pub(crate) guards: Guards,
 }
@@ -183,7 +184,7 @@ impl Options {
     /// from the folder: what is older than the oldest backup is no longer needed.
     pub fn archive(mut self, folder: impl AsRef<Path>) -> Result<Self> {
         let folder = Folder::open(folder.as_ref())?.creating_with(self.permissions);
-        self.archive = Some(Arc::new(folder));
+        self.archive = Some(Arc::new(Archive::new(Arc::new(folder))));
         Ok(self)
     }
 

@@ -6,7 +6,7 @@ use sapwood_wal::storage::Folder;
 use sapwood_wal::storage::recording::{Disk, Fault, Image};
 
 use crate::append::AppendLock;
-use crate::archive::Until;
+use crate::archive::{Archive, Until};
 use crate::checkpoint::CheckpointLock;
 use crate::env::{Env, LOG_BYTES_MIN, Options};
 use crate::error::Error;
@@ -290,7 +290,9 @@ fn an_archive_leads_across_laps_that_began_early() {
     let path = |name| folder.path().join(name);
     std::fs::create_dir(path("archive")).unwrap();
     let mut options = options(Guards::default(), 1);
-    options.archive = Some(Arc::new(Folder::open(&path("archive")).unwrap()));
+    options.archive = Some(Arc::new(Archive::new(Arc::new(
+        Folder::open(&path("archive")).unwrap(),
+    ))));
     let disk = Disk::new();
     let envs = [Env::on_storage(Arc::new(disk.clone()), &options).unwrap()];
     fill(&disk, &envs).unwrap();

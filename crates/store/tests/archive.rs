@@ -315,6 +315,40 @@ fn what_does_not_lead_there_is_refused_by_name() {
     assert!(matches!(refused("another log"), Error::Damaged(_)));
 }
 
+/// A restore looks for the first file that it needs and reads what is behind, however long the archive is.
+#[test]
+fn what_a_backup_has_is_not_looked_for_in_the_archive() {
+    let place = Place::new();
+    let env = place.open(2);
+    let second = env.store(1).unwrap();
+    for number in 0..100 {
+        commit(&env, number);
+        // The other store is in some of the files only.
+        if number % 40 == 0 {
+            commit(&second, number);
+        }
+        env.archive().unwrap();
+    }
+    second.backup(place.path("backup")).unwrap();
+    let early = place.archived();
+    for number in 100..200 {
+        commit(&env, number);
+        if number % 30 == 0 {
+            commit(&second, number);
+        }
+        env.archive().unwrap();
+    }
+    // The search by halves comes to the others.
+    for file in &early[..early.len() / 3] {
+        fs::write(file, b"damaged").unwrap();
+    }
+    place.restore(Until::End, "end").unwrap();
+    assert!(all(&place.path("end")) == read(&second));
+    let now = SystemTime::now() + Duration::from_secs(60);
+    place.restore(Until::Time(now), "now").unwrap();
+    assert!(all(&place.path("now")) == read(&second));
+}
+
 #[test]
 fn pages_that_are_not_in_the_log_need_a_later_backup() {
     let place = Place::new();
