@@ -54,6 +54,10 @@ pub enum Error {
     #[error("there is no tree of this kind: its choices do not go together")]
     TreeKind,
 
+    /// A key or value is read as something that its bytes are not: see [`Encoding`](crate::Encoding).
+    #[error("a {0} is not of the type that it is read as")]
+    WrongType(&'static str),
+
     /// A cursor's record is asked for while it stands nowhere, or was deleted.
     #[error("the cursor does not stand on a record")]
     NoRecord,

@@ -49,6 +49,7 @@ mod space_tests;
 mod stat;
 mod sync;
 pub mod tree;
+mod typed;
 mod update;
 mod varint;
 mod write;
@@ -75,6 +76,9 @@ pub use stat::{Reader, Stat};
 pub use tree::{
     Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
     TreeKind, VALUE_BYTES_MAX,
+};
+pub use typed::{
+    Encoding, FixedEncoding, KeyEncoding, TypedEntry, TypedRange, TypedTree, TypedTreeId, TypedView,
 };
 pub use write::{
     ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,

@@ -29,7 +29,7 @@ use node::{Cell, Mark, Node};
 pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
-pub use cursor::{Cursor, Range};
+pub use cursor::{Cursor, Range, Records};
 pub use order::{Comparator, Comparators, KeyOrder};
 pub(crate) use order::{Order, Orders};
 pub(crate) use strays::Stray;

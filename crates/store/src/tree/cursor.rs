@@ -494,7 +494,25 @@ fn miscounted(page: PageNo) -> Error {
     Error::corrupt(page, "fewer records than its parent counts")
 }
 
-/// The records between two bounds, taken from either end.
+/// The records between two bounds, taken from either end: lent one after the other by [`Range::next`], or, with keys of their own, by an iterator.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// # use std::ops::Bound;
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new())?;
+/// # let mut txn = env.write()?;
+/// # let colours = txn.create_tree("colours", TreeKind::COMPACT)?;
+/// # txn.put(colours, b"sea", b"green")?;
+/// # txn.put(colours, b"sky", b"blue")?;
+/// let colours = txn.view(colours)?;
+/// for record in colours.range(Bound::Excluded(b"sea"), Bound::Unbounded)? {
+///     let (key, value) = record?;
+///     assert_eq!((&key[..], value), (&b"sky"[..], &b"blue"[..]));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Range<'p, P: ?Sized> {
     front: Cursor<'p, P>,
     back: Cursor<'p, P>,
@@ -553,3 +571,54 @@ impl<'p, P: ReadPages + ?Sized> Range<'p, P> {
         self.back.record()
     }
 }
+
+/// The records of a [`Range`] with copies of their keys. It ends after an error.
+pub struct Records<'p, P: ?Sized> {
+    range: Range<'p, P>,
+    has_failed: bool,
+}
+
+impl<'p, P: ?Sized> Records<'p, P> {
+    fn owned(
+        has_failed: &mut bool,
+        record: Result<Option<(&[u8], &'p [u8])>>,
+    ) -> Option<Result<(Vec<u8>, &'p [u8])>> {
+        *has_failed = record.is_err();
+        let record = record.transpose()?;
+        Some(record.map(|(key, value)| (key.to_vec(), value)))
+    }
+}
+
+impl<'p, P: ReadPages + ?Sized> IntoIterator for Range<'p, P> {
+    type Item = Result<(Vec<u8>, &'p [u8])>;
+    type IntoIter = Records<'p, P>;
+
+    fn into_iter(self) -> Records<'p, P> {
+        Records {
+            range: self,
+            has_failed: false,
+        }
+    }
+}
+
+impl<'p, P: ReadPages + ?Sized> Iterator for Records<'p, P> {
+    type Item = Result<(Vec<u8>, &'p [u8])>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
+        Self::owned(&mut self.has_failed, self.range.next())
+    }
+}
+
+impl<P: ReadPages + ?Sized> DoubleEndedIterator for Records<'_, P> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.has_failed {
+            return None;
+        }
+        Self::owned(&mut self.has_failed, self.range.next_back())
+    }
+}
+
+impl<P: ReadPages + ?Sized> std::iter::FusedIterator for Records<'_, P> {}
