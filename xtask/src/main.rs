@@ -63,6 +63,7 @@ fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
         "-D",
         "warnings",
     ])?;
+    audit::portable_by_feature()?;
     if cargo_test_args.is_empty() {
         cargo(["test", "--workspace"])
     } else {

@@ -23,6 +23,19 @@ const LAYERS: &[&str] = &[
 /// `store`, `wal`, `lmdb-abi`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
 const NO_SOCKETS: &[&str] = &["wal", "store", "lmdb-abi", "xact", "ldap", "directory"];
 
+/// These run, or are to run one day, on any system; the one place of theirs that knows one is [`SYSTEMS`].
+const PORTABLE: &[&str] = &["crates/wal/src/", "crates/store/src/"];
+const SYSTEMS: &str = "crates/wal/src/sys/";
+/// What only some systems have.
+const OF_A_SYSTEM: &[&str] = &[
+    "std::os::",
+    "libc::",
+    "rustix::",
+    "target_os",
+    "cfg(unix)",
+    "cfg(windows)",
+];
+
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
 
@@ -94,6 +107,14 @@ fn files(faults: &mut Vec<String>) -> Result<()> {
         let lines = text.lines().count();
         if lines > FILE_LINES_MAX {
             faults.push(format!("{name} has {lines} lines; which two things is it?"));
+        }
+        let is_portable = PORTABLE.iter().any(|folder| name.starts_with(folder));
+        if is_portable && !name.starts_with(SYSTEMS) {
+            for what in OF_A_SYSTEM.iter().filter(|what| text.contains(**what)) {
+                faults.push(format!(
+                    "{name} uses `{what}`: only {SYSTEMS} knows an operating system"
+                ));
+            }
         }
         if text.contains("[allow(unsafe_code")
             && name.starts_with("crates/")
