@@ -9,7 +9,31 @@ use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
 
-/// Several trees being built from sorted input, to become visible with one commit.
+/// Several trees being built from sorted input, to become visible with one commit. Input in any order goes through a
+/// [`Sorter`](crate::sort::Sorter) first.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// use sapwood_store::sort::Sorter;
+/// use sapwood_store::{Env, Options, TreeKind};
+///
+/// let env = Env::in_memory(&Options::new())?;
+/// let mut sorter = Sorter::new(&std::env::temp_dir(), 1 << 20, 1);
+/// for word in ["oak", "ash", "elm"] {
+///     sorter.push(word.as_bytes(), b"a tree")?;
+/// }
+/// let mut load = env.bulk()?;
+/// let mut words = load.tree("words", TreeKind::COMPACT)?;
+/// let mut sorted = sorter.finish()?;
+/// while let Some((key, value)) = sorted.next()? {
+///     words.push(&mut load, key, value)?;
+/// }
+/// assert_eq!(words.finish(&mut load)?, 3);
+/// load.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "what was built is there only when the load is committed"]
 #[derive(Debug)]
 pub struct BulkLoad {
     txn: WriteTxn,

@@ -136,6 +136,31 @@ impl Options {
     }
 
     /// What [`WriteTxn::commit`] promises; [`WriteTxn::commit_with`] says it for one commit.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// use sapwood_store::{Durability, Env, Options, TreeKind};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let env = Env::open(folder.path(), &Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let events = txn.create_tree("events", TreeKind::COMPACT)?;
+    /// txn.put(events, b"1", b"started")?;
+    /// // Logged, and visible at once; a power cut may take it back.
+    /// let first = txn.commit_with(Durability::Relaxed)?;
+    /// assert!(first.is_visible());
+    ///
+    /// let mut txn = env.write()?;
+    /// let events = txn.tree("events")?.unwrap();
+    /// txn.put(events, b"2", b"paid")?;
+    /// // Others go on writing while this is waited for, here or on another thread.
+    /// let second = txn.commit()?;
+    /// let waiting = std::thread::spawn(move || second.wait());
+    /// waiting.join().unwrap()?;
+    /// assert!(first.is_durable());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self

@@ -26,6 +26,20 @@ pub type TreeChanges<'s> = Changes<'s, MappedPages>;
 ///
 /// While it lives no page it can see is used again, so the file may grow under a writer: keep it only as long as it is
 /// needed. It may be moved to and dropped by another thread.
+///
+/// What is read from it cannot outlive it:
+///
+/// ```compile_fail
+/// # use sapwood_store::{Env, Options};
+/// # let env = Env::in_memory(&Options::new()).unwrap();
+/// let value = {
+///     let snapshot = env.read().unwrap();
+///     let tree = snapshot.tree("t").unwrap().unwrap();
+///     tree.get(b"key").unwrap()
+/// };
+/// println!("{value:?}");
+/// ```
+#[must_use = "a snapshot pins its commit only as long as it lives"]
 pub struct Snapshot {
     handle: ManuallyDrop<Box<ReaderHandle>>,
     commit: CommitNo,

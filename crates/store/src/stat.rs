@@ -7,6 +7,23 @@ use crate::readers;
 use crate::sync::Ordering;
 
 /// Sizes, heads and readers of an environment at one moment.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new())?;
+/// let snapshot = env.read()?;
+/// let mut txn = env.write()?;
+/// txn.create_tree("t", TreeKind::COMPACT)?;
+/// txn.commit()?.wait()?;
+/// // A snapshot that is one commit old, and what it keeps from being used again.
+/// let stat = env.stat()?;
+/// let [reader] = &stat.readers[..] else { panic!("there is one snapshot") };
+/// assert_eq!((reader.commit, reader.age), (snapshot.commit(), 1));
+/// assert_eq!(reader.pid, std::process::id());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stat {

@@ -161,7 +161,7 @@ fn read_for_ever(env: &Env) {
         counts(&snapshot);
         kept.push(snapshot);
         if kept.len() > 20 {
-            kept.remove(0);
+            drop(kept.remove(0));
             counts(&kept[0]);
         }
     }

@@ -16,6 +16,27 @@ struct Cut {
 
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// How many records have a key less than `key`. Counted trees only; O(log n).
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use std::ops::Bound;
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let scores = txn.create_tree("scores", TreeKind::COUNTED)?;
+    /// for score in 0..1000_u32 {
+    ///     txn.put(scores, &(score * 3).to_be_bytes(), b"")?;
+    /// }
+    /// let scores = txn.view(scores)?;
+    /// assert_eq!(scores.rank(&300_u32.to_be_bytes())?, 100);
+    /// let above = Bound::Excluded(&2700_u32.to_be_bytes()[..]);
+    /// assert_eq!(scores.count(above, Bound::Unbounded)?, 99);
+    /// let mut cursor = scores.cursor();
+    /// assert!(cursor.seek_nth(500)?);
+    /// assert_eq!(cursor.key()?, Some(&1500_u32.to_be_bytes()[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rank(&self, key: &[u8]) -> Result<u64> {
         self.records_before(key, false)
     }

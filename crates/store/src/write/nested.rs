@@ -9,6 +9,7 @@ use crate::update::Ran;
 
 /// A point of a write transaction to return to. Savepoints nest to any depth.
 #[derive(Debug)]
+#[must_use = "nothing else leads back to a savepoint"]
 pub struct Savepoint(u64);
 
 /// The state of a transaction at a savepoint.
@@ -59,6 +60,23 @@ impl WriteTxn {
 
     /// Marks the present state, to return to with [`WriteTxn::rollback_to`]. Costs nothing by itself; afterwards each
     /// page is copied when it is changed for the first time.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let stock = txn.create_tree("stock", TreeKind::COMPACT)?;
+    /// txn.put(stock, b"apples", b"3")?;
+    /// let before = txn.savepoint();
+    /// txn.delete(stock, b"apples")?;
+    /// txn.rollback_to(&before);
+    /// assert!(txn.get(stock, b"apples")?.is_some());
+    /// // It can be returned to again, until it is released.
+    /// txn.release(before);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints_so_far += 1;
         let number = self.savepoints_so_far;

@@ -83,6 +83,22 @@ impl WriteTxn {
 
     /// Deletes all records between two bounds; how many there were. What lies between is cut off in branches, without a
     /// search for each record.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use std::ops::Bound;
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let days = txn.create_tree("days", TreeKind::COMPACT)?;
+    /// for day in 0..366_u16 {
+    ///     txn.put(days, &day.to_be_bytes(), b"")?;
+    /// }
+    /// let february = (Bound::Included(&31_u16.to_be_bytes()[..]), Bound::Excluded(&60_u16.to_be_bytes()[..]));
+    /// assert_eq!(txn.delete_range(days, february.0, february.1)?, 29);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn delete_range(
         &mut self,
         tree: TreeId,

@@ -115,6 +115,21 @@ impl WriteTxn {
     /// Gives a tree another name, which must not be taken. Its [`TreeId`] stays valid. Answers whether there was one.
     ///
     /// Comparators are registered by name: whoever has one for the old name registers it for the new one.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let draft = txn.create_tree("draft", TreeKind::COMPACT)?;
+    /// txn.create_tree("scratch", TreeKind::COMPACT)?;
+    /// assert!(txn.rename_tree("draft", "final")?);
+    /// assert!(txn.drop_tree("scratch")?);
+    /// txn.put(draft, b"still", b"valid")?;
+    /// assert_eq!(txn.tree_names()?, [b"final"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rename_tree(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
         let Some(id) = self.tree(from)? else {
             return Ok(false);
