@@ -1,18 +1,26 @@
-//! The persistent allocator of a space: areas whose sizes are powers of two, and for each size a list of the free ones.
+//! The persistent allocator of a space: areas whose sizes are powers of two, cut from free stretches, which join when they touch.
 //!
 //! ```text
 //!  page 0        the root, alone on its page: everybody reads it, hardly anybody writes it
 //!  page 1        the end of what was ever handed out
-//!  pages 2-17    arenas: for each size the first free area, which begins with the offset of the next
-//!  page 18 on    areas
+//!  pages 2-17    arenas: their free stretches, see `stretches`
+//!  page 18 on    areas, and nodes
+//!
+//!  arena    0   328  lists: for each size the first free area, which begins with the offset of the next
+//!         512        the root of the tree of free stretches
 //! ```
 //!
 //! All of it is read and written like everything else in a transaction, so an allocation happens or does not happen with the
 //! rest. Each slot has its arena, so that transactions which run at the same time seldom meet; an arena gets a *chunk* at a
-//! time from the end. Larger free areas are split; they are not joined again.
+//! time from the end. What a transaction gives back goes to its own arena, wherever it came from: what lies side by side in two arenas joins
+//! only when there is no room left at all.
+//!
+//! The lists hold what found no page for a node when the tree needed one and the space was full, and what earlier releases, which had nothing
+//! else, have left there. It goes into the tree before an arena gets another chunk.
 
 use crate::error::{Error, Result};
 use crate::memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
+use crate::stretches::{CLASS_MAX, CLASS_MIN, Stretch, alignment};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const ROOT: Offset<u64> = Offset::new(8);
@@ -21,13 +29,11 @@ const ARENAS: u64 = 16;
 const ARENAS_AT: u64 = 2 * PAGE;
 const AREAS_AT: u64 = ARENAS_AT + ARENAS * PAGE;
 
-/// The smallest area has 16 bytes.
-const CLASS_MIN: u32 = 4;
-/// The largest has 16 TiB.
-const CLASS_MAX: u32 = 44;
-const PAGE_CLASS: u32 = PAGE.ilog2();
-/// What an arena takes from the end at least: 256 KiB.
-const CHUNK_CLASS: u32 = 18;
+/// What an arena takes from the end at least.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// So many listed areas go into the tree at a time, and so many where there is no room left.
+const LISTED_MAX: usize = 64;
+const LISTED_MAX_WITHOUT_ROOM: usize = 1 << 16;
 
 pub(crate) fn root(memory: &impl Memory<Error = Error>) -> Result<u64> {
     memory.load(ROOT)
@@ -45,13 +51,7 @@ pub(crate) fn allocate(
     bytes: u64,
 ) -> Result<u64> {
     let class = class_of(bytes)?;
-    let arena = u64::from(arena) % ARENAS;
-    let mut heap = Heap { memory, limit };
-    if class < PAGE_CLASS {
-        heap.take_small(arena, class)
-    } else {
-        heap.take(arena, class)
-    }
+    Heap::new(memory, arena, limit).allocate(class)
 }
 
 /// Gives an area to an arena.
@@ -63,9 +63,10 @@ pub(crate) fn free(
     bytes: u64,
 ) -> Result<()> {
     let class = class_of(bytes)?;
-    let mut heap = Heap { memory, limit };
+    let mut heap = Heap::new(memory, arena, limit);
     heap.check(offset, class, "this was never allocated")?;
-    heap.push(u64::from(arena) % ARENAS, class, offset)
+    let bytes = 1 << class;
+    heap.give(Stretch { offset, bytes })
 }
 
 /// The binary logarithm of the size of an area for so many bytes.
@@ -77,79 +78,232 @@ fn class_of(bytes: u64) -> Result<u32> {
     }
 }
 
-struct Heap<'a, M> {
-    memory: &'a mut M,
+/// The allocator as one arena uses it.
+pub(crate) struct Heap<'a, M> {
+    pub(crate) memory: &'a mut M,
+    arena: u64,
     /// The size of the space.
-    limit: u64,
+    pub(crate) limit: u64,
+    /// Pages that are no nodes any more, and are to be given back.
+    pub(crate) emptied: Vec<u64>,
 }
 
-impl<M: Memory<Error = Error>> Heap<'_, M> {
-    /// Takes an area of less than a page.
-    fn take_small(&mut self, arena: u64, class: u32) -> Result<u64> {
-        if let Some(area) = self.pop(arena, class)? {
-            return Ok(area);
+impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
+    pub(crate) fn new(memory: &'a mut M, arena: u32, limit: u64) -> Self {
+        Self {
+            memory,
+            arena: u64::from(arena) % ARENAS,
+            limit,
+            emptied: Vec::new(),
         }
-        let page = self.take(arena, PAGE_CLASS)?;
-        // The first is handed out, the others go into the list so that the lower ones are handed out first.
-        for place in (1..PAGE >> class).rev() {
-            self.push(arena, class, page + (place << class))?;
-        }
-        Ok(page)
     }
 
-    /// Takes an area of one or more pages.
-    fn take(&mut self, arena: u64, class: u32) -> Result<u64> {
-        if let Some(area) = self.split(arena, class)? {
+    fn allocate(&mut self, class: u32) -> Result<u64> {
+        if let Some(area) = self.take(class)? {
             return Ok(area);
         }
-        let chunk = class.max(CHUNK_CLASS);
-        match self.grow(chunk) {
-            Ok(area) => self.split_area(arena, area, chunk, class),
-            Err(full) => {
-                // Less than a chunk may be left, or others have something.
-                for other in 0..ARENAS {
-                    if let Some(area) = self.split(other, class)? {
-                        return Ok(area);
-                    }
-                }
-                if chunk > class {
-                    self.grow(class)
-                } else {
-                    Err(full)
-                }
+        if self.unlist()?
+            && let Some(area) = self.take(class)?
+        {
+            return Ok(area);
+        }
+        if self.add_chunk(class)?
+            && let Some(area) = self.take(class)?
+        {
+            return Ok(area);
+        }
+        let own = self.arena;
+        for arena in 0..ARENAS {
+            self.arena = arena;
+            if let Some(area) = self.take(class)? {
+                return Ok(area);
+            }
+            if let Some(area) = self.take_listed(class)? {
+                return Ok(area);
             }
         }
+        self.arena = own;
+        self.take_across(class)?.ok_or_else(|| {
+            let bytes = 1 << class;
+            Fault::Full { bytes }.into()
+        })
     }
 
-    /// Takes the smallest free area of an arena that is large enough, and keeps the rest of it.
-    fn split(&mut self, arena: u64, class: u32) -> Result<Option<u64>> {
+    /// Makes what was never handed out a free stretch, enough for an area of a class together with what is free right before it. Gives
+    /// `false` if there is not enough.
+    fn add_chunk(&mut self, class: u32) -> Result<bool> {
+        let end = self.end()?;
+        let before = self.last_until(end)?.filter(|last| last.end() == end);
+        let start = before.map_or(end, |before| before.offset);
+        let area_end = start.next_multiple_of(alignment(class)) + (1 << class);
+        let missing = area_end.saturating_sub(end).next_multiple_of(PAGE);
+        let room = self.limit.saturating_sub(end);
+        if room < missing.max(PAGE) {
+            return Ok(false);
+        }
+        let bytes = missing.max(CHUNK_BYTES).min(room);
+        let Some(offset) = self.extend(bytes)? else {
+            return Ok(false);
+        };
+        self.give(Stretch { offset, bytes })?;
+        Ok(true)
+    }
+
+    /// Takes so many bytes, whole pages, that were never handed out.
+    pub(crate) fn extend(&mut self, bytes: u64) -> Result<Option<u64>> {
+        let area = self.end()?;
+        let end = area.checked_add(bytes).filter(|end| *end <= self.limit);
+        if let Some(end) = end {
+            self.memory.store(END, &end)?;
+        }
+        Ok(end.map(|_| area))
+    }
+
+    /// The end of what was ever handed out.
+    fn end(&self) -> Result<u64> {
+        let end = self.memory.load(END)?.max(AREAS_AT);
+        if !end.is_multiple_of(PAGE) {
+            let reason = "what was handed out ends within a page";
+            return Err(Fault::Damaged {
+                offset: END.get(),
+                reason,
+            }
+            .into());
+        }
+        Ok(end)
+    }
+
+    /// Takes an area of a class from stretches that lie side by side in several arenas, or before what was never handed out.
+    fn take_across(&mut self, class: u32) -> Result<Option<u64>> {
+        let own = self.arena;
+        let mut pieces = Vec::new();
+        let mut listed = Vec::new();
+        for arena in 0..ARENAS {
+            self.arena = arena;
+            self.pop_listed(LISTED_MAX_WITHOUT_ROOM, &mut listed)?;
+            let stretches = self.all_stretches()?;
+            pieces.extend(stretches.into_iter().map(|piece| (piece, Some(arena))));
+        }
+        pieces.extend(joined(listed).into_iter().map(|piece| (piece, None)));
+        pieces.sort_unstable();
+        let end = self.end()?;
+        let mut found = None;
+        for run in pieces.chunk_by(|(before, _), (next, _)| before.end() == next.offset) {
+            if found.is_none() {
+                found = self.take_from_run(run, end, class, own)?;
+                if found.is_some() {
+                    continue;
+                }
+            }
+            self.arena = own;
+            for (piece, _) in run.iter().filter(|(_, arena)| arena.is_none()) {
+                self.give(*piece)?;
+            }
+        }
+        self.arena = own;
+        Ok(found)
+    }
+
+    /// Takes an area of a class from pieces that lie side by side, each of an arena or of none, for the arena `own`.
+    fn take_from_run(
+        &mut self,
+        run: &[(Stretch, Option<u64>)],
+        end: u64,
+        class: u32,
+        own: u64,
+    ) -> Result<Option<u64>> {
+        let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else {
+            return Ok(None);
+        };
+        let is_last = last.end() == end;
+        let run_end = if is_last { self.limit } else { last.end() };
+        let whole = Stretch {
+            offset: first.offset,
+            bytes: run_end.saturating_sub(first.offset),
+        };
+        let Some(area) = whole.place(class) else {
+            return Ok(None);
+        };
+        for (piece, arena) in run {
+            if let Some(arena) = arena {
+                self.arena = *arena;
+                self.remove(*piece)?;
+            }
+        }
+        self.arena = own;
+        let area_end = area + (1 << class);
+        let mut rest_end = last.end();
+        if area_end > rest_end {
+            rest_end = area_end.next_multiple_of(PAGE);
+            self.memory.store(END, &rest_end)?;
+        }
+        for (offset, end) in [(whole.offset, area), (area_end, rest_end)] {
+            if offset < end {
+                let bytes = end - offset;
+                self.give(Stretch { offset, bytes })?;
+            }
+        }
+        self.give_emptied()?;
+        Ok(Some(area))
+    }
+
+    /// Puts a stretch into the lists, as areas.
+    pub(crate) fn list(&mut self, stretch: Stretch) -> Result<()> {
+        let mut offset = stretch.offset;
+        while offset < stretch.end() {
+            let left = stretch.end() - offset;
+            let mut class = left.ilog2().min(CLASS_MAX);
+            while !offset.is_multiple_of(alignment(class)) {
+                class -= 1;
+            }
+            self.push(class, offset)?;
+            offset += 1 << class;
+        }
+        Ok(())
+    }
+
+    /// Takes some areas out of the lists and makes them free stretches; gives whether there were any.
+    fn unlist(&mut self) -> Result<bool> {
+        let mut listed = Vec::new();
+        self.pop_listed(LISTED_MAX, &mut listed)?;
+        let was_any = !listed.is_empty();
+        for stretch in joined(listed) {
+            self.give(stretch)?;
+        }
+        Ok(was_any)
+    }
+
+    /// Takes areas out of the lists until there are so many.
+    fn pop_listed(&mut self, most: usize, areas: &mut Vec<Stretch>) -> Result<()> {
+        for class in CLASS_MIN..=CLASS_MAX {
+            while areas.len() < most
+                && let Some(offset) = self.pop(class)?
+            {
+                let bytes = 1 << class;
+                areas.push(Stretch { offset, bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an area of a class from the lists.
+    fn take_listed(&mut self, class: u32) -> Result<Option<u64>> {
         for larger in class..=CLASS_MAX {
-            if let Some(area) = self.pop(arena, larger)? {
-                return self.split_area(arena, area, larger, class).map(Some);
+            if let Some(area) = self.pop(larger)? {
+                if larger > class {
+                    self.give(Stretch {
+                        offset: area + (1 << class),
+                        bytes: (1 << larger) - (1 << class),
+                    })?;
+                }
+                return Ok(Some(area));
             }
         }
         Ok(None)
     }
 
-    fn split_area(&mut self, arena: u64, area: u64, from: u32, to: u32) -> Result<u64> {
-        for class in (to..from).rev() {
-            self.push(arena, class, area + (1 << class))?;
-        }
-        Ok(area)
-    }
-
-    /// Takes an area that was never handed out.
-    fn grow(&mut self, class: u32) -> Result<u64> {
-        let bytes = 1 << class;
-        let area = self.memory.load(END)?.max(AREAS_AT);
-        let end = area.checked_add(bytes).filter(|end| *end <= self.limit);
-        let end = end.ok_or(Fault::Full { bytes })?;
-        self.memory.store(END, &end)?;
-        Ok(area)
-    }
-
-    fn pop(&mut self, arena: u64, class: u32) -> Result<Option<u64>> {
-        let list = list_of(arena, class);
+    fn pop(&mut self, class: u32) -> Result<Option<u64>> {
+        let list = self.list_of(class);
         let area = self.memory.load(list)?;
         if area == 0 {
             return Ok(None);
@@ -160,8 +314,8 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         Ok(Some(area))
     }
 
-    fn push(&mut self, arena: u64, class: u32, area: u64) -> Result<()> {
-        let list = list_of(arena, class);
+    fn push(&mut self, class: u32, area: u64) -> Result<()> {
+        let list = self.list_of(class);
         let next = self.memory.load(list)?;
         self.memory.store(Offset::new(area), &next)?;
         self.memory.store(list, &area)
@@ -169,20 +323,83 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
 
     /// Refuses what cannot be an area.
     fn check(&self, offset: u64, class: u32, reason: &'static str) -> Result<()> {
-        let alignment = (1 << class).min(PAGE);
         let end = offset.checked_add(1 << class);
-        let end_max = self.limit;
         if offset < AREAS_AT
-            || !offset.is_multiple_of(alignment)
-            || end.is_none_or(|end| end > end_max)
+            || !offset.is_multiple_of(alignment(class))
+            || end.is_none_or(|end| end > self.limit)
         {
             return Err(Fault::Damaged { offset, reason }.into());
         }
         Ok(())
     }
+
+    /// Refuses what cannot be a page of areas or a node.
+    pub(crate) fn check_page(&self, offset: u64) -> Result<()> {
+        self.check(offset, PAGE.ilog2(), "free stretches lead elsewhere")
+    }
+
+    /// Where the page of the arena is.
+    pub(crate) fn arena_at(&self) -> u64 {
+        ARENAS_AT + self.arena * PAGE
+    }
+
+    fn list_of(&self, class: u32) -> Offset<u64> {
+        let place = u64::from(class - CLASS_MIN) * u64::BYTES as u64;
+        Offset::new(self.arena_at() + place)
+    }
 }
 
-fn list_of(arena: u64, class: u32) -> Offset<u64> {
-    let place = u64::from(class - CLASS_MIN) * u64::BYTES as u64;
-    Offset::new(ARENAS_AT + arena * PAGE + place)
+/// Areas as stretches, of which no two touch.
+fn joined(mut areas: Vec<Stretch>) -> Vec<Stretch> {
+    areas.sort_unstable();
+    areas.dedup_by(|area, before| {
+        let touches = before.end() == area.offset;
+        if touches {
+            before.bytes += area.bytes;
+        }
+        touches
+    });
+    areas
+}
+
+/// Looks whether what is handed out and what is free make up the space, without anything left out or twice.
+#[cfg(all(test, not(feature = "shuttle")))]
+pub(crate) fn audit(
+    memory: &mut impl Memory<Error = Error>,
+    limit: u64,
+    areas: impl IntoIterator<Item = (u64, u64)>,
+    may_touch: bool,
+) -> Result<()> {
+    let mut pieces = Vec::new();
+    for (offset, bytes) in areas {
+        let bytes = 1 << class_of(bytes)?;
+        pieces.push((Stretch { offset, bytes }, "an area"));
+    }
+    for arena in 0..ARENAS as u32 {
+        let heap = Heap::new(memory, arena, limit);
+        let nodes = heap.pages_of_tree(may_touch)?;
+        let page = |offset| Stretch {
+            offset,
+            bytes: PAGE,
+        };
+        pieces.extend(nodes.into_iter().map(|at| (page(at), "a node")));
+        let free = heap.all_stretches()?;
+        pieces.extend(free.into_iter().map(|stretch| (stretch, "free")));
+        for class in CLASS_MIN..=CLASS_MAX {
+            let mut offset = heap.memory.load(heap.list_of(class))?;
+            while offset != 0 {
+                let bytes = 1 << class;
+                pieces.push((Stretch { offset, bytes }, "listed"));
+                offset = heap.memory.load(Offset::<u64>::new(offset))?;
+            }
+        }
+    }
+    pieces.sort_unstable();
+    let mut at = AREAS_AT;
+    for (piece, kind) in pieces {
+        assert_eq!(piece.offset, at, "{kind}: {piece:?}");
+        at = piece.end();
+    }
+    assert_eq!(at, Heap::new(memory, 0, limit).end()?, "the end");
+    Ok(())
 }

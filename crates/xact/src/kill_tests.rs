@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::slice;
 use std::time::Duration;
 
+use crate::allocator_tests::{change_areas, check_areas};
 use crate::step::die_at;
 use crate::{Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
 
@@ -22,6 +23,17 @@ const FOLDER: &str = "SAPWOOD_XACT_FOLDER";
 const WORK: &str = "SAPWOOD_XACT_WORK";
 const MODE: &str = "SAPWOOD_XACT_MODE";
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
+
+/// What a child is asked for that changes areas; before a number, it dies at that step.
+const AREAS: &str = "areas";
+
+/// A space with room for areas.
+fn options_for_areas(mode: Mode) -> Options {
+    options(mode)
+        .bytes(3000 * PAGE_BYTES as u64)
+        .log_bytes(1 << 20)
+        .versions_bytes(256 * PAGE_BYTES as u64)
+}
 
 /// The mode is that of whoever makes the space.
 fn options(mode: Mode) -> Options {
@@ -150,10 +162,29 @@ fn child() {
         .into_iter()
         .find(|m| format!("{m:?}") == mode)
         .unwrap();
-    let step = work.parse();
+    let areas = work.strip_prefix(AREAS);
+    let step = areas.unwrap_or(&work).parse();
     // Recovery is a part of it.
     if let Ok(step) = step {
         die_at(step);
+    }
+    if areas.is_some() {
+        let space = Space::open(folder.join("space"), &options_for_areas(mode)).unwrap();
+        for round in 0_u64.. {
+            let number = match round % 3 {
+                1 => space.transaction_relaxed(change_areas),
+                _ => space.transaction(change_areas),
+            };
+            // A relaxed one is promised when the one after it is.
+            match number.unwrap() {
+                number if round % 3 != 1 => acknowledged.add(number),
+                _ => {}
+            }
+            if step.is_ok() && round == 5 {
+                die_at(u64::MAX);
+                return;
+            }
+        }
     }
     let space = Space::open(folder.join("space"), &options(mode)).unwrap();
     if step.is_ok() {
@@ -252,6 +283,17 @@ fn a_process_may_die_in_plain_memory() {
     }
 }
 
+/// Waits until the children have committed so often. There would be nothing to wait for if one of them had ended.
+fn wait_for_commits(acknowledged: &Acknowledged, count: u64, children: &mut [Child]) {
+    let before = acknowledged.newest();
+    while acknowledged.newest() < before + count {
+        for child in &mut *children {
+            assert!(child.try_wait().unwrap().is_none(), "a child has ended");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Processes are killed at any moment while others go on.
 fn kill_loops(mode: Mode, rounds: u64) {
     for processes in [1, 2, 4] {
@@ -262,10 +304,7 @@ fn kill_loops(mode: Mode, rounds: u64) {
             while children.len() < processes {
                 children.push(spawn(folder.path(), mode, "for ever"));
             }
-            let before = acknowledged.newest();
-            while acknowledged.newest() < before + 8 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_commits(&acknowledged, 8, &mut children);
             std::thread::sleep(Duration::from_micros(round * 977 % 5000));
             let mut victim = children.remove(round as usize % processes);
             victim.kill().unwrap();
@@ -297,4 +336,67 @@ fn processes_are_killed() {
 fn processes_are_killed_in_plain_memory() {
     kill_loops(Mode::Tracked, 12);
     kill_loops(Mode::Snapshot, 12);
+}
+
+/// Looks at all areas and at the allocator, and goes on.
+fn go_on_with_areas(space: &Space, acknowledged: &Acknowledged) {
+    let known = acknowledged.newest();
+    // In snapshot mode two that give back neighbours at the same time do not see each other.
+    let may_touch = space.mode() == Mode::Snapshot;
+    let number = check_areas(space, may_touch).unwrap();
+    assert!(number >= known, "change {known} of {number} is missing");
+    acknowledged.add(space.transaction(change_areas).unwrap());
+    check_areas(space, may_touch).unwrap();
+}
+
+#[test]
+fn a_process_may_die_while_it_allocates() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        Space::open(
+            folder.path().join("space"),
+            &options_for_areas(Mode::Explicit),
+        )
+    };
+    let acknowledged = Acknowledged::open(folder.path());
+    for step in (0..).step_by(11) {
+        // In turns somebody survives.
+        let survivor = (step % 2 == 0).then(|| open().unwrap());
+        let mut child = spawn(folder.path(), Mode::Explicit, &format!("{AREAS}{step}"));
+        let done = child.wait().unwrap().success();
+        let space = survivor.unwrap_or_else(|| open().unwrap());
+        go_on_with_areas(&space, &acknowledged);
+        if done {
+            assert!(step > 100, "only {step} steps");
+            break;
+        }
+    }
+}
+
+#[test]
+fn processes_are_killed_while_they_allocate() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let acknowledged = Acknowledged::open(folder.path());
+        let mut children: Vec<Child> = Vec::new();
+        for round in 0..12_u64 {
+            while children.len() < 3 {
+                children.push(spawn(folder.path(), mode, AREAS));
+            }
+            wait_for_commits(&acknowledged, 8, &mut children);
+            std::thread::sleep(Duration::from_micros(round * 977 % 5000));
+            // Now and then all of them.
+            let victims = if round % 4 == 3 { 3 } else { 1 };
+            for mut victim in children.drain(..victims) {
+                victim.kill().unwrap();
+                victim.wait().unwrap();
+            }
+            let space = Space::open(folder.path().join("space"), &options_for_areas(mode));
+            go_on_with_areas(&space.unwrap(), &acknowledged);
+        }
+        for mut child in children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
 }

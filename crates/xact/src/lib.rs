@@ -3,6 +3,8 @@
 
 pub mod abi;
 mod allocator;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod allocator_tests;
 mod block;
 mod bplus;
 mod buffer;
@@ -37,6 +39,7 @@ mod region;
 mod slot;
 mod space;
 mod step;
+mod stretches;
 mod table;
 mod transaction;
 mod tree;

@@ -402,3 +402,22 @@ fn areas_do_not_overlap_and_are_given_back() {
         Err(Error::Fault(Fault::Damaged { .. }))
     ));
 }
+
+#[test]
+fn a_structure_whose_sizes_change_has_room_where_it_was() {
+    let options = small()
+        .bytes(1500 * PAGE_BYTES as u64)
+        .versions_bytes(64 << 20);
+    let space = Space::in_memory(&options).unwrap();
+    let mut t = space.begin().unwrap();
+    // Each generation takes up 1000 pages by areas of another size, which fit only where the last ones have joined.
+    for generation in 0..10 {
+        let bytes = 100_u64 << (generation * 5 % 9);
+        let count = 1000 * PAGE_BYTES as u64 / bytes.next_power_of_two();
+        let mut areas: Vec<u64> = (0..count).map(|_| t.allocate(bytes).unwrap()).collect();
+        while !areas.is_empty() {
+            let place = areas.len() * 5 / 7;
+            t.free(areas.swap_remove(place), bytes).unwrap();
+        }
+    }
+}
