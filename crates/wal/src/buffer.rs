@@ -263,6 +263,15 @@ impl Wal {
         result
     }
 
+    /// Whether whoever writes to the files is dead.
+    pub(crate) fn has_writer_died(&self) -> bool {
+        let owner = self.shared().writing.owner();
+        let buffer = self.buffer.get();
+        owner
+            .zip(buffer)
+            .is_some_and(|(owner, buffer)| !(buffer.is_alive)(owner))
+    }
+
     /// Hands what is in the buffer before `to` to the system, for the holder of `writing`: in whole blocks, since of others the system would
     /// read the rest first.
     pub(crate) fn write_buffered(&self, to: Lsn) -> Result<()> {

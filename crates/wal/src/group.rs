@@ -11,7 +11,8 @@
 //! any more rings for the next one.
 //!
 //! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
-//! its own sync has shown. So a leader that was killed is simply replaced by whoever loses patience first.
+//! its own sync has shown. So a leader that was killed is simply replaced by whoever finds out first, since the lock `writing` still names it, or
+//! else by whoever loses patience.
 
 use std::time::Duration;
 
@@ -24,6 +25,19 @@ use crate::sync::{self, Ordering, PoisonError};
 
 /// How long a follower waits for one and the same leader before it leads itself, in case the leader was killed.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a follower sleeps before it looks whether the leader was killed while it wrote.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
+/// How a wait for the end of a sync came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waited {
+    /// It has ended, or the log has.
+    Ended,
+    /// Its leader is dead.
+    LeaderDied,
+    /// It takes too long.
+    TooLong,
+}
 
 /// For whom a bell is rung.
 #[derive(Clone, Copy)]
@@ -62,7 +76,7 @@ impl Wal {
                 let is_covered = lsn.0 <= shared.leading_to.load(Ordering::SeqCst);
                 let number = sync_of(turn).wrapping_add(u32::from(!is_covered));
                 next = (!is_covered).then_some(number);
-                if self.wait_for_end_of(turn, number) {
+                if self.wait_for_end_of(turn, number) == Waited::Ended {
                     continue;
                 }
             }
@@ -93,26 +107,29 @@ impl Wal {
         synced
     }
 
-    /// Whether the turn has changed in time. Whoever waits for the sync of another number than the turn's may be woken to lead it.
-    fn wait_for_end_of(&self, turn: u32, number: u32) -> bool {
+    /// Waits until the turn has changed. Whoever waits for the sync of another number than the turn's may be woken to lead it.
+    fn wait_for_end_of(&self, turn: u32, number: u32) -> Waited {
         let shared = self.shared();
         let bell = &shared.bells[bell_of(number)];
         bell.sleepers.fetch_add(1, Ordering::SeqCst);
         let started = std::time::Instant::now();
-        let changed = loop {
+        let waited = loop {
             // First: whoever changes what is looked at next rings afterwards.
             let rings = bell.rings.load(Ordering::SeqCst);
             if shared.turn.load(Ordering::SeqCst) != turn || self.is_poisoned() {
-                break true;
+                break Waited::Ended;
             }
             let waited = started.elapsed();
-            if waited >= LEADER_PATIENCE {
-                break false;
+            if waited >= LOOK_AFTER && self.has_writer_died() {
+                break Waited::LeaderDied;
             }
-            sync::wait_while(&bell.rings, rings, LEADER_PATIENCE - waited);
+            if waited >= LEADER_PATIENCE {
+                break Waited::TooLong;
+            }
+            sync::wait_while(&bell.rings, rings, LOOK_AFTER);
         };
         bell.sleepers.fetch_sub(1, Ordering::SeqCst);
-        changed
+        waited
     }
 
     /// Has somebody else lead the sync that this thread was woken to lead, and need not. If somebody leads already, the end of that
@@ -199,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::storage::{Memory, OpenMode, Storage};
+    use crate::sync::AtomicU64;
     use crate::{LogId, Options, Position, Shared};
 
     #[test]
@@ -225,5 +243,31 @@ mod tests {
             });
             assert!(!is_led(shared.turn.load(Ordering::SeqCst)));
         }
+    }
+
+    #[test]
+    fn a_leader_that_was_killed_while_it_wrote_is_noticed() {
+        const DEAD: u16 = 7;
+        let storage: Arc<dyn Storage> = Arc::new(Memory::new());
+        let options = Options {
+            segment_bytes: 8192,
+            segments: 2,
+        };
+        Wal::create(&storage, "log", LogId([0; 16]), &options).unwrap();
+        let shared = Arc::new(Shared::default());
+        let log = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
+        let words: Vec<AtomicU64> = (0..1024).map(|_| AtomicU64::new(0)).collect();
+        log.share_buffer(Arc::new(words), false, 0, |process| process != DEAD);
+        let mut records = log.records(Position::START).unwrap();
+        assert!(records.next().unwrap().is_none());
+        log.start(Lsn(0), &records).unwrap();
+        shared.turn.store(1, Ordering::SeqCst);
+        assert_eq!(log.wait_for_end_of(1, 1), Waited::TooLong);
+        shared.writing.lock(DEAD, |_| true);
+        assert_eq!(log.wait_for_end_of(1, 1), Waited::LeaderDied);
+        let end = log.append_buffered(&[IoSlice::new(b"record")]).unwrap();
+        log.sync_to(end.lsn).unwrap();
+        assert_eq!(log.durable(), end.lsn);
+        assert_eq!(shared.writing.owner(), None);
     }
 }
