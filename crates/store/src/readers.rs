@@ -294,7 +294,9 @@ fn reap_dead(inner: &Inner) {
 fn reap(inner: &Inner, process: u16) {
     inner
         .membership
-        .reap(process, || give_back_all(&inner.region, process));
+        .reap(process, &inner.first_region().processes[..], || {
+            give_back_all(&inner.region, process)
+        });
 }
 
 /// Gives back the slots that a process left when it died; whoever takes over its entry does this first.

@@ -203,16 +203,33 @@ impl Membership {
                 .is_some_and(|entry| entry.get().has_ended())
     }
 
-    /// Runs `clear` for the entry of a dead process while nobody can take that entry over.
-    pub fn reap(&self, index: u16, clear: impl FnOnce()) {
+    /// Runs `clear` for the entry of a dead process while nobody can take that entry over; gives whether it could.
+    pub fn reap(&self, index: u16, table: &[ProcessEntry], clear: impl FnOnce()) -> bool {
         let Some(locks) = self.locks.as_ref().filter(|_| index != self.index) else {
-            return;
+            return false;
         };
         let _one_thread = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
-        if locks.0.try_lock(process_byte(index)).unwrap_or(false) {
-            clear();
-            locks.0.unlock(process_byte(index));
+        let is_free = locks.0.try_lock(process_byte(index)).unwrap_or(false);
+        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever would take the entry
+        // over is kept from opening.
+        let byte = if is_free {
+            process_byte(index)
+        } else {
+            OPENING_BYTE
+        };
+        let has_ended = || {
+            let entry = table.get(usize::from(index));
+            entry.is_some_and(|entry| entry.get().has_ended())
+        };
+        if !is_free && !(has_ended() && locks.0.try_lock(OPENING_BYTE).unwrap_or(false)) {
+            return false;
         }
+        let is_dead = is_free || has_ended();
+        if is_dead {
+            clear();
+        }
+        locks.0.unlock(byte);
+        is_dead
     }
 }
 
@@ -292,7 +309,7 @@ mod tests {
         assert_eq!((first.index(), second.index()), (0, 1));
         assert!(first.is_alive(1, &table));
         assert!(!first.is_alive(2, &table));
-        first.reap(1, || panic!("reaped the living"));
+        assert!(!first.reap(1, &table, || panic!("reaped the living")));
         let third = Membership::join(open(), &table, |index| index != 2)
             .unwrap()
             .unwrap();
@@ -300,8 +317,32 @@ mod tests {
         drop((second, third));
         assert!(!first.is_alive(1, &table));
         let mut reaped = false;
-        first.reap(1, || reaped = true);
+        assert!(first.reap(1, &table, || reaped = true));
         assert!(reaped);
+    }
+
+    #[test]
+    fn an_entry_whose_lock_outlives_its_process_is_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        drop(File::create_new(&path).unwrap());
+        let open = || LockFile::new(File::options().read(true).write(true).open(&path).unwrap());
+        let table = table();
+        let join = || Membership::join(open(), &table, |_| true).unwrap().unwrap();
+        let (first, orphan) = (join(), join());
+        // The process that had joined is gone, and another one has inherited its lock.
+        table[1].start.fetch_add(1, Ordering::Relaxed);
+        assert!(!first.is_alive(1, &table));
+        let opening = open();
+        opening.lock_opening().unwrap();
+        assert!(!first.reap(1, &table, || panic!("somebody is joining")));
+        opening.unlock_opening();
+        let mut reaped = false;
+        assert!(first.reap(1, &table, || reaped = true));
+        assert!(reaped);
+        opening.lock_opening().unwrap();
+        assert_eq!(join().index(), 2, "the lock is still held");
+        drop(orphan);
     }
 
     #[test]

@@ -349,6 +349,64 @@ fn go_on_with_areas(space: &Space, acknowledged: &Acknowledged) {
     check_areas(space, may_touch).unwrap();
 }
 
+/// Begins to read, and leaves a child behind that came about without anything that programs do when they fork; for nobody else.
+#[test]
+fn orphaned() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let space = Space::open(Path::new(&folder).join("space"), &options(Mode::Explicit)).unwrap();
+    let reader = space.begin_read().unwrap();
+    let none = 0_usize;
+    // SAFETY: a process like this one, on a copy of its memory. The child does nothing but wait for its end.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, none, none, none, none) };
+    if pid == 0 {
+        loop {
+            // SAFETY: it takes nothing.
+            unsafe { libc::pause() };
+        }
+    }
+    assert!(pid > 0);
+    std::fs::write(Path::new(&folder).join("orphan"), pid.to_string()).unwrap();
+    std::mem::forget(reader);
+    std::process::abort();
+}
+
+/// A process that is of no use any more.
+struct Orphan(i32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // SAFETY: it takes numbers. The process waits for nothing but this.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn a_dead_process_is_in_nobodys_way_though_a_child_holds_its_locks() {
+    let folder = tempfile::tempdir().unwrap();
+    let acknowledged = Acknowledged::open(folder.path());
+    let space = Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+    commit_next(&space).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
+        .args(["kill_tests::orphaned", "--exact"])
+        .env(FOLDER, folder.path())
+        .stdout(Stdio::null());
+    assert!(!child.status().unwrap().success());
+    let orphan = std::fs::read_to_string(folder.path().join("orphan")).unwrap();
+    let _orphan = Orphan(orphan.parse().unwrap());
+    // More than there is room for, and some that have to be alone.
+    for _ in 0..60 {
+        commit_next(&space).unwrap();
+    }
+    go_on(&space, &acknowledged);
+    drop(space);
+    // The one that opens it now is not the first, as far as can be seen.
+    let space = Space::open(folder.path().join("space"), &options(Mode::Explicit)).unwrap();
+    go_on(&space, &acknowledged);
+}
+
 #[test]
 fn a_process_may_die_while_it_allocates() {
     let folder = tempfile::tempdir().unwrap();

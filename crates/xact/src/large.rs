@@ -164,8 +164,7 @@ impl<'a> Gate<'a> {
         };
         while let Some((_, slot)) = others() {
             let owner = slot.owner();
-            if let Some(owner) = owner.filter(|owner| !inner.is_alive(*owner)) {
-                inner.reap(owner);
+            if owner.is_some_and(|owner| !inner.is_alive(owner) && inner.reap(owner)) {
                 continue;
             }
             if started.elapsed() >= inner.options.patience {

@@ -131,8 +131,7 @@ impl Inner {
             }
             let pin = lock.pin();
             drop(lock);
-            if let Some(owner) = pin.filter(|owner| !self.is_alive(*owner)) {
-                self.reap(owner);
+            if pin.is_some_and(|owner| !self.is_alive(owner) && self.reap(owner)) {
                 continue;
             }
             if started.elapsed() >= self.options.patience {

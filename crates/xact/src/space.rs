@@ -414,10 +414,11 @@ impl Inner {
         Ok(number)
     }
 
-    /// Gives back the slots of a dead process.
-    pub(crate) fn reap(&self, process: u16) {
-        self.membership
-            .reap(process, || free_slots_of(&self.region, process));
+    /// Gives back the slots of a dead process, unless somebody else is about to; gives whether it has.
+    pub(crate) fn reap(&self, process: u16) -> bool {
+        let table = &self.region.processes[..];
+        let clear = || free_slots_of(&self.region, process);
+        self.membership.reap(process, table, clear)
     }
 
     fn reap_all(&self) {
