@@ -23,6 +23,8 @@ extern "C" {
 #define XACT_EXPLICIT 0 /* xact_read and xact_write say what is used; serialisable */
 #define XACT_TRACKED 1  /* loads and stores at xact_map; serialisable */
 #define XACT_SNAPSHOT 2 /* loads and stores at xact_map; snapshot isolation */
+/* Added to the mode: a commit survives the death of processes, but after a power cut the last ones may be missing. */
+#define XACT_EVENTUAL 16
 
 /* How a transaction is begun, and what xact_set_page_access announces. */
 #define XACT_READ 0
@@ -36,10 +38,12 @@ int xact_open(const char *folder, int mode, uint64_t bytes, xact_space **space);
 /* Closes it, after all its transactions have ended. */
 void xact_close(xact_space *space);
 
-/* Begins a transaction that reads, or reads and writes. */
+/* Begins a transaction that reads, or reads and writes. While one that writes runs in this thread, what begins on the same space is
+ * a part of it: it sees what that one has written, its commit is only its end, and when it is aborted the one around it can no
+ * longer be committed. */
 int xact_begin(xact_space *space, int access, xact_transaction **transaction);
-/* Commits: what was written is on the disk when this returns XACT_OK. The transaction is gone then, and after XACT_ERROR; after
- * XACT_CONFLICT it has been begun again. */
+/* Commits: what was written is on the disk when this returns XACT_OK, unless the space was made with XACT_EVENTUAL. The
+ * transaction is gone then, and after XACT_ERROR; after XACT_CONFLICT it has been begun again. */
 int xact_commit(xact_transaction *transaction);
 /* Gives a transaction up. */
 void xact_abort(xact_transaction *transaction);

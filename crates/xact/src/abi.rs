@@ -7,27 +7,56 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
+use std::sync::Arc;
 
 use crate::commit::Wait;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::space::{Mode, Options, Space};
+use crate::space::{Durability, Mode, Options, Space};
 use crate::transaction::{PageAccess, Transaction};
 
 const OK: c_int = 0;
 const CONFLICT: c_int = 1;
 const ERROR: c_int = 2;
 const WRITE: c_int = 1;
+/// Added to the mode.
+const EVENTUAL: c_int = 16;
 
 thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
+    /// The transactions of this thread that may write, no two of them on the same space.
+    static WRITING: RefCell<Vec<*mut COwned>> = RefCell::default();
 }
 
 /// `xact_transaction`: dropped in this order.
 #[derive(Debug)]
 pub struct COwned {
     transaction: Transaction<'static>,
-    _space: Space,
+    space: Space,
+    /// How many have begun inside of it and not ended yet.
+    depth: u32,
+}
+
+/// The transaction of this thread that may write to a space.
+fn writing_on(space: &Space) -> Option<*mut COwned> {
+    WRITING.with_borrow(|writing| {
+        let is_on = |owned: &&*mut COwned| {
+            // SAFETY: whoever frees one takes it out first, in this thread.
+            let other = unsafe { &(***owned).space };
+            Arc::ptr_eq(&other.inner, &space.inner)
+        };
+        writing.iter().find(is_on).copied()
+    })
+}
+
+/// Takes a transaction that has ended back from C.
+///
+/// # Safety
+/// It came from [`xact_begin`] in this thread and is not used again.
+unsafe fn take_back(transaction: *mut COwned) {
+    WRITING.with_borrow_mut(|writing| writing.retain(|other| *other != transaction));
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(transaction) });
 }
 
 fn code(result: Result<()>) -> c_int {
@@ -54,13 +83,18 @@ pub unsafe extern "C" fn xact_open(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let folder = OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes());
-    let mode = match mode {
+    let durability = match mode & EVENTUAL {
+        0 => Durability::Durable,
+        _ => Durability::Eventual,
+    };
+    let mode = match mode & !EVENTUAL {
         0 => Mode::Explicit,
         1 => Mode::Tracked,
         2 => Mode::Snapshot,
         _ => return code(Err(Error::BadOptions("there is no such mode"))),
     };
-    let options = Options::new().mode(mode).bytes(bytes);
+    let options = Options::new().mode(mode).durability(durability);
+    let options = options.bytes(bytes);
     code(Space::open(folder, &options).map(|opened| {
         // SAFETY: the caller's promise.
         unsafe { space.write(Box::into_raw(Box::new(opened))) }
@@ -93,13 +127,25 @@ pub unsafe extern "C" fn xact_begin(
     let space = unsafe { &*space }.clone();
     // SAFETY: the clone lives beside the transaction and is dropped after it; what it refers to does not move.
     let inner = unsafe { &*ptr::from_ref(&*space.inner) };
+    if let Some(outer) = writing_on(&space) {
+        // SAFETY: it lives, see there, and belongs to this thread, which is here.
+        unsafe { (*outer).depth += 1 };
+        // SAFETY: the caller's promise.
+        unsafe { transaction.write(outer) };
+        return OK;
+    }
     code(Transaction::begin(inner, access != WRITE).map(|begun| {
         let owned = COwned {
             transaction: begun,
-            _space: space,
+            space,
+            depth: 0,
         };
+        let owned = Box::into_raw(Box::new(owned));
+        if access == WRITE {
+            WRITING.with_borrow_mut(|writing| writing.push(owned));
+        }
         // SAFETY: the caller's promise.
-        unsafe { transaction.write(Box::into_raw(Box::new(owned))) }
+        unsafe { transaction.write(owned) }
     }))
 }
 
@@ -110,17 +156,24 @@ pub unsafe extern "C" fn xact_begin(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_commit(transaction: *mut COwned) -> c_int {
     // SAFETY: the caller's promise.
-    let mut owned = unsafe { Box::from_raw(transaction) };
-    match owned.transaction.try_commit(Wait::Promised) {
+    let owned = unsafe { &mut *transaction };
+    if let Some(depth) = owned.depth.checked_sub(1) {
+        owned.depth = depth;
+        return match owned.transaction.is_given_up() {
+            true => code(Err(Error::GivenUp)),
+            false => OK,
+        };
+    }
+    let ended = match owned.transaction.try_commit(Wait::Promised) {
         Err(Error::Conflict) => match owned.transaction.begin_again() {
-            Ok(()) => {
-                let _ = Box::into_raw(owned);
-                CONFLICT
-            }
+            Ok(()) => return CONFLICT,
             result => code(result),
         },
         result => code(result),
-    }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { take_back(transaction) };
+    ended
 }
 
 /// See the header.
@@ -129,10 +182,18 @@ pub unsafe extern "C" fn xact_commit(transaction: *mut COwned) -> c_int {
 /// `transaction` came from [`xact_begin`] in this thread and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_abort(transaction: *mut COwned) {
-    if !transaction.is_null() {
-        // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(transaction) });
+    if transaction.is_null() {
+        return;
     }
+    // SAFETY: the caller's promise.
+    let owned = unsafe { &mut *transaction };
+    if let Some(depth) = owned.depth.checked_sub(1) {
+        owned.depth = depth;
+        owned.transaction.give_up();
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { take_back(transaction) };
 }
 
 /// See the header.
@@ -257,4 +318,80 @@ pub unsafe extern "C" fn xact_set_root(transaction: *mut COwned, offset: u64) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn xact_message() -> *const c_char {
     MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &std::path::Path, mode: c_int) -> *mut Space {
+        let folder = CString::new(folder.as_os_str().as_bytes()).unwrap();
+        let mut space = ptr::null_mut();
+        // SAFETY: a string and a place.
+        let opened = unsafe { xact_open(folder.as_ptr(), mode, 1 << 20, &mut space) };
+        assert_eq!(opened, OK);
+        space
+    }
+
+    fn begin(space: *mut Space, access: c_int) -> *mut COwned {
+        let mut transaction = ptr::null_mut();
+        // SAFETY: the space is open.
+        assert_eq!(unsafe { xact_begin(space, access, &mut transaction) }, OK);
+        transaction
+    }
+
+    #[test]
+    fn what_begins_inside_of_a_transaction_is_a_part_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), 0);
+        let other = open(&folder.path().join("other"), EVENTUAL);
+        // SAFETY: it is open.
+        assert_eq!(unsafe { &*other }.durability(), Durability::Eventual);
+        let root = |transaction| {
+            let mut root = 0;
+            // SAFETY: the transaction runs in this thread.
+            assert_eq!(unsafe { xact_root(transaction, &mut root) }, OK);
+            root
+        };
+        // SAFETY: here and below, transactions are used in this thread, until they have ended, and spaces until they are closed.
+        unsafe {
+            let outer = begin(space, WRITE);
+            assert_eq!(xact_set_root(outer, 5), OK);
+            let apart = begin(other, WRITE);
+            assert_ne!(apart, outer);
+            let inner = begin(space, WRITE);
+            let reader = begin(space, 0);
+            assert_eq!(root(reader), 5, "it sees what the one around it has done");
+            assert_eq!(xact_commit(reader), OK);
+            assert_eq!(xact_set_root(inner, 6), OK);
+            assert_eq!(xact_commit(inner), OK);
+            assert_eq!(
+                (*space).read(|t| t.root()).unwrap(),
+                0,
+                "nothing is committed"
+            );
+            assert_eq!(xact_commit(apart), OK);
+            assert_eq!(xact_commit(outer), OK);
+            assert_eq!((*space).read(|t| t.root()).unwrap(), 6);
+
+            let outer = begin(space, WRITE);
+            let inner = begin(space, WRITE);
+            assert_eq!(xact_set_root(inner, 7), OK);
+            xact_abort(inner);
+            assert_eq!(xact_commit(outer), ERROR);
+            assert_eq!((*space).read(|t| t.root()).unwrap(), 6);
+            let message = CStr::from_ptr(xact_message()).to_string_lossy();
+            assert_eq!(message, Error::GivenUp.to_string());
+
+            let reader = begin(space, 0);
+            let writer = begin(space, WRITE);
+            assert_ne!(reader, writer);
+            assert_eq!(xact_set_root(writer, 8), OK);
+            assert_eq!((xact_commit(writer), root(reader)), (OK, 6));
+            xact_abort(reader);
+            xact_close(space);
+            xact_close(other);
+        }
+    }
 }

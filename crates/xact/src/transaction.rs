@@ -95,6 +95,16 @@ impl<'s> Transaction<'s> {
         result
     }
 
+    /// Has it committed no more.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+    }
+
+    /// Whether one inside it was given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
     /// Commits. With durable commits it is on the disk when this returns.
     ///
     /// # Errors
