@@ -209,22 +209,22 @@ impl Membership {
             return false;
         };
         let _one_thread = self.reaping.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_free = locks.0.try_lock(process_byte(index)).unwrap_or(false);
-        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever would take the entry
-        // over is kept from opening.
-        let byte = if is_free {
-            process_byte(index)
-        } else {
-            OPENING_BYTE
-        };
+        let take = |byte| locks.0.try_lock(byte).unwrap_or(false);
         let has_ended = || {
             let entry = table.get(usize::from(index));
             entry.is_some_and(|entry| entry.get().has_ended())
         };
-        if !is_free && !(has_ended() && locks.0.try_lock(OPENING_BYTE).unwrap_or(false)) {
+        let own = process_byte(index);
+        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever would take the entry
+        // over is kept from opening.
+        let byte = if take(own) {
+            own
+        } else if has_ended() && take(OPENING_BYTE) {
+            OPENING_BYTE
+        } else {
             return false;
-        }
-        let is_dead = is_free || has_ended();
+        };
+        let is_dead = byte == own || has_ended();
         if is_dead {
             clear();
         }
