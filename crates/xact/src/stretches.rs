@@ -52,6 +52,9 @@ const LEVEL_MAX: u64 = 16;
 /// Pages that are kept for nodes; if there are more they become free stretches themselves.
 const SPARES_MAX: u64 = 8;
 
+/// What stands in a node.
+type Entry = (u64, u64);
+
 /// An area, or room for some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stretch {
@@ -94,7 +97,7 @@ pub(crate) const fn alignment(class: u32) -> u64 {
 struct Node {
     at: u64,
     level: u64,
-    entries: Vec<(u64, u64)>,
+    entries: Vec<Entry>,
 }
 
 impl Node {
@@ -138,7 +141,7 @@ struct Child {
 }
 
 impl Child {
-    fn entry(self) -> (u64, u64) {
+    fn entry(self) -> Entry {
         (self.from, self.at + u64::from(self.class))
     }
 }
@@ -481,7 +484,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         });
         let entries: Vec<_> = entries.collect();
         // So that no sum of the two is too large.
-        let is_outside = |(offset, bytes): &(u64, u64)| (*offset).max(*bytes) > self.limit;
+        let is_outside = |(offset, bytes): &Entry| (*offset).max(*bytes) > self.limit;
         if found == 0 && entries.iter().any(is_outside) {
             return Err(damaged(at, "a free stretch is outside of the space"));
         }
@@ -493,13 +496,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
     }
 
     /// Makes a page a node, and gives what its parent says of it.
-    fn fill_node(
-        &mut self,
-        at: u64,
-        level: u64,
-        from: u64,
-        entries: Vec<(u64, u64)>,
-    ) -> Result<Child> {
+    fn fill_node(&mut self, at: u64, level: u64, from: u64, entries: Vec<Entry>) -> Result<Child> {
         let node = Node { at, level, entries };
         self.store_node(&node)?;
         Ok(Child {
@@ -528,19 +525,19 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         self.memory.store(Offset::new(node.at), &(kept + head))
     }
 
-    fn store_entry(&mut self, node_at: u64, place: usize, entry: (u64, u64)) -> Result<()> {
+    fn store_entry(&mut self, node_at: u64, place: usize, entry: Entry) -> Result<()> {
         let at = node_at + ENTRIES_AT + place as u64 * ENTRY_BYTES;
         self.memory.store(Offset::new(at), &entry.0)?;
         self.memory.store(Offset::new(at + 8), &entry.1)
     }
 
-    fn set_entry(&mut self, node: &mut Node, place: usize, entry: (u64, u64)) -> Result<()> {
+    fn set_entry(&mut self, node: &mut Node, place: usize, entry: Entry) -> Result<()> {
         node.entries[place] = entry;
         self.store_entry(node.at, place, entry)
     }
 
     /// For a node that has room.
-    fn push_entry(&mut self, node: &mut Node, entry: (u64, u64)) -> Result<()> {
+    fn push_entry(&mut self, node: &mut Node, entry: Entry) -> Result<()> {
         self.store_entry(node.at, node.entries.len(), entry)?;
         node.entries.push(entry);
         self.store_head(node)
@@ -639,7 +636,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
     }
 }
 
-fn child_of((from, word): (u64, u64)) -> Child {
+fn child_of((from, word): Entry) -> Child {
     Child {
         from,
         at: word - word % PAGE,
@@ -648,13 +645,13 @@ fn child_of((from, word): (u64, u64)) -> Child {
 }
 
 /// The entries with the lower and those with the higher offsets.
-fn halves(mut entries: Vec<(u64, u64)>) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+fn halves(mut entries: Vec<Entry>) -> (Vec<Entry>, Vec<Entry>) {
     entries.sort_unstable();
     let upper = entries.split_off(entries.len() / 2);
     (entries, upper)
 }
 
-fn first_of(entries: &[(u64, u64)]) -> u64 {
+fn first_of(entries: &[Entry]) -> u64 {
     entries.first().map_or(0, |(from, _)| *from)
 }
 
