@@ -10,7 +10,7 @@ use crate::engine::{EntryId, StoreSet, partition_of};
 use crate::names::{context_of, name_key};
 use crate::schema::{NormalDn, Schema};
 use crate::state::State;
-use crate::update::UpdateRequest;
+use crate::update::{RequestView, UpdateRequest};
 
 /// The homes of an update; the first store if its DN is none or in no naming context.
 pub(crate) fn of_request(
@@ -24,9 +24,9 @@ pub(crate) fn of_request(
         UpdateRequest::Transaction(transaction) => transaction
             .updates
             .iter()
-            .map(|update| finder.of_update(&update.request))
+            .map(|(_, request)| finder.of_update(request))
             .fold(StoreSet::default(), StoreSet::with),
-        request => finder.of_update(request),
+        request => finder.of_update(request.view()),
     }
 }
 
@@ -59,14 +59,14 @@ impl<'f> Finder<'f> {
         }
     }
 
-    fn of_update(&mut self, request: &UpdateRequest) -> StoreSet {
+    fn of_update(&mut self, request: RequestView<'_>) -> StoreSet {
         match request {
-            UpdateRequest::Message(message) => match RequestMessage::decode(message) {
+            RequestView::Message(message) => match RequestMessage::decode(message) {
                 Ok(message) => self.of_message(&message.op),
                 Err(_) => StoreSet::FIRST,
             },
-            UpdateRequest::SetPassword { dn, .. } => self.of_dn(dn),
-            UpdateRequest::Transaction(_) => StoreSet::FIRST,
+            RequestView::SetPassword { dn, .. } => self.of_dn(dn),
+            RequestView::Transaction(_) => StoreSet::FIRST,
         }
     }
 

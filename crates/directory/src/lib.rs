@@ -52,6 +52,6 @@ pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 pub use update::{
-    Applied, CHANGES_KEPT_MAX, Transaction, TransactionUpdate, Update, UpdateRequest,
+    Applied, CHANGES_KEPT_MAX, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest,
     check_controls, hash_passwords,
 };

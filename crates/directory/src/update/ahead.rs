@@ -4,7 +4,7 @@
 
 use sapwood_ldap::message::{Request, RequestMessage};
 
-use super::{UpdateRequest, message_of};
+use super::RequestView;
 use crate::engine::{EntryId, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child, NamingContext, name_key};
@@ -98,7 +98,7 @@ impl Ahead {
         view: &R,
         schema: &Schema,
         contexts: &[NamingContext],
-        updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
+        updates: impl ExactSizeIterator<Item = RequestView<'u>>,
     ) -> Result<Option<InOrder<'u>>> {
         self.forget_targets();
         if updates.len() < 2 || !is_worth_it(view)? {
@@ -110,7 +110,7 @@ impl Ahead {
         while updates.peek().is_some() {
             let mut count = 0;
             for update in updates.by_ref().take(UPDATES_AHEAD) {
-                let Some(message) = message_of(update) else {
+                let Some(message) = update.message() else {
                     return Ok(None);
                 };
                 match self.read(view, schema, contexts, &message, count)? {

@@ -13,6 +13,7 @@ pub(crate) mod draft;
 mod modify;
 pub(crate) mod reindex;
 mod rename;
+mod request;
 pub(crate) mod stamp;
 
 use std::sync::{Mutex, PoisonError};
@@ -45,89 +46,13 @@ use crate::target::{self, Target, Vacancy};
 
 pub use add::hash_passwords;
 pub(crate) use add::{described, flags_of, no_class};
+pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 
 /// How many commits the change feed reaches back.
 pub const CHANGES_KEPT_MAX: u64 = 100_000;
 
 /// The feed is trimmed once in so many commits, by twice as many records at most.
 const TRIM_COMMITS: u64 = 256;
-
-/// One update, owning what it needs: it travels from a session to the writer.
-#[derive(Clone, Debug)]
-pub struct Update {
-    /// For whom it is done.
-    pub identity: Identity,
-    /// What is to be done.
-    pub request: UpdateRequest,
-}
-
-/// What an update does.
-#[derive(Clone, Debug)]
-pub enum UpdateRequest {
-    /// A whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest and its controls.
-    Message(Vec<u8>),
-    /// Password Modify (RFC 3062), after the server has checked the old password and found or made the new one.
-    SetPassword {
-        /// DN of the entry; its userPassword values are replaced.
-        dn: String,
-        /// The new password in its stored form.
-        stored: Vec<u8>,
-        /// The stored password that the old one was found to match: it must still be there.
-        replaces: Option<Vec<u8>>,
-    },
-    /// Updates that take place together or not at all.
-    Transaction(Transaction),
-}
-
-/// A transaction (RFC 5805): its updates are applied in turn, each seeing what those before it did, for one identity.
-#[derive(Clone, Debug)]
-pub struct Transaction {
-    /// The updates.
-    pub updates: Vec<TransactionUpdate>,
-    /// Whether all is undone in the end. The outcome is then that of the last update, unless
-    /// [`Settlement::failed`] names one before it.
-    pub is_trial: bool,
-}
-
-/// One update of a transaction.
-#[derive(Clone, Debug)]
-pub struct TransactionUpdate {
-    /// Its message id.
-    pub id: u32,
-    /// What it does: anything but a transaction.
-    pub request: UpdateRequest,
-}
-
-impl UpdateRequest {
-    /// How many updates it stands for.
-    pub fn updates(&self) -> usize {
-        match self {
-            UpdateRequest::Transaction(transaction) => transaction.updates.len(),
-            _ => 1,
-        }
-    }
-
-    /// Bytes of the messages it holds.
-    pub fn bytes(&self) -> usize {
-        match self {
-            UpdateRequest::Message(message) => message.len(),
-            UpdateRequest::SetPassword { dn, stored, .. } => dn.len() + stored.len(),
-            UpdateRequest::Transaction(transaction) => transaction
-                .updates
-                .iter()
-                .map(|update| update.request.bytes())
-                .sum(),
-        }
-    }
-}
-
-/// What an update is read as; `None` if it is no message, or not as one should be.
-fn message_of(request: &UpdateRequest) -> Option<RequestMessage<'_>> {
-    match request {
-        UpdateRequest::Message(message) => RequestMessage::decode(message).ok(),
-        _ => None,
-    }
-}
 
 /// Why an update that would become part of a transaction cannot: what can be told from its controls.
 ///
@@ -290,7 +215,7 @@ impl Bundle for Batch<'_> {
             && operation.is_multiple_of(UPDATES_AHEAD)
         {
             let next = updates[operation..].iter().take(UPDATES_AHEAD);
-            run.fetch_ahead(next.map(|update| &update.request), &mut self.next)?;
+            run.fetch_ahead(next.map(|update| update.request.view()), &mut self.next)?;
         }
         let (done, verdict) = match self.work {
             Work::Updates(updates) => match &updates[operation].request {
@@ -304,7 +229,7 @@ impl Bundle for Batch<'_> {
                 ),
                 request => {
                     let read = self.next.get(operation % UPDATES_AHEAD);
-                    (run.update(request, read), Verdict::Keep)
+                    (run.update(request.view(), read), Verdict::Keep)
                 }
             },
             Work::Grafts(grafts) => (
@@ -370,7 +295,7 @@ impl<'r, T: Write> Run<'r, T> {
         let updates = &transaction.updates;
         // Of a trial the last outcome counts.
         if !transaction.is_trial {
-            let requests = updates.iter().map(|update| &update.request);
+            let requests = updates.iter().map(|(_, request)| request);
             let contexts = &self.state.contexts;
             let order = (self.ahead).order(self.txn, self.schema, contexts, requests)?;
             if let Some(in_order) = order {
@@ -380,17 +305,17 @@ impl<'r, T: Write> Run<'r, T> {
         let mut next = Vec::new();
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
-        for (at, TransactionUpdate { id, request }) in updates.iter().enumerate() {
+        for (at, (id, request)) in updates.iter().enumerate() {
             if at.is_multiple_of(UPDATES_AHEAD) {
-                let updates = updates[at..].iter().take(UPDATES_AHEAD);
-                self.fetch_ahead(updates.map(|update| &update.request), &mut next)?;
+                let updates = updates.iter().skip(at).take(UPDATES_AHEAD);
+                self.fetch_ahead(updates.map(|(_, request)| request), &mut next)?;
             }
             match self.update(request, next.get(at % UPDATES_AHEAD)) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
-                Ok(outcome) => settlement.controls.push((*id, outcome.controls)),
+                Ok(outcome) => settlement.controls.push((id, outcome.controls)),
                 Err(Stop::Refused(refused)) => {
-                    settlement.failed = Some(*id);
+                    settlement.failed = Some(id);
                     return Err(settled(*refused, settlement).into());
                 }
                 Err(failed) => return Err(failed),
@@ -402,7 +327,7 @@ impl<'r, T: Write> Run<'r, T> {
     /// Applies updates in the order of their entries, and answers as if they had been applied in turn.
     fn ordered(
         &mut self,
-        updates: &[TransactionUpdate],
+        updates: &TransactionUpdates,
         InOrder { messages, order }: &InOrder<'_>,
     ) -> Result<Outcome, Stop> {
         let mut controls = Vec::new();
@@ -432,9 +357,9 @@ impl<'r, T: Write> Run<'r, T> {
         let applied = refused.as_ref().map_or(updates.len(), |(at, _)| *at);
         let controls = controls.into_iter().filter(|(at, _)| *at < applied);
         let settlement = Settlement {
-            failed: refused.as_ref().map(|(at, _)| updates[*at].id),
+            failed: refused.as_ref().and_then(|(at, _)| updates.id(*at)),
             controls: controls
-                .map(|(at, controls)| (updates[at].id, controls))
+                .filter_map(|(at, controls)| Some((updates.id(at)?, controls)))
                 .collect(),
         };
         match refused {
@@ -446,7 +371,7 @@ impl<'r, T: Write> Run<'r, T> {
     /// Reads updates, and has what they are going to read brought from memory.
     fn fetch_ahead<'u>(
         &mut self,
-        updates: impl ExactSizeIterator<Item = &'u UpdateRequest>,
+        updates: impl ExactSizeIterator<Item = RequestView<'u>>,
         messages: &mut Vec<Option<RequestMessage<'u>>>,
     ) -> Result<(), Error> {
         messages.clear();
@@ -454,7 +379,7 @@ impl<'r, T: Write> Run<'r, T> {
         if updates.len() < 2 {
             return Ok(());
         }
-        messages.extend(updates.map(message_of));
+        messages.extend(updates.map(RequestView::message));
         let contexts = &self.state.contexts;
         let messages = messages.iter().flatten();
         self.ahead.fetch(self.txn, self.schema, contexts, messages)
@@ -463,28 +388,27 @@ impl<'r, T: Write> Run<'r, T> {
     /// Applies an update; `read` is what it was read as, if it was.
     fn update(
         &mut self,
-        request: &UpdateRequest,
+        request: RequestView<'_>,
         read: Option<&Option<RequestMessage<'_>>>,
     ) -> Result<Outcome, Stop> {
-        match (request, read) {
-            (_, Some(Some(message))) => self.request(message, Asked::of(message)),
-            (UpdateRequest::Message(message), _) => {
+        if let Some(Some(message)) = read {
+            return self.request(message, Asked::of(message));
+        }
+        match request {
+            RequestView::Message(message) => {
                 let message = RequestMessage::decode(message)
                     .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
                 self.request(&message, Asked::of(&message))
             }
-            (
-                UpdateRequest::SetPassword {
-                    dn,
-                    stored,
-                    replaces,
-                },
-                _,
-            ) => {
-                self.set_password(dn, stored, replaces.as_deref())?;
+            RequestView::SetPassword {
+                dn,
+                stored,
+                replaces,
+            } => {
+                self.set_password(dn, stored, replaces)?;
                 Ok(Outcome::SUCCESS)
             }
-            (UpdateRequest::Transaction(_), _) => {
+            RequestView::Transaction(_) => {
                 let diagnostic = "transactions cannot be nested (RFC 5805 §3.5)";
                 Err(Stop::refuse(ResultCode::ProtocolError, diagnostic))
             }

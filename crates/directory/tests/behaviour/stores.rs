@@ -11,7 +11,7 @@ use sapwood_directory::schema::Schema;
 use sapwood_directory::{
     Config, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
     ImportProgress, ImportRejection, ImportSource, IndexDefinition, Partition, Transaction,
-    TransactionUpdate, UpdateRequest,
+    UpdateRequest,
 };
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
@@ -292,10 +292,7 @@ fn a_transaction_over_stores_happens_or_does_not() {
     requests.push(describe("o=other"));
     let transaction = |requests: &[UpdateRequest]| {
         UpdateRequest::Transaction(Transaction {
-            updates: (1..)
-                .zip(requests.iter().cloned())
-                .map(|(id, request)| TransactionUpdate { id, request })
-                .collect(),
+            updates: (1..).zip(requests.iter().cloned()).collect(),
             is_trial: false,
         })
     };

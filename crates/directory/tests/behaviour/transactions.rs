@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use sapwood_directory::{
-    Applied, Directory, Ticket, Transaction, TransactionUpdate, Update, UpdateRequest,
-};
+use sapwood_directory::{Applied, Directory, Ticket, Transaction, Update, UpdateRequest};
 use sapwood_ldap::control::{Control, Controls, ControlsBuf, POST_READ, ReadEntry};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
@@ -18,10 +16,7 @@ const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
 /// A transaction of updates with the message ids 1, 2, 3...
 fn transaction(requests: impl IntoIterator<Item = UpdateRequest>, is_trial: bool) -> Update {
-    let updates = (1..)
-        .zip(requests)
-        .map(|(id, request)| TransactionUpdate { id, request })
-        .collect();
+    let updates = (1..).zip(requests).collect();
     as_admin(UpdateRequest::Transaction(Transaction {
         updates,
         is_trial,

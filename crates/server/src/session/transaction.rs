@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
-    Identity, Outcome, Settlement, StoreSet, Transaction, TransactionUpdate, UpdateRequest,
-    check_controls,
+    Identity, Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
+    UpdateRequest, check_controls,
 };
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
@@ -36,9 +36,9 @@ pub(super) struct Transactions {
 /// A transaction that waits for its end.
 struct OpenTransaction {
     identifier: Vec<u8>,
-    updates: Vec<TransactionUpdate>,
-    /// The message ids of the updates.
-    ids: MessageIds,
+    updates: TransactionUpdates,
+    /// The message ids of the updates, once they are not in ascending order.
+    ids: Option<MessageIds>,
     bytes: usize,
     /// The stores that the updates are to be applied in.
     homes: StoreSet,
@@ -69,11 +69,24 @@ impl Transactions {
 }
 
 impl OpenTransaction {
-    fn push(&mut self, id: u32, request: UpdateRequest, homes: StoreSet) {
+    /// Adds an update whose message id no other [has](Self::has).
+    fn push(&mut self, id: u32, request: RequestView<'_>, homes: StoreSet) {
         self.homes = self.homes.with(homes);
-        self.ids.insert(id);
+        if let Some(ids) = &mut self.ids {
+            ids.insert(id);
+        }
         self.bytes += request.bytes() + UPDATE_BYTES;
-        self.updates.push(TransactionUpdate { id, request });
+        self.updates.push(id, request);
+    }
+
+    /// Whether an update has this message id.
+    fn has(&mut self, id: u32) -> bool {
+        let last = self.updates.len().checked_sub(1);
+        let last = last.and_then(|last| self.updates.id(last));
+        if self.ids.is_none() && last >= Some(id) {
+            self.ids = Some(self.updates.ids().collect());
+        }
+        self.ids.as_ref().is_some_and(|ids| ids.contains(&id))
     }
 
     /// Takes memory for so many more bytes; whether there was enough.
@@ -130,8 +143,8 @@ impl Session {
         }
         self.transactions.open.push(OpenTransaction {
             identifier,
-            updates: Vec::new(),
-            ids: MessageIds::default(),
+            updates: TransactionUpdates::default(),
+            ids: None,
             bytes: 0,
             homes: StoreSet::default(),
             is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
@@ -210,7 +223,7 @@ impl Session {
         match self.transactions.position(identifier) {
             Some(at) => {
                 let homes = self.service.directory.homes(&request);
-                self.join(at, request, reply, homes, share, unit);
+                self.join(at, request.view(), reply, homes, share, unit);
             }
             None => self.answer_update(reply, unknown_transaction()),
         }
@@ -221,7 +234,7 @@ impl Session {
     pub(super) fn join(
         &mut self,
         at: usize,
-        request: UpdateRequest,
+        request: RequestView<'_>,
         reply: Reply,
         homes: StoreSet,
         share: Share,
@@ -229,7 +242,7 @@ impl Session {
     ) {
         let limits = &self.settings.config.limits;
         let open = &mut self.transactions.open[at];
-        if open.ids.contains(&reply.id) {
+        if open.has(reply.id) {
             let reason = "the transaction has an update with this message id already";
             let outcome = Outcome::new(ResultCode::ProtocolError, reason);
             return self.answer_update(reply, outcome);
@@ -270,10 +283,7 @@ impl Session {
             return self.answer_update(reply, Outcome::SUCCESS);
         }
         let mut updates = open.updates.clone();
-        updates.push(TransactionUpdate {
-            id: reply.id,
-            request: request.clone(),
-        });
+        updates.push(reply.id, request);
         let identifier = open.identifier.clone();
         let homes = homes.with(open.homes);
         // What comes next may depend on what becomes of it.
@@ -286,7 +296,7 @@ impl Session {
             id: reply.id,
             form: Form::Trial(Box::new(Trial {
                 identifier,
-                request,
+                request: request.to_request(),
                 form: reply.form,
             })),
         };
@@ -317,7 +327,7 @@ impl Session {
             match self.transactions.position(&trial.identifier) {
                 Some(at) => {
                     let homes = self.service.directory.homes(&trial.request);
-                    self.transactions.open[at].push(id, trial.request, homes);
+                    self.transactions.open[at].push(id, trial.request.view(), homes);
                 }
                 None => outcome = unknown_transaction(),
             }

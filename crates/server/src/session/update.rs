@@ -1,6 +1,6 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
-use sapwood_directory::{Outcome, StoreSet, Update, UpdateRequest, hash_passwords};
+use sapwood_directory::{Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords};
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
@@ -54,7 +54,7 @@ impl Session {
             }
         };
         self.log_update(message);
-        let request = UpdateRequest::Message(bytes.to_vec());
+        let request = || UpdateRequest::Message(bytes.to_vec());
         let reply = Reply {
             id,
             form: Form::Response(operation),
@@ -63,11 +63,12 @@ impl Session {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
             let transaction = transaction.map(|at| self.transaction_identifier(at));
-            self.hash(request, operation, reply, transaction, share);
+            self.hash(request(), operation, reply, transaction, share);
         } else if let Some(at) = transaction {
+            let request = RequestView::Message(bytes);
             self.join(at, request, reply, homes, share, &mut burst.unit);
         } else {
-            self.push(request, reply, homes, share, &mut burst.unit);
+            self.push(request(), reply, homes, share, &mut burst.unit);
         }
         true
     }

@@ -1,0 +1,289 @@
+//! What an update asks for, on its way from a session to the writer.
+
+use sapwood_ldap::message::RequestMessage;
+
+use crate::access::Identity;
+
+/// A message that is longer is kept in memory of its own.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// A block of messages has at least, and but for the messages of the first one at most, so many bytes.
+const BLOCK_BYTES_MIN: usize = 1 << 10;
+const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// One update, owning what it needs: it travels from a session to the writer.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// For whom it is done.
+    pub identity: Identity,
+    /// What is to be done.
+    pub request: UpdateRequest,
+}
+
+/// What an update does.
+#[derive(Clone, Debug)]
+pub enum UpdateRequest {
+    /// A whole encoded LDAPMessage with an AddRequest, DelRequest, ModifyRequest or ModifyDNRequest and its controls.
+    Message(Vec<u8>),
+    /// Password Modify (RFC 3062), after the server has checked the old password and found or made the new one.
+    SetPassword {
+        /// DN of the entry; its userPassword values are replaced.
+        dn: String,
+        /// The new password in its stored form.
+        stored: Vec<u8>,
+        /// The stored password that the old one was found to match: it must still be there.
+        replaces: Option<Vec<u8>>,
+    },
+    /// Updates that take place together or not at all.
+    Transaction(Transaction),
+}
+
+/// The same, wherever it is kept.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "as in UpdateRequest")]
+pub enum RequestView<'r> {
+    Message(&'r [u8]),
+    SetPassword {
+        dn: &'r str,
+        stored: &'r [u8],
+        replaces: Option<&'r [u8]>,
+    },
+    Transaction(&'r Transaction),
+}
+
+/// A transaction (RFC 5805): its updates are applied in turn, each seeing what those before it did, for one identity.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The updates.
+    pub updates: TransactionUpdates,
+    /// Whether all is undone in the end. The outcome is then that of the last update, unless
+    /// [`Settlement::failed`](crate::Settlement::failed) names one before it.
+    pub is_trial: bool,
+}
+
+/// The updates of a transaction with their message ids, in turn. What they do is anything but a transaction.
+///
+/// The messages lie one behind the other in a few blocks: memory for each of them would have to be taken by the session
+/// and given back by the writer.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionUpdates {
+    updates: Vec<Gathered>,
+    blocks: Vec<Vec<u8>>,
+    others: Vec<UpdateRequest>,
+}
+
+/// An update of a transaction.
+#[derive(Clone, Copy, Debug)]
+struct Gathered {
+    id: u32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// So many bytes of a block.
+    Block {
+        block: u32,
+        at: u32,
+        length: u32,
+    },
+    Other(usize),
+}
+
+impl UpdateRequest {
+    /// The same, borrowed.
+    pub fn view(&self) -> RequestView<'_> {
+        match self {
+            UpdateRequest::Message(message) => RequestView::Message(message),
+            UpdateRequest::SetPassword {
+                dn,
+                stored,
+                replaces,
+            } => RequestView::SetPassword {
+                dn,
+                stored,
+                replaces: replaces.as_deref(),
+            },
+            UpdateRequest::Transaction(transaction) => RequestView::Transaction(transaction),
+        }
+    }
+
+    /// How many updates it stands for.
+    pub fn updates(&self) -> usize {
+        match self {
+            UpdateRequest::Transaction(transaction) => transaction.updates.len(),
+            _ => 1,
+        }
+    }
+}
+
+impl RequestView<'_> {
+    /// Bytes of the messages it holds.
+    pub fn bytes(self) -> usize {
+        match self {
+            RequestView::Message(message) => message.len(),
+            RequestView::SetPassword { dn, stored, .. } => dn.len() + stored.len(),
+            RequestView::Transaction(transaction) => {
+                let updates = transaction.updates.iter();
+                updates.map(|(_, request)| request.bytes()).sum()
+            }
+        }
+    }
+
+    /// The same, owning what it needs.
+    pub fn to_request(self) -> UpdateRequest {
+        match self {
+            RequestView::Message(message) => UpdateRequest::Message(message.to_vec()),
+            RequestView::SetPassword {
+                dn,
+                stored,
+                replaces,
+            } => UpdateRequest::SetPassword {
+                dn: dn.to_owned(),
+                stored: stored.to_vec(),
+                replaces: replaces.map(<[u8]>::to_vec),
+            },
+            RequestView::Transaction(transaction) => {
+                UpdateRequest::Transaction(transaction.clone())
+            }
+        }
+    }
+}
+
+impl<'r> RequestView<'r> {
+    /// What it is read as; `None` if it is no message, or not as one should be.
+    pub(super) fn message(self) -> Option<RequestMessage<'r>> {
+        match self {
+            RequestView::Message(message) => RequestMessage::decode(message).ok(),
+            RequestView::SetPassword { .. } | RequestView::Transaction(_) => None,
+        }
+    }
+}
+
+impl TransactionUpdates {
+    /// Adds an update.
+    pub fn push(&mut self, id: u32, request: RequestView<'_>) {
+        let place = match request {
+            RequestView::Message(message) if message.len() <= GATHERED_BYTES_MAX => {
+                self.gather(message)
+            }
+            request => {
+                self.others.push(request.to_request());
+                Place::Other(self.others.len() - 1)
+            }
+        };
+        self.updates.push(Gathered { id, place });
+    }
+
+    fn gather(&mut self, message: &[u8]) -> Place {
+        let has_room = |block: &Vec<u8>| block.capacity() - block.len() >= message.len();
+        if !self.blocks.last().is_some_and(has_room) {
+            // What is taken and not used is never more than what is used, but for the first of them.
+            let used = self.blocks.iter().map(Vec::len).sum::<usize>();
+            let bytes = used.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+            self.blocks
+                .push(Vec::with_capacity(bytes.max(message.len())));
+        }
+        let block = self.blocks.len() - 1;
+        let gathered = &mut self.blocks[block];
+        let at = gathered.len() as u32;
+        gathered.extend_from_slice(message);
+        Place::Block {
+            block: block as u32,
+            at,
+            length: message.len() as u32,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.updates.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.updates.is_empty()
+    }
+
+    /// The message id of an update.
+    pub fn id(&self, at: usize) -> Option<u32> {
+        self.updates.get(at).map(|update| update.id)
+    }
+
+    /// The updates with their message ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (u32, RequestView<'_>)> + Clone {
+        let updates = self.updates.iter();
+        updates.map(|update| (update.id, self.request(update.place)))
+    }
+
+    /// Their message ids.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.updates.iter().map(|update| update.id)
+    }
+
+    fn request(&self, place: Place) -> RequestView<'_> {
+        match place {
+            Place::Block { block, at, length } => {
+                let block = &self.blocks[block as usize];
+                RequestView::Message(&block[at as usize..][..length as usize])
+            }
+            Place::Other(at) => self.others[at].view(),
+        }
+    }
+}
+
+impl FromIterator<(u32, UpdateRequest)> for TransactionUpdates {
+    fn from_iter<I: IntoIterator<Item = (u32, UpdateRequest)>>(updates: I) -> Self {
+        let mut gathered = TransactionUpdates::default();
+        for (id, request) in updates {
+            gathered.push(id, request.view());
+        }
+        gathered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_come_back_as_they_were_gathered() {
+        let lengths = [0, 1, 300, 900, GATHERED_BYTES_MAX, GATHERED_BYTES_MAX + 1];
+        let mut requests: Vec<_> = (0..3000_usize)
+            .map(|n| UpdateRequest::Message(vec![n as u8; lengths[n * n % 7 % 6]]))
+            .collect();
+        requests[100] = UpdateRequest::SetPassword {
+            dn: "cn=x".into(),
+            stored: b"{X}".to_vec(),
+            replaces: None,
+        };
+        let gathered: TransactionUpdates = (7..).zip(requests.iter().cloned()).collect();
+        assert_eq!(gathered.len(), requests.len());
+        assert!(!gathered.is_empty());
+        assert!(gathered.ids().eq(7..3007));
+        assert_eq!((gathered.id(1), gathered.id(3000)), (Some(8), None));
+        for ((_, view), request) in gathered.iter().zip(&requests) {
+            match (view, request) {
+                (RequestView::Message(found), UpdateRequest::Message(message)) => {
+                    assert_eq!(found, message);
+                }
+                (RequestView::SetPassword { dn, .. }, _) => assert_eq!(dn, "cn=x"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(view.bytes(), request.view().bytes());
+        }
+    }
+
+    #[test]
+    fn little_memory_is_taken_in_vain() {
+        for messages in [1, 10, 100, 10_000] {
+            let mut gathered = TransactionUpdates::default();
+            for id in 0..messages {
+                gathered.push(id, RequestView::Message(&[0; 200]));
+            }
+            let used = 200 * messages as usize;
+            let taken: usize = gathered.blocks.iter().map(Vec::capacity).sum();
+            assert!(taken <= BLOCK_BYTES_MIN + 2 * used, "{taken} for {used}");
+        }
+    }
+}
