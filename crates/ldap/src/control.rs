@@ -154,7 +154,15 @@ impl<'a> Controls<'a> {
 
     /// The first control with this OID.
     pub fn find(self, oid: &str) -> Option<Control<'a>> {
-        self.iter().find(|control| control.oid == oid)
+        let mut reader = Reader::new(self.ber);
+        while !reader.is_empty() {
+            let content = reader.expect(ber::SEQUENCE, "control").ok()?;
+            // Most are looked for in vain: the others need not be decoded.
+            if Reader::new(content).octets("controlType").ok()? == oid.as_bytes() {
+                return Control::decode(content).ok();
+            }
+        }
+        None
     }
 }
 
