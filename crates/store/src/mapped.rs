@@ -160,6 +160,9 @@ pub(crate) const WINDOW_PAGES: u64 = if cfg!(test) { 16 } else { 256 };
 /// without a system call.
 const WINDOWS_MAX: usize = 4096;
 
+/// So many windows are unmapped at a time, in a millisecond or less.
+const UNMAPPED_WINDOWS: usize = if cfg!(test) { 2 } else { 64 };
+
 /// The writable windows of the one who holds the writer lock. Windows are [`WINDOW_PAGES`] long; a larger extent gets
 /// one of its own for as long as it is written.
 pub(crate) struct Windows {
@@ -168,6 +171,8 @@ pub(crate) struct Windows {
     places: Vec<Option<Window>>,
     /// Mapped windows, the oldest first.
     mapped: VecDeque<usize>,
+    /// So many of the oldest were mapped before the last checkpoint began.
+    outdated: usize,
     extent: Option<Window>,
 }
 
@@ -177,6 +182,7 @@ impl Windows {
             file,
             places: Vec::new(),
             mapped: VecDeque::new(),
+            outdated: 0,
             extent: None,
         }
     }
@@ -212,10 +218,26 @@ impl Windows {
         Ok(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), bytes) })
     }
 
+    /// A checkpoint has begun, which is going to write out what was stored to through these windows. Of each page that is mapped for writing it has to take the
+    /// right to store to it from all processors, which costs more than all else that it does with the page: better it finds none.
+    pub(crate) fn outdate(&mut self) {
+        self.outdated = self.mapped.len();
+    }
+
+    /// Unmaps some of the windows that are from before the last checkpoint; while nobody has pages in them.
+    pub(crate) fn unmap_outdated(&mut self) {
+        let some = self.outdated.min(UNMAPPED_WINDOWS);
+        self.outdated -= some;
+        for window in self.mapped.drain(..some) {
+            self.places[window] = None;
+        }
+    }
+
     /// Unmaps everything.
     pub(crate) fn clear(&mut self) {
         self.places.clear();
         self.mapped.clear();
+        self.outdated = 0;
         self.extent = None;
     }
 
@@ -236,6 +258,7 @@ impl Windows {
             && let Some(oldest) = self.mapped.pop_front()
         {
             self.places[oldest] = None;
+            self.outdated = self.outdated.saturating_sub(1);
         }
         const BYTES: usize = WINDOW_PAGES as usize * PAGE_BYTES;
         let window = self.file.window(number as u64 * BYTES as u64, BYTES)?;

@@ -169,7 +169,10 @@ impl OwnPages {
         if let Some(plain) = shop.plain.take() {
             view.set_plain(plain);
         }
-        shop.warm.begin(inner.region.metas.target());
+        if shop.warm.begin(inner.region.metas.target()) {
+            shop.windows.outdate();
+        }
+        shop.windows.unmap_outdated();
         Ok(Self {
             commit: CommitNo(head.commit.0 + 1),
             view,

@@ -18,12 +18,14 @@ pub(super) struct Warm {
 }
 
 impl Warm {
-    /// Forgets all pages if another checkpoint has begun: it has them written out, and has the first store to each noticed.
-    pub(super) fn begin(&mut self, target: CommitNo) {
-        if self.target != target {
+    /// Forgets all pages if another checkpoint has begun, and says whether it has: it has them written out, and has the first store to each noticed.
+    pub(super) fn begin(&mut self, target: CommitNo) -> bool {
+        let has_begun = self.target != target;
+        if has_begun {
             self.target = target;
             self.times.clear();
         }
+        has_begun
     }
 
     pub(super) fn has(&self, page: PageNo) -> bool {
