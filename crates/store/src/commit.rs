@@ -219,7 +219,7 @@ fn finish_pages(
         .skip(1)
         .filter(|_| changed.len() > CACHED_PAGES);
     // Each page is written while the caches still have it.
-    for neighbours in neighbours(&changed) {
+    for neighbours in neighbours(&changed, pages.pages_before()) {
         for &(number, base) in neighbours {
             if let Some(&(number, base)) = ahead.next() {
                 pages.fetch(number, base)?;

@@ -217,6 +217,11 @@ impl OwnPages {
         self.stock.examined()
     }
 
+    /// How many pages the store had at the beginning.
+    pub(crate) fn pages_before(&self) -> u64 {
+        self.roots.pages
+    }
+
     /// The pages to be looked at, own ones included.
     pub(crate) fn view(&self) -> &MappedPages {
         &self.view
@@ -674,15 +679,23 @@ impl OwnPages {
     }
 }
 
-/// So many bytes are written with one call. What is written with one call some file systems keep in one piece in memory, and look
-/// at as a whole with the first store to one of its pages, when they are used again.
+/// So many bytes are written with one call.
 pub(crate) const WRITTEN_BYTES: usize = PAGE_BYTES * WRITTEN_PAGES;
 pub(crate) const WRITTEN_PAGES: usize = if cfg!(test) { 4 } else { 16 };
 
-/// The parts of ascending pages that one call can write.
-pub(crate) fn neighbours(pages: &[(PageNo, PageNo)]) -> impl Iterator<Item = &[(PageNo, PageNo)]> {
-    let runs = pages.chunk_by(|(one, _), (next, _)| one.0 + 1 == next.0);
+/// The parts of ascending pages that one call is to write, of a store that had so many pages before.
+pub(crate) fn neighbours(
+    pages: &[(PageNo, PageNo)],
+    pages_before: u64,
+) -> impl Iterator<Item = &[(PageNo, PageNo)]> {
+    let runs = pages.chunk_by(move |(one, _), (next, _)| is_joined(*one, *next, pages_before));
     runs.flat_map(|run| run.chunks(WRITTEN_PAGES))
+}
+
+/// Whether one call is to write two pages. One that is new is written alone: what comes into the page cache with one call some file systems keep there in one piece, and
+/// look at as a whole with each later write of one of its pages. (On ext4 that makes 2.6 µs of 1.1 where sixteen pages came together.)
+fn is_joined(one: PageNo, next: PageNo, pages_before: u64) -> bool {
+    one.0 + 1 == next.0 && next.0 < pages_before
 }
 
 /// A log record's buffer that is larger than this is not kept.
@@ -828,13 +841,13 @@ impl OwnPages {
         self.grow(pages)
     }
 
-    /// Writes pages that are the transaction's own and new, from parts one after the other. Storing to them through a window would cost a
-    /// page fault for each, and have the system fill it with zeroes first.
+    /// Writes pages that are the transaction's own and new, from parts one after the other, each page with a call of its own: see [`is_joined`]. Storing to them
+    /// through a window would cost a page fault for each, and have the system fill it with zeroes first.
     pub(crate) fn write_run(&self, first: PageNo, parts: &[&[u8]]) -> Result<()> {
         let file = &self.inner.data.file;
         let mut offset = first.0 * PAGE_BYTES as u64;
         let mut call = Vec::with_capacity(parts.len());
-        let mut room = WRITTEN_BYTES;
+        let mut room = PAGE_BYTES;
         for part in parts {
             let mut part = *part;
             while !part.is_empty() {
@@ -844,8 +857,8 @@ impl OwnPages {
                 if room == 0 {
                     file.write_parts_at(&mut call, offset)?;
                     call.clear();
-                    offset += WRITTEN_BYTES as u64;
-                    room = WRITTEN_BYTES;
+                    offset += PAGE_BYTES as u64;
+                    room = PAGE_BYTES;
                 }
             }
         }

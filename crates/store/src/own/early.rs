@@ -202,8 +202,8 @@ impl OwnPages {
             }
         }
         let mut logged = std::mem::take(&mut self.shop.early.logged);
-        let result =
-            neighbours(&pages).try_for_each(|pages| self.finish_neighbours(pages, &mut logged));
+        let result = neighbours(&pages, self.pages_before())
+            .try_for_each(|pages| self.finish_neighbours(pages, &mut logged));
         self.shop.early.logged = logged;
         result
     }
@@ -247,7 +247,9 @@ impl OwnPages {
         if pages.is_empty() {
             return Ok(());
         }
-        let mut batch = self.shop.early.finisher.new_batch(is_logged);
+        let pages_before = self.pages_before();
+        let finisher = &mut self.shop.early.finisher;
+        let mut batch = finisher.new_batch(is_logged, pages_before);
         let serial = batch.serial();
         for &(number, base) in pages {
             let page = self.view.plain().and_then(|plain| plain.share(number));

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use crate::env::{Env, Options};
 use crate::error::Error;
+use crate::own::neighbours;
+use crate::page::PageNo;
 use crate::sync::Arc;
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
@@ -194,6 +196,18 @@ fn others_may_read_in_the_transaction_meanwhile() {
     txn.commit().unwrap().wait().unwrap();
     let report = env.check().unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+#[test]
+fn neighbours_are_written_together_unless_they_are_new() {
+    let pages = [10, 11, 12, 14, 15, 20, 21, 22].map(|number| (PageNo(number), PageNo(0)));
+    let lengths = |before| -> Vec<usize> {
+        let runs = neighbours(&pages, before);
+        runs.map(<[_]>::len).collect()
+    };
+    assert_eq!(lengths(30), [3, 2, 3]);
+    assert_eq!(lengths(21), [3, 2, 1, 1, 1]);
+    assert_eq!(lengths(0), [1; 8]);
 }
 
 #[test]

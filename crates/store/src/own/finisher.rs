@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use sapwood_wal::process::Membership;
 use sapwood_wal::storage::File;
 
-use super::WRITTEN_PAGES;
+use super::{WRITTEN_PAGES, is_joined};
 use crate::env::Inner;
 use crate::error::Result;
 use crate::page::{Origins, PAGE_BYTES, Page, PageNo};
@@ -46,6 +46,8 @@ pub(super) struct Batch {
     /// Ascending, at most [`WRITTEN_PAGES`]; none any more when they are finished.
     pages: Vec<HandedPage>,
     is_logged: bool,
+    /// How many pages the store had before.
+    pages_before: u64,
     /// What the log record says of them.
     logged: Vec<u8>,
     /// Where each of them stands in that.
@@ -95,7 +97,7 @@ impl Batch {
         ahead.next().into_iter().for_each(HandedPage::fetch);
         let runs = self
             .pages
-            .chunk_by(|one, next| one.number.0 + 1 == next.number.0);
+            .chunk_by(|one, next| is_joined(one.number, next.number, self.pages_before));
         for run in runs {
             let mut call = [IoSlice::new(&[]); WRITTEN_PAGES];
             for ((handed, copy), part) in run.iter().zip(&mut *copies).zip(&mut call) {
@@ -229,12 +231,13 @@ impl Finisher {
     }
 
     /// An empty batch; `is_logged` says whether the log record is going to tell of its pages.
-    pub(super) fn new_batch(&mut self, is_logged: bool) -> Batch {
+    pub(super) fn new_batch(&mut self, is_logged: bool, pages_before: u64) -> Batch {
         self.is_used = true;
         self.serial += 1;
         let mut batch = self.spare.pop().unwrap_or_default();
         batch.serial = self.serial;
         batch.is_logged = is_logged;
+        batch.pages_before = pages_before;
         batch
     }
 
