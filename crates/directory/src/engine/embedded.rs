@@ -31,6 +31,10 @@ use super::{
 /// Trees of ids under keys are counted, so that long lists can be estimated.
 const INDEX_KIND: TreeKind = TreeKind::COUNTED;
 
+/// The length of the log that a directory gets, which takes so much of the disk only when so much has been written. The longer it is the rarer are checkpoints, and
+/// the fewer times is a page written out that changes again and again.
+const LOG_BYTES: u64 = 256 << 20;
+
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Error {
         let text = error.to_string();
@@ -73,7 +77,7 @@ impl Embedded {
     /// Makes an environment with so many stores in an empty or missing folder.
     pub fn create(path: &Path, stores: u16) -> Result<Embedded> {
         let options = store::Options::new().create(true).stores(stores);
-        Embedded::open(path, &options)
+        Embedded::open(path, &options.log_bytes(LOG_BYTES))
     }
 
     /// Opens the environment in a folder and adds a store, whose number is that of the last. Nobody else may have it open.
