@@ -63,7 +63,11 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if self.record.kind.duplicates.is_some() {
             return self.put_duplicate(key, value);
         }
-        self.find(key, value.len())?.store(key, value)
+        if self.record.kind.counted || self.record.kind.packed {
+            return self.find(key, value.len())?.store(key, value);
+        }
+        self.check_lengths(key, value.len())?;
+        Change::find_to_store(self, key)?.store(key, value)
     }
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.

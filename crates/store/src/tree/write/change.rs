@@ -36,28 +36,53 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// The way to a key.
     pub(super) fn find(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
         let mut change = Self::nowhere(tree);
-        let order = change.orders.keys;
-        let mut number = change.tree.root;
-        for level in (0..change.height()).rev() {
-            let page = change.pages.page(number)?;
+        change.find_leaf(key)?;
+        change.find_place(key)?;
+        Ok(change)
+    }
+
+    /// As [`Change::find`], for what will be stored in any case: the branches on the way become the transaction's own while the leaf is fetched. For trees
+    /// that count nothing.
+    pub(super) fn find_to_store(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
+        let mut change = Self::nowhere(tree);
+        change.find_leaf(key)?;
+        change.touch_branches(0)?;
+        change.find_place(key)?;
+        Ok(change)
+    }
+
+    /// Goes the way to the leaf that a key belongs to, and fetches that.
+    fn find_leaf(&mut self, key: &[u8]) -> Result<()> {
+        let order = self.orders.keys;
+        let mut number = self.tree.root;
+        for level in (0..self.height()).rev() {
+            let page = self.pages.page(number)?;
             prefetch::slots(page, level);
-            if !change.pages.is_own(number) {
+            if !self.pages.is_own(number) {
                 // Most changes will make another of it.
                 prefetch::page(page);
             }
-            let node = change.open(number, level)?;
-            let (slot, child) = if level > 0 {
-                let slot = node.child_slot(key, order)?;
-                (slot, node.child(slot)?.page)
-            } else {
-                let place = node.search(key, 0, order)?;
-                change.place = place;
-                (place.slot, number)
+            let mut step = Step {
+                page: number,
+                slot: 0,
             };
-            change.steps[level] = Step { page: number, slot };
-            number = child;
+            if level > 0 {
+                let node = self.open(number, level)?;
+                step.slot = node.child_slot(key, order)?;
+                number = node.child(step.slot)?.page;
+            }
+            self.steps[level] = step;
         }
-        Ok(change)
+        Ok(())
+    }
+
+    /// Finds the place of a key in its leaf.
+    fn find_place(&mut self, key: &[u8]) -> Result<()> {
+        if self.height() > 0 {
+            self.place = self.node(0)?.search(key, 0, self.orders.keys)?;
+            self.steps[0].slot = self.place.slot;
+        }
+        Ok(())
     }
 
     /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last key, `None` in an
