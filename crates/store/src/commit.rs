@@ -110,12 +110,11 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     let Some(header) = prepare(txn)? else {
         return Ok(*txn.head());
     };
-    let env = txn.env().clone();
-    let pages = txn.own_mut();
+    let (inner, pages) = txn.inner_and_pages();
     let mut record = pages.take_record_buffer();
-    let log = finish_pages(pages, &header, record_bytes_max(env.inner()), &mut record).and_then(
+    let log = finish_pages(pages, &header, record_bytes_max(inner), &mut record).and_then(
         |is_logged| {
-            let parts = [(env.inner(), header)];
+            let parts = [(inner, &header)];
             if is_logged {
                 append(&parts, &[&record], durability)
             } else {
@@ -147,8 +146,8 @@ pub(crate) fn commit_jointly(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>>
         records.push(record);
     }
     let parts = envs.iter().zip(&headers);
-    let parts = parts.filter_map(|(env, header)| Some((env.inner(), (*header)?)));
-    let parts: Vec<(&Arc<Inner>, RecordHeader)> = parts.collect();
+    let parts = parts.filter_map(|(env, header)| Some((env.inner(), header.as_ref()?)));
+    let parts: Vec<(&Arc<Inner>, &RecordHeader)> = parts.collect();
     let log = match parts.len() {
         0 => return Ok(vec![None; txns.len()]),
         _ if is_logged => append(&parts, &records, Durability::Durable)?,
@@ -162,26 +161,25 @@ pub(crate) fn commit_jointly(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>>
 
 /// Saves the catalog and the free list, and says what the record begins with; `None` if nothing has changed.
 fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
-    let env = txn.env().clone();
-    let inner = env.inner();
-    inner.check_sound()?;
+    txn.env().inner().check_sound()?;
     txn.own_mut().may_use_reserve = true;
     let catalog = txn.save_catalog()?;
-    let before = *txn.head();
-    if txn.own().is_unchanged() && catalog == before.roots.catalog {
+    let Head { commit, log, roots } = txn.head();
+    if txn.own().is_unchanged() && catalog == roots.catalog {
         return Ok(None);
     }
-    let pages = txn.own_mut();
+    let (before, log) = (*commit, *log);
+    let (inner, pages) = txn.inner_and_pages();
     let metas = &inner.region.metas;
     let superseded = pages.superseded(metas.newest());
     let (free, recent) = pages.save_free_list()?;
-    wait_for_place(inner, &before)?;
+    wait_for_place(inner, before, log)?;
     metas.superseded.fetch_add(superseded, Ordering::Relaxed);
     Ok(Some(RecordHeader {
         has_changes: true,
         store: inner.identity.store,
         timeline: inner.identity.timeline,
-        commit: CommitNo(before.commit.0 + 1),
+        commit: CommitNo(before.0 + 1),
         roots: Roots {
             pages: pages.view().limit(),
             catalog,
@@ -243,7 +241,7 @@ fn finish_pages(
 }
 
 /// The commits of one record, each to a store of its own.
-type Commits<'a> = [(&'a Arc<Inner>, RecordHeader)];
+type Commits<'a> = [(&'a Arc<Inner>, &'a RecordHeader)];
 
 /// How often a transaction that finds the log full empties it before it gives up: others may have filled it again.
 const EMPTIED_MAX: usize = 16;
@@ -287,20 +285,20 @@ fn append_once(
         return Ok(Position::default());
     };
     let lengths = parts.iter().map(|part| part.as_ref().len());
-    let lengths: Vec<u32> = match parts {
-        [_] => Vec::new(),
-        _ => lengths
-            .map(|length| u32::try_from(length).unwrap_or(u32::MAX))
-            .collect(),
-    };
     let joint = match parts {
         [_] => Vec::new(),
-        _ => Parts::encode(&lengths),
+        _ => {
+            let lengths = lengths.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
+            Parts::encode(&lengths.collect::<Vec<_>>())
+        }
     };
-    let mut slices = vec![IoSlice::new(&joint)];
-    slices.extend(parts.iter().map(|part| IoSlice::new(part.as_ref())));
+    let slices = parts.iter().map(|part| IoSlice::new(part.as_ref()));
+    let slices = std::iter::once(IoSlice::new(&joint)).chain(slices);
     let appending = AppendLock::take(inner)?;
-    let log = appending.append(&slices, durability)?;
+    let log = match parts {
+        [part] => appending.append(&[IoSlice::new(part.as_ref())], durability)?,
+        _ => appending.append(&slices.collect::<Vec<_>>(), durability)?,
+    };
     for (inner, header) in commits {
         apply(inner, &header.head(log), durability);
     }
@@ -347,7 +345,7 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
         let mut record = Vec::new();
         let header = RecordHeader {
             has_changes: false,
-            ..*header
+            ..**header
         };
         header.encode(&mut record);
         records.push(record);
@@ -368,10 +366,10 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
 }
 
 /// Waits until the ring of heads has a place for one more commit.
-fn wait_for_place(inner: &Inner, before: &Head) -> Result<()> {
+fn wait_for_place(inner: &Inner, before: CommitNo, log: Position) -> Result<()> {
     // The visible head and a few before it stay, for readers that are about to pin them.
-    if before.commit.0 - inner.region.visible().0 >= HEADS - 4 {
-        inner.make_visible(before.commit, before.log.lsn)?;
+    if before.0 - inner.region.visible().0 >= HEADS - 4 {
+        inner.make_visible(before, log.lsn)?;
     }
     Ok(())
 }

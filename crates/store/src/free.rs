@@ -409,6 +409,8 @@ impl Protected {
 
     pub(crate) fn new(visible: CommitNo, mut commits: Vec<CommitNo>) -> Self {
         commits.sort_unstable();
+        // Both meta pages and the target mostly are of one commit.
+        commits.dedup();
         Self { visible, commits }
     }
 

@@ -21,7 +21,7 @@ use std::io::IoSlice;
 use crate::checkpoint;
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
-use crate::free::FreeExtent;
+use crate::free::{FreeExtent, Run};
 use crate::free::recent::Named;
 use crate::free::stock::{Resume, Stock, Taken};
 use crate::head::{Head, Roots};
@@ -124,6 +124,9 @@ enum Destination {
     Held,
 }
 
+/// As many single pages are taken from behind the last one at a time.
+const GROWN_PAGES: u32 = if cfg!(test) { 3 } else { 16 };
+
 /// Pages that a transaction which compacts keeps for the catalog and the free list.
 const COMMIT_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
@@ -159,7 +162,11 @@ pub(crate) struct OwnPages {
 
 impl OwnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
-    pub(crate) fn new(inner: Arc<Inner>, head: &Head, mut shop: Box<Workshop>) -> Result<Self> {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        head: &Head,
+        mut shop: Box<Workshop>,
+    ) -> Result<Box<Self>> {
         let roots = &head.roots;
         let named = shop.named.take();
         let named = Named::of(&roots.recent, head.commit, roots.pages, named)?;
@@ -173,7 +180,7 @@ impl OwnPages {
             shop.windows.outdate();
         }
         shop.windows.unmap_outdated();
-        Ok(Self {
+        Ok(Box::new(Self {
             commit: CommitNo(head.commit.0 + 1),
             view,
             roots: head.roots,
@@ -192,15 +199,15 @@ impl OwnPages {
             reclaimed: false,
             has_cut: false,
             inner,
-        })
+        }))
     }
 
     /// Gives back what the process keeps; `committed` says whether the free list has been changed.
-    pub(crate) fn into_shop(mut self, committed: bool) -> Box<Workshop> {
+    pub(crate) fn into_shop(mut self: Box<Self>, committed: bool) -> Box<Workshop> {
         if committed {
             self.shop.resume = self.stock.resume_at();
         }
-        self.shop.named = self.stock.into_named(self.commit);
+        self.shop.named = self.stock.take_named(self.commit);
         self.shop.own.clear();
         self.shop.traces.clear();
         self.shop.early.clear();
@@ -521,7 +528,11 @@ impl OwnPages {
                     }
                     Source::Stock(taken) => self.stock.undo(taken),
                     // SAFETY: less than what was within the file before.
-                    Source::Growth => unsafe { self.view.set_limit(first.0) },
+                    Source::Growth if first.0 + u64::from(pages) == self.view.limit() => unsafe {
+                        self.view.set_limit(first.0);
+                    },
+                    // The stock has pages behind them.
+                    Source::Growth => self.stock.add(Run { first, pages }),
                 }
             }
             Undo::Freed {
@@ -572,6 +583,22 @@ impl OwnPages {
         Ok(PageNo(first))
     }
 
+    /// Takes some pages from behind the last one into the stock, if there is room for so many; whether there was. What is left of them the next
+    /// transactions find in the roots: otherwise each would search the free list in vain first.
+    fn stock_up(&mut self) -> bool {
+        if self.saving || self.is_compacting() {
+            return false;
+        }
+        let Ok(first) = self.grow(GROWN_PAGES) else {
+            return false;
+        };
+        self.stock.add(Run {
+            first,
+            pages: GROWN_PAGES,
+        });
+        true
+    }
+
     /// A page that will take the place of `base`, or of nothing if that is 0.
     fn take_page(&mut self, base: PageNo) -> Result<(PageNo, Source)> {
         if let Some(page) = self.recycled.pop() {
@@ -586,7 +613,7 @@ impl OwnPages {
             if let Some((page, taken)) = self.stock.take_page(is_alike) {
                 return Ok((page, Source::Stock(taken)));
             }
-            if !self.refill()? {
+            if !self.refill()? && !self.stock_up() {
                 match self.grow(1) {
                     Ok(page) => return Ok((page, Source::Growth)),
                     Err(error) => self.look_harder(error, Stock::has_seen_all)?,

@@ -236,20 +236,21 @@ pub(crate) fn pinned(inner: &Inner) -> Vec<Pinned> {
     let end = inner.region.slots_end.load(Ordering::SeqCst) as usize;
     let mut found: Vec<Pinned> = Vec::new();
     let mut dead: Vec<u16> = Vec::new();
-    let mut alive: Vec<u16> = vec![me];
+    let mut alive: Vec<u16> = Vec::new();
     for slot in inner.region.slots.iter().take(end) {
         let Some(pinned) = slot.pinned() else {
             continue;
         };
         let process = pinned.process;
-        if !alive.contains(&process) && !dead.contains(&process) {
+        let is_known = process == me || alive.contains(&process) || dead.contains(&process);
+        if !is_known {
             if inner.is_alive(process) {
                 alive.push(process);
             } else {
                 dead.push(process);
             }
         }
-        if alive.contains(&process) {
+        if process == me || alive.contains(&process) {
             found.push(pinned);
         }
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use crate::background::Background;
 use crate::checkpoint;
 use crate::commit::{self, Durability, Ticket};
-use crate::env::Env;
+use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::joint::JointTicket;
@@ -58,7 +58,7 @@ pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
 pub struct WriteTxn {
     head: Head,
     /// `None` once it is over.
-    pages: Option<OwnPages>,
+    pages: Option<Box<OwnPages>>,
     trees: Vec<OpenTree>,
     savepoints: Vec<Mark>,
     savepoints_so_far: u64,
@@ -195,6 +195,14 @@ impl WriteTxn {
     pub(crate) fn own_mut(&mut self) -> &mut OwnPages {
         match &mut self.pages {
             Some(pages) => pages,
+            None => unreachable!("only `commit` and `drop` end a transaction"),
+        }
+    }
+
+    /// The store, and the pages.
+    pub(crate) fn inner_and_pages(&mut self) -> (&Arc<Inner>, &mut OwnPages) {
+        match &mut self.pages {
+            Some(pages) => (self.lock.env().inner(), pages),
             None => unreachable!("only `commit` and `drop` end a transaction"),
         }
     }

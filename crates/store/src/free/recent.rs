@@ -89,7 +89,11 @@ impl Recent {
 
     /// All of it that is not zeroes up to the end.
     pub(crate) fn used(&self) -> &[u8] {
-        let used = self.0.iter().rposition(|&byte| byte != 0);
+        let words = self.0.as_chunks::<8>().0;
+        let words = words.iter().rposition(|word| *word != [0; 8]);
+        let end = words.map_or(0, |last| (last + 1) * 8);
+        let words = self.0.get(..end).unwrap_or_default();
+        let used = words.iter().rposition(|&byte| byte != 0);
         let used = used.map_or(0, |last| last + 1);
         self.0.get(..used).unwrap_or_default()
     }

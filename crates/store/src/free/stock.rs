@@ -651,20 +651,20 @@ impl Stock {
         Some(recent)
     }
 
-    /// What the roots of `commit` name, if they were prepared.
-    pub(crate) fn into_named(self, commit: CommitNo) -> Option<Named> {
-        let (recent, count) = self.named?;
-        let mut ready = self.entries;
+    /// What the roots of `commit` name, if they were prepared; for the end.
+    pub(crate) fn take_named(&mut self, commit: CommitNo) -> Option<Named> {
+        let (recent, count) = self.named.take()?;
+        let mut ready = std::mem::take(&mut self.entries);
         ready.drain(..self.first_left);
         ready.retain(|run| run.pages > 0);
         ready.truncate(count);
-        let mut spare = self.recent_ready;
+        let mut spare = std::mem::take(&mut self.recent_ready);
         spare.clear();
         Some(Named {
             recent,
             commit,
             ready,
-            pending: self.pending,
+            pending: std::mem::take(&mut self.pending),
             spare,
         })
     }

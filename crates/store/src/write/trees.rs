@@ -246,7 +246,7 @@ impl WriteTxn {
             .get_mut(id.0 as usize)
             .filter(|tree| !tree.state.is_dropped)
             .ok_or(Error::NoSuchTree)?;
-        let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
+        let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
         pages.may_use_reserve = frees;
         pages.only_frees &= frees;
         // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.
@@ -272,7 +272,7 @@ impl WriteTxn {
     pub(crate) fn save_catalog(&mut self) -> Result<Catalog> {
         let mut catalog = self.head.roots.catalog;
         let Self { trees, pages, .. } = self;
-        let pages = pages.as_mut().ok_or(Error::TxnFailed)?;
+        let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
         let mut changed = trees.iter().filter(|tree| tree.is_changed());
         match (changed.next(), changed.next()) {
             (None, _) => return Ok(catalog),
