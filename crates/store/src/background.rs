@@ -2,7 +2,7 @@
 //! and the log ahead of need, and compaction of a store that rests.
 
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::checkpoint;
 use crate::compact;
@@ -27,6 +27,7 @@ struct Asked {
     checkpoint: bool,
     growth: bool,
     log_segment: bool,
+    log_write: bool,
     /// After how long without a commit.
     compaction: Option<Duration>,
 }
@@ -78,6 +79,14 @@ impl Background {
         }
     }
 
+    pub(crate) fn ask_for_log_write(&self) {
+        let mut asked = lock(&self.asked);
+        if !std::mem::replace(&mut asked.log_write, true) {
+            drop(asked);
+            self.changed.notify_one();
+        }
+    }
+
     /// Ends the thread and waits for it.
     pub(crate) fn stop(&self) {
         lock(&self.asked).stop = true;
@@ -93,9 +102,19 @@ impl Background {
     /// Waits until something is asked for, or until there has been no commit for a while. `None` when it is time to stop.
     fn wait(&self, inner: &Inner, idle: Duration) -> Option<Work> {
         let mut asked = lock(&self.asked);
+        // When there will have been a while since which commit.
+        let mut quiet = None;
         loop {
             if asked.stop {
                 return None;
+            }
+            if std::mem::take(&mut asked.log_write) {
+                drop(asked);
+                // What cannot be written now stays in memory, and is tried again when there is no room for more.
+                let _: Option<sapwood_wal::Result<()>> =
+                    inner.wal.as_ref().map(|wal| wal.write_through());
+                asked = lock(&self.asked);
+                continue;
             }
             if std::mem::take(&mut asked.log_segment) {
                 return Some(Work::LogSegment);
@@ -107,8 +126,10 @@ impl Background {
                 return Some(Work::Growth);
             }
             if self.restless.load(Ordering::Acquire) {
-                let before = inner.region.applied();
-                let waited = self.changed.wait_timeout(asked, idle);
+                let since = || (Instant::now() + idle, inner.region.applied());
+                let (end, before) = *quiet.get_or_insert_with(since);
+                let left = end.saturating_duration_since(Instant::now());
+                let waited = self.changed.wait_timeout(asked, left);
                 let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
                 asked = guard;
                 if waited.timed_out() {

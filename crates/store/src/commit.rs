@@ -387,6 +387,9 @@ pub(crate) fn afterwards(env: &Env, head: &Head) {
         if wal.is_segment_due() {
             inner.background.ask_for_log_segment();
         }
+        if wal.is_write_due() {
+            inner.background.ask_for_log_write();
+        }
     } else if is_due && inner.make_visible(head.commit, head.log.lsn).is_ok() {
         let _: Result<()> = checkpoint::checkpoint_due_if_nobody_does(inner);
     }

@@ -240,26 +240,30 @@ fn a_relaxed_commit_is_visible_at_once_and_durable_later() {
 
 #[test]
 fn relaxed_commits_become_durable_by_themselves() {
-    let folder = tempfile::tempdir().unwrap();
-    let options = options()
-        .idle_checkpoint(Some(Duration::from_millis(20)))
-        .durability(Durability::Relaxed);
-    let env = Env::open(folder.path().join("env"), &options).unwrap();
-    let mut first = None;
-    // It does not even need a pause.
-    for n in 0_u32.. {
-        let mut txn = env.write().unwrap();
-        let id = match txn.tree("numbers").unwrap() {
-            Some(id) => id,
-            None => txn.create_tree("numbers", PLAIN).unwrap(),
-        };
-        txn.put(id, b"number", &n.to_be_bytes()).unwrap();
-        let ticket = txn.commit().unwrap();
-        assert!(ticket.is_visible());
-        if first.get_or_insert(ticket).is_durable() {
-            break;
+    // Also while the log is written for want of room in memory all the time, long before a checkpoint is due.
+    for (log_bytes, value_bytes) in [(1 << 20, 4), (64 << 20, 1800)] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options()
+            .log_bytes(log_bytes)
+            .idle_checkpoint(Some(Duration::from_millis(20)))
+            .durability(Durability::Relaxed);
+        let env = Env::open(folder.path().join("env"), &options).unwrap();
+        let mut first = None;
+        // It does not even need a pause.
+        for n in 0_u32.. {
+            let mut txn = env.write().unwrap();
+            let id = match txn.tree("numbers").unwrap() {
+                Some(id) => id,
+                None => txn.create_tree("numbers", PLAIN).unwrap(),
+            };
+            txn.put(id, b"number", &vec![n as u8; value_bytes]).unwrap();
+            let ticket = txn.commit().unwrap();
+            assert!(ticket.is_visible());
+            if first.get_or_insert(ticket).is_durable() {
+                break;
+            }
+            std::thread::yield_now();
         }
-        std::thread::yield_now();
     }
 }
 

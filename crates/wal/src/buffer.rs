@@ -38,7 +38,8 @@ use crate::sync::{AtomicU64, Ordering, PoisonError};
 // Blocks of the stream are blocks of the files.
 const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 
-/// A larger part of the buffer than one in so many is not taken by a single record.
+/// A larger part of the buffer than one in so many is not taken by a single record. With more than that on its way, some of it had better be
+/// written; while that much is free still, nobody has to wait for it.
 const PARTS: u64 = 4;
 
 /// Memory that all users of a log share, and what they need to exclude each other from the files.
@@ -60,17 +61,12 @@ impl Buffer {
 
     /// Whether what is between two places need not be written for fear of the death of all processes.
     fn keeps(&self, from: Lsn, to: Lsn) -> bool {
-        self.outlives && to.0 - from.0 <= self.bytes() / PARTS
+        self.outlives && to.0 - from.0 <= self.bytes() - self.bytes() / PARTS
     }
 
     /// Stores the parts one after the other, whose bytes together are a multiple of eight.
     fn store<'p>(&self, lsn: Lsn, parts: impl Iterator<Item = &'p [u8]>) {
-        let mut places = words_from(self.words(), lsn);
-        let mut put = |word: [u8; 8]| {
-            if let Some(place) = places.next() {
-                place.store(u64::from_le_bytes(word), Ordering::Relaxed);
-            }
-        };
+        let mut places = Places::from(self.words(), lsn);
         let (mut word, mut filled) = ([0; 8], 0);
         for mut part in parts {
             if filled > 0 {
@@ -81,10 +77,10 @@ impl Buffer {
                 if filled < 8 {
                     continue;
                 }
-                put(word);
+                places.store(&[word]);
             }
             let (words, rest) = part.as_chunks();
-            words.iter().copied().for_each(&mut put);
+            places.store(words);
             word[..rest.len()].copy_from_slice(rest);
             filled = rest.len();
         }
@@ -236,6 +232,15 @@ impl Wal {
         Err(error)
     }
 
+    /// Whether so much in the buffer has not been handed to the system that somebody who has the time had better do that
+    /// ([`Wal::write_through`]), before appends have to.
+    pub fn is_write_due(&self) -> bool {
+        let part = |buffer: &Buffer| buffer.bytes() / PARTS;
+        let unwritten = || self.end().0.saturating_sub(self.shared().written().0);
+        let buffer = self.buffer.get().filter(|buffer| buffer.outlives);
+        buffer.is_some_and(|buffer| unwritten() > part(buffer))
+    }
+
     /// Hands what is in the buffer to the system, so that it survives the death of all processes.
     ///
     /// # Errors
@@ -280,7 +285,9 @@ impl Wal {
         if let Some(buffer) = self.buffer.get()
             && from < to
         {
-            let mut blocks = Blocks::default();
+            let mut blocks = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+            // What could not be written is not what the log goes on with.
+            blocks.holds = Lsn(0)..Lsn(0);
             let (block, blocks) = buffer.blocks_of(from, to, &mut blocks);
             self.ring.write(block, &[IoSlice::new(blocks)])?;
             shared.set_written(to);
@@ -359,18 +366,62 @@ pub(crate) fn block_of(lsn: Lsn) -> Lsn {
     Lsn(lsn.0 - lsn.0 % BLOCK_BYTES as u64)
 }
 
-/// Where the bytes from `lsn` on are in the memory of a buffer, word by word.
-fn words_from(words: &[AtomicU64], lsn: Lsn) -> impl Iterator<Item = &AtomicU64> {
-    let first = (lsn.0 / 8) % words.len().max(1) as u64;
-    let (behind, before) = words.split_at(usize::try_from(first).unwrap_or_default());
-    before.iter().chain(behind)
+/// Where bytes are in the memory of a buffer: up to its end, and then from its beginning on.
+struct Places<'b> {
+    behind: &'b [AtomicU64],
+    before: &'b [AtomicU64],
+}
+
+impl<'b> Places<'b> {
+    /// Those of the bytes from `lsn` on.
+    fn from(words: &'b [AtomicU64], lsn: Lsn) -> Self {
+        let first = (lsn.0 / 8) % words.len().max(1) as u64;
+        let (behind, before) = words.split_at(usize::try_from(first).unwrap_or_default());
+        Self {
+            behind: before,
+            before: behind,
+        }
+    }
+
+    /// The places of the next words, as many as lie together.
+    fn next(&mut self, words: usize) -> &'b [AtomicU64] {
+        if self.behind.is_empty() {
+            self.behind = std::mem::take(&mut self.before);
+        }
+        let (now, rest) = self.behind.split_at(words.min(self.behind.len()));
+        self.behind = rest;
+        now
+    }
+
+    fn store(&mut self, mut words: &[[u8; 8]]) {
+        while !words.is_empty() {
+            let places = self.next(words.len());
+            if places.is_empty() {
+                break;
+            }
+            let (now, rest) = words.split_at(places.len());
+            for (place, word) in places.iter().zip(now) {
+                place.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+            }
+            words = rest;
+        }
+    }
 }
 
 /// Fills `bytes`, a multiple of eight, with what is there from `lsn` on.
 pub(crate) fn load(words: &[AtomicU64], lsn: Lsn, bytes: &mut [u8]) {
-    let (loaded, _) = bytes.as_chunks_mut();
-    for (word, place) in loaded.iter_mut().zip(words_from(words, lsn)) {
-        *word = place.load(Ordering::Relaxed).to_le_bytes();
+    let (mut loaded, _) = bytes.as_chunks_mut();
+    let mut places = Places::from(words, lsn);
+    while !loaded.is_empty() {
+        let places = places.next(loaded.len());
+        if places.is_empty() {
+            break;
+        }
+        let (now, rest) = loaded.split_at_mut(places.len());
+        for (word, place) in now.iter_mut().zip(places) {
+            *word = place.load(Ordering::Relaxed).to_le_bytes();
+        }
+        loaded = rest;
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Wal {
     /// Taken for each sync in this process: a failed sync is reported once per open file, so a second one beside it could
     /// succeed and know nothing of the failure.
     pub(crate) syncing: Mutex<Blocks>,
+    /// From where records are handed to the system, by the holder of `writing`.
+    pub(crate) handed: Mutex<Blocks>,
     pub(crate) buffer: OnceLock<Buffer>,
     pub(crate) guards: Guards,
 }
@@ -88,6 +90,7 @@ impl Wal {
             ring: Ring::open(storage, name, mode, guards)?,
             shared,
             syncing: Mutex::default(),
+            handed: Mutex::default(),
             buffer: OnceLock::new(),
             guards,
         })
@@ -354,14 +357,23 @@ impl Wal {
         let encoded = header.encode();
         let padding_bytes = end.0 - tail.lsn.0 - RECORD_HEADER_BYTES as u64 - payload_bytes;
         let padding = &[0; 8][..usize::try_from(padding_bytes).unwrap_or_default()];
-        let mut pieces = Vec::with_capacity(parts.len() + 2);
-        pieces.push(IoSlice::new(&encoded));
-        pieces.extend_from_slice(parts);
-        pieces.push(IoSlice::new(padding));
-        match (self.put(tail.lsn, end, &pieces)?, way) {
+        let (first, last) = (IoSlice::new(&encoded), IoSlice::new(padding));
+        let (one, many);
+        let pieces = match parts {
+            [part] => {
+                one = [first, *part, last];
+                &one[..]
+            }
+            _ => {
+                let all = std::iter::once(first).chain(parts.iter().copied());
+                many = all.chain([last]).collect::<Vec<_>>();
+                &many[..]
+            }
+        };
+        match (self.put(tail.lsn, end, pieces)?, way) {
             (true, Way::Buffer) => {}
             (true, Way::Kept) => self.keep_put(tail.lsn, end)?,
-            (false, _) => self.write(tail.lsn, end, &pieces)?,
+            (false, _) => self.write(tail.lsn, end, pieces)?,
         }
         Ok(Position {
             lsn: end,

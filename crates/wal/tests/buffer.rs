@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{SMALL, append, create, open, read_all, start};
 use sapwood_wal::storage::{Folder, Memory, OpenMode, Storage};
-use sapwood_wal::{Error, Position, Shared, Wal};
+use sapwood_wal::{Error, Options, Position, Shared, Wal};
 
 /// A log and the state that its users share.
 struct Log {
@@ -27,9 +27,13 @@ fn new_log() -> Log {
 
 /// `outlives` says whether the memory survives its users.
 fn new_log_with(outlives: bool) -> Log {
+    new_log_of(outlives, &SMALL)
+}
+
+fn new_log_of(outlives: bool, options: &Options) -> Log {
     let folder = tempfile::tempdir().unwrap();
     let storage: Arc<dyn Storage> = Arc::new(Folder::open(folder.path()).unwrap());
-    create(&storage, &SMALL).unwrap();
+    create(&storage, options).unwrap();
     let shared = Arc::new(Shared::default());
     let words = Arc::new((0..2048).map(AtomicU64::new).collect());
     let wal = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
@@ -213,17 +217,30 @@ fn what_is_left_in_memory_that_outlives_its_users_is_salvaged() {
 
 #[test]
 fn no_more_than_a_part_of_the_memory_is_left_to_salvage() {
-    let log = new_log_with(true);
+    let large = Options {
+        segment_bytes: 64 << 10,
+        segments: 2,
+    };
+    let log = new_log_of(true, &large);
     let part = log.words.len() as u64 * 8 / 4;
-    for _ in 0..20 {
-        let end = append(&log.wal, &[7; 300]).unwrap();
+    let unwritten = |end: Position| {
         let (_, written) = read_all(&open(&log.storage).unwrap(), Position::START).unwrap();
-        assert!(end.lsn.0 - written.lsn.0 <= part);
+        end.lsn.0 - written.lsn.0
+    };
+    for _ in 0..100 {
+        let end = append(&log.wal, &[7; 300]).unwrap();
+        let left = unwritten(end);
+        assert!(left <= 3 * part);
+        assert_eq!(log.wal.is_write_due(), left > part);
     }
+    assert!(unwritten(append(&log.wal, &[7; 300]).unwrap()) > 0);
+    log.wal.write_through().unwrap();
+    assert_eq!(unwritten(log.wal.tail().unwrap()), 0);
+    assert!(!log.wal.is_write_due());
     append(&log.wal, &vec![8; 4200]).unwrap();
     assert_eq!(
         log.left(Position::START).len(),
-        21,
+        102,
         "a large record is written"
     );
 }

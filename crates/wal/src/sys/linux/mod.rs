@@ -122,7 +122,11 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
 }
 
 pub(crate) fn write_at(file: &File, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-    Ok(rustix::io::pwritev(file, parts, offset)?)
+    Ok(match parts {
+        // The system need not copy the list of parts.
+        [part] => rustix::io::pwrite(file, part, offset)?,
+        _ => rustix::io::pwritev(file, parts, offset)?,
+    })
 }
 
 /// One call for both; where the file system cannot do that, two. As a sync, it is never repeated here.
