@@ -112,16 +112,15 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     };
     let (inner, pages) = txn.inner_and_pages();
     let mut record = pages.take_record_buffer();
-    let log = finish_pages(pages, &header, record_bytes_max(inner), &mut record).and_then(
-        |is_logged| {
+    let log =
+        finish_pages(pages, &header, record_bytes_max(inner), &mut record).and_then(|is_logged| {
             let parts = [(inner, &header)];
             if is_logged {
                 append(&parts, &[&record], durability)
             } else {
                 commit_unlogged(&parts)
             }
-        },
-    );
+        });
     pages.keep_record_buffer(record);
     Ok(header.head(log?))
 }
