@@ -28,12 +28,13 @@ impl Zone {
         let (words, rest) = value.as_chunks::<8>();
         let words: &[[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;
         let zone = Self(words.map(u64::from_le_bytes));
-        let first = number.checked_mul(ZONE_PAGES)?;
-        first.checked_add(ZONE_PAGES)?;
-        let fits =
-            |run: Run| run.first.0 >= FIRST_PAGE && run.first.0 + u64::from(run.pages) <= limit;
-        let all_fit = zone.runs(number).all(fits);
-        all_fit.then_some(zone)
+        let base = number.checked_mul(ZONE_PAGES)?;
+        base.checked_add(ZONE_PAGES)?;
+        // All others are between them.
+        let ends = zone.next(0, true).zip(zone.last());
+        let fit =
+            ends.is_none_or(|(first, last)| base + first >= FIRST_PAGE && base + last < limit);
+        fit.then_some(zone)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -75,6 +76,13 @@ impl Zone {
                 pages: (end - first) as u32,
             })
         })
+    }
+
+    /// The last page that is free.
+    fn last(&self) -> Option<u64> {
+        let number = self.0.iter().rposition(|&word| word != 0)?;
+        let word = self.0.get(number)?;
+        Some(number as u64 * 64 + 63 - u64::from(word.leading_zeros()))
     }
 
     /// The first page from `at` on whose bit is `free`.
