@@ -249,3 +249,40 @@ fn deleting_works_on_a_disk_that_is_full_after(records: u32) {
     }
     assert_clean(&env);
 }
+
+/// The free list itself shrinks while a commit writes it, and its own pages are free then, even if nothing is left to write.
+#[test]
+fn no_page_is_lost_while_the_free_list_is_written() {
+    for seed in 0..4_u64 {
+        let (_folder, env) = env();
+        let mut dice = seed;
+        let mut below = |end: u64| {
+            dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (dice >> 33) % end
+        };
+        let mut reader = None;
+        for round in 0..150_u64 {
+            match below(30) {
+                0 => env.checkpoint().map(drop).unwrap(),
+                1 => reader = Some(env.read().unwrap()),
+                2 => reader = None,
+                _ => {}
+            }
+            change(&env, |txn, tree| {
+                for _ in 0..below(3) {
+                    let who = below(8);
+                    for part in 0..below(2) * 30 {
+                        let key = [who.to_be_bytes(), part.to_be_bytes()].concat();
+                        let value = vec![round as u8; 400 * part as usize];
+                        txn.put(tree, &key, &value).unwrap();
+                    }
+                }
+                txn.put(tree, b"sum", &round.to_be_bytes()).unwrap();
+            });
+            let report = env.check().unwrap();
+            let problems = &report.problems;
+            assert!(problems.is_empty(), "{seed}, {round}: {problems:#?}");
+        }
+        drop(reader);
+    }
+}

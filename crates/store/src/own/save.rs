@@ -34,6 +34,8 @@ impl OwnPages {
         let mut serial = 0;
         self.save_changed_records(&mut free, &mut serial)?;
         loop {
+            // Deleting records may have freed pages of the tree that it had only just copied.
+            self.keep_recycled();
             let freed = std::mem::take(&mut self.freed);
             let filed = self.stock.file_pending(freed, self.commit, &self.inner);
             let ready = self.stock.changed_ready();
@@ -44,7 +46,6 @@ impl OwnPages {
             if let Some(ready) = ready {
                 tree::put(self, &mut free, &READY_KEY, &ready)?;
             }
-            self.keep_recycled();
         }
         let recent = self.stock.recent(self.commit);
         let recent = recent.ok_or_else(|| Error::Damaged("the roots have no room".into()))?;
