@@ -217,8 +217,9 @@ fn a_directory_in_memory_is_saved_when_its_server_stops() {
     // Damage is told, not loaded.
     let memory = folder.path().join("memory");
     let mut bytes = std::fs::read(&memory).unwrap();
-    bytes[3 * 4096 + 100] ^= 1;
-    bytes[4 * 4096 + 100] ^= 1;
+    for page in bytes.chunks_exact_mut(4096).skip(2) {
+        page[100] ^= 1;
+    }
     std::fs::write(&memory, bytes).unwrap();
     let damaged = folder.sapwood("check", &[]);
     assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
