@@ -177,6 +177,8 @@ impl OwnPages {
     }
 
     fn finish_oldest(&mut self, count: usize) -> Result<()> {
+        // In small transactions nobody would wait for less afterwards than here.
+        self.shop.windows.unmap_outdated();
         let early = &mut self.shop.early;
         if early.log_bytes() > LOGGED_BYTES_MAX {
             return Ok(());

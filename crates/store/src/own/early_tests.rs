@@ -199,15 +199,15 @@ fn others_may_read_in_the_transaction_meanwhile() {
 }
 
 #[test]
-fn neighbours_are_written_together_unless_they_are_new() {
+fn fewer_neighbours_are_written_together_if_they_are_new() {
     let pages = [10, 11, 12, 14, 15, 20, 21, 22].map(|number| (PageNo(number), PageNo(0)));
     let lengths = |before| -> Vec<usize> {
         let runs = neighbours(&pages, before);
         runs.map(<[_]>::len).collect()
     };
     assert_eq!(lengths(30), [3, 2, 3]);
-    assert_eq!(lengths(21), [3, 2, 1, 1, 1]);
-    assert_eq!(lengths(0), [1; 8]);
+    assert_eq!(lengths(12), [2, 1, 2, 3]);
+    assert_eq!(lengths(0), [2, 1, 2, 3]);
 }
 
 #[test]
