@@ -219,8 +219,7 @@ mod tests {
     use crate::sync::AtomicU64;
     use crate::{LogId, Options, Position, Shared};
 
-    #[test]
-    fn a_leader_that_was_killed_is_replaced() {
+    fn new_log() -> (Wal, Arc<Shared>) {
         let storage: Arc<dyn Storage> = Arc::new(Memory::new());
         let options = Options {
             segment_bytes: 8192,
@@ -229,6 +228,12 @@ mod tests {
         Wal::create(&storage, "log", LogId([0; 16]), &options).unwrap();
         let shared = Arc::new(Shared::default());
         let log = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
+        (log, shared)
+    }
+
+    #[test]
+    fn a_leader_that_was_killed_is_replaced() {
+        let (log, shared) = new_log();
         let mut records = log.records(Position::START).unwrap();
         assert!(records.next().unwrap().is_none());
         log.start(Lsn(0), &records).unwrap();
@@ -248,14 +253,7 @@ mod tests {
     #[test]
     fn a_leader_that_was_killed_while_it_wrote_is_noticed() {
         const DEAD: u16 = 7;
-        let storage: Arc<dyn Storage> = Arc::new(Memory::new());
-        let options = Options {
-            segment_bytes: 8192,
-            segments: 2,
-        };
-        Wal::create(&storage, "log", LogId([0; 16]), &options).unwrap();
-        let shared = Arc::new(Shared::default());
-        let log = Wal::open(&storage, "log", OpenMode::Write, shared.clone()).unwrap();
+        let (log, shared) = new_log();
         let words: Vec<AtomicU64> = (0..1024).map(|_| AtomicU64::new(0)).collect();
         log.share_buffer(Arc::new(words), false, 0, |process| process != DEAD);
         let mut records = log.records(Position::START).unwrap();
