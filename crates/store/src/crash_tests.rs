@@ -6,6 +6,8 @@
 //! is the beginning of another life. After each recovery every acknowledged commit is there, every other one is wholly there
 //! or wholly absent, and a check finds nothing.
 
+mod model;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,23 +24,14 @@ use crate::guard::{self, Guard, Guards};
 use crate::open::DATA_NAME;
 use crate::page::PAGE_BYTES;
 use crate::restore::Restore;
-use crate::snapshot::{Snapshot, Tree};
+use crate::snapshot::Snapshot;
 use crate::tree::TreeKind;
-use crate::write::{TreeId, WriteTxn};
+use crate::write::WriteTxn;
+
+use model::{Dice, Model, change, compare_with};
 
 /// What is wrong, or nothing.
 type Verdict = Result<(), String>;
-
-/// What trees hold, by name.
-type Model = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
-
-const TREES: [&str; 4] = ["one", "pairs", "three", "two"];
-
-/// The tree with duplicates. In the model its records are keys, with their values behind them.
-const PAIRS: &str = "pairs";
-
-/// The length of a key.
-const KEY_BYTES: usize = 4;
 
 /// How many lives a run of the suite looks at.
 #[derive(Clone, Copy)]
@@ -649,129 +642,6 @@ fn open(disk: &Disk, guards: Guards, alone_when_closed: bool) -> Result<Env, Err
     Env::on_storage(Arc::new(disk.clone()), &options)
 }
 
-/// One random change to a transaction and to the model of it.
-fn change(
-    txn: &mut WriteTxn,
-    model: &mut Model,
-    dice: &mut Dice,
-    value_bytes: usize,
-) -> Result<(), Error> {
-    if dice.below(8) == 0 {
-        txn.own_mut().finish_waiting()?;
-    }
-    let name = TREES[dice.below(TREES.len())];
-    if dice.below(100) == 0 {
-        let existed = txn.drop_tree(name)?;
-        agree(existed, model.remove(name).is_some())?;
-        return Ok(());
-    }
-    let tree: TreeId = match txn.tree(name)? {
-        Some(tree) => tree,
-        None => {
-            model.insert(name.into(), BTreeMap::new());
-            let kind = match name {
-                PAIRS => TreeKind::DUPLICATES,
-                "two" => TreeKind::COUNTED,
-                _ => TreeKind::COMPACT,
-            };
-            txn.create_tree(name, kind)?
-        }
-    };
-    let records = model.entry(name.into()).or_default();
-    if name == PAIRS {
-        return change_pair(txn, tree, records, dice);
-    }
-    let key = (dice.below(500) as u32).to_be_bytes().to_vec();
-    if dice.below(4) == 0 {
-        let existed = txn.delete(tree, &key)?;
-        agree(existed, records.remove(&key).is_some())?;
-    } else {
-        let value = vec![dice.roll() as u8; dice.below(value_bytes)];
-        txn.put(tree, &key, &value)?;
-        records.insert(key, value);
-    }
-    Ok(())
-}
-
-/// Few keys with many values, so that some have trees of their own.
-fn change_pair(
-    txn: &mut WriteTxn,
-    tree: TreeId,
-    pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>,
-    dice: &mut Dice,
-) -> Result<(), Error> {
-    let key = (dice.below(5) as u32).to_be_bytes();
-    if dice.below(60) == 0 {
-        let existed = txn.delete(tree, &key)?;
-        let before = pairs.len();
-        pairs.retain(|pair, _| !pair.starts_with(&key));
-        return agree(existed, pairs.len() < before);
-    }
-    for _ in 0..1 + dice.below(40) {
-        let number = dice.below(300);
-        let mut value = (number as u16).to_be_bytes().to_vec();
-        value.resize(2 + number % 50, 7);
-        let pair = [&key[..], &value].concat();
-        if dice.below(3) == 0 {
-            let existed = txn.delete_duplicate(tree, &key, &value)?;
-            agree(existed, pairs.remove(&pair).is_some())?;
-        } else {
-            let is_new = txn.put(tree, &key, &value)?;
-            agree(is_new, pairs.insert(pair, Vec::new()).is_none())?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether what was said to be there is there.
-fn agree(found: bool, expected: bool) -> Result<(), Error> {
-    if found != expected {
-        return Err(Error::Damaged(
-            "a transaction does not see what is there".into(),
-        ));
-    }
-    Ok(())
-}
-
-fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
-    let commit = snapshot.commit();
-    let names = snapshot.tree_names().map_err(told)?;
-    if !names
-        .iter()
-        .map(Vec::as_slice)
-        .eq(model.keys().map(String::as_bytes))
-    {
-        let expected: Vec<_> = model.keys().collect();
-        return Err(format!(
-            "commit {commit} has the trees {names:?} instead of {expected:?}"
-        ));
-    }
-    for (name, records) in model {
-        let tree: Option<Tree<'_>> = snapshot.tree(name).map_err(told)?;
-        let tree = tree.ok_or_else(|| format!("commit {commit} has lost tree '{name}'"))?;
-        let mut cursor = tree.cursor();
-        for (key, value) in records {
-            // The model of a pair is its key with its value behind it.
-            let (key, value) = match name.as_str() {
-                PAIRS => key.split_at(KEY_BYTES),
-                _ => (&key[..], &value[..]),
-            };
-            let found = cursor.next().and_then(|_| cursor.record()).map_err(told)?;
-            if found != Some((key, value)) {
-                return Err(format!(
-                    "tree '{name}' of commit {commit} differs at key {key:x?}"
-                ));
-            }
-        }
-        if cursor.next().map_err(told)? {
-            return Err(format!(
-                "tree '{name}' of commit {commit} has too many records"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Taking the log away when the environment is closed, and giving it another one when it is opened.
 #[test]
 fn closing_and_opening_survive_power_cuts() {
@@ -800,8 +670,6 @@ fn closing_and_opening_survive_power_cuts() {
     run().unwrap();
 }
 
-/// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is half
-/// there; with a disk that works again everything goes on.
 /// Replay gives each page the number that it had: an increment leads from a backup of before a power cut to what recovery has arrived at, and
 /// the next increment on from there.
 #[test]
@@ -840,6 +708,8 @@ fn increments_lead_across_power_cuts() {
     }
 }
 
+/// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is half
+/// there; with a disk that works again everything goes on.
 #[test]
 fn failing_calls() {
     let mut seed = 0;
@@ -904,21 +774,4 @@ fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
     life.compare()?;
     life.transact(8, 300)?;
     life.compare()
-}
-
-/// Reproducible chance (SplitMix64).
-#[derive(Clone, Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.roll() % limit.max(1) as u64) as usize
-    }
 }

@@ -10,9 +10,11 @@ mod early;
 #[cfg(test)]
 mod early_tests;
 mod finisher;
+mod run;
 mod save;
 mod states;
 mod traces;
+mod undo;
 mod warm;
 
 use std::collections::HashMap;
@@ -22,7 +24,7 @@ use crate::checkpoint;
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::free::recent::Named;
-use crate::free::stock::{Resume, Stock, Taken};
+use crate::free::stock::{Resume, Stock};
 use crate::free::{FreeExtent, Run};
 use crate::head::{Head, Roots};
 use crate::mapped::{MappedPages, PlainPages, Windows};
@@ -35,6 +37,7 @@ use crate::write::KnownTrees;
 use early::Early;
 use states::{OwnMap, State};
 use traces::Traces;
+use undo::{Destination, Source, Undo};
 use warm::Warm;
 
 /// What a process keeps from one write transaction to the next.
@@ -78,50 +81,6 @@ impl Workshop {
             **plain = PlainPages::default();
         }
     }
-}
-
-#[derive(Debug)]
-enum Undo {
-    /// The page as it was.
-    Image {
-        page: PageNo,
-        base: PageNo,
-        epoch: u64,
-        image: Box<Page>,
-    },
-    /// Pages were taken into use.
-    Allocated {
-        first: PageNo,
-        pages: u32,
-        source: Source,
-    },
-    /// Pages were freed; `was` is what was known of the first.
-    Freed {
-        first: PageNo,
-        pages: u32,
-        was: Option<State>,
-        to: Destination,
-    },
-}
-
-/// Where pages came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Source {
-    Recycled,
-    Stock(Taken),
-    /// From behind the last page.
-    Growth,
-}
-
-/// Where freed pages went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Destination {
-    /// An earlier commit's: to the free list.
-    Freed,
-    /// The transaction's own single page, to be used again at once.
-    Recycled,
-    /// The transaction's own: to the free list, since a savepoint may want it back or it is an extent.
-    Held,
 }
 
 /// As many single pages are taken from behind the last one at a time.
@@ -457,112 +416,6 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Begins savepoint number `epoch`; each is greater than those before.
-    pub(crate) fn begin_savepoint(&mut self, epoch: u64) -> usize {
-        self.epoch = epoch;
-        self.undo.len()
-    }
-
-    /// Makes `epoch` the newest savepoint again; 0 if none is left.
-    pub(crate) fn end_savepoint(&mut self, epoch: u64) {
-        self.epoch = epoch;
-        if epoch == 0 {
-            self.undo.clear();
-            let own = &self.shop.own;
-            let reusable = |extent: &FreeExtent| own.get(extent.first) == Some(State::OwnFree);
-            self.recycled.extend(
-                self.held
-                    .extract_if(.., |extent| reusable(extent))
-                    .map(|extent| extent.first),
-            );
-        }
-    }
-
-    /// Undoes everything behind the first `length` entries of the list.
-    pub(crate) fn undo_to(&mut self, length: usize) -> Result<()> {
-        // Pages that are taken away may be used again in another way.
-        self.shop.early.settle()?;
-        while self.undo.len() > length {
-            let Some(undo) = self.undo.pop() else {
-                break;
-            };
-            self.undo_one(undo)?;
-        }
-        Ok(())
-    }
-
-    fn undo_one(&mut self, undo: Undo) -> Result<()> {
-        match undo {
-            Undo::Image {
-                page,
-                base,
-                epoch,
-                image,
-            } => {
-                // SAFETY: an own page, and `&mut self` keeps everybody from looking.
-                let place = unsafe { self.place(page)? };
-                place.bytes_mut().copy_from_slice(image.bytes());
-                self.shop.traces.remove(page);
-                self.shop.own.insert(page, State::Own { base, epoch });
-            }
-            Undo::Allocated {
-                first,
-                pages,
-                source,
-            } => {
-                if pages == 1 {
-                    self.shop.own.remove(first);
-                    self.shop.traces.remove(first);
-                    if let Some(plain) =
-                        self.view.plain_mut().filter(|_| source != Source::Recycled)
-                    {
-                        plain.remove(first);
-                    }
-                }
-                self.extents.remove(&first);
-                match source {
-                    Source::Recycled => {
-                        self.recycled.push(first);
-                        self.shop.own.insert(first, State::OwnFree);
-                    }
-                    Source::Stock(taken) => self.stock.undo(taken),
-                    // SAFETY: less than what was within the file before.
-                    Source::Growth if first.0 + u64::from(pages) == self.view.limit() => unsafe {
-                        self.view.set_limit(first.0);
-                    },
-                    // The stock has pages behind them.
-                    Source::Growth => self.stock.add(Run { first, pages }),
-                }
-            }
-            Undo::Freed {
-                first,
-                pages,
-                was,
-                to,
-            } => {
-                match to {
-                    Destination::Freed => drop(self.freed.pop()),
-                    Destination::Recycled => drop(self.recycled.pop()),
-                    Destination::Held => drop(self.held.pop()),
-                }
-                match was {
-                    Some(state) => self.shop.own.insert(first, state),
-                    None => self.shop.own.remove(first),
-                }
-                if to == Destination::Held && was.is_none() {
-                    self.extents.insert(first, pages);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn record_undo(&mut self, undo: Undo) {
-        if self.epoch != 0 {
-            self.undo.push(undo);
-        }
-    }
-
     /// How many of the last pages of the file stay for others.
     fn kept_reserve(&self) -> u64 {
         match (self.may_use_reserve, self.only_frees) {
@@ -662,33 +515,6 @@ impl OwnPages {
             self.shop.early.wait(page);
         }
         Ok(page)
-    }
-
-    /// Makes sure that an own page can be changed and yet be restored by a savepoint.
-    fn keep_image(&mut self, number: PageNo) -> Result<()> {
-        let newest = self.epoch;
-        if newest == 0 && self.shop.own.is_in_use(number) {
-            return Ok(());
-        }
-        match self.shop.own.get(number) {
-            Some(State::Own { epoch, .. }) if epoch >= newest => Ok(()),
-            Some(State::Own { base, epoch }) => {
-                let now = State::Own {
-                    base,
-                    epoch: newest,
-                };
-                self.shop.own.insert(number, now);
-                let image = Box::new(self.view.page(number)?.clone());
-                self.undo.push(Undo::Image {
-                    page: number,
-                    base,
-                    epoch,
-                    image,
-                });
-                Ok(())
-            }
-            _ => Err(Error::corrupt(number, "is referred to, but is free")),
-        }
     }
 
     /// The commit that wrote a page which is to be freed.
@@ -860,55 +686,6 @@ impl WritePages for OwnPages {
             to,
         });
         Ok(())
-    }
-}
-
-/// Pages for a bulk build, from behind the last page, and written without the log.
-impl OwnPages {
-    /// Takes `pages` pages, which nobody may look at before [`OwnPages::write_run`].
-    pub(crate) fn take_run(&mut self, pages: u32) -> Result<PageNo> {
-        self.appended = true;
-        self.grow(pages)
-    }
-
-    /// Writes pages that are the transaction's own and new, from parts one after the other, few with one call: see [`NEW_PAGES`]. Storing to them
-    /// through a window would cost a page fault for each, and have the system fill it with zeroes first.
-    pub(crate) fn write_run(&self, first: PageNo, parts: &[&[u8]]) -> Result<()> {
-        let file = &self.inner.data.file;
-        let mut offset = first.0 * PAGE_BYTES as u64;
-        let mut call = Vec::with_capacity(parts.len());
-        const BYTES: usize = PAGE_BYTES * NEW_PAGES as usize;
-        let mut room = BYTES;
-        for part in parts {
-            let mut part = *part;
-            while !part.is_empty() {
-                let (now, rest) = part.split_at(part.len().min(room));
-                call.push(IoSlice::new(now));
-                (part, room) = (rest, room - now.len());
-                if room == 0 {
-                    file.write_parts_at(&mut call, offset)?;
-                    call.clear();
-                    offset += BYTES as u64;
-                    room = BYTES;
-                }
-            }
-        }
-        Ok(file.write_parts_at(&mut call, offset)?)
-    }
-
-    /// Gives pages back that were taken and not written.
-    pub(crate) fn give_back_run(&mut self, first: PageNo, pages: u32) {
-        if first.0 + u64::from(pages) == self.view.limit() {
-            // SAFETY: less than what was within the file before.
-            unsafe { self.view.set_limit(first.0) };
-        } else if pages > 0 {
-            self.held.push(FreeExtent {
-                freed: self.commit,
-                born: self.commit,
-                first,
-                pages,
-            });
-        }
     }
 }
 
