@@ -10,8 +10,10 @@
 //! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
 //! to it. After 3, recovery begins at N. During 4, the page that 3 has written is whole.
 
-use sapwood_wal::Wal;
+use std::time::{Duration, Instant};
+
 use sapwood_wal::lock::Taken;
+use sapwood_wal::{Lsn, Wal};
 
 use crate::append::AppendLock;
 use crate::archive;
@@ -33,8 +35,13 @@ const SYNCED_BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// Of so many bytes of the data file the changed ones are written out at a time while others commit: log writes queue behind them in
 /// the device.
 const WRITTEN_OUT_BYTES_MIN: u64 = 64 << 10;
-/// The same while nobody commits, or where commits would otherwise have to wait for the end of the checkpoint.
+/// The same while nobody waits for the disk, or where commits would otherwise have to wait for the end of the checkpoint.
 const WRITTEN_OUT_BYTES_MAX: u64 = 4 << 20;
+/// How long after somebody has waited for the disk others are expected to do so again.
+const WAITED_FOR: Duration = Duration::from_millis(10);
+
+/// So many times a part is written out at most before it is synced.
+const TIMES_WRITTEN_OUT: usize = 3;
 
 /// Held by whoever writes meta pages.
 pub(crate) struct CheckpointLock<'i> {
@@ -162,7 +169,7 @@ impl<'i> CheckpointLock<'i> {
         inner.check_sound()?;
         let end = head.roots.pages * PAGE_BYTES as u64;
         let part_bytes = (end / SYNCED_PARTS).next_multiple_of(SYNCED_BYTES_MIN);
-        let mut pace = Pace::new(inner);
+        let mut pace = Pace::new(Instant::now());
         let mut at = 0;
         while at < end {
             let length = part_bytes.min(end - at);
@@ -173,19 +180,31 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// What the sync itself has left to write are pages that were changed again in the moment since they were written out.
-    fn sync_part(&self, start: u64, length: u64, pace: &mut Pace<'_>) -> Result<()> {
+    /// What the sync itself has left to write are pages that were changed again since they were written out. It writes them in one go, which whoever waits
+    /// for the disk then would wait for: so these are written out, too, and once more those that were changed during that, far fewer each time.
+    fn sync_part(&self, start: u64, length: u64, pace: &mut Pace) -> Result<()> {
+        for _ in 0..TIMES_WRITTEN_OUT {
+            self.write_out_part(start, length, pace)?;
+            if !pace.is_disk_waited_for(Instant::now()) {
+                break;
+            }
+        }
+        if self.inner.options.guards.has(Guard::SyncBeforeMeta) {
+            self.inner.data.file.sync_range(start, length)?;
+        }
+        Ok(())
+    }
+
+    fn write_out_part(&self, start: u64, length: u64, pace: &mut Pace) -> Result<()> {
         let file = &self.inner.data.file;
         let mut written = 0;
         while written < length {
-            let bytes = pace.next_bytes().min(length - written);
+            let next = pace.next_bytes(Seen::now(self.inner), Instant::now());
+            let bytes = next.min(length - written);
             file.write_out(start + written, bytes)?;
             written += bytes;
             // Who would do that is busy with this.
             self.inner.make_log_segment_if_due();
-        }
-        if self.inner.options.guards.has(Guard::SyncBeforeMeta) {
-            file.sync_range(start, length)?;
         }
         Ok(())
     }
@@ -283,7 +302,7 @@ impl<'i> CheckpointLock<'i> {
             needed.flatten().max()
         };
         if let Some(floor) = floor {
-            wal.recycle_before(sapwood_wal::Lsn(floor));
+            wal.recycle_before(Lsn(floor));
         }
     }
 }
@@ -295,32 +314,65 @@ impl Drop for CheckpointLock<'_> {
 }
 
 /// How much a checkpoint has written out at a time.
-struct Pace<'i> {
-    inner: &'i Inner,
-    log_end: Option<sapwood_wal::Lsn>,
+struct Pace {
+    log_end: Option<Lsn>,
+    durable: Option<Lsn>,
+    /// When somebody was last seen to wait for the disk.
+    waited: Instant,
     bytes: u64,
 }
 
-impl<'i> Pace<'i> {
-    fn new(inner: &'i Inner) -> Self {
+/// What a checkpoint sees of those who commit.
+#[derive(Clone, Copy)]
+struct Seen {
+    log_end: Option<Lsn>,
+    durable: Option<Lsn>,
+    is_syncing: bool,
+    is_urgent: bool,
+}
+
+impl Seen {
+    fn now(inner: &Inner) -> Self {
+        let wal = inner.wal.as_ref();
         Self {
-            inner,
+            log_end: wal.map(|wal| wal.end()),
+            durable: wal.map(|wal| wal.durable()),
+            is_syncing: wal.is_some_and(|wal| wal.is_syncing()),
+            is_urgent: is_urgent(inner),
+        }
+    }
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
             log_end: None,
+            durable: None,
+            waited: now,
             bytes: WRITTEN_OUT_BYTES_MIN,
         }
     }
 
-    fn next_bytes(&mut self) -> u64 {
-        let log_end = self.inner.wal.as_ref().map(|wal| wal.end());
-        let is_quiet = std::mem::replace(&mut self.log_end, log_end) == log_end;
-        self.bytes = if is_urgent(self.inner) {
+    /// That the log does not grow says little: whoever waits for the disk does not commit meanwhile.
+    fn next_bytes(&mut self, seen: Seen, now: Instant) -> u64 {
+        let was_synced = std::mem::replace(&mut self.durable, seen.durable) != seen.durable;
+        if was_synced || seen.is_syncing {
+            self.waited = now;
+        }
+        let has_grown = std::mem::replace(&mut self.log_end, seen.log_end) != seen.log_end;
+        self.bytes = if seen.is_urgent {
             WRITTEN_OUT_BYTES_MAX
-        } else if is_quiet {
-            (self.bytes * 2).min(WRITTEN_OUT_BYTES_MAX)
-        } else {
+        } else if has_grown || self.is_disk_waited_for(now) {
             WRITTEN_OUT_BYTES_MIN
+        } else {
+            (self.bytes * 2).min(WRITTEN_OUT_BYTES_MAX)
         };
         self.bytes
+    }
+
+    /// Whether somebody waits for a sync of the log, or did a moment ago.
+    fn is_disk_waited_for(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.waited) < WAITED_FOR
     }
 }
 
@@ -480,4 +532,44 @@ pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
         CheckpointLock::take(&other)?.run()?;
     }
     Ok(())
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_written_out_at_a_time_as_long_as_somebody_waits_for_the_disk() {
+        const MIN: u64 = WRITTEN_OUT_BYTES_MIN;
+        let mut seen = Seen {
+            log_end: Some(Lsn(8)),
+            durable: Some(Lsn(0)),
+            is_syncing: true,
+            is_urgent: false,
+        };
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        // One sync takes long, and nothing is appended meanwhile.
+        for time in 1..=20 {
+            assert_eq!(pace.next_bytes(seen, start + WAITED_FOR * time), MIN);
+        }
+        let synced = start + WAITED_FOR * 20;
+        seen.is_syncing = false;
+        seen.durable = seen.log_end;
+        assert_eq!(pace.next_bytes(seen, synced), MIN);
+        // The next one who waits may be about to come.
+        assert!(pace.is_disk_waited_for(synced + WAITED_FOR / 2));
+        assert_eq!(pace.next_bytes(seen, synced + WAITED_FOR / 2), MIN);
+        let later = synced + WAITED_FOR;
+        assert!(!pace.is_disk_waited_for(later));
+        assert_eq!(pace.next_bytes(seen, later), 2 * MIN);
+        assert_eq!(pace.next_bytes(seen, later), 4 * MIN);
+        seen.is_urgent = true;
+        assert_eq!(pace.next_bytes(seen, later), WRITTEN_OUT_BYTES_MAX);
+        seen.is_urgent = false;
+        // Syncs that came and went between two looks count, too.
+        (seen.log_end, seen.durable) = (Some(Lsn(16)), Some(Lsn(16)));
+        assert_eq!(pace.next_bytes(seen, later), MIN);
+        assert!(pace.is_disk_waited_for(later));
+    }
 }

@@ -84,6 +84,11 @@ impl Wal {
         }
     }
 
+    /// Whether somebody syncs the log, and waits for the disk.
+    pub fn is_syncing(&self) -> bool {
+        is_led(self.shared().turn.load(Ordering::SeqCst))
+    }
+
     /// Syncs what there is, unless somebody else has begun to since `turn`. An odd turn is one whose leader has taken too long.
     fn lead(&self, turn: u32) -> Result<()> {
         let shared = self.shared();
@@ -264,7 +269,9 @@ mod tests {
         shared.writing.lock(DEAD, |_| true);
         assert_eq!(log.wait_for_end_of(1, 1), Waited::LeaderDied);
         let end = log.append_buffered(&[IoSlice::new(b"record")]).unwrap();
+        assert!(log.is_syncing());
         log.sync_to(end.lsn).unwrap();
+        assert!(!log.is_syncing());
         assert_eq!(log.durable(), end.lsn);
         assert_eq!(shared.writing.owner(), None);
     }
