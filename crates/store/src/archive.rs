@@ -23,6 +23,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::io::ErrorKind;
+use std::iter;
 use std::time::{Duration, SystemTime};
 
 use sapwood_wal::lock::Taken;
@@ -323,6 +324,7 @@ impl Header {
     }
 }
 
+/// The next field of a header, all of which lie in it.
 fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
     match from.split_first_chunk() {
         Some((field, rest)) => {
@@ -364,8 +366,8 @@ impl Archived {
 
     /// The first commit of a store that is in the file, if there is any.
     fn first_commit(&self, name: &str, store: u16) -> Result<Option<CommitNo>> {
-        for record in self.records(name)? {
-            for part in Parts::of(record)? {
+        for record in self.records(name) {
+            for part in Parts::of(record?)? {
                 let (header, _) = RecordHeader::decode(part)?;
                 if header.store == store {
                     return Ok(Some(header.commit));
@@ -375,18 +377,25 @@ impl Archived {
         Ok(None)
     }
 
-    /// The records, one after the other.
-    fn records(&self, name: &str) -> Result<Vec<&[u8]>> {
+    /// The records, one after the other, up to one that is cut short.
+    fn records<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Result<&'a [u8]>> {
         let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
-        let mut records = Vec::new();
-        while !rest.is_empty() {
-            let length = u32::from_le_bytes(take(&mut rest)) as usize;
-            let record = rest.split_at_checked(length);
-            let (record, behind) = record.ok_or_else(|| damaged(name, "is cut short"))?;
-            records.push(record);
-            rest = behind;
-        }
-        Ok(records)
+        iter::from_fn(move || {
+            let bytes = std::mem::take(&mut rest);
+            if bytes.is_empty() {
+                return None;
+            }
+            let record = bytes.split_first_chunk().and_then(|(length, bytes)| {
+                bytes.split_at_checked(u32::from_le_bytes(*length) as usize)
+            });
+            Some(match record {
+                Some((record, behind)) => {
+                    rest = behind;
+                    Ok(record)
+                }
+                None => Err(damaged(name, "is cut short")),
+            })
+        })
     }
 }
 
@@ -413,8 +422,8 @@ pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until
         {
             break;
         }
-        for record in archived.records(name)? {
-            for part in Parts::of(record)? {
+        for record in archived.records(name) {
+            for part in Parts::of(record?)? {
                 replay_part(store, part, until)?;
             }
         }
@@ -579,6 +588,33 @@ mod tests {
         names.retain(|name| name.starts_with("archive-"));
         names.sort();
         names
+    }
+
+    #[test]
+    fn records_that_are_cut_short_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        let disk = Disk::new();
+        let env = open(&disk);
+        commit(&env, 0);
+        env.backup(&backup).unwrap();
+        commit(&env, 1);
+        env.archive().unwrap();
+        let name = archived(&disk).pop().unwrap();
+        let file = disk.open(&name, OpenMode::Write).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        for stray in [&[7][..], &[0; 3], &[1, 0, 0, 0]] {
+            let mut bytes = [&bytes[..], stray].concat();
+            let sum = crc32fast::hash(&bytes[SUMMED_FROM..]).to_le_bytes();
+            bytes[SUMMED_FROM - 4..SUMMED_FROM].copy_from_slice(&sum);
+            file.write_all_at(&bytes, 0).unwrap();
+            let dest = Disk::new();
+            let data = dest.open("data-0", OpenMode::CreateNew).unwrap();
+            let made = Restore::of(&backup).data_file_with(0, data, Some((&disk, Until::End)));
+            let error = made.map(drop).unwrap_err();
+            assert!(error.to_string().contains("cut short"), "{error}");
+        }
     }
 
     /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is not looked at.
