@@ -8,8 +8,9 @@ use std::fmt;
 use crate::page::{ByNumber, Page, PageNo};
 use crate::sync::Arc;
 
-/// How many pages of one transaction are kept in memory (64 MiB); the others are stored to through windows.
-const PAGES_MAX: usize = if cfg!(test) { 12 } else { 16 << 10 };
+/// How many pages of one transaction are kept in memory (256 MiB); the others are stored to through windows, where the first store to each costs the system several
+/// times what a page in memory does.
+const PAGES_MAX: usize = if cfg!(test) { 12 } else { 64 << 10 };
 
 /// So many stay allocated for the transactions that follow (8 MiB).
 const PAGES_KEPT: usize = if cfg!(test) { 4 } else { 2 << 10 };

@@ -40,6 +40,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod division;
 mod edit;
 mod remake;
 
@@ -50,6 +51,7 @@ use super::{Order, prefetch};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
 
+pub(super) use division::{Heading, Overfull};
 pub(super) use edit::NodeMut;
 pub(super) use remake::{Edit, Entry};
 

@@ -4,7 +4,9 @@
 use std::cmp::Ordering;
 
 use super::super::entries::Entries;
-use super::super::node::{Child, Edit, Entry, Mark, NODE_ROOM_BYTES, Node, NodeMut, Place, Run};
+use super::super::node::{
+    Child, Edit, Entry, Heading, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull, Place, Run,
+};
 use super::super::{HEIGHT_MAX, Orders, TreeRecord, prefetch, value};
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
@@ -332,6 +334,9 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             return Ok(());
         }
 
+        if level == 0 && self.divide_leaf(run, Entry { key, payload, mark })? {
+            return Ok(());
+        }
         let commit = self.pages.commit();
         let bytewise = self.orders.keys.is_bytes();
         let mut entries = Entries::new(self.tree.page_kind(level), level);
@@ -370,6 +375,55 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             records: entries.records(cut..all.end),
         };
         self.insert_sibling(level, left, right, entries.separator(cut, bytewise))
+    }
+
+    /// Divides the leaf around a new entry in one pass. Answers `false`, and changes nothing, if there is more to that.
+    fn divide_leaf(&mut self, run: Run, entry: Entry<'_>) -> Result<bool> {
+        let Step { page: number, slot } = self.steps[0];
+        let node = self.node(0)?;
+        let wish = run.cut();
+        if wish == Some(node.len()) {
+            return Ok(false);
+        }
+        let Some(division) = Overfull::new(node, slot, entry).and_then(|leaf| leaf.division(wish))
+        else {
+            return Ok(false);
+        };
+        let corrupt = || Error::corrupt(number, "entries cannot be divided");
+        let before = self.pages.page(number)?.clone();
+        let kind = self.tree.page_kind(0);
+        let leaf = Overfull::new(Node::open(&before, number, kind, 0)?, slot, entry);
+        let leaf = leaf.ok_or_else(corrupt)?;
+        let bytewise = self.orders.keys.is_bytes();
+        let separator = leaf.separator(division.cut, bytewise).ok_or_else(corrupt)?;
+        self.count_page(0);
+        let right = self.pages.allocate_beside(number)?;
+        let commit = self.pages.commit();
+        let heading = Heading {
+            number,
+            commit,
+            run,
+        };
+        let page = self.pages.page_mut(number)?;
+        leaf.write_left(division, page, heading)
+            .ok_or_else(corrupt)?;
+        let heading = Heading {
+            number: right,
+            commit,
+            run: run.moved(division.cut),
+        };
+        let page = self.pages.page_mut(right)?;
+        leaf.write_right(division, page, heading)
+            .ok_or_else(corrupt)?;
+        let [left, right] =
+            [(number, division.cut), (right, leaf.len() - division.cut)].map(|(page, records)| {
+                Child {
+                    page,
+                    records: records as u64,
+                }
+            });
+        self.insert_sibling(0, left, right, &separator)?;
+        Ok(true)
     }
 
     /// Tells the level above that the page on the way became two.
