@@ -342,8 +342,10 @@ impl<T: Send + 'static, K, E> Combiner<T, K, E> {
             sealed.group.finish(mem::take(&mut progress.failures));
             state = lock(&self.state);
             state.synced(sealed.members, waited);
-            sealed.group.wake_all();
+            // The next leader comes first: the disk has nothing to do meanwhile. Nobody is woken with the lock held, which is what all who wake take next: those who
+            // found it taken would sleep a second time.
             call_leader(state);
+            sealed.group.wake_all();
             return lock(&self.state);
         }
     }
