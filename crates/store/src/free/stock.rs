@@ -3,7 +3,8 @@
 //! Records are taken whole, without touching the tree; what has been taken and is left is written back when the transaction
 //! commits. A single page comes from what the commits right before have freed, the last one first (its pages are probably
 //! still in the processor's caches, dirty and mapped for writing), then from the ready extents in the roots, then from what other commits have freed lately, then from the ready extents
-//! in the tree, then from what is not blocked any more, then from a zone. For
+//! in the tree, then from what is not blocked any more, then from a zone. Of what is not blocked any more, many pages go to the zones first and are taken
+//! from there in the order of their numbers: the system writes pages that lie close together in less time, and to the disk in fewer pieces. For
 //! an extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it merges:
 //! if nothing is found, the file grows, and a later transaction finds more.
 
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::recent::{self, Named, Recent};
-use super::zone::{Zone, by_zone, zone_of};
+use super::zone::{ZONE_PAGES, Zone, by_zone, zone_of};
 use super::{
     FreeExtent, FreeRecord, PendingKey, Protected, READY_KEY, Run, UNBLOCKED, encode_ready,
     impossible, read_pending, zone_key,
@@ -29,6 +30,9 @@ const EXAMINED_MAX: usize = 64;
 /// With so many pages found a look for single pages ends: enough for several small commits, so that not each of them changes records of
 /// earlier ones.
 const PAGES_ENOUGH: u64 = 64;
+
+/// If a look for single pages has found so many, they go to the zones, to be taken from there in order.
+const PAGES_SWEPT: u64 = if cfg!(test) { 16 } else { 2 * PAGES_ENOUGH };
 
 /// How many zones are searched for a run of pages, apart from those that a long run covers.
 const ZONES_EXAMINED_MAX: u64 = 64;
@@ -49,14 +53,14 @@ const RECENT_PENDING_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resume {
     pending: PendingKey,
-    zone: u64,
+    page: u64,
 }
 
 impl Default for Resume {
     fn default() -> Self {
         Self {
             pending: PendingKey::first_of(CommitNo(0)),
-            zone: 0,
+            page: 0,
         }
     }
 }
@@ -102,7 +106,8 @@ pub(crate) struct Stock {
     was_cut_off: bool,
     /// Some records may be met a second time.
     looks_again: bool,
-    next_zone: u64,
+    /// From which page on zones are searched.
+    next_page: u64,
     /// How often the end of the zones was met in looking for single pages, and for runs.
     laps: u32,
     run_laps: u32,
@@ -185,7 +190,7 @@ impl Stock {
             has_seen_unblocked: false,
             was_cut_off: false,
             looks_again: false,
-            next_zone: at.zone,
+            next_page: at.page,
             laps: 0,
             run_laps: 0,
             taken: Vec::new(),
@@ -200,7 +205,7 @@ impl Stock {
         let pending = Some(self.next_blocked).filter(|_| self.was_cut_off);
         Resume {
             pending: pending.unwrap_or(Resume::default().pending),
-            zone: self.next_zone,
+            page: self.next_page,
         }
     }
 
@@ -293,9 +298,16 @@ impl Stock {
         if self.take_unblocked(list)? > 0 || self.take_ready(list)? > 0 {
             return Ok(true);
         }
-        let mut found = self.look(list, PAGES_ENOUGH)?;
+        let before = self.entries.len();
+        let mut found = self.look(list, u64::MAX)?;
+        if found >= PAGES_SWEPT {
+            for run in self.entries.split_off(before) {
+                self.change_zone(list, run, true)?;
+            }
+            found = 0;
+        }
         if found < PAGES_ENOUGH {
-            found += self.take_zone(list)?;
+            found += self.take_zone(list, PAGES_ENOUGH)?;
         }
         Ok(found > 0)
     }
@@ -314,7 +326,8 @@ impl Stock {
         self.ripen(list.inner);
         self.next_blocked = PendingKey::first_of(CommitNo(0));
         while !self.has_seen_all() {
-            self.refill(list)?;
+            self.look(list, u64::MAX)?;
+            self.take_zone(list, u64::MAX)?;
         }
         self.entries.retain(|run| run.pages > 0);
         self.entries.sort_unstable_by_key(|run| run.first);
@@ -496,44 +509,66 @@ impl Stock {
         Ok(at)
     }
 
-    /// Takes all pages of the next zone that has any.
-    fn take_zone(&mut self, list: FreeList<'_>) -> Result<u64> {
+    /// Takes the next pages of the next zone that has any, until there are `enough`.
+    fn take_zone(&mut self, list: FreeList<'_>, enough: u64) -> Result<u64> {
         while self.laps < 2 {
-            let mut cursor = list.view().cursor();
-            let mut on_zone = cursor.seek(&zone_key(self.next_zone))?;
-            while on_zone
-                && let Some((key, value)) = cursor.record()?
-                && let FreeRecord::Zone(number, zone) = list.decode(key, value)?
-            {
+            while let Some((number, zone)) = self.zone_from(list, zone_of(self.next_page))? {
                 self.examined += 1;
-                self.next_zone = number + 1;
-                if !self.zones.contains_key(&number) {
-                    let runs: Vec<_> = zone.runs(number).collect();
-                    for &run in &runs {
+                let mut found = 0;
+                let mut taken = Vec::new();
+                for run in zone.runs_from(number, self.next_page) {
+                    taken.push(run);
+                    found += u64::from(run.pages);
+                    if found >= enough {
+                        break;
+                    }
+                }
+                self.next_page = match taken.last() {
+                    Some(last) if found >= enough => last.first.0 + u64::from(last.pages),
+                    _ => (number + 1) * ZONE_PAGES,
+                };
+                if found > 0 {
+                    for &run in &taken {
                         self.change_zone(list, run, false)?;
                     }
-                    let found = runs.iter().map(|run| u64::from(run.pages)).sum();
-                    self.entries.extend(runs);
+                    self.entries.extend(taken);
                     return Ok(found);
                 }
-                on_zone = cursor.next()?;
             }
             // From the first zone on once more; then there is none that has not been taken.
             self.laps += 1;
-            self.next_zone = 0;
+            self.next_page = 0;
         }
         Ok(0)
+    }
+
+    /// The first zone from `number` on, as the transaction leaves it so far.
+    fn zone_from(&self, list: FreeList<'_>, number: u64) -> Result<Option<(u64, Zone)>> {
+        let mut cursor = list.view().cursor();
+        let mut stored = None;
+        if cursor.seek(&zone_key(number))?
+            && let Some((key, value)) = cursor.record()?
+            && let FreeRecord::Zone(number, zone) = list.decode(key, value)?
+        {
+            stored = Some((number, zone));
+        }
+        let changed = self.zones.range(number..).next();
+        let first = stored.as_ref().map_or(u64::MAX, |(number, _)| *number);
+        Ok(match changed {
+            Some((&number, changed)) if number <= first => Some((number, changed.zone.clone())),
+            _ => stored,
+        })
     }
 
     /// Takes the first run of so many pages among the next zones, which may lie across their borders.
     fn take_run(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
         let mut cursor = list.view().cursor();
-        let mut on_zone = cursor.seek(&zone_key(self.next_zone))?;
+        let mut on_zone = cursor.seek(&zone_key(zone_of(self.next_page)))?;
         let mut gathered = Run {
             first: PageNo(0),
             pages: 0,
         };
-        let zones = ZONES_EXAMINED_MAX + u64::from(pages) / super::zone::ZONE_PAGES;
+        let zones = ZONES_EXAMINED_MAX + u64::from(pages) / ZONE_PAGES;
         for _ in 0..zones {
             let record = match if on_zone { cursor.record()? } else { None } {
                 Some((key, value)) => list.decode(key, value)?,
@@ -542,7 +577,7 @@ impl Stock {
             let FreeRecord::Zone(number, stored) = record else {
                 // Behind the last one.
                 self.run_laps += 1;
-                self.next_zone = 0;
+                self.next_page = 0;
                 return Ok(());
             };
             self.examined += 1;
@@ -561,14 +596,13 @@ impl Stock {
                     return Ok(());
                 }
             }
-            self.next_zone = number + 1;
+            self.next_page = (number + 1) * ZONE_PAGES;
             on_zone = cursor.next()?;
         }
         // The last run may go on in the next zone.
-        self.next_zone = match gathered.pages {
-            0 => self.next_zone,
-            _ => zone_of(gathered.first.0),
-        };
+        if gathered.pages > 0 {
+            self.next_page = gathered.first.0;
+        }
         Ok(())
     }
 

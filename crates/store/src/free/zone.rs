@@ -65,8 +65,13 @@ impl Zone {
 
     /// The free pages of zone `number`, ascending.
     pub(crate) fn runs(&self, number: u64) -> impl Iterator<Item = Run> {
+        self.runs_from(number, 0)
+    }
+
+    /// Those from `page` on.
+    pub(super) fn runs_from(&self, number: u64, page: u64) -> impl Iterator<Item = Run> {
         let base = number * ZONE_PAGES;
-        let mut at = 0;
+        let mut at = page.saturating_sub(base);
         std::iter::from_fn(move || {
             let first = self.next(at, true)?;
             let end = self.next(first, false).unwrap_or(ZONE_PAGES);
