@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::commit::Durability;
 use crate::env::{Env, LOG_BYTES_MIN, Options};
 use crate::error::Error;
-use crate::page::PAGE_BYTES;
+use crate::page::{PAGE_BYTES, WritePages};
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
 
@@ -143,6 +143,38 @@ fn pages_freed_by_different_commits_merge() {
     let now = env.stat().unwrap().pages;
     assert!(now <= pages + 21, "{pages} pages became {now}");
     assert_clean(&env);
+}
+
+/// What many commits have freed here and there is used again from one end of the file to the other.
+#[test]
+fn pages_are_used_again_in_the_order_of_their_numbers() {
+    let (_folder, env) = env();
+    change(&env, |txn, tree| {
+        for n in 0_u32..4000 {
+            txn.put(tree, &n.to_be_bytes(), VALUE).unwrap();
+        }
+    });
+    settle(&env);
+    let mut n = 0;
+    let mut update = |txn: &mut WriteTxn, tree| {
+        n = (n + 1237) % 4000_u32;
+        txn.put(tree, &n.to_be_bytes(), VALUE).unwrap();
+    };
+    for _ in 0..200 {
+        change(&env, &mut update);
+    }
+    settle(&env);
+    let mut txn = env.write().unwrap();
+    let taken: Vec<u64> = (0..200)
+        .map(|_| txn.own_mut().allocate().unwrap().0)
+        .collect();
+    drop(txn);
+    // Behind those that the roots named.
+    let taken = &taken[64..];
+    let limit = env.stat().unwrap().pages;
+    let ways = taken.windows(2).map(|pages| pages[0].abs_diff(pages[1]));
+    let way: u64 = ways.sum();
+    assert!(way < 2 * limit, "{way} pages of {limit}: {taken:?}");
 }
 
 /// The worst reports about other stores of this kind: a put that looks through the whole free list for a run of pages.

@@ -4,7 +4,7 @@
 //! commits. A single page comes from what the commits right before have freed, the last one first (its pages are probably
 //! still in the processor's caches, dirty and mapped for writing), then from the ready extents in the roots, then from what other commits have freed lately, then from the ready extents
 //! in the tree, then from what is not blocked any more, then from a zone. Of what is not blocked any more, many pages go to the zones first and are taken
-//! from there in the order of their numbers: the system writes pages that lie close together in less time, and to the disk in fewer pieces. For
+//! from there in the order of their numbers: the system writes pages that lie close together in less time. For
 //! an extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it merges:
 //! if nothing is found, the file grows, and a later transaction finds more.
 

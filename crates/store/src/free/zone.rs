@@ -135,6 +135,7 @@ mod tests {
         #[test]
         fn a_zone_is_a_set_of_pages(
             changes in prop::collection::vec((0..ZONE_PAGES, 1..20_u64, any::<bool>()), 0..40),
+            from in 0..ZONE_PAGES,
         ) {
             let mut zone = Zone::EMPTY;
             let mut model = BTreeSet::new();
@@ -154,6 +155,9 @@ mod tests {
                 .flat_map(|run| run.first.0..run.first.0 + u64::from(run.pages))
                 .collect();
             prop_assert!(pages.iter().eq(&model));
+            let from = base + from;
+            let behind = zone.runs_from(3, from).flat_map(|run| run.first.0..run.first.0 + u64::from(run.pages));
+            prop_assert!(behind.eq(model.range(from..).copied()));
             prop_assert!(runs.is_sorted_by(|a, b| a.first.0 + u64::from(a.pages) < b.first.0));
             prop_assert_eq!(zone.is_empty(), model.is_empty());
             prop_assert_eq!(Zone::decode(3, &zone.encode(), base + ZONE_PAGES), Some(zone.clone()));
