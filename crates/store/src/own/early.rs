@@ -254,7 +254,7 @@ impl OwnPages {
         let mut batch = finisher.new_batch(is_logged, pages_before);
         let serial = batch.serial();
         for &(number, base) in pages {
-            let page = self.view.plain().and_then(|plain| plain.share(number));
+            let page = self.view.plain_mut().and_then(|plain| plain.share(number));
             let page = page.ok_or_else(|| Error::corrupt(number, "is not in memory"))?;
             batch.add(HandedPage {
                 number,

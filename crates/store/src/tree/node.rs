@@ -585,6 +585,12 @@ impl<'p> Node<'p> {
         }
     }
 
+    /// Fetches where the next cell will stand, if it has about so many bytes.
+    pub(super) fn prefetch_place_for(&self, bytes: usize) {
+        let cells = usize::from(self.page.u16_at(CELLS_AT)).min(PAGE_BYTES);
+        prefetch::part(self.page, cells.saturating_sub(bytes)..cells);
+    }
+
     /// Fetches the whole page, without waiting for it.
     pub(super) fn prefetch_page(&self) {
         prefetch::page(self.page);

@@ -67,7 +67,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             return self.find(key, value.len())?.store(key, value);
         }
         self.check_lengths(key, value.len())?;
-        Change::find_to_store(self, key)?.store(key, value)
+        Change::find_to_store(self, key, value.len())?.store(key, value)
     }
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.

@@ -45,10 +45,17 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
 
     /// As [`Change::find`], for what will be stored in any case: the branches on the way become the transaction's own while the leaf is fetched. For trees
     /// that count nothing.
-    pub(super) fn find_to_store(tree: &'a mut TreeMut<'_, P>, key: &[u8]) -> Result<Self> {
+    pub(super) fn find_to_store(
+        tree: &'a mut TreeMut<'_, P>,
+        key: &[u8],
+        value_len: usize,
+    ) -> Result<Self> {
         let mut change = Self::nowhere(tree);
         change.find_leaf(key)?;
         change.touch_branches(0)?;
+        if change.height() > 0 {
+            change.node(0)?.prefetch_place_for(key.len() + value_len);
+        }
         change.find_place(key)?;
         Ok(change)
     }
@@ -385,6 +392,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         if wish == Some(node.len()) {
             return Ok(false);
         }
+        node.prefetch_page();
         let Some(division) = Overfull::new(node, slot, entry).and_then(|leaf| leaf.division(wish))
         else {
             return Ok(false);
