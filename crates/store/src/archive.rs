@@ -500,7 +500,8 @@ mod tests {
 
     use super::*;
     use crate::backup::complete;
-    use crate::env::{Env, LOG_BYTES_MIN, Options};
+    use crate::env::Env;
+    use crate::options::{LOG_BYTES_MIN, Options};
     use crate::restore::Restore;
     use crate::tree::TreeKind;
 

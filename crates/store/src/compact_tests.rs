@@ -6,8 +6,9 @@ use std::sync::Arc;
 use sapwood_wal::storage::recording::Disk;
 use sapwood_wal::storage::{OpenMode, Storage};
 
-use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::env::Env;
 use crate::error::Result;
+use crate::options::{LOG_BYTES_MIN, Options};
 use crate::page::PAGE_BYTES;
 use crate::snapshot::Snapshot;
 use crate::tree::TreeKind;

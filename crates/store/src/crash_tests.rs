@@ -18,10 +18,11 @@ use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::checkpoint::{self, CheckpointLock};
 use crate::commit::Durability;
-use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::env::Env;
 use crate::error::Error;
 use crate::guard::{self, Guard, Guards};
 use crate::open::DATA_NAME;
+use crate::options::{LOG_BYTES_MIN, Options};
 use crate::page::PAGE_BYTES;
 use crate::restore::Restore;
 use crate::snapshot::Snapshot;

@@ -8,10 +8,11 @@ use sapwood_wal::storage::recording::{Disk, Fault, Image};
 use crate::append::AppendLock;
 use crate::archive::{Archive, Until};
 use crate::checkpoint::CheckpointLock;
-use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::env::Env;
 use crate::error::Error;
 use crate::guard::{Guard, Guards};
 use crate::head::Head;
+use crate::options::{LOG_BYTES_MIN, Options};
 use crate::restore::Restore;
 use crate::tree::TreeKind;
 

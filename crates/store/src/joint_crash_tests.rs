@@ -7,9 +7,10 @@ use std::sync::Arc;
 use sapwood_wal::storage::recording::{Crash, Disk};
 
 use crate::checkpoint::{self, CheckpointLock};
-use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::env::Env;
 use crate::error::Error;
 use crate::guard::{Guard, Guards};
+use crate::options::{LOG_BYTES_MIN, Options};
 use crate::tree::TreeKind;
 use crate::write::WriteTxn;
 

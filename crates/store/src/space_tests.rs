@@ -6,8 +6,9 @@ use sapwood_wal::storage::recording::{Disk, Fault};
 use tempfile::TempDir;
 
 use crate::commit::Durability;
-use crate::env::{Env, LOG_BYTES_MIN, Options};
+use crate::env::Env;
 use crate::error::Error;
+use crate::options::{LOG_BYTES_MIN, Options};
 use crate::page::{PAGE_BYTES, WritePages};
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};

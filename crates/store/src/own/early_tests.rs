@@ -10,8 +10,9 @@ use sapwood_wal::storage::Storage;
 use sapwood_wal::storage::recording::{Disk, Fault};
 use tempfile::TempDir;
 
-use crate::env::{Env, Options};
+use crate::env::Env;
 use crate::error::Error;
+use crate::options::Options;
 use crate::own::neighbours;
 use crate::page::PageNo;
 use crate::sync::Arc;

@@ -456,8 +456,9 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::env::{Env, Options};
+    use crate::env::Env;
     use crate::mapped::MappedPages;
+    use crate::options::Options;
     use crate::page::Page;
     use crate::tree::TreeKind;
 
