@@ -260,7 +260,7 @@ fn model_fails_without_the_reuse_rule() {
 fn model_of_checkpoints() {
     let run = || checkpoints_beside_a_writer(Look::AsShipped);
     shuttle::check_random(run, SCHEDULES);
-    shuttle::check_pct(run, SCHEDULES, 3);
+    shuttle::check_pct(run, 20 * SCHEDULES, 5);
 }
 
 /// A writer that reads the meta pages' commits first, and the target then, may find two checkpoints that are both not the one in between, which
@@ -269,6 +269,6 @@ fn model_of_checkpoints() {
 #[should_panic(expected = "a page was used again under a meta page")]
 fn model_fails_if_the_target_is_looked_at_last() {
     let run = || checkpoints_beside_a_writer(Look::MetasFirst);
-    shuttle::check_random(run, SCHEDULES);
-    shuttle::check_pct(run, SCHEDULES, 5);
+    // Few schedules show it. It ends with the first that does.
+    shuttle::check_pct(run, 100 * SCHEDULES, 5);
 }
