@@ -496,7 +496,10 @@ fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use sapwood_wal::storage::recording::Disk;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::backup::complete;
@@ -541,15 +544,28 @@ mod tests {
         (snapshot.commit(), records)
     }
 
+    fn archived(disk: &Disk) -> Vec<String> {
+        let mut names = disk.names().unwrap();
+        names.retain(|name| name.starts_with("archive-"));
+        names.sort();
+        names
+    }
+
+    /// An environment of one commit, and a backup of that.
+    fn backed_up(disk: &Disk) -> (Env, TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        let env = open(disk);
+        commit(&env, 0);
+        env.backup(&backup).unwrap();
+        (env, folder, backup)
+    }
+
     /// Whatever a power cut leaves, the archive goes on without a gap, and has nothing that the environment has lost.
     #[test]
     fn the_archive_survives_power_cuts() {
-        let folder = tempfile::tempdir().unwrap();
-        let backup = folder.path().join("backup");
         let disk = Disk::new();
-        let env = open(&disk);
-        commit(&env, 0);
-        env.backup(&backup).unwrap();
+        let (env, _folder, backup) = backed_up(&disk);
         env.archive().unwrap();
         drop(env);
         let disk = Disk::from_image(&disk.synced_image()).unwrap();
@@ -561,14 +577,7 @@ mod tests {
                 env = open(&disk);
             }
         }
-        let archived = |disk: &Disk| {
-            let names = disk.names().unwrap();
-            names
-                .iter()
-                .filter(|name| name.starts_with("archive-"))
-                .count()
-        };
-        assert!(archived(&disk) > 5);
+        assert!(archived(&disk).len() > 5);
         for crash in disk.crashes(7, 80) {
             let disk = Disk::from_image(crash.image()).unwrap();
             let env = open(&disk);
@@ -584,21 +593,10 @@ mod tests {
         }
     }
 
-    fn archived(disk: &Disk) -> Vec<String> {
-        let mut names = disk.names().unwrap();
-        names.retain(|name| name.starts_with("archive-"));
-        names.sort();
-        names
-    }
-
     #[test]
     fn records_that_are_cut_short_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let backup = folder.path().join("backup");
         let disk = Disk::new();
-        let env = open(&disk);
-        commit(&env, 0);
-        env.backup(&backup).unwrap();
+        let (env, _folder, backup) = backed_up(&disk);
         commit(&env, 1);
         env.archive().unwrap();
         let name = archived(&disk).pop().unwrap();

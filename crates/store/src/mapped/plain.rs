@@ -3,6 +3,9 @@
 //! The first store to a page of the map that the system takes for clean costs a page fault, which is more than all else that a small
 //! change of a page costs. A copy in memory that is used again and again costs none, and reaches the file with a write, together with its neighbours.
 
+// A page that nobody else has a share in is changed without asking how many have one.
+#![allow(unsafe_code)]
+
 use std::fmt;
 
 use crate::page::{ByNumber, Page, PageNo};
