@@ -137,21 +137,38 @@ impl Parser<'_> {
         let mut out = Vec::with_capacity(text.len());
         let mut references = 0;
         let mut at = 0;
+        let mut in_comment = false;
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            // What stands in comments is nobody's to put in place.
+            if at == 0 || text.get(at - 1) == Some(&b'\n') {
+                in_comment = rest.starts_with(b"#") || in_comment && rest.starts_with(b" ");
+            }
+            if in_comment {
+                let end = rest.iter().position(|octet| *octet == b'\n');
+                let comment = end.and_then(|end| rest.get(..=end)).unwrap_or(rest);
+                out.extend_from_slice(comment);
+                at += comment.len();
+                continue;
+            }
             if let Some(rest) = rest.strip_prefix(b"$${") {
                 out.extend_from_slice(b"${");
                 at = text.len() - rest.len();
                 continue;
             }
-            let name = rest.strip_prefix(b"${").and_then(|rest| {
-                let end = rest.iter().take(128).position(|octet| *octet == b'}')?;
-                std::str::from_utf8(rest.get(..end)?).ok()
-            });
-            let Some(name) = name else {
+            let Some(reference) = rest.strip_prefix(b"${") else {
                 out.extend(rest.first());
                 at += 1;
                 continue;
             };
+            let line = reference.split(|octet| *octet == b'\n').next();
+            let line = line.unwrap_or_default();
+            let end = line.iter().position(|octet| *octet == b'}');
+            let name = end.and_then(|end| std::str::from_utf8(line.get(..end)?).ok());
+            let name = name.ok_or_else(|| {
+                let reason = "\"${\" begins the name of a variable, which ends with \"}\" in the same line; \
+                              for the characters themselves write \"$${\"";
+                PlanError::new(line_at(at), reason)
+            })?;
             at += name.len() + 3;
             if let Some(value) = self.settings.get(name) {
                 out.extend_from_slice(value.as_bytes());
@@ -191,6 +208,9 @@ impl Parser<'_> {
     /// `set: NAME = VALUE`
     fn set(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
         let (name, value) = definition(line, "set")?;
+        if self.plan.variables.iter().any(|known| known.name == name) {
+            return Err(line.error(&format!("there is a variable {name:?} already")));
+        }
         self.used.push(name.to_owned());
         if !self.overridden.iter().any(|own| own == name) {
             self.settings.insert(name.to_owned(), value.to_owned());
@@ -204,6 +224,9 @@ impl Parser<'_> {
         if self.plan.variables.iter().any(|known| known.name == name) {
             return Err(line.error(&format!("there is a variable {name:?} already")));
         }
+        if self.used.iter().any(|known| known == name) {
+            return Err(line.error(&format!("there is a setting {name:?} already")));
+        }
         if self.plan.variables.len() >= VARIABLES_MAX {
             return Err(line.error(&format!("more than {VARIABLES_MAX} variables")));
         }
@@ -215,6 +238,7 @@ impl Parser<'_> {
 
     fn phase(&mut self, lines: &[Line<'_>]) -> Result<(), PlanError> {
         self.nothing_open()?;
+        each_once(lines)?;
         self.end_phase();
         let mut phase = Phase {
             name: String::new(),
@@ -246,6 +270,7 @@ impl Parser<'_> {
 
     fn session(&mut self, lines: &[Line<'_>]) -> Result<(), PlanError> {
         self.nothing_open()?;
+        each_once(lines)?;
         let mut session = Session::default();
         let (mut dn, mut password) = (None, None);
         for line in lines {
@@ -336,9 +361,25 @@ impl Parser<'_> {
             let reason = "an operation must follow: dn, search, compare, bind or extended";
             return Err(PlanError::new(self.line, reason));
         };
-        let alone = |word: &str| match options.first() {
-            Some(line) => Err(line.error(&format!("nothing may follow {word:?} in its record"))),
-            None => Ok(()),
+        let in_front = lines.len() - rest.len();
+        each_once(
+            lines
+                .iter()
+                .take(in_front)
+                .filter(|line| line.name != "control"),
+        )?;
+        let alone = |word: &str| {
+            if let Some(line) = options.first() {
+                return Err(line.error(&format!("nothing may follow {word:?} in its record")));
+            }
+            let mut in_front = lines.iter().take(in_front);
+            match in_front.find(|line| line.name != "weight") {
+                Some(line) => Err(line.error(&format!(
+                    "{:?} is said of an operation, and {word:?} is none",
+                    line.name
+                ))),
+                None => Ok(()),
+            }
         };
         let weight = before.weight.unwrap_or(1);
         match first.name.as_str() {
@@ -362,6 +403,9 @@ impl Parser<'_> {
             _ => {}
         }
         let line = first.number;
+        if first.name != "dn" {
+            each_once(options)?;
+        }
         let (kind, op, controls) = match first.name.as_str() {
             "dn" => request::ldif(record, first, &before)?,
             "search" => (
@@ -570,6 +614,21 @@ impl Parser<'_> {
 
 fn has_operation<'c>(mut code: impl Iterator<Item = &'c Code>) -> bool {
     code.any(|code| matches!(code, Code::Operation { .. }))
+}
+
+/// What is said twice is said once too often: it could not be told which of them counts.
+fn each_once<'l>(
+    lines: impl IntoIterator<Item = &'l Line<'l>, IntoIter: Clone>,
+) -> Result<(), PlanError> {
+    let lines = lines.into_iter();
+    for (at, line) in lines.clone().enumerate() {
+        let mut before = lines.clone().take(at);
+        if let Some(other) = before.find(|other| other.name == line.name) {
+            let reason = format!("{:?} is said in line {} already", line.name, other.number);
+            return Err(line.error(&reason));
+        }
+    }
+    Ok(())
 }
 
 fn definition<'l>(line: &'l Line<'_>, word: &str) -> Result<(&'l str, &'l str), PlanError> {

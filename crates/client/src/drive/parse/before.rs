@@ -29,7 +29,10 @@ impl Before {
     pub(super) fn take(&mut self, line: &Line<'_>) -> Result<bool, PlanError> {
         let count = || line.number(1, u64::from(u32::MAX)).map(|n| Some(n as u32));
         match line.name.as_str() {
-            "name" => self.label = Some(line.text()?.to_owned()),
+            "name" => match line.text()? {
+                "" => return Err(line.error("the name is missing")),
+                name => self.label = Some(name.to_owned()),
+            },
             "weight" => self.weight = count()?,
             "repeat" => self.repeat = count()?,
             "expect" => self.codes = Some(codes(line)?),
@@ -120,10 +123,14 @@ fn codes(line: &Line<'_>) -> Result<Option<Vec<u32>>, PlanError> {
         let code = word.parse().ok().or_else(named);
         code.ok_or_else(|| line.error(&format!("{word:?} is not a result code")))
     };
-    line.text()?
+    let codes = line
+        .text()?
         .split([',', ' '])
         .filter(|word| !word.is_empty())
         .map(code)
-        .collect::<Result<Vec<_>, _>>()
-        .map(Some)
+        .collect::<Result<Vec<_>, _>>()?;
+    if codes.is_empty() {
+        return Err(line.error("expected result codes, by name or number, or \"any\""));
+    }
+    Ok(Some(codes))
 }

@@ -190,12 +190,49 @@ fn errors_name_the_line() {
         ("compare: x\n", 1, "one line"),
         ("dn: x\ncn: \u{2}\n", 2, "base64"),
         ("group:\n\nweight: 2\nsearch: x\n", 3, "weight"),
+        (
+            "let: n = random 1..5\n\nset: n = 5\n",
+            3,
+            "a variable \"n\" already",
+        ),
+        (
+            "set: n = 5\n\nlet: n = random 1..5\n",
+            3,
+            "a setting \"n\" already",
+        ),
+        ("set: connection = 5\n", 1, "a variable \"connection\""),
+        ("dn: x\ncn: a${n\nsn: b}\n", 2, "write \"$${\""),
+        ("search: x\nscope: base\nscope: one\n", 3, "in line 2"),
+        (
+            "session: a\ncount: 1\nqueue: 2\ncount: 2\n",
+            4,
+            "\"count\" is said in line 2",
+        ),
+        ("phase: a\nduration: 1\nduration: 2\n", 3, "in line 2"),
+        (
+            "expect-value: cn: a\ncontrol: 1.2\ncontrol: 1.3\nexpect-value: cn: b\nsearch: x\n",
+            4,
+            "in line 1",
+        ),
+        ("expect:\nsearch: x\n", 1, "or \"any\""),
+        ("name:\nsearch: x\n", 1, "name is missing"),
+        (
+            "repeat: 2\nloop: 3\n\nsearch: x\n\nend: loop\n",
+            1,
+            "said of an operation",
+        ),
     ] {
         refused(text, line, part);
     }
     refused(&"loop: 1\n\n".repeat(20), 33, "more than 16");
     let long = format!("dn: {}\n", "x".repeat(2 << 20));
     refused(&long, 1, "longer than");
+}
+
+#[test]
+fn comments_hold_no_variables() {
+    let plan = read("# ${n\n  }\n# ${m}\nsearch: dc=x\n# ${o}\nscope: base\n\n# $${").unwrap();
+    assert_eq!(plan.operations.len(), 1);
 }
 
 /// Pieces of plans, so that more than the first line is understood now and then.
