@@ -58,6 +58,11 @@ impl Tally {
         if let Some(counts) = self.operations.get_mut(label) {
             counts.failed += count;
         }
+        self.count_error(label, reason, count);
+    }
+
+    /// Counts errors; those that are one kind too many are told as such.
+    fn count_error(&mut self, label: usize, reason: String, count: u64) {
         let is_new = !self.errors.contains_key(&(label, reason.clone()));
         let reason = match is_new && self.errors.len() >= ERRORS_MAX {
             true => MORE_ERRORS.to_owned(),
@@ -74,7 +79,7 @@ impl Tally {
         }
         for ((label, reason), count) in std::mem::take(&mut other.errors) {
             // The counts have been taken with the operations.
-            *self.errors.entry((label, reason)).or_default() += count;
+            self.count_error(label, reason, count);
         }
         self.unsent += std::mem::take(&mut other.unsent);
         self.last_ns = self.last_ns.max(other.last_ns);
@@ -87,7 +92,7 @@ impl Tally {
             own.add(part);
         }
         for ((label, reason), count) in &part.errors {
-            *self.errors.entry((*label, reason.clone())).or_default() += count;
+            self.count_error(*label, reason.clone(), *count);
         }
         self.unsent += part.unsent;
         self.last_ns = self.last_ns.max(part.last_ns);
@@ -120,5 +125,28 @@ impl Counts {
         if !self.latency.is_empty() {
             self.latency.reset();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each interval of a long run may bring other diagnostics, such as those that name an entry.
+    #[test]
+    fn kinds_of_errors_are_bounded_over_all_intervals() {
+        let mut total = Tally::new(1);
+        for interval in 0..10 {
+            let mut worker = Tally::new(1);
+            for error in 0..90 {
+                worker.fail(0, format!("{interval} {error}"), 1);
+            }
+            let mut part = Tally::new(1);
+            part.take(&mut worker);
+            total.add(&part);
+        }
+        assert_eq!(total.operations[0].failed, 900);
+        assert_eq!(total.errors.len(), ERRORS_MAX + 1);
+        assert_eq!(total.errors.values().sum::<u64>(), 900);
     }
 }
