@@ -200,7 +200,7 @@ pub(super) fn parse<E: Engine>(
             for _ in 0..readers {
                 let (send, sources, failure, done) = (send.clone(), &sources, &failure, &done);
                 scope.spawn(move || {
-                    if let Err(error) = read(sources, send, done, sink) {
+                    if let Err(error) = read(sources, send, done, sink, failure) {
                         let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
                         failure.get_or_insert(error);
                     }
@@ -235,7 +235,13 @@ fn read<'s>(
     send: SyncSender<Task>,
     done: &Mutex<Receiver<Block>>,
     sink: &Sink<'_>,
+    failure: &Mutex<Option<Error>>,
 ) -> Result<()> {
+    // When another source has failed, nothing comes of this one: a pipe may go on for hours.
+    let is_in_vain = || {
+        let failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.is_some()
+    };
     loop {
         let next = sources
             .lock()
@@ -248,6 +254,9 @@ fn read<'s>(
         let mut blocks = source.blocks();
         let mut position = 0;
         while sink.has_room() {
+            if is_in_vain() {
+                return Ok(());
+            }
             let Some(block) = blocks.next() else {
                 sink.none(position, Piece::End);
                 break;

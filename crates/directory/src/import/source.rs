@@ -14,6 +14,9 @@ use sapwood_ldap::message::{AddRequest, Frame, Message, Request, RequestMessage,
 /// Bytes of messages that are read at a time, unless one is longer.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// Why an addition with a critical control is no entry to import: what the control asks for would not be done.
+const CRITICAL_CONTROL: &str = "an import knows no controls, and one of this request is critical";
+
 /// Where entries come from.
 pub struct ImportSource<'s> {
     /// What it is called in messages: the file's name.
@@ -99,11 +102,20 @@ impl Block {
             Block::Ldif(block) => block
                 .records(ldif::Options::default())
                 .try_for_each(|record| {
-                    each(record.map_err(|rejected| NoEntry {
-                        line: rejected.line,
-                        reason: rejected.reason.to_string(),
-                        text: rejected.text,
-                    }))
+                    each(match record {
+                        Ok(record) if record.controls.iter().any(|control| control.critical) => {
+                            Err(NoEntry {
+                                line: record.line,
+                                reason: CRITICAL_CONTROL.to_owned(),
+                                text: record.text,
+                            })
+                        }
+                        record => record.map_err(|rejected| NoEntry {
+                            line: rejected.line,
+                            reason: rejected.reason.to_string(),
+                            text: rejected.text,
+                        }),
+                    })
                 }),
             Block::Ber(messages) => messages.records().try_for_each(each),
         }
@@ -241,10 +253,12 @@ impl<R: Read> MessageBlocks<R> {
     }
 
     fn wrong(&self, before: u64, why: &str) -> io::Error {
-        let message = format!(
-            "message {} is not an LDAP message: {why}",
-            self.next + before
-        );
+        let number = self.next + before;
+        let other = match number {
+            1 => " (if it is LDIF, it must be read as such)",
+            _ => "",
+        };
+        let message = format!("message {number} is not an LDAP message: {why}{other}");
         io::Error::new(io::ErrorKind::InvalidData, message)
     }
 }
@@ -286,7 +300,7 @@ fn record(text: &[u8], line: u64) -> Result<Record<'_>, String> {
         ));
     };
     if message.controls.iter().any(|control| control.critical) {
-        return Err("an import knows no controls, and one of this request is critical".to_owned());
+        return Err(CRITICAL_CONTROL.to_owned());
     }
     let mut values = Vec::new();
     for attribute in add.attributes {
@@ -393,6 +407,60 @@ mod tests {
         let (_, error) = read(&good[..good.len() - 1]);
         assert!(error.unwrap().contains("the stream ends in it"));
         assert_eq!(read(b""), (Vec::new(), None));
+    }
+
+    /// Whatever the format: of what a critical control asks for, such as that an entry be added only if an assertion is true of it,
+    /// an import would do nothing.
+    #[test]
+    fn an_addition_with_a_critical_control_is_no_entry() {
+        let ldif = |critical: &str| {
+            format!("dn: cn=a\ncontrol: 1.2.3 {critical}\nchangetype: add\ncn: a\n").into_bytes()
+        };
+        let ber = |critical| {
+            let mut controls = sapwood_ldap::control::ControlsBuf::default();
+            controls.push(sapwood_ldap::control::Control {
+                oid: "1.2.3",
+                critical,
+                value: None,
+            });
+            let op = Request::Add(AddRequest {
+                dn: "cn=a",
+                attributes: Attributes::EMPTY,
+            });
+            let mut bytes = Vec::new();
+            Message {
+                id: 1,
+                op,
+                controls: controls.view(),
+            }
+            .encode(&mut bytes);
+            bytes
+        };
+        for (format, bytes, is_entry) in [
+            (ImportFormat::Ldif, ldif("true"), false),
+            (ImportFormat::Ldif, ldif("false"), true),
+            (ImportFormat::Ber, ber(true), false),
+            (ImportFormat::Ber, ber(false), true),
+        ] {
+            let source = ImportSource {
+                name: "test".into(),
+                reader: Box::new(bytes.as_slice()),
+                format,
+                again: None,
+            };
+            let mut told = Vec::new();
+            source
+                .each_record(|_, record| -> io::Result<()> {
+                    told.push(record.map(|_| ()).map_err(|none| none.reason));
+                    Ok(())
+                })
+                .unwrap();
+            let expected = match is_entry {
+                true => Ok(()),
+                false => Err(CRITICAL_CONTROL.to_owned()),
+            };
+            assert_eq!(told, [expected], "{format:?}");
+        }
     }
 
     proptest! {

@@ -472,6 +472,52 @@ fn a_source_that_breaks_off_leaves_the_directory_empty() {
 }
 
 /// The messages with the entries below the suffix, with what follows from their classes.
+/// A pipe that is filled for hours must not keep it a secret that another one has failed.
+#[test]
+fn a_source_that_fails_ends_the_reading_of_the_others() {
+    /// LDIF without end.
+    struct Endless(u64);
+    impl Read for Endless {
+        fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            let text = format!("dn: cn={},dc=example,dc=com\ncn: x\n\n", self.0);
+            let count = text.len().min(space.len());
+            space[..count].copy_from_slice(&text.as_bytes()[..count]);
+            Ok(count)
+        }
+    }
+    /// What another project's pipe may end with.
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _space: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("it broke"))
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = |name: &str, reader| ImportSource {
+        name: name.into(),
+        reader,
+        format: ImportFormat::Ldif,
+        again: None,
+    };
+    let options = ImportOptions {
+        memory_bytes: IMPORT_MEMORY_BYTES_MIN,
+        folder: folder.path().into(),
+        threads: 2,
+        hasher: None,
+        creator: String::new(),
+        skip_present: false,
+    };
+    let sources = vec![
+        source("endless", Box::new(Endless(0)) as Box<dyn Read + Send>),
+        source("broken", Box::new(Broken)),
+    ];
+    let failure = in_memory()
+        .import(sources, &options, &Rejections::default())
+        .unwrap_err();
+    assert!(failure.to_string().contains("reading broken"), "{failure}");
+}
+
 fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
     let mut attributes = OctetStringsBuf::default();
     for attribute in ["*", "structuralObjectClass"] {
