@@ -51,6 +51,10 @@ pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRe
 /// How many commits the change feed reaches back.
 pub const CHANGES_KEPT_MAX: u64 = 100_000;
 
+/// Bytes of the response controls of a transaction's updates: what may be read of entries is longer than what asks for it, and all is
+/// kept until the end. More than this, clients would not take as one message.
+const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
+
 /// The feed is trimmed once in so many commits, by twice as many records at most.
 const TRIM_COMMITS: u64 = 256;
 
@@ -303,6 +307,7 @@ impl<'r, T: Write> Run<'r, T> {
             }
         }
         let mut next = Vec::new();
+        let mut control_bytes = 0;
         let mut settlement = Settlement::default();
         let mut last = Outcome::SUCCESS;
         for (at, (id, request)) in updates.iter().enumerate() {
@@ -313,11 +318,11 @@ impl<'r, T: Write> Run<'r, T> {
             match self.update(request, next.get(at % UPDATES_AHEAD)) {
                 Ok(outcome) if transaction.is_trial => last = outcome,
                 Ok(outcome) if outcome.controls.is_empty() => {}
-                Ok(outcome) => settlement.controls.push((id, outcome.controls)),
-                Err(Stop::Refused(refused)) => {
-                    settlement.failed = Some(id);
-                    return Err(settled(*refused, settlement).into());
+                Ok(outcome) => {
+                    count_controls(&mut control_bytes, &outcome)?;
+                    settlement.controls.push((id, outcome.controls));
                 }
+                Err(Stop::Refused(refused)) => return Err(failed_at(Some(id), *refused).into()),
                 Err(failed) => return Err(failed),
             }
         }
@@ -330,7 +335,7 @@ impl<'r, T: Write> Run<'r, T> {
         updates: &TransactionUpdates,
         InOrder { messages, order }: &InOrder<'_>,
     ) -> Result<Outcome, Stop> {
-        let mut controls = Vec::new();
+        let (mut controls, mut control_bytes) = (Vec::new(), 0);
         // The first that is refused; those behind it would not have been applied.
         let mut refused: Option<(usize, Box<Outcome>)> = None;
         for next in order.chunks(UPDATES_AHEAD) {
@@ -347,25 +352,27 @@ impl<'r, T: Write> Run<'r, T> {
                 self.ahead.go_on_at(place);
                 match self.request(&messages[at], asked) {
                     Ok(outcome) if outcome.controls.is_empty() => {}
-                    Ok(outcome) => controls.push((at, outcome.controls)),
+                    Ok(outcome) => {
+                        count_controls(&mut control_bytes, &outcome)?;
+                        controls.push((at, outcome.controls));
+                    }
                     Err(Stop::Refused(outcome)) => refused = Some((at, outcome)),
                     Err(failed) => return Err(failed),
                 }
             }
         }
+        if let Some((at, outcome)) = refused {
+            return Err(failed_at(updates.id(at), *outcome).into());
+        }
         controls.sort_unstable_by_key(|(at, _)| *at);
-        let applied = refused.as_ref().map_or(updates.len(), |(at, _)| *at);
-        let controls = controls.into_iter().filter(|(at, _)| *at < applied);
+        let controls = controls.into_iter();
         let settlement = Settlement {
-            failed: refused.as_ref().and_then(|(at, _)| updates.id(*at)),
+            failed: None,
             controls: controls
                 .filter_map(|(at, controls)| Some((updates.id(at)?, controls)))
                 .collect(),
         };
-        match refused {
-            Some((_, outcome)) => Err(settled(*outcome, settlement).into()),
-            None => Ok(settled(Outcome::SUCCESS, settlement)),
-        }
+        Ok(settled(Outcome::SUCCESS, settlement))
     }
 
     /// Reads updates, and has what they are going to read brought from memory.
@@ -675,6 +682,29 @@ impl<'r, T: Write> Run<'r, T> {
         self.txn.delete(Table::Name, self.key)?;
         Ok(())
     }
+}
+
+/// The outcome of a transaction of which an update was refused. There are no response controls: of the updates before it nothing was
+/// done either, and what would have been read after them never was (RFC 4527 §3).
+fn failed_at(id: Option<u32>, refused: Outcome) -> Outcome {
+    let settlement = Settlement {
+        failed: id,
+        controls: Vec::new(),
+    };
+    settled(refused, settlement)
+}
+
+/// Counts the response controls of an update, and refuses the transaction when they are too many. That is no single update's fault.
+fn count_controls(bytes: &mut usize, outcome: &Outcome) -> Result<(), Stop> {
+    *bytes += outcome.controls.len();
+    if *bytes <= TRANSACTION_CONTROLS_BYTES_MAX {
+        return Ok(());
+    }
+    let diagnostic = format!(
+        "what the updates of the transaction ask to have read takes more than {} MiB",
+        TRANSACTION_CONTROLS_BYTES_MAX >> 20
+    );
+    Err(Stop::refuse(ResultCode::AdminLimitExceeded, diagnostic))
 }
 
 /// The outcome of a transaction, with what there is to say of single updates.
