@@ -643,6 +643,36 @@ fn a_reject_file_that_is_read_or_cannot_be_written_is_refused() {
     }
 }
 
+/// Two readers of one pipe would tear its entries apart.
+#[test]
+fn a_pipe_is_imported_once() {
+    let folder = Folder::init(&[]);
+    let pipe = folder.name_beside("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    for (one, other) in [("-", "-"), (pipe.as_str(), pipe.as_str())] {
+        let output = folder.sapwood("import", &[one, other]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(&format!("{one} is named twice")),
+            "{said}"
+        );
+    }
+    // A file can be read twice, and its entries are there then.
+    let file = folder.name_beside("entries");
+    let entry = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n";
+    fs::write(&file, entry).unwrap();
+    let rejects = folder.name_beside("rejects");
+    let output = folder.sapwood("import", &["--reject-file", &rejects, &file, &file]);
+    let said = text(&output.stdout);
+    assert!(said.contains("1 entries added, 1 rejected"), "{said}");
+}
+
 #[test]
 fn generated_entries_go_through_a_pipe() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))

@@ -5,12 +5,13 @@ mod rejects;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use sapwood_directory::{
     IMPORT_MEMORY_BYTES_DEFAULT, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
     ImportProgress, ImportRejection, ImportReport, ImportSource,
@@ -99,7 +100,29 @@ fn format(args: &Import) -> ImportFormat {
 }
 
 fn sources(files: &[PathBuf], format: ImportFormat) -> Result<Vec<ImportSource<'static>>> {
+    for (at, file) in files.iter().enumerate() {
+        // Each of two readers would get a part of what comes.
+        let is_again = files[..at].iter().any(|other| is_same_pipe(other, file));
+        ensure!(
+            !is_again,
+            "{} is named twice, and can be read only once",
+            file.display()
+        );
+    }
     files.iter().map(|file| source(file, format)).collect()
+}
+
+/// Whether two names stand for one source that cannot be read twice.
+fn is_same_pipe(one: &Path, other: &Path) -> bool {
+    if one == Path::new("-") || other == Path::new("-") {
+        return one == other;
+    }
+    match (one.metadata(), other.metadata()) {
+        (Ok(one), Ok(other)) => {
+            !one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
+        }
+        _ => false,
+    }
 }
 
 fn source(file: &Path, format: ImportFormat) -> Result<ImportSource<'static>> {
