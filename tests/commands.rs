@@ -226,6 +226,27 @@ fn a_directory_in_memory_is_saved_when_its_server_stops() {
 }
 
 /// The records of an export, each sorted by line: the order of attributes does not matter.
+/// Without its file a directory in memory is none; the way back is a backup in its place.
+#[test]
+fn a_directory_in_memory_without_its_file_is_told_what_it_needs() {
+    let folder = Folder::init(&["--in-memory"]);
+    let (memory, backup) = (folder.path().join("memory"), folder.name_beside("backup"));
+    folder.sapwood_ok("backup", &[&backup]);
+    std::fs::remove_file(&memory).unwrap();
+    for command in ["serve", "stat", "export"] {
+        let output = folder.sapwood(command, &[]);
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success()
+                && said.contains("neither a folder 'data' nor")
+                && said.contains("backup"),
+            "{said}"
+        );
+    }
+    std::fs::copy(&backup, &memory).unwrap();
+    folder.sapwood_ok("check", &[]);
+}
+
 fn records(ldif: &str) -> Vec<Vec<&str>> {
     let records = ldif
         .split("\n\n")

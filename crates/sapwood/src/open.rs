@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{CWD, RenameFlags};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
@@ -128,6 +128,12 @@ pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Resu
         false => store_options(folder, config)?,
     };
     let data = data_folder(folder);
+    ensure!(
+        data.exists(),
+        "{} has no entries: there is neither a folder '{DATA_FOLDER}' nor, as a directory in memory has, '{MEMORY_FILE}'. \
+         'sapwood restore' makes the folder of a backup, and a backup can take the place of '{MEMORY_FILE}'",
+        folder.display()
+    );
     let options = options(folder, config)?;
     let open = || Directory::open_on(Embedded::open(&data, &store)?, options);
     open().with_context(|| format!("{}", data.display()))
