@@ -14,10 +14,12 @@ use sapwood_ldap::extended::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, PASSWORD_MODIFY, PasswordModify,
     START_TLS, START_TRANSACTION, TransactionEnded, generated_password,
 };
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
-    AddRequest, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope, SearchResultEntry,
+    AddRequest, DerefAliases, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope,
+    SearchRequest, SearchResultEntry,
 };
 use sapwood_ldap::result::ResultCode;
 use support::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, search_request, with_controls};
@@ -552,6 +554,61 @@ fn a_stop_aborts_open_transactions_with_a_notice() {
     assert_eq!(notice.value, Some(identifier));
     assert_eq!(client.receive().unwrap().code, ResultCode::Unavailable);
     assert!(client.receive().is_none());
+}
+
+/// Each extension is advertised by the identifier that the documentation names, while its key is on and not else.
+#[test]
+fn extensions_are_advertised_while_they_are_on() {
+    let documentation = include_str!("../../../docs/protocol-extensions.md");
+    let rows: Vec<[&str; 3]> = documentation
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split('|').map(|cell| cell.trim().trim_matches('`'));
+            let (key, attribute, oid) = (cells.nth(2)?, cells.next()?, cells.next()?);
+            let attribute = match attribute {
+                "control" => "supportedControl",
+                other => other,
+            };
+            oid.starts_with("2.25.").then_some([key, attribute, oid])
+        })
+        .collect();
+    assert_eq!(rows.len(), 5);
+    let keys = rows.iter().map(|[key, _, _]| *key);
+    for on in keys.map(Some).chain([None]) {
+        let configuration =
+            on.map_or_else(String::new, |key| format!("[extensions]\n{key} = true\n"));
+        let server = TestServer::with(&configuration);
+        let mut client = server.connect();
+        let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
+        let read = Request::Search(SearchRequest {
+            base: "",
+            scope: Scope::Base,
+            deref_aliases: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: Filter::OBJECT_CLASS_PRESENT,
+            attributes: attributes.view(),
+        });
+        let id = client.id();
+        client.send(&with_controls(id, read, ControlsBuf::default().view()));
+        let root_dse = client.finish(id).remove(0);
+        let is_there = |attribute: &str, oid: &str| {
+            let mut attributes = root_dse.attributes.iter();
+            let found = attributes.find(|(name, _)| name == attribute);
+            found.is_some_and(|(_, values)| values.iter().any(|value| value == oid.as_bytes()))
+        };
+        for [key, attribute, oid] in &rows {
+            assert_eq!(
+                is_there(attribute, oid),
+                on == Some(*key),
+                "{key} of {on:?}"
+            );
+        }
+        assert!(is_there("supportedExtension", START_TRANSACTION));
+        assert!(is_there("supportedExtension", END_TRANSACTION));
+        assert!(is_there("supportedControl", TRANSACTION_SPECIFICATION));
+    }
 }
 
 #[test]
