@@ -6,11 +6,12 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{ADMIN, Folder, Running, sapwood, sapwood_ok, text};
+use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood, sapwood_ok, text};
 
 const ENTRIES: &str = "1000";
 
@@ -641,6 +642,96 @@ fn a_reject_file_that_is_read_or_cannot_be_written_is_refused() {
         assert!(!output.status.success() && said.contains(part), "{said}");
         assert_eq!(fs::read_to_string(&file).unwrap(), entries);
     }
+}
+
+/// OpenLDAP's server, which ends with this value.
+struct Slapd(Child);
+
+impl Slapd {
+    /// Serves `dc=example,dc=com`, with the same administrator and password as the folder's own.
+    fn serve(folder: &Folder, address: SocketAddr) -> Self {
+        let path = folder.name_beside("slapd");
+        fs::create_dir(&path).unwrap();
+        let schemas = ["core", "cosine", "inetorgperson"];
+        let includes = schemas.map(|name| format!("include /etc/ldap/schema/{name}.schema\n"));
+        let configuration = format!(
+            "{}pidfile {path}/pid\nargsfile {path}/args\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n\
+             database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw \"{PASSWORD}\"\ndirectory {path}\n\
+             maxsize 268435456\ndbnosync\nindex objectClass,uid eq\n",
+            includes.concat()
+        );
+        let file = format!("{path}/slapd.conf");
+        fs::write(&file, configuration).unwrap();
+        let mut slapd = program("/usr/sbin/slapd", "slapd");
+        let slapd = slapd.args(["-d", "0", "-f", &file, "-h", &format!("ldap://{address}")]);
+        let slapd = Self(slapd.stderr(Stdio::null()).spawn().unwrap());
+        while TcpStream::connect(address).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        slapd
+    }
+}
+
+impl Drop for Slapd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Neither speaks anything that is Sapwood's own.
+#[test]
+fn another_server_is_filled_and_driven_alike() {
+    let folder = Folder::init(&[]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let _slapd = Slapd::serve(&folder, address);
+    let url = format!("ldap://{address}");
+    let [file, password] = ["flat", "password"].map(|name| folder.name_beside(name));
+    let generate = ["drive", "generate", "--shape", "flat", "--format", "ber"];
+    sapwood_ok(
+        generate
+            .iter()
+            .chain(&["--entries", ENTRIES, "--output", &file]),
+    );
+    let import = [
+        "import",
+        "--online",
+        &url,
+        "--bind-dn",
+        ADMIN,
+        "--password-file",
+        &password,
+        "--continue",
+        "--format",
+        "ber",
+        &file,
+    ];
+    let said = sapwood_ok(import);
+    assert!(said.contains("1000 entries added, 0 rejected"), "{said}");
+    let said = sapwood_ok(import);
+    assert!(said.contains("1000 there already"), "{said}");
+    for (number, plan) in documented().iter().enumerate() {
+        let plan_file = folder.name_beside(&format!("{number}.plan"));
+        fs::write(&plan_file, plan).unwrap();
+        let said = drive_ok(&folder, &url, &[&plan_file]);
+        assert!(said.contains(" 0 failed"), "{said}");
+    }
+    let preset = [
+        "--preset",
+        "dvtds",
+        "--phase",
+        "mixed",
+        "--set",
+        "people=999",
+    ];
+    let said = drive_ok(
+        &folder,
+        &url,
+        &[&preset[..], &["--duration", "0.2"]].concat(),
+    );
+    assert!(said.contains(" 0 failed"), "{said}");
 }
 
 /// Two readers of one pipe would tear its entries apart.
