@@ -242,6 +242,34 @@ impl<E: Engine> Directory<E> {
         })
     }
 
+    /// The same, cheaper when no commit came since the snapshot of which something is left.
+    pub fn snapshot_after(&self, remains: Remains<E>) -> Result<Snapshot<E>> {
+        let Remains {
+            directory,
+            view,
+            names,
+            known,
+        } = remains;
+        if !Arc::ptr_eq(&self.shared, &directory.shared) {
+            return self.snapshot();
+        }
+        let (view, is_same) = self.shared.engine.snapshot_after(view)?;
+        let (names, known) = if is_same {
+            (names, known)
+        } else {
+            let known = self.known_of(&view)?;
+            (DnCache::knowing(known.learned.superior()), known)
+        };
+        Ok(Snapshot {
+            seen: Arc::new(Seen {
+                directory,
+                view,
+                names: Mutex::new(names),
+                known,
+            }),
+        })
+    }
+
     /// What is known of the directory as of `view`: the definition must be the view's own, the attribute numbers at
     /// least those of the view.
     fn known_of(&self, view: &E::Snapshot) -> Result<Arc<Known>> {
@@ -424,6 +452,14 @@ impl<E: Engine> Clone for Snapshot<E> {
     }
 }
 
+/// What a snapshot that has ended knew of its commit, which it holds no longer; for [`Directory::snapshot_after`].
+pub struct Remains<E: Engine = Embedded> {
+    directory: Directory<E>,
+    view: E::Remains,
+    names: DnCache,
+    known: Arc<Known>,
+}
+
 /// What a bind needs to know of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
@@ -449,6 +485,18 @@ impl<E: Engine> Snapshot<E> {
     /// The schema.
     pub fn schema(&self) -> &Schema {
         self.seen.directory.schema()
+    }
+
+    /// Ends it. Nothing is left while there are clones, with the last of which it ends.
+    pub fn end(self) -> Option<Remains<E>> {
+        let seen = Arc::into_inner(self.seen)?;
+        let names = seen.names.into_inner();
+        Some(Remains {
+            directory: seen.directory,
+            view: E::end(seen.view),
+            names: names.unwrap_or_else(PoisonError::into_inner).shortened(),
+            known: seen.known,
+        })
     }
 
     pub(crate) fn view(&self) -> &E::Snapshot {

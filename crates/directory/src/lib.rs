@@ -37,7 +37,7 @@ pub use access::{AccessPolicy, Identity};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::CompareOptions;
 pub use directory::{
-    Config, Credentials, Directory, IndexDefinition, Options, Partition, Snapshot,
+    Config, Credentials, Directory, IndexDefinition, Options, Partition, Remains, Snapshot,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};

@@ -244,6 +244,14 @@ impl DnCache {
         }
     }
 
+    /// Only with the superior that was asked for last.
+    pub(crate) fn shortened(self) -> DnCache {
+        DnCache {
+            known: HashMap::default(),
+            last: self.last,
+        }
+    }
+
     /// The superior that was asked for last.
     pub(crate) fn last(&self) -> Option<&Arc<Superior>> {
         self.last.as_ref().map(|(_, superior)| superior)

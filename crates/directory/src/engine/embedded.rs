@@ -162,6 +162,7 @@ fn fixed(table: Table) -> Option<usize> {
 
 impl Engine for Embedded {
     type Snapshot = EmbeddedSnapshot;
+    type Remains = EmbeddedRemains;
     type Ticket = EmbeddedTicket;
 
     fn caps(&self) -> Caps {
@@ -179,6 +180,26 @@ impl Engine for Embedded {
 
     fn snapshot(&self) -> Result<EmbeddedSnapshot> {
         EmbeddedSnapshot::new(&self.stores)
+    }
+
+    fn end(snapshot: EmbeddedSnapshot) -> EmbeddedRemains {
+        EmbeddedRemains {
+            first: snapshot.first.end(),
+            others: snapshot.others.into_iter().map(StoreView::end).collect(),
+        }
+    }
+
+    fn snapshot_after(&self, remains: EmbeddedRemains) -> Result<(EmbeddedSnapshot, bool)> {
+        let (first, others) = self.stores.read()?;
+        let (first, mut is_same) = StoreView::after(remains.first, first);
+        let others = others.into_iter().zip(remains.others);
+        let others = others.map(|(snapshot, remains)| {
+            let (view, is_same_here) = StoreView::after(remains, snapshot);
+            is_same &= is_same_here;
+            view
+        });
+        let others = others.collect();
+        Ok((EmbeddedSnapshot { first, others }, is_same))
     }
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<EmbeddedTicket>> {
@@ -357,10 +378,30 @@ impl Trees for EmbeddedSnapshot {
     }
 }
 
+/// What is left of a snapshot of the stores.
+#[derive(Debug)]
+pub struct EmbeddedRemains {
+    first: StoreRemains,
+    others: Vec<StoreRemains>,
+}
+
 /// A snapshot of one store, with the trees that were needed.
 #[derive(Debug)]
 struct StoreView {
     snapshot: store::Snapshot,
+    trees: Box<KnownTrees>,
+}
+
+/// What is left of it.
+#[derive(Debug)]
+struct StoreRemains {
+    commit: store::CommitNo,
+    trees: Box<KnownTrees>,
+}
+
+/// The trees of a commit, as far as they were needed.
+#[derive(Debug, Default)]
+struct KnownTrees {
     /// The fixed tables' trees, looked up when they are first needed.
     fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
     /// The indexes' trees, in the order in which they were needed.
@@ -376,20 +417,35 @@ impl StoreView {
     fn new(snapshot: store::Snapshot) -> StoreView {
         StoreView {
             snapshot,
-            fixed: Default::default(),
-            indexes: Default::default(),
-            pending: OnceLock::new(),
+            trees: Box::default(),
         }
+    }
+
+    fn end(self) -> StoreRemains {
+        StoreRemains {
+            commit: self.snapshot.commit(),
+            trees: self.trees,
+        }
+    }
+
+    /// The view that a new snapshot gives, and whether it is of the same commit as that of which something is left.
+    fn after(remains: StoreRemains, snapshot: store::Snapshot) -> (StoreView, bool) {
+        let StoreRemains { commit, mut trees } = remains;
+        let is_same = snapshot.commit() == commit;
+        if !is_same {
+            *trees = KnownTrees::default();
+        }
+        (StoreView { snapshot, trees }, is_same)
     }
 
     #[inline]
     fn table(&self, table: Table) -> Result<Option<store::Tree<'_>>> {
-        let known = fixed(table).and_then(|at| self.fixed.get(at));
+        let known = fixed(table).and_then(|at| self.trees.fixed.get(at));
         self.tree(table.name().as_str(), known)
     }
 
     fn pending(&self) -> Result<Option<store::Tree<'_>>> {
-        self.tree(PENDING, Some(&self.pending))
+        self.tree(PENDING, Some(&self.trees.pending))
     }
 
     #[inline]
@@ -413,7 +469,7 @@ impl StoreView {
     }
 
     fn blocks(&self, index: Index) -> Result<Option<store::Tree<'_>>> {
-        for known in &self.indexes {
+        for known in &self.trees.indexes {
             match known.get() {
                 Some((of, None)) if *of == index => return Ok(None),
                 Some((of, Some(record))) if *of == index => {

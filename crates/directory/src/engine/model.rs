@@ -49,6 +49,7 @@ impl Model {
 
 impl Engine for Model {
     type Snapshot = ModelSnapshot;
+    type Remains = CommitNo;
     type Ticket = ModelTicket;
 
     fn caps(&self) -> Caps {
@@ -64,6 +65,16 @@ impl Engine for Model {
         Ok(ModelSnapshot {
             state: self.state(),
         })
+    }
+
+    fn end(snapshot: ModelSnapshot) -> CommitNo {
+        snapshot.commit()
+    }
+
+    fn snapshot_after(&self, remains: CommitNo) -> Result<(ModelSnapshot, bool)> {
+        let snapshot = self.snapshot()?;
+        let is_same = snapshot.commit() == remains;
+        Ok((snapshot, is_same))
     }
 
     fn write<B: Bundle>(&self, bundle: &mut B) -> Result<Option<ModelTicket>> {

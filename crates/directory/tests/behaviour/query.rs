@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Budget, Directory, Identity, Search, SearchOptions, Searches, Step};
+use sapwood_directory::{
+    Budget, Directory, Identity, Search, SearchOptions, Searches, Snapshot, Step,
+};
 use sapwood_ldap::control::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::OctetStringsBuf;
@@ -68,7 +70,10 @@ impl Found {
 }
 
 pub(crate) fn search<E: Engine>(directory: &Directory<E>, query: &Query<'_>) -> Found {
-    let snapshot = directory.snapshot().unwrap();
+    search_in(directory.snapshot().unwrap(), query)
+}
+
+pub(crate) fn search_in<E: Engine>(snapshot: Snapshot<E>, query: &Query<'_>) -> Found {
     asked(query, |request| {
         let options = query.options.clone();
         finish(

@@ -1,5 +1,6 @@
 //! Searches: the same answers whatever indexes there are, and the answers RFC 4511 §4.5 asks for.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use sapwood_directory::{
 use sapwood_ldap::message::{DerefAliases, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 
-use crate::query::{Found, Query, query, search, search_together};
+use crate::query::{Found, Query, query, search, search_in, search_together};
 use crate::support::{self, admin, as_admin};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -348,7 +349,16 @@ fn searches_see_what_has_changed_since_the_last_one() {
         support::succeed(&directory, support::person("anne"));
         let people = format!("ou=People,{SUFFIX}");
         let anne = format!("uid=anne,{people}");
-        let found = |base: &str| search(&directory, &query(base, Scope::Subtree, "(uid=anne)"));
+        let left = Cell::new(directory.snapshot().unwrap().end());
+        let found = |base: &str| {
+            let query = query(base, Scope::Subtree, "(uid=anne)");
+            let snapshot = directory.snapshot_after(left.take().unwrap()).unwrap();
+            assert!(snapshot.clone().end().is_none(), "there is a clone");
+            let found = search_in(snapshot.clone(), &query);
+            left.set(snapshot.end());
+            assert_eq!(search(&directory, &query), found);
+            found
+        };
         for _ in 0..2 {
             assert_eq!(
                 found(&people).dns().into_iter().collect::<Vec<_>>(),
