@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Admission, Service};
-use crate::session::{Completion, Peer, Session, Then};
+use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 
 /// Seconds that a TLS handshake may take.
@@ -39,13 +39,17 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The sessions of one thread, to be told when the server stops.
+/// The sessions of one thread.
 #[derive(Clone, Default)]
-pub(crate) struct OpenSessions(Rc<RefCell<HashMap<u64, UnboundedSender<Completion>>>>);
+pub(crate) struct OpenSessions {
+    /// To be told when the server stops.
+    completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion>>>>,
+    last_snapshot: LastSnapshot,
+}
 
 impl OpenSessions {
     fn insert(&self, number: u64, session: UnboundedSender<Completion>) -> OpenSession {
-        self.0.borrow_mut().insert(number, session);
+        self.completions.borrow_mut().insert(number, session);
         OpenSession {
             open: self.clone(),
             number,
@@ -54,13 +58,13 @@ impl OpenSessions {
 
     /// Tells every session to finish what is under way and to end.
     pub(crate) fn stop(&self) {
-        for session in self.0.borrow().values() {
+        for session in self.completions.borrow().values() {
             let _ = session.send(Completion::Stop);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.completions.borrow().is_empty()
     }
 }
 
@@ -72,7 +76,7 @@ struct OpenSession {
 
 impl Drop for OpenSession {
     fn drop(&mut self) {
-        self.open.0.borrow_mut().remove(&self.number);
+        self.open.completions.borrow_mut().remove(&self.number);
     }
 }
 
@@ -91,17 +95,28 @@ pub(crate) async fn serve(
         tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_first, "open");
     }
     let (completions, completed) = mpsc::unbounded_channel();
+    let last_snapshot = open.last_snapshot.clone();
     let open = open.insert(number, completions.clone());
     let mut connection = Connection {
-        session: Session::new(Arc::clone(&service), peer, false, number, completions),
+        session: Session::new(
+            Arc::clone(&service),
+            peer,
+            false,
+            number,
+            completions,
+            last_snapshot,
+        ),
         service,
         stream,
         completed,
         idle: Box::pin(sleep_until(Instant::now())),
+        idle_is_set: false,
         last_active: Instant::now(),
+        moved_before: 0,
         transaction_idle: None,
         moved_bytes: 0,
         stall: None,
+        long_input: false,
         input_share: Share::default(),
         input_wait: None,
         request_wait: None,
@@ -136,12 +151,18 @@ struct Connection {
     completed: UnboundedReceiver<Completion>,
     /// Fires at `last_active` plus the limit at the earliest; it is moved when it fires, not at each request.
     idle: Pin<Box<Sleep>>,
+    /// It has been told to wake this task.
+    idle_is_set: bool,
     last_active: Instant,
+    /// `moved_bytes` at that time.
+    moved_before: u64,
     /// While a transaction is open: fires when one was left alone for too long at the earliest.
     transaction_idle: Option<Pin<Box<Sleep>>>,
     /// Bytes read and written.
     moved_bytes: u64,
     stall: Option<Stall>,
+    /// The last that was read did not fit into what is free of shares.
+    long_input: bool,
     /// What the session's input holds of the shared memory.
     input_share: Share,
     input_wait: Option<Wait>,
@@ -233,7 +254,8 @@ impl Connection {
         }
         while !self.session.is_written() {
             match self.poll_write(cx)? {
-                Poll::Ready(()) => moved = true,
+                // That all is written is no news for a session that only waits.
+                Poll::Ready(()) => moved |= !self.session.waits(),
                 Poll::Pending => break,
             }
         }
@@ -266,7 +288,6 @@ impl Connection {
         let flushed = !matches!(self.stream, Stream::Tls(_));
         self.session.wrote(count, flushed);
         self.moved_bytes += count as u64;
-        self.last_active = Instant::now();
         Poll::Ready(Ok(()))
     }
 
@@ -294,7 +315,7 @@ impl Connection {
             }
             Poll::Ready(count) => {
                 self.moved_bytes += count as u64;
-                self.last_active = Instant::now();
+                self.long_input = input.len() >= INPUT_FREE_BYTES;
                 Ok(true)
             }
             Poll::Pending => Ok(false),
@@ -319,11 +340,15 @@ impl Connection {
             return true;
         }
         if self.input_wait.is_none() {
+            // Requests that come one at a time are short.
+            if held == 0 && !self.long_input && self.session.fits_free_input() {
+                return true;
+            }
             if let Some(share) = pool.try_take(wanted) {
                 self.input_share = share;
                 return true;
             }
-            if needed <= INPUT_FREE_BYTES && self.session.input().len() < INPUT_FREE_BYTES {
+            if self.session.fits_free_input() {
                 return true;
             }
             if pool.owns(&self.input_share) {
@@ -373,7 +398,7 @@ impl Connection {
         if input.len() > INPUT_FREE_BYTES {
             return;
         }
-        if input.capacity() > INPUT_FREE_BYTES {
+        if input.is_empty() || input.capacity() > INPUT_FREE_BYTES {
             let kept = input.as_slice().to_vec();
             give_back(std::mem::replace(input, kept));
         }
@@ -384,7 +409,7 @@ impl Connection {
 
     /// Ready when the peer has kept others waiting for shared memory for too long.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let seconds = self.service.settings().config.limits.stalled_seconds_max;
+        let seconds = self.session.settings().config.limits.stalled_seconds_max;
         let memory = &self.service.memory;
         let (held, is_short) = if !self.session.is_written() {
             let is_short = memory.answers.is_short() || memory.searches.is_short();
@@ -444,16 +469,21 @@ impl Connection {
 
     /// Ready when neither side has moved for too long, while it was the peer's turn.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let settings = self.service.settings();
-        let limits = &settings.config.limits;
+        let has_moved = self.moved_bytes != self.moved_before;
+        if has_moved {
+            self.moved_before = self.moved_bytes;
+            self.last_active = Instant::now();
+        }
+        let limits = &self.session.settings().config.limits;
+        let (idle_max, unread_max) = (limits.idle_seconds_max, limits.unread_seconds_max);
         let is_written = self.session.output().is_empty();
         let seconds_max = if !is_written && self.session.is_searching() {
-            let both = [limits.unread_seconds_max, limits.idle_seconds_max];
+            let both = [unread_max, idle_max];
             both.into_iter().filter(|seconds| *seconds > 0).min()
         } else if is_written && !self.session.is_idle() {
             None
         } else {
-            Some(limits.idle_seconds_max).filter(|seconds| *seconds > 0)
+            Some(idle_max).filter(|seconds| *seconds > 0)
         };
         let Some(seconds_max) = seconds_max else {
             return Poll::Pending;
@@ -461,6 +491,10 @@ impl Connection {
         let limit = self.last_active + Duration::from_secs(seconds_max);
         if self.idle.deadline() > limit {
             self.idle.as_mut().reset(limit);
+            self.idle_is_set = false;
+        }
+        if has_moved && self.idle_is_set && self.last_active < self.idle.deadline() {
+            return Poll::Pending;
         }
         while self.idle.as_mut().poll(cx).is_ready() {
             if Instant::now() >= limit {
@@ -468,6 +502,7 @@ impl Connection {
             }
             self.idle.as_mut().reset(limit);
         }
+        self.idle_is_set = true;
         Poll::Pending
     }
 }

@@ -1,7 +1,7 @@
 //! What all sessions share.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::Directory;
@@ -27,6 +27,8 @@ pub(crate) struct Service {
     connections: AtomicUsize,
     connection_number: AtomicU64,
     settings: RwLock<Arc<Settings>>,
+    /// Where those in force are, so that nobody who holds them has to write to memory that all share.
+    settings_place: AtomicPtr<Settings>,
     flags: Flags,
 }
 
@@ -117,26 +119,35 @@ pub(crate) struct Parts {
 
 impl Service {
     pub(crate) fn new(parts: Parts) -> Self {
-        let limits = &parts.settings.config.limits;
-        apply_access(&parts.settings, &parts.directory);
+        let settings = Arc::new(parts.settings);
+        apply_access(&settings, &parts.directory);
         Self {
             folder: parts.folder,
             directory: parts.directory,
             writer: parts.writer,
             hashers: parts.hashers,
             tls: parts.tls,
-            extensions: parts.settings.config.extensions,
-            memory: Memory::new(limits),
+            extensions: settings.config.extensions,
+            memory: Memory::new(&settings.config.limits),
             connections: AtomicUsize::new(0),
             connection_number: AtomicU64::new(0),
-            settings: RwLock::new(Arc::new(parts.settings)),
+            settings_place: AtomicPtr::new(place(&settings)),
+            settings: RwLock::new(settings),
             flags: parts.flags,
         }
     }
 
-    /// The settings in force; take them once for each burst.
+    /// The settings in force.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts the settings in force in the place of those that were; once for each burst.
+    pub(crate) fn renew(&self, settings: &mut Arc<Settings>) {
+        // As long as the old ones are held, no others can be in their place.
+        if self.settings_place.load(Ordering::Acquire) != place(settings) {
+            *settings = self.settings();
+        }
     }
 
     /// Reads configuration and certificates again. On an error everything stays as it was.
@@ -152,10 +163,14 @@ impl Service {
             )?;
         }
         apply_access(&settings, &self.directory);
-        *self
+        let settings = Arc::new(settings);
+        let mut in_force = self
             .settings
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+            .unwrap_or_else(PoisonError::into_inner);
+        self.settings_place
+            .store(place(&settings), Ordering::Release);
+        *in_force = settings;
         Ok(())
     }
 
@@ -177,6 +192,11 @@ impl Service {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
+}
+
+/// Where settings are, to be compared.
+fn place(settings: &Arc<Settings>) -> *mut Settings {
+    Arc::as_ptr(settings).cast_mut()
 }
 
 /// Gives the directory the configured part of its access rules.

@@ -45,20 +45,33 @@ impl<'i> Coming<'i> {
 }
 
 impl Session {
-    /// Decodes the next request, if it is complete. When it is a search, it is begun, together with those behind it.
-    pub(super) fn look_ahead<'i>(
+    /// The next request, decoded, if it is complete. When it is a search, it is begun together with those behind it.
+    pub(super) fn next_request<'i>(
         &mut self,
         input: &'i [u8],
         burst: &mut Burst<'i>,
-    ) -> Result<Frame, Malformed> {
+    ) -> Result<Option<Coming<'i>>, Malformed> {
+        if let Some(next) = burst.coming.pop_front() {
+            return Ok(Some(next));
+        }
         let bytes_max = self.message_bytes_max();
-        let first = frame(input, bytes_max)?;
-        let Frame::Complete(length) = first else {
-            return Ok(first);
+        let (next, mut rest) = match frame(input, bytes_max)? {
+            Frame::Complete(length) => {
+                let (bytes, rest) = input.split_at(length);
+                (Coming::new(bytes), rest)
+            }
+            Frame::Incomplete(needed) => {
+                self.input_needed = needed;
+                return Ok(None);
+            }
         };
-        let (bytes, mut rest) = input.split_at(length);
-        burst.coming.push_back(Coming::new(bytes));
-        while burst.coming.len() < self.ahead
+        let most = self.ahead;
+        self.ahead = (2 * most).min(SEARCHES_AHEAD_MAX);
+        if most == 1 || rest.is_empty() || next.searches().is_none() {
+            return Ok(Some(next));
+        }
+        burst.coming.push_back(next);
+        while burst.coming.len() < most
             && burst
                 .coming
                 .back()
@@ -72,13 +85,12 @@ impl Session {
         if burst.coming.len() > 1 {
             self.begin_searches(burst);
         }
-        self.ahead = (2 * self.ahead).min(SEARCHES_AHEAD_MAX);
-        Ok(first)
+        self.next_request(input, burst)
     }
 
     /// Begins the searches that come next, all but one that may not be.
     fn begin_searches(&self, burst: &mut Burst<'_>) {
-        let Ok(snapshot) = burst.snapshot(&self.service) else {
+        let Ok(snapshot) = burst.snapshot(self).cloned() else {
             // Each of them is told.
             return;
         };

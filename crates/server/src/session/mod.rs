@@ -20,18 +20,20 @@ mod tests;
 mod transaction;
 mod update;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, Searches, Snapshot, StoreSet, UpdateRequest};
+use sapwood_directory::{Identity, Outcome, Remains, Searches, Snapshot, StoreSet, UpdateRequest};
 use sapwood_ldap::control::{self, Controls, queue_length};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    ExtendedResponse, Frame, Message, Operation, Request, RequestMessage, Response,
+    ExtendedResponse, Message, Operation, Request, RequestMessage, Response,
 };
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
@@ -39,7 +41,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
 use self::ids::MessageIds;
 use self::transaction::Transactions;
-use crate::memory::{INPUT_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
+use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
 use crate::writer::{Reply, Unit};
 
@@ -47,6 +49,8 @@ use crate::writer::{Reply, Unit};
 const HELD_BYTES_MAX: usize = 16 << 10;
 /// Bytes of output that are kept for the answer of each update under way. Few answers are longer.
 const UPDATE_ANSWER_BYTES: usize = 256;
+/// What the output begins with: few answers to one request are longer.
+const OUTPUT_FIRST_BYTES: usize = 1 << 10;
 /// Room for output is taken in multiples of this.
 const ROOM_BYTES: usize = 16 << 10;
 
@@ -119,9 +123,26 @@ enum Draining {
     ServerStops,
 }
 
+/// What is left of the last snapshot of a thread's sessions. When nothing was written since, as mostly, the next one knows what
+/// that one knew.
+#[derive(Clone, Default)]
+pub(crate) struct LastSnapshot(Rc<Cell<Option<Remains>>>);
+
+impl LastSnapshot {
+    fn next(&self, service: &Service) -> Result<Snapshot, Outcome> {
+        let directory = &service.directory;
+        let next = match self.0.take() {
+            Some(remains) => directory.snapshot_after(remains),
+            None => directory.snapshot(),
+        };
+        next.map_err(|error| crate::writer::refusal(&error))
+    }
+}
+
 pub(crate) struct Session {
     service: Arc<Service>,
     settings: Arc<Settings>,
+    last_snapshot: LastSnapshot,
     peer: Peer,
     secure: bool,
     /// The connection's number, for the access log.
@@ -144,8 +165,8 @@ pub(crate) struct Session {
     /// The message id of the request that nothing may overlap.
     exclusive: Option<u32>,
     transactions: Transactions,
-    /// When the burst came.
-    now: Instant,
+    /// When the burst came, if somebody has asked.
+    now: Option<Instant>,
     /// Responses that the client waits for, as it said.
     queue_length: u32,
     /// The share that the first request of `input` needs to go on, and what was granted for it.
@@ -172,11 +193,13 @@ impl Session {
         secure: bool,
         number: u64,
         completions: UnboundedSender<Completion>,
+        last_snapshot: LastSnapshot,
     ) -> Self {
         let settings = service.settings();
         Self {
             service,
             settings,
+            last_snapshot,
             peer,
             secure,
             number,
@@ -191,7 +214,7 @@ impl Session {
             homes: Vec::new(),
             exclusive: None,
             transactions: Transactions::default(),
-            now: Instant::now(),
+            now: None,
             queue_length: 0,
             wanted: None,
             granted: Share::default(),
@@ -203,6 +226,12 @@ impl Session {
             then: Then::Continue,
             completions,
         }
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&mut self) -> &Settings {
+        self.service.renew(&mut self.settings);
+        &self.settings
     }
 
     /// Where received bytes are appended.
@@ -225,13 +254,18 @@ impl Session {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
     }
 
+    /// Whether the request being received needs no more than what a connection may hold without a share, as far as is known.
+    pub(crate) fn fits_free_input(&self) -> bool {
+        self.input_needed <= INPUT_FREE_BYTES && self.input.len() < INPUT_FREE_BYTES
+    }
+
     /// What is to be written. Answers of a queue whose length the client told are held back while more of them come; not
     /// while the session waits for memory, for then others may wait for what they take.
     pub(crate) fn output(&self) -> &[u8] {
         let output = &self.output[self.written..];
         let held = self.awaits_queue() && !self.is_idle() && output.len() < HELD_BYTES_MAX;
-        let waits = self.wanted.is_some() || self.waits_for_room() || !self.has_room();
-        if held && !waits { &[] } else { output }
+        let waits = || self.wanted.is_some() || self.waits_for_room() || !self.has_room();
+        if held && !waits() { &[] } else { output }
     }
 
     /// Whether the client waits for more answers, so that what it has sent is to be read before what is there is written.
@@ -300,6 +334,14 @@ impl Session {
     /// Whether there is work to do without more input: searches under way and room for their entries.
     pub(crate) fn has_work(&self) -> bool {
         self.has_room() && self.then != Then::Close && self.can_step()
+    }
+
+    /// Whether [`process`](Self::process) would find nothing to do: only input, or another thread, makes the session go on.
+    pub(crate) fn waits(&self) -> bool {
+        self.input.is_empty()
+            && self.searches.is_empty()
+            && self.draining.is_none()
+            && self.then == Then::Continue
     }
 
     /// Whether no request is being worked on.
@@ -379,8 +421,11 @@ impl Session {
     /// Decodes and does every complete request that there is room for, then goes on with the searches under way. Requests
     /// come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
-        self.settings = self.service.settings();
-        self.reserve_room();
+        self.service.renew(&mut self.settings);
+        // One short request by itself mostly does with the room that is free.
+        if self.input.len() > INPUT_FREE_BYTES || !self.is_idle() || !self.output.is_empty() {
+            self.reserve_room();
+        }
         self.turn_used = false;
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
@@ -400,7 +445,10 @@ impl Session {
     fn take_burst(&mut self) {
         let input = std::mem::take(&mut self.input);
         let mut burst = Burst::default();
-        self.now = Instant::now();
+        self.now = None;
+        if self.output.capacity() == 0 {
+            self.output.reserve_exact(OUTPUT_FIRST_BYTES);
+        }
         let mut taken = 0;
         self.input_needed = 0;
         while taken < input.len() {
@@ -410,21 +458,13 @@ impl Session {
             if self.turn_used || !self.takes_requests() {
                 break;
             }
-            if burst.coming.is_empty() {
-                match self.look_ahead(&input[taken..], &mut burst) {
-                    Ok(Frame::Complete(_)) => {}
-                    Ok(Frame::Incomplete(needed)) => {
-                        self.input_needed = needed;
-                        break;
-                    }
-                    Err(malformed) => {
-                        self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
-                        break;
-                    }
+            let next = match self.next_request(&input[taken..], &mut burst) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(malformed) => {
+                    self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
+                    break;
                 }
-            }
-            let Some(next) = burst.coming.pop_front() else {
-                break;
             };
             let length = next.bytes.len();
             if !self.request(next, &mut burst) {
@@ -432,7 +472,17 @@ impl Session {
             }
             taken += length;
         }
-        self.submit(burst.unit);
+        let Burst {
+            coming,
+            snapshot,
+            searches,
+            unit,
+        } = burst;
+        self.submit(unit);
+        drop((coming, searches));
+        if let Some(snapshot) = snapshot {
+            self.last_snapshot.0.set(snapshot.end());
+        }
         self.input = input;
         self.input.drain(..taken);
         if self.then == Then::Close {
@@ -475,17 +525,23 @@ impl Session {
             .saturating_sub(self.answers_due * UPDATE_ANSWER_BYTES)
     }
 
-    /// Tries to have room for a full output and the answers of the updates under way.
-    fn reserve_room(&mut self) {
+    /// Tries to have room for a full output and the answers of the updates under way; whether there is more than before.
+    fn reserve_room(&mut self) -> bool {
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
         let wanted = output_bytes_max + self.answers_due * UPDATE_ANSWER_BYTES;
         if self.room() >= wanted {
-            return;
+            return false;
         }
         let more = (wanted - self.room()).next_multiple_of(ROOM_BYTES);
-        if let Some(share) = self.service.memory.answers.try_take_extra(more) {
-            self.room.add(share);
-        }
+        let share = self.service.memory.answers.try_take_extra(more);
+        let taken = share.is_some();
+        self.room.add(share.unwrap_or_default());
+        taken
+    }
+
+    /// When the burst came.
+    fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(Instant::now)
     }
 
     /// Whether there is room for the answer of one more request.
@@ -702,16 +758,12 @@ struct Burst<'i> {
 
 impl Burst<'_> {
     /// The one snapshot that the reads of the burst run on.
-    fn snapshot(&mut self, service: &Service) -> Result<Snapshot, Outcome> {
-        if self.snapshot.is_none() {
-            self.snapshot = Some(
-                service
-                    .directory
-                    .snapshot()
-                    .map_err(|error| crate::writer::refusal(&error))?,
-            );
-        }
-        Ok(self.snapshot.clone().expect("filled just above"))
+    fn snapshot(&mut self, session: &Session) -> Result<&Snapshot, Outcome> {
+        let snapshot = match self.snapshot.take() {
+            Some(snapshot) => snapshot,
+            None => session.last_snapshot.next(&session.service)?,
+        };
+        Ok(self.snapshot.insert(snapshot))
     }
 }
 

@@ -140,7 +140,7 @@ impl Session {
             }
         }
         Ok(Search::new(
-            burst.snapshot(&self.service)?,
+            burst.snapshot(self)?.clone(),
             &self.identity,
             request,
             options,
@@ -222,36 +222,43 @@ impl Session {
 
     fn step(&mut self, mut running: UnderWay) {
         let output_bytes_max = self.settings.config.limits.output_bytes_max;
-        let room = self
-            .open_room()
-            .min(output_bytes_max)
-            .max(self.unsent_bytes() + running.needed);
-        let out_bytes = self.written + room;
-        if running.needed > 0 {
-            self.output
-                .reserve_exact(out_bytes.saturating_sub(self.output.len()));
-        }
         let id = running.id;
-        let budget = Budget {
-            entries: STEP_ENTRIES,
-            out_bytes,
-        };
-        match running.search.step(&mut self.output, budget) {
-            Ok(Step::More) => {
-                self.turn_used = true;
-                self.ahead = 1;
-                running.needed = 0;
-                self.searches.queue.push_back(running);
+        loop {
+            let room = self
+                .open_room()
+                .min(output_bytes_max)
+                .max(self.unsent_bytes() + running.needed);
+            let out_bytes = self.written + room;
+            if running.needed > 0 {
+                self.output
+                    .reserve_exact(out_bytes.saturating_sub(self.output.len()));
             }
-            Ok(Step::Room(needed)) => {
-                running.needed = needed;
-                self.searches.queue.push_back(running);
+            let budget = Budget {
+                entries: STEP_ENTRIES,
+                out_bytes,
+            };
+            match running.search.step(&mut self.output, budget) {
+                Ok(Step::More) => {
+                    self.turn_used = true;
+                    self.ahead = 1;
+                    running.needed = 0;
+                    self.searches.queue.push_back(running);
+                }
+                Ok(Step::Room(needed)) => {
+                    // What is free was enough so far.
+                    if self.reserve_room() {
+                        continue;
+                    }
+                    running.needed = needed;
+                    self.searches.queue.push_back(running);
+                }
+                Ok(Step::Done(outcome)) => self.answer(id, Operation::Search, &outcome),
+                Err(error) => {
+                    tracing::error!(conn = self.number, id, "a search failed: {error}");
+                    self.answer(id, Operation::Search, &refusal(&error));
+                }
             }
-            Ok(Step::Done(outcome)) => self.answer(id, Operation::Search, &outcome),
-            Err(error) => {
-                tracing::error!(conn = self.number, id, "a search failed: {error}");
-                self.answer(id, Operation::Search, &refusal(&error));
-            }
+            break;
         }
     }
 
@@ -289,7 +296,7 @@ impl Session {
         };
         let asserted = &request.assertion;
         burst
-            .snapshot(&self.service)?
+            .snapshot(self)?
             .compare(
                 &self.identity,
                 request.dn,

@@ -9,8 +9,8 @@ use sapwood_directory::{Directory, Options};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, OctetStrings};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, ResponseMessage, Scope,
-    SearchRequest, frame,
+    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, ResponseMessage,
+    Scope, SearchRequest, frame,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -51,7 +51,14 @@ impl Bench {
         let service = service(folder.path(), directory);
         let (completions, completed) = mpsc::unbounded_channel();
         let (service, threads) = service;
-        let session = Session::new(Arc::new(service), peer, false, 1, completions);
+        let session = Session::new(
+            Arc::new(service),
+            peer,
+            false,
+            1,
+            completions,
+            LastSnapshot::default(),
+        );
         Self {
             session,
             completed,
@@ -494,6 +501,27 @@ fn a_large_entry_waits_for_room_and_gives_it_back() {
         Some(0)
     );
     assert_eq!(answers.free_bytes(), 65_536);
+}
+
+#[test]
+fn a_short_search_takes_room_for_a_long_answer_only() {
+    let mut bench = Bench::admin("");
+    bench.receive(&add_person(5, "large", &"x".repeat(20_000)));
+    bench.wait();
+    assert_eq!(bench.answers(), [(5, Some(ResultCode::Success))]);
+    bench.session.take_output_buffer();
+    let answers = bench.session.service.memory.answers.clone();
+    let free = answers.free_bytes();
+    bench.receive(&search(7, Scope::Base));
+    assert_eq!(answers.free_bytes(), free);
+    let ended = Some(ResultCode::Success);
+    assert_eq!(bench.answers(), [(7, None), (7, ended)]);
+    bench.receive(&search(8, Scope::Subtree));
+    assert!(answers.free_bytes() < free);
+    assert_eq!(bench.answers(), [(8, None), (8, None), (8, ended)]);
+    assert!(bench.session.waits());
+    bench.session.take_output_buffer();
+    assert_eq!(answers.free_bytes(), free);
 }
 
 #[test]

@@ -240,6 +240,7 @@ impl Session {
         share: Share,
         unit: &mut Unit,
     ) {
+        let now = self.now();
         let limits = &self.settings.config.limits;
         let open = &mut self.transactions.open[at];
         if open.has(reply.id) {
@@ -277,7 +278,7 @@ impl Session {
             self.notify_aborted(&open.identifier, &refusal);
             return self.answer_update(reply, refusal);
         }
-        open.last_used = self.now;
+        open.last_used = now;
         if !open.is_eager {
             open.push(reply.id, request, homes);
             return self.answer_update(reply, Outcome::SUCCESS);
