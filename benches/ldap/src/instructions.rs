@@ -67,16 +67,16 @@ const WORKS: [Work; 7] = [
         ceiling: 1_100,
         is_scan: true,
     },
-    work("base search", BASE, 1, 27_000),
+    work("base search", BASE, 1, 20_700),
     work("base search, queue 1000", BASE, 1_000, 13_000),
     work(
         "equality search",
         "expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n",
         1,
-        27_800,
+        20_700,
     ),
-    work("modify", MODIFY, 1, 130_000),
-    work("modify, queue 1000", MODIFY, 1_000, 42_000),
+    work("modify", MODIFY, 1, 124_500),
+    work("modify, queue 1000", MODIFY, 1_000, 41_500),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\

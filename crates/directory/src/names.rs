@@ -274,6 +274,8 @@ impl DnCache {
         Ok(self.last())
     }
 
+    // Siblings follow each other: hardly ever called, it would be in the way of those that always are.
+    #[cold]
     fn find<R: Read>(&mut self, view: &R, id: EntryId) -> Result<Arc<Superior>> {
         // From the entry upward until one is known, then back down.
         let mut unknown = Vec::new();
