@@ -630,6 +630,96 @@ fn an_identifier_of_the_client_starts_a_transaction() {
     assert!(!other.is_there("b"));
 }
 
+/// A client sends updates and the end in one go. When the server gives the transaction up among them, what comes behind must not become
+/// a transaction of its own: half of what was asked for would be done.
+#[test]
+fn what_is_left_of_an_aborted_transaction_starts_no_other() {
+    let server = TestServer::with(
+        "[extensions]\nimplicit_start = true\n[limits]\ntransactions_max = 1\ntransaction_operations_max = 3\n",
+    );
+    let (mut client, mut other) = (server.admin(), server.admin());
+    let mut burst = Vec::new();
+    let list = controls(&[of(b"mine")]);
+    for id in 100..106 {
+        let name = dn(&format!("d{id}"));
+        let mut attributes = AttributesBuf::default();
+        attributes.push(b"objectClass", [b"device".as_slice()]);
+        attributes.push(b"cn", [format!("d{id}").as_bytes()]);
+        let attributes = attributes.view();
+        let op = Request::Add(AddRequest {
+            dn: &name,
+            attributes,
+        });
+        burst.extend(with_controls(id, op, list.view()));
+    }
+    let mut value = Vec::new();
+    EndTransaction {
+        commit: true,
+        identifier: b"mine",
+    }
+    .encode(&mut value);
+    let end = Request::Extended(ExtendedRequest {
+        name: END_TRANSACTION,
+        value: Some(&value),
+    });
+    burst.extend(with_controls(106, end, ControlsBuf::default().view()));
+    client.send(&burst);
+    let mut codes = Vec::new();
+    while codes.last().is_none_or(|(id, _)| *id != 106) {
+        let answer = client.receive().unwrap();
+        codes.push((answer.id, answer.code));
+    }
+    let (ok, limit, void) = (
+        ResultCode::Success,
+        ResultCode::AdminLimitExceeded,
+        ResultCode::UnwillingToPerform,
+    );
+    let expected = [
+        (100, ok),
+        (101, ok),
+        (102, ok),
+        (0, limit),
+        (103, limit),
+        (104, void),
+        (105, void),
+        (106, void),
+    ];
+    assert_eq!(codes, expected);
+    assert!((100..106).all(|id| !other.is_there(&format!("d{id}"))));
+    // It has been ended: the identifier is free.
+    assert_code(&client.add_device("a", &[of(b"mine")]), ResultCode::Success);
+    // Nor does one begin in its midst that could not be started at its beginning.
+    assert_code(&client.add_device("b", &[of(b"late")]), limit);
+    assert_code(&client.end(b"mine", true), ResultCode::Success);
+    assert_code(&client.add_device("c", &[of(b"late")]), void);
+    assert_code(&client.end(b"late", true), void);
+    assert!(other.is_there("a") && !other.is_there("b") && !other.is_there("c"));
+}
+
+#[test]
+fn an_update_belongs_to_one_transaction() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let (one, two) = (client.begin(), client.begin());
+    for second in [&one, &two] {
+        let answer = client.add_device("a", &[of(&one), of(second)]);
+        assert_code(&answer, ResultCode::ProtocolError);
+    }
+    assert_code(&client.end(&one, true), ResultCode::Success);
+    assert!(!client.is_there("a"));
+}
+
+/// An unbind ends the session, whatever its controls say.
+#[test]
+fn an_unbind_with_a_wrong_queue_length_is_an_unbind() {
+    let server = TestServer::with("[extensions]\nqueue_length = true\n");
+    let mut client = server.admin();
+    let id = client.id();
+    let list = controls(&[(QUEUE_LENGTH, true, Some(b"nonsense".as_slice()))]);
+    client.send(&with_controls(id, Request::Unbind, list.view()));
+    assert!(client.receive().is_none());
+}
+
 #[test]
 fn updates_without_the_control_may_belong_to_the_open_transaction() {
     let server = TestServer::with("[extensions]\nimplicit_membership = true\n");

@@ -621,7 +621,10 @@ impl Session {
             );
             return true;
         }
+        // RFC 4511 §4.3, §4.11: what has no response is done whatever its controls are.
+        let has_response = !matches!(message.op, Request::Unbind | Request::Abandon(_));
         if self.service.extensions.queue_length
+            && has_response
             && let Some(control) = message.controls.find(control::QUEUE_LENGTH)
         {
             match queue_length(control.value.unwrap_or_default()) {

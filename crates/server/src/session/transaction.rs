@@ -3,13 +3,14 @@
 //! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
     Identity, Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
     UpdateRequest, check_controls,
 };
-use sapwood_ldap::control::{self, Controls};
+use sapwood_ldap::control::{self, Control, Controls};
 use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, RequestMessage, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
@@ -23,6 +24,8 @@ use crate::writer::{Form, Reply, Trial, Unit};
 const UPDATE_BYTES: usize = 128;
 /// Bytes of the memory of all transactions that one takes at a time.
 const GRANT_BYTES: usize = 64 << 10;
+/// Void identifiers that are remembered: more than a client can have on the way.
+const VOID_MAX: usize = 64;
 /// Longest identifier that a client may choose.
 const IDENTIFIER_BYTES_MAX: usize = 256;
 
@@ -31,6 +34,9 @@ const IDENTIFIER_BYTES_MAX: usize = 256;
 pub(super) struct Transactions {
     open: Vec<OpenTransaction>,
     started: u64,
+    /// Identifiers of transactions that were aborted, or could not be started, until their end is asked for: what the client had
+    /// sent before it learned of it must not become a transaction of its own (RFC 5805 §3.3).
+    void: VecDeque<Vec<u8>>,
 }
 
 /// A transaction that waits for its end.
@@ -56,6 +62,18 @@ impl Transactions {
     /// Forgets all, as a bind does (RFC 5805 §3.5).
     pub(super) fn clear(&mut self) {
         self.open.clear();
+        self.void.clear();
+    }
+
+    /// Remembers that nothing may be done under an identifier any more.
+    fn make_void(&mut self, identifier: &[u8]) {
+        if self.void.iter().any(|void| void == identifier) {
+            return;
+        }
+        if self.void.len() >= VOID_MAX {
+            self.void.pop_front();
+        }
+        self.void.push_back(identifier.to_vec());
     }
 
     fn position(&self, identifier: &[u8]) -> Option<usize> {
@@ -166,6 +184,11 @@ impl Session {
         }
         let spoken = self.service.extensions;
         if let Some(control) = controls.find(control::TRANSACTION_SPECIFICATION) {
+            let same = |other: &Control<'_>| other.oid == control.oid;
+            if controls.iter().filter(same).count() > 1 {
+                let reason = "the transaction specification control is given twice";
+                return Err(Outcome::new(ResultCode::ProtocolError, reason));
+            }
             let Some(identifier) = control.value.filter(|_| control.critical) else {
                 let reason = "the transaction specification control must be critical and have a value (RFC 5805 §2.2)";
                 return Err(Outcome::new(ResultCode::ProtocolError, reason));
@@ -173,15 +196,23 @@ impl Session {
             return match self.transactions.position(identifier) {
                 Some(at) => Ok(Some(at)),
                 None if !spoken.implicit_start => Err(unknown_transaction()),
+                None if self.transactions.void.iter().any(|void| void == identifier) => {
+                    let reason = "the transaction was aborted or could not be started: end it, or choose another identifier";
+                    Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
+                }
                 None if identifier.len() > IDENTIFIER_BYTES_MAX => {
                     let reason = format!(
                         "the identifier of a transaction has at most {IDENTIFIER_BYTES_MAX} bytes"
                     );
                     Err(Outcome::new(ResultCode::AdminLimitExceeded, reason))
                 }
-                None => self
-                    .open_transaction(identifier.to_vec(), controls)
-                    .map(Some),
+                None => {
+                    let opened = self.open_transaction(identifier.to_vec(), controls);
+                    if opened.is_err() {
+                        self.transactions.make_void(identifier);
+                    }
+                    opened.map(Some)
+                }
             };
         }
         if !spoken.implicit_membership || controls.find(control::NON_TRANSACTIONAL).is_some() {
@@ -383,6 +414,7 @@ impl Session {
             let reason = format!("End Transaction: {error}");
             Outcome::new(ResultCode::ProtocolError, reason)
         })?;
+        self.transactions.void.retain(|void| void != end.identifier);
         let open = self.transactions.remove(end.identifier);
         let open = open.ok_or_else(unknown_transaction)?;
         Ok((end.commit && !open.updates.is_empty()).then_some(open))
@@ -443,6 +475,9 @@ impl Session {
 
     /// Appends the Aborted Transaction Notice (RFC 5805 §2.4).
     fn notify_aborted(&mut self, identifier: &[u8], outcome: &Outcome) {
+        if self.service.extensions.implicit_start {
+            self.transactions.make_void(identifier);
+        }
         let op = Response::Extended(ExtendedResponse {
             result: LdapResult::new(outcome.code, &outcome.diagnostic),
             name: Some(oids::ABORTED_TRANSACTION),
