@@ -23,8 +23,9 @@ use crate::sync::{
 };
 use crate::tree::prefetch;
 
-/// How many batches may wait. A writer that has more finishes them itself, as on a machine that is busy with something else.
-const WAITING_BATCHES_MAX: usize = if cfg!(test) { 4 } else { 8 };
+/// How many batches may wait. A writer that has more finishes them itself, as on a machine that is busy with something else; until then it had better not: the system
+/// lets but one thread write to a file at a time, and a second one waits busily.
+const WAITING_BATCHES_MAX: usize = if cfg!(test) { 4 } else { 64 };
 
 /// The thread is woken for so many batches, unless the writer waits for them: to wake it costs the writer some microseconds.
 const WAKING_BATCHES: usize = 3;
