@@ -40,19 +40,26 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod child;
 mod division;
 mod edit;
+mod insertions;
 mod remake;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use child::child_bytes;
+
 use super::{Order, prefetch};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
 
+pub(super) use child::decode_pair;
+pub(crate) use child::{Child, encode_pair};
 pub(super) use division::{Heading, Overfull};
 pub(super) use edit::NodeMut;
+pub(crate) use insertions::Run;
 pub(super) use remake::{Edit, Entry};
 
 /// The length of the header of a tree page.
@@ -110,7 +117,6 @@ impl Mark {
 /// The length of a pointer to an extent: page number and length of the value, 48 bits each.
 pub(super) const EXTENT_POINTER_BYTES: usize = 12;
 
-const RUN_AT: usize = 6;
 const COUNT_AT: usize = 24;
 const PREFIX_LEN_AT: usize = 26;
 const CELLS_AT: usize = 28;
@@ -118,7 +124,6 @@ const DEAD_AT: usize = 30;
 
 const HEAD_BYTES: usize = 4;
 const HEADS_STEP: usize = 8;
-const U48_BYTES: usize = 6;
 
 /// The bytes that the slots of `n` entries take.
 pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
@@ -170,64 +175,6 @@ fn tail_of(suffix: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The payload of a branch entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Child {
-    pub(crate) page: PageNo,
-    /// Records below it; 0 in trees that are not counted.
-    pub(crate) records: u64,
-}
-
-impl Child {
-    /// The payload as stored, of which a tree that is not counted takes the first six bytes.
-    pub(crate) fn encode(self) -> [u8; 2 * U48_BYTES] {
-        encode_pair(self.page.0, self.records)
-    }
-
-    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
-        match payload.first_chunk() {
-            Some(both) => {
-                let (page, records) = decode_pair(both);
-                Some(Self {
-                    page: PageNo(page),
-                    records,
-                })
-            }
-            None => payload.first_chunk().map(|page| Self {
-                page: PageNo(decode_u48(*page)),
-                records: 0,
-            }),
-        }
-    }
-}
-
-/// Two 48-bit numbers as stored.
-pub(crate) fn encode_pair(first: u64, second: u64) -> [u8; 2 * U48_BYTES] {
-    let [a, b, c, d, e, f, ..] = first.to_le_bytes();
-    let [u, v, w, x, y, z, ..] = second.to_le_bytes();
-    [a, b, c, d, e, f, u, v, w, x, y, z]
-}
-
-pub(super) fn decode_pair(bytes: &[u8; 2 * U48_BYTES]) -> (u64, u64) {
-    let [a, b, c, d, e, f, u, v, w, x, y, z] = *bytes;
-    (
-        decode_u48([a, b, c, d, e, f]),
-        decode_u48([u, v, w, x, y, z]),
-    )
-}
-
-fn decode_u48([a, b, c, d, e, f]: [u8; U48_BYTES]) -> u64 {
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
-/// The length of a payload in the pages of a kind that hold children.
-fn child_bytes(kind: PageKind) -> usize {
-    match kind {
-        PageKind::CountedBranch | PageKind::CountedWholeBranch => 2 * U48_BYTES,
-        _ => U48_BYTES,
-    }
-}
-
 impl PageKind {
     /// Whether pages of this kind hold records.
     #[inline]
@@ -242,65 +189,6 @@ impl PageKind {
             self,
             Self::WholeLeaf | Self::WholeBranch | Self::CountedWholeBranch | Self::PackedLeaf
         )
-    }
-
-    /// As much of an encoded [`Child`] as branches of this kind store.
-    pub(crate) fn child_payload(self, encoded: &[u8; 2 * U48_BYTES]) -> &[u8] {
-        encoded.get(..child_bytes(self)).unwrap_or(encoded)
-    }
-}
-
-/// Where the last insertions into a page went: a run of neighbours splits the page at its end instead of in the middle, so that
-/// pages filled in ascending or descending order end up full. A hint, never relied upon.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Run(u16);
-
-impl Run {
-    const SLOT_MASK: u16 = 0x0FFF;
-    const LENGTH_SHIFT: u32 = 12;
-    const LENGTH_MAX: u16 = 7;
-    /// How many insertions in a row make a run.
-    const LENGTH_TRUSTED: u16 = 3;
-    const DESCENDING: u16 = 0x8000;
-
-    /// The run after an insertion at `slot`.
-    pub(super) fn after(self, slot: usize) -> Self {
-        let last = usize::from(self.0 & Self::SLOT_MASK);
-        let length = (self.0 & !Self::DESCENDING) >> Self::LENGTH_SHIFT;
-        let (descending, goes_on) = match slot {
-            slot if slot == last + 1 => (0, self.0 & Self::DESCENDING == 0),
-            slot if slot == last => (Self::DESCENDING, self.0 & Self::DESCENDING != 0),
-            _ => (0, false),
-        };
-        let length = if goes_on {
-            (length + 1).min(Self::LENGTH_MAX)
-        } else {
-            1
-        };
-        Self(descending | length << Self::LENGTH_SHIFT | slot as u16 & Self::SLOT_MASK)
-    }
-
-    /// The same run seen from a page whose entries begin at `offset` of the old one.
-    pub(super) fn moved(self, offset: usize) -> Self {
-        let slot = usize::from(self.0 & Self::SLOT_MASK).saturating_sub(offset);
-        Self(self.0 & !Self::SLOT_MASK | slot as u16 & Self::SLOT_MASK)
-    }
-
-    /// Where to split a page after the insertion that led to this run; `None` in the middle.
-    pub(super) fn cut(self) -> Option<usize> {
-        let slot = usize::from(self.0 & Self::SLOT_MASK);
-        let length = (self.0 & !Self::DESCENDING) >> Self::LENGTH_SHIFT;
-        if length < Self::LENGTH_TRUSTED {
-            None
-        } else if self.0 & Self::DESCENDING == 0 {
-            Some(slot)
-        } else {
-            Some(slot + 1)
-        }
-    }
-
-    pub(super) fn of(page: &Page) -> Self {
-        Self(page.u16_at(RUN_AT))
     }
 }
 

@@ -8,9 +8,10 @@
 use std::ops::Range;
 
 use super::super::entries::common_prefix;
+use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, COUNT_AT, Cell, Entry, HEAD_BYTES, HEADS_STEP, NODE_HEADER_BYTES, NODE_ROOM_BYTES,
-    Node, PREFIX_LEN_AT, RUN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo};
 

@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
+use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES,
-    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, RUN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};

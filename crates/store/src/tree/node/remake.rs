@@ -7,9 +7,10 @@
 
 use std::ops::Range;
 
+use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, Cell, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES, Node, PREFIX_LEN_AT,
-    RUN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageKind, PageNo, Successor};
