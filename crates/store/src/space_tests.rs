@@ -9,7 +9,7 @@ use crate::commit::Durability;
 use crate::env::Env;
 use crate::error::Error;
 use crate::options::{LOG_BYTES_MIN, Options};
-use crate::page::{PAGE_BYTES, WritePages};
+use crate::page::{CommitNo, PAGE_BYTES, WritePages};
 use crate::tree::TreeKind;
 use crate::write::{TreeId, WriteTxn};
 
@@ -103,6 +103,48 @@ fn small_commits_go_back_and_forth_between_a_few_pages() {
     let seen = snapshot.tree("t").unwrap().unwrap();
     let value = seen.get(&5_u32.to_be_bytes()).unwrap().unwrap();
     assert_ne!(value, [2; 100]);
+    assert_clean(&env);
+}
+
+/// Pages that are kept for one snapshot after the other, and while their commit is not visible yet, stay known as freed by that commit: if a later one
+/// took its place, snapshots that see nothing of them would go on keeping them.
+#[test]
+fn who_freed_a_page_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::open(folder.path(), &Options::new().idle_checkpoint(None)).unwrap();
+    const RECORDS: u32 = 20_000;
+    let change = |from: usize, step: usize| {
+        let mut txn = env.write().unwrap();
+        let (tree, commit) = (tree(&mut txn), txn.commit_no());
+        for n in (0..RECORDS).skip(from).step_by(step) {
+            txn.put(tree, &n.to_be_bytes(), &[commit.0 as u8; 100])
+                .unwrap();
+        }
+        (commit, txn.commit().unwrap())
+    };
+    change(0, 1).1.wait().unwrap();
+    env.checkpoint().unwrap();
+    let mut snapshots: Vec<_> = (0..8)
+        .map(|_| {
+            change(0, RECORDS as usize).1.wait().unwrap();
+            env.read().unwrap()
+        })
+        .collect();
+    let freed_by = |commit: CommitNo| -> u32 {
+        let all = env.free_pages().unwrap();
+        let of_it = all.iter().filter(|free| free.freed == Some(commit));
+        of_it.map(|free| free.pages).sum()
+    };
+    let (commit, ticket) = change(1, 200);
+    let mut newest = None;
+    while snapshots.len() > 1 {
+        snapshots.pop();
+        newest = Some(change(2 + snapshots.len(), 200).1);
+    }
+    newest.unwrap().wait().unwrap();
+    assert!(ticket.is_durable());
+    let kept = freed_by(commit);
+    assert!(kept >= 100, "{kept} pages are known as freed by {commit}");
     assert_clean(&env);
 }
 

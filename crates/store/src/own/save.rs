@@ -8,7 +8,7 @@ use crate::free::recent::Recent;
 use crate::free::stock::Stock;
 use crate::free::{self, FreeExtent, PendingKey, READY_KEY, Run};
 use crate::page::CommitNo;
-use crate::tree::{self, TreeRecord};
+use crate::tree::{self, TreeRecord, View};
 
 /// As many pages as writing the free list may need: its last leaves and the branches above them.
 const SAVING_PAGES: u64 = 8;
@@ -31,8 +31,7 @@ impl OwnPages {
             .put_aside(self.inner.free_list(&self.view, &self.roots))?;
         self.saving = true;
         self.may_use_reserve = true;
-        let mut serial = 0;
-        self.save_changed_records(&mut free, &mut serial)?;
+        self.save_changed_records(&mut free)?;
         loop {
             // Deleting records may have freed pages of the tree that it had only just copied.
             self.keep_recycled();
@@ -42,7 +41,7 @@ impl OwnPages {
             if filed.is_empty() && ready.is_none() {
                 break;
             }
-            self.save_blocked(&mut free, filed, &mut serial)?;
+            self.save_blocked(&mut free, filed)?;
             if let Some(ready) = ready {
                 tree::put(self, &mut free, &READY_KEY, &ready)?;
             }
@@ -62,14 +61,14 @@ impl OwnPages {
         }
     }
 
-    fn save_changed_records(&mut self, free: &mut TreeRecord, serial: &mut u32) -> Result<()> {
+    fn save_changed_records(&mut self, free: &mut TreeRecord) -> Result<()> {
         let (taken, blocked) = self.stock.take_records();
         for key in taken {
             if !tree::delete(self, free, &key.encode())? {
                 return Err(Error::Damaged("the free list has lost a record".into()));
             }
         }
-        self.save_blocked(free, blocked, serial)?;
+        self.save_blocked(free, blocked)?;
         for (number, zone) in self.stock.changed_zones() {
             let key = free::zone_key(number);
             match zone {
@@ -80,47 +79,30 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Writes what cannot be used again yet, in one record or a few for all that the same commit keeps. They say that it was freed by
-    /// this commit: one number for all, and later than it was, which is on the safe side.
-    fn save_blocked(
-        &mut self,
-        free: &mut TreeRecord,
-        blocked: Vec<FreeExtent>,
-        serial: &mut u32,
-    ) -> Result<()> {
-        let freed = self.commit;
+    /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one keeps. Who it was that freed them stays as it is:
+    /// if this commit took their place, snapshots that see nothing of the pages would keep them, and these would be looked at, and written, with each commit.
+    fn save_blocked(&mut self, free: &mut TreeRecord, blocked: Vec<FreeExtent>) -> Result<()> {
         let protected = self.stock.protected(&self.inner);
-        let mut by_blocker: BTreeMap<CommitNo, Vec<FreeExtent>> = BTreeMap::new();
+        let mut alike: BTreeMap<(CommitNo, CommitNo), Vec<FreeExtent>> = BTreeMap::new();
         for extent in blocked {
-            let extent = FreeExtent { freed, ..extent };
-            let blocker = protected.blocker(&extent);
-            by_blocker.entry(blocker).or_default().push(extent);
+            let key = (protected.blocker(&extent), extent.freed);
+            alike.entry(key).or_default().push(extent);
         }
-        for (blocker, mut extents) in by_blocker {
-            *serial = self.save_pending(free, blocker, &mut extents, *serial)?;
+        for ((blocker, freed), mut extents) in alike {
+            free::join_neighbours(&mut extents);
+            let mut key = PendingKey {
+                freed,
+                ..PendingKey::first_of(blocker)
+            };
+            for value in free::encode_pending(&extents) {
+                // What the same commit freed may have had the same blocker before.
+                while View::new(self, *free).get(&key.encode())?.is_some() {
+                    key.serial += 1;
+                }
+                tree::put(self, free, &key.encode(), &value)?;
+            }
         }
         Ok(())
-    }
-
-    /// Writes extents that this commit has freed, in one record or a few with serial numbers from `serial` on; the next number.
-    fn save_pending(
-        &mut self,
-        free: &mut TreeRecord,
-        blocker: CommitNo,
-        extents: &mut Vec<FreeExtent>,
-        mut serial: u32,
-    ) -> Result<u32> {
-        free::join_neighbours(extents);
-        for value in free::encode_pending(extents) {
-            let key = PendingKey {
-                blocker,
-                freed: self.commit,
-                serial,
-            };
-            tree::put(self, free, &key.encode(), &value)?;
-            serial += 1;
-        }
-        Ok(serial)
     }
 
     /// While the free list is written nothing can be looked up in it.

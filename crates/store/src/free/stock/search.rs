@@ -237,7 +237,8 @@ impl Stock {
                 }
             } else if key.blocker == UNBLOCKED {
                 return Ok(key);
-            } else if protected.has(key.blocker) {
+            } else if protected.has(key.blocker) || !protected.sees(key.freed) {
+                // The others with this blocker were freed later.
                 at = PendingKey::first_of(CommitNo(key.blocker.0 + 1));
                 on_record = cursor.seek(&at.encode())?;
                 continue;
