@@ -55,13 +55,6 @@ pub(super) struct Posting {
     pub(super) change: Change,
 }
 
-impl Posting {
-    /// Where it stands in the index.
-    pub(super) fn place(&self) -> (&[u8], EntryId) {
-        (&self.gram, EntryId(self.change.id))
-    }
-}
-
 /// The key as a 3-gram if postings under it pend; others are filed at once.
 pub(super) fn gram(index: Index, key: &[u8]) -> Option<Gram> {
     match index.kind {

@@ -36,10 +36,19 @@ pub(super) trait Trees {
         [].iter()
     }
 
+    /// The postings of a transaction that are not in the lists of an index yet and will not pend, in the order in which they were made, with their keys.
+    fn unfiled(&self, store: usize, index: Index) -> impl Iterator<Item = (&[u8], Change)> {
+        let _ = (store, index);
+        std::iter::empty()
+    }
+
     /// What pends for a list in a store, ids ascending.
     fn changes(&self, store: usize, index: Index, key: &[u8]) -> Result<Vec<Change>> {
         let mut changes = Vec::new();
         let Some(gram) = pending::gram(index, key) else {
+            let of_list = self.unfiled(store, index).filter(|(of, _)| *of == key);
+            changes.extend(of_list.map(|(_, change)| change));
+            pending::sort_changes(&mut changes);
             return Ok(changes);
         };
         if let Some(tree) = self.pending(store)? {
@@ -135,6 +144,35 @@ fn fetch_and_get<T: Trees, K: AsRef<[u8]>>(
         each(at, trees.get(table, key.as_ref())?);
     }
     Ok(())
+}
+
+/// As [`postings::scan`], of what an index becomes through changes, ascending; whether `each` goes on.
+fn scan_amended<'c>(
+    index: Index,
+    tree: Option<Tree<'_>>,
+    range: Range<'_>,
+    changes: impl Iterator<Item = (&'c [u8], Change)>,
+    mut each: impl FnMut(&[u8], EntryId) -> bool,
+) -> Result<bool> {
+    let mut goes_on = true;
+    let mut changes = changes.filter(|(key, _)| range.contains(key)).peekable();
+    let place = |(key, change): &(&'c [u8], Change)| (*key, EntryId(change.id));
+    if let Some(tree) = tree {
+        postings::scan(index, tree, range, |key, id| {
+            while let Some(before) = changes.next_if(|change| place(change) < (key, id)) {
+                goes_on = goes_on && (!before.1.is_added || each(before.0, EntryId(before.1.id)));
+            }
+            let same = changes.next_if(|change| place(change) == (key, id));
+            if same.is_none_or(|(_, same)| same.is_added) {
+                goes_on = goes_on && each(key, id);
+            }
+            goes_on
+        })?;
+    }
+    for (key, change) in changes.filter(|(_, change)| change.is_added) {
+        goes_on = goes_on && each(key, EntryId(change.id));
+    }
+    Ok(goes_on)
 }
 
 impl<T: Trees> Read for T {
@@ -313,29 +351,23 @@ impl<T: Trees> Read for T {
             if !goes_on {
                 break;
             }
-            let changes = self.changes_of_all(store, index)?;
-            let mut changes = changes
-                .iter()
-                .filter(|posting| range.contains(&posting.gram))
-                .peekable();
-            if let Some(tree) = self.blocks(store, index)? {
-                postings::scan(index, tree, range, |key, id| {
-                    while let Some(before) = changes.next_if(|posting| posting.place() < (key, id))
-                    {
-                        goes_on = goes_on
-                            && (!before.change.is_added
-                                || each(&before.gram, EntryId(before.change.id)));
-                    }
-                    let same = changes.next_if(|posting| posting.place() == (key, id));
-                    if same.is_none_or(|same| same.change.is_added) {
-                        goes_on = goes_on && each(key, id);
-                    }
-                    goes_on
-                })?;
-            }
-            for behind in changes.filter(|posting| posting.change.is_added) {
-                goes_on = goes_on && each(&behind.gram, EntryId(behind.change.id));
-            }
+            let tree = self.blocks(store, index)?;
+            goes_on = match index.kind {
+                IndexKind::Substring => {
+                    let changes = self.changes_of_all(store, index)?;
+                    let changes = changes.iter();
+                    let changes = changes.map(|posting| (&posting.gram[..], posting.change));
+                    scan_amended(index, tree, range, changes, &mut each)?
+                }
+                IndexKind::Equality | IndexKind::Presence => {
+                    let mut changes: Vec<_> = self.unfiled(store, index).collect();
+                    changes.sort_by_key(|(key, change)| (*key, change.id));
+                    let ends = changes
+                        .chunk_by(|(key, change), (of, other)| key == of && change.id == other.id);
+                    let changes = ends.filter_map(|same| same.last().copied());
+                    scan_amended(index, tree, range, changes, &mut each)?
+                }
+            };
         }
         Ok(())
     }

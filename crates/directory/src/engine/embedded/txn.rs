@@ -33,6 +33,8 @@ pub struct EmbeddedTxn {
     wanted: StoreSet,
     /// By position: the postings that are put off until the commit, in the order in which they were made.
     put_off: Vec<Vec<PutOff>>,
+    /// By position: the others, which the commit files in their lists, each of which it changes once.
+    unfiled: Vec<Unfiled>,
     scratch: ScratchBox,
 }
 
@@ -55,6 +57,50 @@ struct PutOff {
     posting: Posting,
 }
 
+/// Postings on their way to their lists, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+struct Unfiled {
+    postings: Vec<UnfiledPosting>,
+    /// Their keys, one behind the other.
+    keys: Vec<u8>,
+}
+
+/// Without effect when its index is dropped before the commit.
+#[derive(Clone, Copy, Debug)]
+struct UnfiledPosting {
+    index: Index,
+    /// That of the index.
+    tree: TreeId,
+    /// Where its key ends in the keys, and how long that is.
+    key_end: usize,
+    key_bytes: usize,
+    change: Change,
+}
+
+impl Unfiled {
+    fn push(&mut self, index: Index, tree: TreeId, key: &[u8], change: Change) {
+        self.keys.extend_from_slice(key);
+        self.postings.push(UnfiledPosting {
+            index,
+            tree,
+            key_end: self.keys.len(),
+            key_bytes: key.len(),
+            change,
+        });
+    }
+
+    /// Forgets all but the first postings.
+    fn truncate(&mut self, postings: usize) {
+        self.postings.truncate(postings);
+        let end = self.postings.last().map_or(0, |last| last.key_end);
+        self.keys.truncate(end);
+    }
+
+    fn key(&self, posting: &UnfiledPosting) -> &[u8] {
+        &self.keys[posting.key_end - posting.key_bytes..posting.key_end]
+    }
+}
+
 /// What brings back the state before an operation.
 pub(super) struct Before {
     first: StoreBefore,
@@ -65,8 +111,9 @@ pub(super) struct Before {
 struct StoreBefore {
     savepoint: Savepoint,
     trees: Arc<KnownTrees>,
-    /// How many postings were put off.
+    /// How many postings were put off, and how many unfiled.
     put_off: usize,
+    unfiled: usize,
 }
 
 #[derive(Default)]
@@ -91,6 +138,7 @@ impl EmbeddedTxn {
             known.push(Arc::new(trees));
         }
         let put_off = vec![Vec::new(); known.len()];
+        let unfiled = vec![Unfiled::default(); known.len()];
         Ok(EmbeddedTxn {
             txn,
             trees: known,
@@ -98,6 +146,7 @@ impl EmbeddedTxn {
             seen: OnceLock::new(),
             wanted: StoreSet::default(),
             put_off,
+            unfiled,
             scratch: ScratchBox::default(),
         })
     }
@@ -112,6 +161,7 @@ impl EmbeddedTxn {
             savepoint: self.txn.txn_mut(at).savepoint(),
             trees: self.trees[at].clone(),
             put_off: self.put_off[at].len(),
+            unfiled: self.unfiled[at].postings.len(),
         };
         Before {
             first: before(0),
@@ -132,14 +182,48 @@ impl EmbeddedTxn {
             txn.release(before.savepoint);
             self.trees[at] = before.trees;
             self.put_off[at].truncate(before.put_off);
+            self.unfiled[at].truncate(before.unfiled);
         }
     }
 
     pub(super) fn commit(mut self) -> Result<Claim> {
         for at in 0..self.put_off.len() {
+            self.file(at)?;
             self.file_put_off(at)?;
         }
         self.txn.commit()
+    }
+
+    /// Files the unfiled postings of a store in their lists: those of many entries in the same list at once.
+    fn file(&mut self, at: usize) -> Result<()> {
+        let unfiled = std::mem::take(&mut self.unfiled[at]);
+        let place = |posting: &UnfiledPosting| {
+            let Index { attribute, kind } = posting.index;
+            (attribute, kind as u8)
+        };
+        let is_of_list = |one: &UnfiledPosting, other: &UnfiledPosting| {
+            place(one) == place(other) && unfiled.key(one) == unfiled.key(other)
+        };
+        let mut sorted = unfiled.postings.clone();
+        // Those in the same list stay in the order in which they were made.
+        sorted.sort_by(|one, other| {
+            let keys = || unfiled.key(one).cmp(unfiled.key(other));
+            place(one).cmp(&place(other)).then_with(keys)
+        });
+        let mut changes = Vec::new();
+        for list in sorted.chunk_by(is_of_list) {
+            let index = list[0].index;
+            let Some(tree) = self.open_blocks(at, index)? else {
+                continue;
+            };
+            changes.clear();
+            let of_tree = list.iter().filter(|posting| posting.tree == tree);
+            changes.extend(of_tree.map(|posting| posting.change));
+            pending::sort_changes(&mut changes);
+            let (mut blocks, scratch) = self.blocks_mut(at, index)?;
+            postings::change(index, &mut blocks, scratch, unfiled.key(&list[0]), &changes)?;
+        }
+        Ok(())
     }
 
     /// Has the postings that were put off in a store pend, or merges them with those that do.
@@ -222,22 +306,27 @@ impl EmbeddedTxn {
     /// Files a posting or takes it away, now or later.
     fn post(&mut self, index: Index, key: &[u8], change: Change) -> Result<()> {
         let at = self.hold_entry(EntryId(change.id))?;
-        match pending::gram(index, key) {
-            Some(gram) => {
-                let (attribute, tree) = (index.attribute, self.existing_blocks(at, index)?);
+        let tree = self.existing_blocks(at, index)?;
+        match (pending::gram(index, key), index.kind) {
+            (Some(gram), _) => {
+                let attribute = index.attribute;
                 let posting = Posting { gram, change };
                 self.put_off[at].push(PutOff {
                     attribute,
                     tree,
                     posting,
                 });
-                Ok(())
             }
-            None => {
+            (None, IndexKind::Equality | IndexKind::Presence) => {
+                self.unfiled[at].push(index, tree, key, change);
+            }
+            // The directory makes no such keys.
+            (None, IndexKind::Substring) => {
                 let (mut blocks, scratch) = self.blocks_mut(at, index)?;
-                postings::change(index, &mut blocks, scratch, key, &[change])
+                postings::change(index, &mut blocks, scratch, key, &[change])?;
             }
         }
+        Ok(())
     }
 
     /// The position of a store, if it is held.
@@ -426,6 +515,17 @@ impl Trees for EmbeddedTxn {
             .iter()
             .filter(move |put_off| Some(put_off.tree) == known)
             .map(|put_off| &put_off.posting)
+    }
+
+    fn unfiled(&self, store: usize, index: Index) -> impl Iterator<Item = (&[u8], Change)> {
+        let at = self.position(store);
+        let known = at.and_then(|at| self.trees[at].tree_of(index));
+        let unfiled = at.map(|at| &self.unfiled[at]).into_iter();
+        unfiled.flat_map(move |unfiled| {
+            let postings = unfiled.postings.iter();
+            let of_index = postings.filter(move |posting| Some(posting.tree) == known);
+            of_index.map(|posting| (unfiled.key(posting), posting.change))
+        })
     }
 }
 
