@@ -55,6 +55,9 @@ pub const CHANGES_KEPT_MAX: u64 = 100_000;
 /// kept until the end. More than this, clients would not take as one message.
 const TRANSACTION_CONTROLS_BYTES_MAX: usize = 16 << 20;
 
+/// The same of all updates of a batch, whoever they are of: more is kept until the batch is durable for a single one only.
+const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
+
 /// The feed is trimmed once in so many commits, by twice as many records at most.
 const TRIM_COMMITS: u64 = 256;
 
@@ -101,6 +104,8 @@ pub(crate) struct Batch<'b> {
     /// When the first of its updates was made, in microseconds since 1970.
     now: Option<u64>,
     changes: Vec<u8>,
+    /// Of the outcomes' response controls.
+    controls_bytes: usize,
     /// The stores that it is to be applied in.
     homes: StoreSet,
     stamps: &'b Mutex<Stamps>,
@@ -144,6 +149,7 @@ impl<'b> Batch<'b> {
             next: Vec::new(),
             now: None,
             changes: Vec::new(),
+            controls_bytes: 0,
             homes,
             stamps,
             next_ids: Vec::new(),
@@ -154,6 +160,28 @@ impl<'b> Batch<'b> {
     pub(crate) fn keep_state(self) -> Vec<Outcome> {
         self.writer.state = Some(self.state);
         self.outcomes
+    }
+}
+
+impl Batch<'_> {
+    /// An update's outcome, unless there are too many response controls with its own: then it is not done, and may be sent again.
+    fn with_room(&mut self, outcome: Outcome, verdict: Verdict) -> (Outcome, Verdict) {
+        let settled = outcome
+            .settlement
+            .iter()
+            .flat_map(|settlement| &settlement.controls);
+        let settled: usize = settled.map(|(_, controls)| controls.len()).sum();
+        let bytes = outcome.controls.len() + settled;
+        let all = self.controls_bytes + bytes;
+        if self.controls_bytes > 0 && bytes > 0 && all > BATCH_CONTROLS_BYTES_MAX {
+            let diagnostic = format!(
+                "what updates that came together ask to have read takes more than {} MiB: send fewer at a time",
+                BATCH_CONTROLS_BYTES_MAX >> 20
+            );
+            return (Outcome::new(ResultCode::Busy, diagnostic), Verdict::Undo);
+        }
+        self.controls_bytes = all;
+        (outcome, verdict)
     }
 }
 
@@ -174,6 +202,7 @@ impl Bundle for Batch<'_> {
         self.next.clear();
         self.now = None;
         self.changes.clear();
+        self.controls_bytes = 0;
         self.next_ids.clear();
         self.writer.ahead.forget();
         let schema = &self.options.schema;
@@ -242,7 +271,7 @@ impl Bundle for Batch<'_> {
             ),
         };
         let (outcome, verdict) = match done {
-            Ok(outcome) => (outcome, verdict),
+            Ok(outcome) => self.with_room(outcome, verdict),
             Err(Stop::Refused(outcome)) => (*outcome, Verdict::Undo),
             Err(Stop::Failed(error)) => return Err(error.into()),
         };

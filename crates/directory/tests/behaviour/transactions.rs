@@ -266,6 +266,31 @@ fn what_is_read_in_a_transaction_is_bounded() {
     }
 }
 
+/// Single updates that come together are answered together.
+#[test]
+fn what_is_read_for_a_batch_is_bounded() {
+    let directory = peopled();
+    let large = "x".repeat(8 << 20);
+    succeed(
+        &directory,
+        modify(ANNE, &[(Replace, "description", &[&large])]),
+    );
+    let read = (0..8).map(|n| with_post_read(set_cn(ANNE, &n.to_string()), "description"));
+    let updates = read.chain([set_cn(ANNE, "last")]).map(as_admin);
+    let outcomes = commit(&directory, &updates.collect::<Vec<_>>());
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome.code).collect();
+    let mut expected = vec![ResultCode::Success; 9];
+    expected[7] = ResultCode::Busy;
+    assert_eq!(codes, expected);
+    assert!(outcomes[7].diagnostic.contains("64 MiB"), "{outcomes:?}");
+    assert!(outcomes[7].controls.is_empty());
+    assert!(holds(&directory, ANNE, "cn", "last"));
+    // By itself it is done.
+    let again = with_post_read(set_cn(ANNE, "7"), "description");
+    let outcomes = commit(&directory, &[as_admin(again)]);
+    assert_eq!(outcomes[0].code, ResultCode::Success);
+}
+
 #[test]
 fn a_trial_tells_what_would_be_and_changes_nothing() {
     let directory = in_memory();
