@@ -5,6 +5,7 @@ use sapwood_figures::number;
 use super::{IMPORT, Line, MIB, Report};
 use crate::load::Sample;
 use crate::rows::{Aim, Required, Row};
+use crate::server::Shape;
 
 /// How many times as much CPU as Sapwood's slapd's import has to take, and how many times it is hoped to.
 const IMPORT_CPU_RATIO: (f64, f64) = (4.0, 10.0);
@@ -99,7 +100,8 @@ impl Report {
         let lines = self.lines();
         let mut figures = Vec::new();
         for line in &lines {
-            if line.name == IMPORT {
+            // What is required of imports is said of many entries in one store.
+            if line.name == IMPORT && matches!(self.shape, Shape::Flat | Shape::Org) {
                 let (least, aim) = IMPORT_CPU_RATIO;
                 figures.push(Figure::at_least(
                     IMPORT,
