@@ -266,6 +266,55 @@ fn backups_and_copies_hold_what_was_there() {
 }
 
 #[test]
+fn all_stores_of_an_environment_are_looked_after() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("env");
+    let options = sapwood_store::Options::new().stores(2);
+    let env = sapwood_store::Env::open(&folder, &options).unwrap();
+    for number in 0..2 {
+        let mut txn = env.store(number).unwrap().write().unwrap();
+        let name = format!("tree{number}");
+        let tree = txn.create_tree(&name, sapwood_store::TreeKind::COMPACT);
+        txn.put(tree.unwrap(), b"key", &[1; 1000]).unwrap();
+        txn.commit().unwrap().wait().unwrap();
+    }
+    env.checkpoint().unwrap();
+    env.store(1).unwrap().checkpoint().unwrap();
+    let snapshot = env.store(1).unwrap().read().unwrap();
+    let folder = scratch.arg("env");
+    let stat = store(&["stat", &folder]);
+    for part in ["Store 0\n", "Store 1\n", "  tree0\n", "  tree1\n"] {
+        assert!(stat.contains(part), "{stat}");
+    }
+    let pid = std::process::id().to_string();
+    let readers = store(&["readers", &folder]);
+    let of_second = readers.split("Store 1\n").nth(1).unwrap();
+    assert!(of_second.contains(&pid), "{readers}");
+    drop((snapshot, env));
+    assert!(store(&["check", &folder]).contains("Nothing is wrong."));
+    let file = scratch.arg("file");
+    for args in [
+        &["copy", &folder, &file][..],
+        &["backup", &folder, &file],
+        &["dump", &folder],
+        &["load", &folder, "-f", "/dev/null"],
+    ] {
+        let refused = sapwood([&["store"], args].concat());
+        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        assert!(text(&refused.stderr).contains("2 stores"), "{refused:?}");
+    }
+    // The record's page.
+    let data = scratch.path("env").join("data-1");
+    let mut bytes = fs::read(&data).unwrap();
+    let at = bytes.windows(500).position(|window| window == [1; 500]);
+    bytes[at.unwrap()] = 2;
+    fs::write(&data, bytes).unwrap();
+    let damaged = sapwood(["store", "check", &folder]);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(text(&damaged.stdout).contains("WRONG"), "{damaged:?}");
+}
+
+#[test]
 fn readers_are_shown_with_what_they_keep() {
     let scratch = Scratch::new();
     let folder = scratch.path("env");

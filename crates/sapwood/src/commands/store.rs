@@ -53,19 +53,48 @@ fn open(folder: &Path) -> Result<Env> {
     Env::open(&folder, &options).with_context(|| folder.display().to_string())
 }
 
+/// All stores of an environment, each with what is printed above what concerns it alone: nothing, if there is but one.
+fn stores(env: &Env) -> impl Iterator<Item = (String, Env)> {
+    let count = env.stores();
+    (0..count).filter_map(move |number| {
+        let heading = match count {
+            1 => String::new(),
+            _ => format!("Store {number}\n"),
+        };
+        Some((heading, env.store(number)?))
+    })
+}
+
+/// Refuses what would look at the first of several stores only.
+fn refuse_several(env: &Env, instead: &str) -> Result<()> {
+    match env.stores() {
+        1 => Ok(()),
+        count => bail!(
+            "there are {count} stores, of which this command knows the first alone: for a directory there is `{instead}`"
+        ),
+    }
+}
+
 fn mebibytes(pages: u64) -> u64 {
     (pages * PAGE_BYTES as u64) >> 20
 }
 
 fn stat(place: &Place) -> Result<ExitCode> {
-    let env = open(&place.folder)?;
+    let mut out = stdout().lock();
+    for (heading, store) in stores(&open(&place.folder)?) {
+        write!(out, "{heading}")?;
+        put_stat(&store, &mut out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn put_stat(env: &Env, out: &mut impl Write) -> Result<()> {
     let (stat, snapshot) = (env.stat()?, env.read()?);
     let free: u64 = env
         .free_pages()?
         .iter()
         .map(|free| u64::from(free.pages))
         .sum();
-    let mut out = stdout().lock();
     writeln!(
         out,
         "Commits:    {} visible, {} applied, {} in the data file",
@@ -101,25 +130,29 @@ fn stat(place: &Place) -> Result<ExitCode> {
             )?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn check(place: &Place) -> Result<ExitCode> {
-    let report = open(&place.folder)?.check()?;
     let mut out = stdout().lock();
-    writeln!(
-        out,
-        "Commit {}: {} records in {} trees, {} pages used, {} free",
-        report.commit, report.records, report.trees, report.pages_used, report.pages_free
-    )?;
-    if report.is_clean() {
-        writeln!(out, "Nothing is wrong.")?;
-        return Ok(ExitCode::SUCCESS);
+    let mut is_clean = true;
+    for (heading, store) in stores(&open(&place.folder)?) {
+        let report = store.check()?;
+        writeln!(
+            out,
+            "{heading}Commit {}: {} records in {} trees, {} pages used, {} free",
+            report.commit, report.records, report.trees, report.pages_used, report.pages_free
+        )?;
+        for problem in &report.problems {
+            writeln!(out, "WRONG: {problem}")?;
+        }
+        is_clean &= report.is_clean();
     }
-    for problem in &report.problems {
-        writeln!(out, "WRONG: {problem}")?;
+    if !is_clean {
+        return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::FAILURE)
+    writeln!(out, "Nothing is wrong.")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn compact(place: &Place) -> Result<ExitCode> {
@@ -147,8 +180,20 @@ fn compact(place: &Place) -> Result<ExitCode> {
 }
 
 fn readers(args: &Readers) -> Result<ExitCode> {
-    let env = open(&args.place.folder)?;
     let mut out = stdout().lock();
+    let mut oldest = 0;
+    for (heading, store) in stores(&open(&args.place.folder)?) {
+        write!(out, "{heading}")?;
+        oldest = oldest.max(put_readers(&store, args, &mut out)?);
+    }
+    match args.max_age {
+        Some(max) if oldest > max => Ok(ExitCode::FAILURE),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Gives the age of the oldest snapshot, in commits.
+fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
     if args.clear {
         let cleared = env.clear_dead_readers()?;
         writeln!(out, "{cleared} snapshots of dead processes cleared")?;
@@ -184,11 +229,7 @@ fn readers(args: &Readers) -> Result<ExitCode> {
             if reader.is_parked { "  parked" } else { "" }
         )?;
     }
-    let oldest = readers.iter().map(|reader| reader.age).max().unwrap_or(0);
-    match args.max_age {
-        Some(max) if oldest > max => Ok(ExitCode::FAILURE),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    Ok(readers.iter().map(|reader| reader.age).max().unwrap_or(0))
 }
 
 /// A file beside the new folder that is gone when the copy is made, or has failed.
@@ -202,6 +243,7 @@ impl Drop for Passing {
 
 fn copy(args: &Copy) -> Result<ExitCode> {
     let env = open(&args.place.folder)?;
+    refuse_several(&env, "sapwood backup")?;
     refuse_existing(&args.dest)?;
     let name = args
         .dest
@@ -220,6 +262,7 @@ fn copy(args: &Copy) -> Result<ExitCode> {
 
 fn backup(args: &Backup) -> Result<ExitCode> {
     let env = open(&args.place.folder)?;
+    refuse_several(&env, "sapwood backup")?;
     refuse_existing(&args.file)?;
     let commit = match (&args.since, args.compact) {
         (Some(base), _) => env.backup_since(base, &args.file),

@@ -28,6 +28,7 @@ use crate::cli::store::Dump;
 
 pub(super) fn run(args: &Dump) -> Result<ExitCode> {
     let env = super::open(&args.place.folder)?;
+    super::refuse_several(&env, "sapwood export")?;
     let snapshot = env.read()?;
     let room = env.stat()?.pages_allocated * PAGE_BYTES as u64;
     let names = match args.trees.is_empty() {

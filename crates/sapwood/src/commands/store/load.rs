@@ -30,6 +30,7 @@ pub(super) fn run(args: &Load) -> Result<ExitCode> {
     let folder = super::environment(&args.folder);
     let env = Env::open(&folder, &super::options(&args.folder)?.create(true));
     let env = env.with_context(|| folder.display().to_string())?;
+    super::refuse_several(&env, "sapwood import")?;
     let mut lines = Lines {
         input,
         line: Vec::new(),
