@@ -3,7 +3,6 @@
 //! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
@@ -24,7 +23,7 @@ use crate::writer::{Form, Reply, Trial, Unit};
 const UPDATE_BYTES: usize = 128;
 /// Bytes of the memory of all transactions that one takes at a time.
 const GRANT_BYTES: usize = 64 << 10;
-/// Void identifiers that are remembered: more than a client can have on the way.
+/// Void identifiers that are remembered. With more, whose ends were not asked for, no identifier starts a transaction until the next bind.
 const VOID_MAX: usize = 64;
 /// Longest identifier that a client may choose.
 const IDENTIFIER_BYTES_MAX: usize = 256;
@@ -36,7 +35,9 @@ pub(super) struct Transactions {
     started: u64,
     /// Identifiers of transactions that were aborted, or could not be started, until their end is asked for: what the client had
     /// sent before it learned of it must not become a transaction of its own (RFC 5805 §3.3).
-    void: VecDeque<Vec<u8>>,
+    void: Vec<Vec<u8>>,
+    /// There were more of them than are remembered.
+    are_all_void: bool,
 }
 
 /// A transaction that waits for its end.
@@ -63,17 +64,24 @@ impl Transactions {
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.void.clear();
+        self.are_all_void = false;
     }
 
     /// Remembers that nothing may be done under an identifier any more.
     fn make_void(&mut self, identifier: &[u8]) {
-        if self.void.iter().any(|void| void == identifier) {
+        if self.is_void(identifier) {
             return;
         }
-        if self.void.len() >= VOID_MAX {
-            self.void.pop_front();
+        if self.void.len() < VOID_MAX {
+            self.void.push(identifier.to_vec());
+        } else {
+            self.are_all_void = true;
         }
-        self.void.push_back(identifier.to_vec());
+    }
+
+    /// Whether an identifier that no open transaction has must not start one.
+    fn is_void(&self, identifier: &[u8]) -> bool {
+        self.are_all_void || self.void.iter().any(|void| void == identifier)
     }
 
     fn position(&self, identifier: &[u8]) -> Option<usize> {
@@ -196,7 +204,7 @@ impl Session {
             return match self.transactions.position(identifier) {
                 Some(at) => Ok(Some(at)),
                 None if !spoken.implicit_start => Err(unknown_transaction()),
-                None if self.transactions.void.iter().any(|void| void == identifier) => {
+                None if self.transactions.is_void(identifier) => {
                     let reason = "the transaction was aborted or could not be started: end it, or choose another identifier";
                     Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
                 }
@@ -510,4 +518,24 @@ pub(super) fn refuse_proxied_authorization(controls: Controls<'_>) -> Result<(),
 fn unknown_transaction() -> Outcome {
     let reason = "no transaction with this identifier is open on this connection";
     Outcome::new(ResultCode::UnwillingToPerform, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_void_identifier_is_forgotten_for_others() {
+        let mut transactions = Transactions::default();
+        let identifier = |n: usize| n.to_be_bytes();
+        for n in 0..VOID_MAX {
+            transactions.make_void(&identifier(n));
+        }
+        assert!(transactions.is_void(&identifier(0)));
+        assert!(!transactions.is_void(&identifier(VOID_MAX)));
+        transactions.make_void(&identifier(VOID_MAX));
+        assert!((0..2 * VOID_MAX).all(|n| transactions.is_void(&identifier(n))));
+        transactions.clear();
+        assert!(!transactions.is_void(&identifier(0)));
+    }
 }
