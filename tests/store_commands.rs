@@ -292,17 +292,6 @@ fn all_stores_of_an_environment_are_looked_after() {
     assert!(of_second.contains(&pid), "{readers}");
     drop((snapshot, env));
     assert!(store(&["check", &folder]).contains("Nothing is wrong."));
-    let file = scratch.arg("file");
-    for args in [
-        &["copy", &folder, &file][..],
-        &["backup", &folder, &file],
-        &["dump", &folder],
-        &["load", &folder, "-f", "/dev/null"],
-    ] {
-        let refused = sapwood([&["store"], args].concat());
-        assert_eq!(refused.status.code(), Some(1), "{args:?}");
-        assert!(text(&refused.stderr).contains("2 stores"), "{refused:?}");
-    }
     // The record's page.
     let data = scratch.path("env").join("data-1");
     let mut bytes = fs::read(&data).unwrap();
@@ -312,6 +301,246 @@ fn all_stores_of_an_environment_are_looked_after() {
     let damaged = sapwood(["store", "check", &folder]);
     assert_eq!(damaged.status.code(), Some(1));
     assert!(text(&damaged.stdout).contains("WRONG"), "{damaged:?}");
+}
+
+/// Adds a record to each of three stores, in one transaction.
+fn count(env: &sapwood_store::Env) {
+    let mut txn = env.write_stores(&[0, 1, 2]).unwrap();
+    for store in 0..3 {
+        let part = txn.store(store).unwrap();
+        let tree = match part.tree("shared").unwrap() {
+            Some(tree) => tree,
+            None => {
+                let own = part.create_tree(format!("own{store}"), sapwood_store::TreeKind::COMPACT);
+                part.put(own.unwrap(), b"key", &[7; 3000]).unwrap();
+                part.create_tree("shared", sapwood_store::TreeKind::COMPACT)
+                    .unwrap()
+            }
+        };
+        let key = format!("{:06}", part.view(tree).unwrap().record().records);
+        let value = format!("of store {store}");
+        part.put(tree, key.as_bytes(), value.as_bytes()).unwrap();
+    }
+    txn.commit().unwrap().wait().unwrap();
+}
+
+/// An environment of three stores.
+fn three(scratch: &Scratch, options: sapwood_store::Options) -> sapwood_store::Env {
+    let env = sapwood_store::Env::open(scratch.path("env"), &options.stores(3)).unwrap();
+    (0..5).for_each(|_| count(&env));
+    env
+}
+
+/// What a dump of each of the stores says.
+fn dumps(folder: &str, stores: usize) -> Vec<String> {
+    let dump = |number: usize| store(&["dump", folder, "-p", "--store", &number.to_string()]);
+    (0..stores)
+        .map(|number| without_sizes(&dump(number)))
+        .collect()
+}
+
+#[track_caller]
+fn refused<S: AsRef<OsStr>>(args: &[S], parts: &[&str]) {
+    let all = [OsStr::new("store")].into_iter();
+    let refused = sapwood(all.chain(args.iter().map(AsRef::as_ref)));
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn backups_and_copies_of_several_stores_hold_all() {
+    let scratch = Scratch::new();
+    let env = three(&scratch, sapwood_store::Options::new());
+    let folder = scratch.arg("env");
+    let before = dumps(&folder, 3);
+    let (full, small) = (scratch.arg("full"), scratch.arg("small"));
+    let (first, second) = (scratch.arg("first"), scratch.arg("second"));
+    store(&["backup", &folder, &full]);
+    (0..5).for_each(|_| count(&env));
+    store(&["backup", &folder, &first, "--since", &full]);
+    count(&env);
+    let said = store(&["backup", &folder, &second, "--since", &first]);
+    assert!(said.contains("second holds commit 12, 12, 12\n"), "{said}");
+    store(&["backup", "--compact", &folder, &small]);
+    store(&["copy", &folder, &scratch.arg("copied")]);
+    store(&["copy", "--compact", &folder, &scratch.arg("compacted")]);
+    let restored = scratch.arg("restored");
+    store(&["restore", &full, &first, &second, &restored]);
+    store(&["restore", &small, &scratch.arg("from small")]);
+    store(&["restore", &full, &scratch.arg("old")]);
+    let after = dumps(&folder, 3);
+    assert_ne!(before, after);
+    assert!(after[1].contains("\n 000010\n of store 1\n"), "{after:?}");
+    for (name, expected) in [
+        ("old", &before),
+        ("restored", &after),
+        ("from small", &after),
+        ("copied", &after),
+        ("compacted", &after),
+    ] {
+        let made = scratch.arg(name);
+        assert_eq!(dumps(&made, 3), *expected, "{name}");
+        let checked = store(&["check", &made]);
+        assert!(checked.contains("Nothing is wrong."), "{checked}");
+        let is_compact = checked.matches(", 0 free").count() == 3;
+        assert_eq!(is_compact, ["compacted", "from small"].contains(&name));
+    }
+
+    // One of them: an environment of its own, whatever its backup is a part of.
+    let one = |name: &str| scratch.arg(&format!("one {name}"));
+    let second_of = ["--store", "1"];
+    store(&[&["copy", &folder, &one("copied")][..], &second_of].concat());
+    store(&[&["backup", &folder, &one("file")][..], &second_of].concat());
+    store(&["restore", &one("file"), &one("restored")]);
+    let since = ["backup", &folder, &one("increment"), "--since", &full];
+    store(&[&since[..], &second_of].concat());
+    let part = format!("{full}/data-1");
+    store(&["restore", &part, &one("increment"), &one("in two")]);
+    for name in ["copied", "restored", "in two"] {
+        assert_eq!(dumps(&one(name), 1), after[1..2], "{name}");
+    }
+
+    let x = scratch.arg("x");
+    let since = |base: &str| ["backup", &folder, &x, "--since", base].map(str::to_owned);
+    refused(&since(&one("file")), &["one file", "--store"]);
+    refused(&since(&small), &["small/data-2", "compacted"]);
+    refused(
+        &["restore", &full, &second, &x],
+        &["second/data-2", "before it"],
+    );
+    refused(
+        &["restore", &full, &one("increment"), &x],
+        &["do not go together"],
+    );
+    refused(
+        &["backup", &folder, &x, "--store", "3"],
+        &["env", "the last of its 3 is store 2"],
+    );
+    fs::remove_file(scratch.path("first").join("data-1")).unwrap();
+    refused(&since(&first), &["first is of other stores"]);
+    refused(&["restore", &full, &first, &x], &["first/data-1: "]);
+    fs::remove_file(scratch.path("full").join("data-0")).unwrap();
+    refused(&["restore", &full, &x], &["full/data-0: "]);
+    assert!(!scratch.path("x").exists());
+    fs::write(scratch.path("x.backup"), "another's").unwrap();
+    refused(&["copy", &folder, &x], &["x.backup exists"]);
+    assert_eq!(fs::read(scratch.path("x.backup")).unwrap(), b"another's");
+}
+
+#[test]
+fn dumps_of_several_stores_are_loaded_into_as_many() {
+    let scratch = Scratch::new();
+    let env = three(&scratch, sapwood_store::Options::new());
+    let (folder, all) = (scratch.arg("env"), scratch.arg("all"));
+    let file = |folder: &str, number: usize| format!("{folder}/data-{number}-of-3.dump");
+    refused(
+        &["dump", &folder],
+        &["env has 3 stores", "--file", "--store"],
+    );
+    store(&["dump", &folder, "-p", "-f", &all]);
+    refused(&["dump", &folder, "-f", &all], &["all exists"]);
+    let expected = dumps(&folder, 3);
+    for (number, expected) in expected.iter().enumerate() {
+        let dumped = fs::read_to_string(file(&all, number)).unwrap();
+        assert_eq!(without_sizes(&dumped), *expected);
+    }
+    // LMDB takes each of them.
+    mdb_load(Path::new(&file(&all, 2)), &scratch.path("lmdb"));
+    assert!(mdb_dump(&["-p", "-s", "shared"], &scratch.path("lmdb")).contains(" of store 2\n"));
+
+    // Into an environment that is made, into one that is there, and one by one.
+    let (made, there) = (scratch.arg("made"), scratch.arg("there"));
+    let said = store(&["load", &made, "-f", &all]);
+    assert!(said.starts_with("18 records stored"), "{said}");
+    assert_eq!(dumps(&made, 3), expected);
+    count(&env);
+    let newer = scratch.arg("newer");
+    store(&["dump", &folder, "-f", &newer, "-s", "own1", "-s", "shared"]);
+    let first = fs::read_to_string(file(&newer, 0)).unwrap();
+    assert!(first.contains("=shared\n") && !first.contains("=own"));
+    assert!(store(&["load", &made, "-f", &newer]).starts_with("19 records"));
+    assert_eq!(dumps(&made, 3), dumps(&folder, 3));
+    drop(sapwood_store::Env::open(&there, &sapwood_store::Options::new().stores(3)).unwrap());
+    for number in 0..3 {
+        let which = number.to_string();
+        store(&["load", &there, "--store", &which, "-f", &file(&all, number)]);
+    }
+    assert_eq!(dumps(&there, 3), expected);
+
+    let alone = scratch.arg("alone");
+    refused(
+        &["load", &there, "-f", "/dev/null"],
+        &["there has 3 stores"],
+    );
+    refused(&["load", &alone, "-f", &file(&all, 3)], &["data-3-of-3"]);
+    refused(
+        &["load", &there, "-f", &all, "--store", "1"],
+        &["all is a folder", "store 1"],
+    );
+    refused(&["dump", &folder, "-s", "none", "-f", &alone], &["'none'"]);
+    assert!(!scratch.path("alone").exists());
+    store(&["load", &alone, "-f", &file(&all, 0)]);
+    refused(
+        &["load", &alone, "-f", &all],
+        &["dumps of 3 stores", "alone has 1"],
+    );
+    assert_eq!(
+        sapwood_store::Env::open(&alone, &sapwood_store::Options::new())
+            .unwrap()
+            .stores(),
+        1
+    );
+    let mut lines = fs::read_to_string(file(&all, 1)).unwrap();
+    lines.insert_str(0, "VERSION=2\n");
+    fs::write(file(&all, 1), lines).unwrap();
+    refused(
+        &["load", &made, "-f", &all],
+        &["data-1-of-3.dump, line 1: "],
+    );
+    fs::copy(file(&all, 2), scratch.path("all").join("data-0-of-2.dump")).unwrap();
+    refused(&["load", &made, "-f", &all], &["[2, 3] stores"]);
+    fs::remove_file(file(&newer, 2)).unwrap();
+    refused(
+        &["load", &made, "-f", &newer],
+        &["data-2-of-3.dump is missing"],
+    );
+    refused(&["load", &made, "-f", &scratch.arg("env")], &["no dump"]);
+}
+
+/// Whoever writes meanwhile, what one transaction has written to all stores is in all of a dump's files, or in none.
+#[test]
+fn several_stores_are_dumped_and_copied_as_of_one_moment() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let scratch = Scratch::new();
+    let env = three(&scratch, sapwood_store::Options::new());
+    let folder = scratch.arg("env");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                count(&env);
+            }
+        });
+        for round in 0..4 {
+            let (dumped, copied) = (format!("dumped {round}"), format!("copied {round}"));
+            store(&["dump", &folder, "-s", "shared", "-f", &scratch.arg(&dumped)]);
+            store(&["copy", &folder, &scratch.arg(&copied)]);
+            let lines = |number: usize| {
+                let name = format!("data-{number}-of-3.dump");
+                let dump = fs::read_to_string(scratch.path(&dumped).join(name)).unwrap();
+                dump.lines().count()
+            };
+            assert_eq!([1, 2].map(lines), [lines(0); 2]);
+            let copy = dumps(&scratch.arg(&copied), 3);
+            let lines = |number: usize| copy[number].lines().count();
+            assert_eq!([1, 2].map(lines), [lines(0); 2]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
@@ -392,4 +621,45 @@ fn a_backup_is_brought_to_a_later_commit_by_the_archive() {
         "3",
     ]);
     assert!(!refused.status.success());
+}
+
+#[test]
+fn several_stores_are_brought_to_a_later_moment_by_the_archive() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path("archive")).unwrap();
+    let options = sapwood_store::Options::new().archive(scratch.path("archive"));
+    let env = three(&scratch, options.unwrap());
+    let (folder, backup) = (scratch.arg("env"), scratch.arg("backup"));
+    store(&["backup", &folder, &backup]);
+    let before = dumps(&folder, 3);
+    count(&env);
+    let between = dumps(&folder, 3);
+    count(&env);
+    env.archive().unwrap();
+    let after = dumps(&folder, 3);
+    let archive = scratch.arg("archive");
+    let restore = |from: &str, dest: &str, until: &[&str]| {
+        let dest = scratch.arg(dest);
+        let args = ["restore", from, &dest, "--archive", &archive];
+        store(&[&args[..], until].concat());
+        dest
+    };
+    assert_eq!(dumps(&restore(&backup, "end", &[]), 3), after);
+    let then = restore(&backup, "then", &["--until", "2000-01-01T00:00:00Z"]);
+    assert_eq!(dumps(&then, 3), before);
+    // One of them has a file of its own, and counts its own commits.
+    let of_one = restore(&format!("{backup}/data-1"), "one", &["--until", "7"]);
+    assert_eq!(dumps(&of_one, 1), between[1..2]);
+    let x = scratch.arg("x");
+    let of_all = [
+        "restore",
+        &backup,
+        &x,
+        "--archive",
+        &archive,
+        "--until",
+        "7",
+    ];
+    refused(&of_all, &["name a moment instead of commit 7"]);
+    assert!(!scratch.path("x").exists());
 }

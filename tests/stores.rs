@@ -174,6 +174,13 @@ fn clients_and_commands_see_one_tree() {
     assert_eq!(folder.sapwood_ok("export", &[]), exported);
     let server = folder.serve();
     folder.sapwood_ok("backup", &[&folder.name_beside("beside a server")]);
+    let (path, copied) = (folder.path(), folder.name_beside("copied beside a server"));
+    sapwood_ok(["store", "copy", path.to_str().unwrap(), &copied]);
+    let said = sapwood_ok(["store", "check", &copied]);
+    assert!(
+        said.contains("Store 3\n") && said.contains("Nothing is wrong."),
+        "{said}"
+    );
     ldap_util(
         "ldapadd",
         &server,

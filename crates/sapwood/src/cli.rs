@@ -5,6 +5,7 @@ pub(crate) mod store;
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use sapwood_directory::Partition;
 use sapwood_server::listen::ListenUrl;
@@ -229,7 +230,7 @@ pub(crate) struct Restore {
 /// What a store is made of.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sources {
-    /// A full backup, then increments, each made since the one before
+    /// A full backup, then increments, each made since the one before: files or, of several stores, folders
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Go on with what the archive in this folder has behind the last of them
@@ -241,14 +242,30 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    pub(crate) fn restore(&self) -> sapwood_store::Restore {
+    /// Of files that are there and go together.
+    pub(crate) fn restore(&self) -> Result<sapwood_store::Restore> {
         let mut files = self.files.iter();
-        let full = sapwood_store::Restore::of(files.next().cloned().unwrap_or_default());
-        let restore = files.fold(full, sapwood_store::Restore::increment);
-        match &self.archive {
+        let first = files.next().cloned().unwrap_or_default();
+        for file in &self.files {
+            if !file.exists() {
+                bail!("{} is no backup: no such file", file.display());
+            }
+            if file.is_dir() != first.is_dir() {
+                bail!(
+                    "{} and {} do not go together: one is of several stores, the other of one; name the files of that store in the folders",
+                    first.display(),
+                    file.display()
+                );
+            }
+        }
+        let restore = files.fold(
+            sapwood_store::Restore::of(first),
+            sapwood_store::Restore::increment,
+        );
+        Ok(match &self.archive {
             Some(archive) => restore.archive(archive, self.until.unwrap_or(Until::End)),
             None => restore,
-        }
+        })
     }
 }
 

@@ -34,49 +34,61 @@ pub(crate) use increment::{Increment, check_follows};
 pub(crate) const COPIED_PAGES: u32 = 256;
 
 /// What a backup holds.
-pub(crate) enum Content<'a> {
+#[derive(Clone)]
+pub(crate) enum Content {
     /// All pages, with the numbers they have.
     Full,
     /// All records, in as few pages as possible.
     Compacted,
-    /// What has been written since this backup.
-    Since(&'a Path),
+    /// What has been written since this backup, of the store or of all stores.
+    Since(PathBuf),
+}
+
+impl Content {
+    /// What the backup of one of the stores holds.
+    fn of_store(&self, store: &Inner) -> Self {
+        match self {
+            Self::Since(base) if base.is_dir() => {
+                Self::Since(base.join(FileNames::default().data_of(store.identity.store)))
+            }
+            content => content.clone(),
+        }
+    }
 }
 
 /// Writes the state of a store to the file `dest`.
-pub(crate) fn backup(inner: &Arc<Inner>, content: &Content<'_>, dest: &Path) -> Result<CommitNo> {
+pub(crate) fn backup(inner: &Arc<Inner>, content: &Content, dest: &Path) -> Result<CommitNo> {
     let (folder, name) = place_of(dest)?;
     let state = Snapshot::begin_with_head(inner)?;
-    write(inner, &state, 0, content, &folder, name)?;
+    write(inner, &state, 0, &content.of_store(inner), &folder, name)?;
     Ok(state.1.commit)
 }
 
-/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each: everything, or what has changed since
-/// such a backup. The first one's says how many there are, and comes last.
+/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each. The first one's says how many there
+/// are, and comes last.
 pub(crate) fn backup_stores(
     stores: &[Arc<Inner>],
-    since: Option<&Path>,
+    content: &Content,
     dest: &Path,
 ) -> Result<Vec<CommitNo>> {
-    let names = FileNames::default();
-    let bases: Vec<Option<PathBuf>> = stores
-        .iter()
-        .map(|store| Some(since?.join(names.data_of(store.identity.store))))
-        .collect();
-    if bases.iter().flatten().any(|base| !base.exists()) {
-        return Err(Error::NotTheBase("of other stores"));
+    let contents: Vec<Content> = stores.iter().map(|store| content.of_store(store)).collect();
+    if let Content::Since(base) = content {
+        let is_there = |content: &Content| matches!(content, Content::Since(part) if part.exists());
+        if !contents.iter().all(is_there) {
+            return Err(Error::not_the_base(base, "of other stores"));
+        }
     }
     let states = joint::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
         snapshot.commit()
     })?;
     let folder = new_folder(dest)?;
-    for ((store, state), base) in stores.iter().zip(&states).zip(&bases).rev() {
+    let name = |store: &Inner| FileNames::default().data_of(store.identity.store);
+    for ((store, state), content) in stores.iter().zip(&states).zip(&contents).rev() {
         let is_first_of_several = store.identity.store == 0 && stores.len() > 1;
         let count = if is_first_of_several { stores.len() } else { 0 };
         let count = u16::try_from(count).unwrap_or(u16::MAX);
-        let content = base.as_deref().map_or(Content::Full, Content::Since);
-        let name = names.data_of(store.identity.store);
-        write(store, state, count, &content, &folder, &name)?;
+        let written = write(store, state, count, content, &folder, &name(store));
+        written.inspect_err(|_| remove(&folder, stores.iter().map(|store| name(store))))?;
     }
     Ok(states.iter().map(|(_, head)| head.commit).collect())
 }
@@ -86,7 +98,7 @@ fn write(
     store: &Inner,
     (snapshot, head): &(Snapshot, Head),
     stores: u16,
-    content: &Content<'_>,
+    content: &Content,
     folder: &Folder,
     name: &str,
 ) -> Result<()> {
@@ -104,7 +116,7 @@ fn write(
             Content::Compacted => write_compacted(snapshot, file, &meta),
             Content::Since(path) => {
                 let base = read_base(path)?;
-                check_follows(&base, &meta)?;
+                check_follows(path, &base, &meta)?;
                 increment::write(snapshot.pages(), file, &base, &meta)
             }
         }?;
@@ -130,6 +142,13 @@ fn place_of(path: &Path) -> Result<(Folder, &str)> {
     let name = name.ok_or(std::io::Error::from(ErrorKind::InvalidInput))?;
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     Ok((Folder::open(parent.unwrap_or(Path::new(".")))?, name))
+}
+
+/// Removes those that are there of what was begun: some files of several are nothing, and the failure is what counts.
+pub(crate) fn remove(folder: &Folder, names: impl Iterator<Item = String>) {
+    for name in names {
+        let _: std::io::Result<()> = folder.remove(&name);
+    }
 }
 
 /// Makes a file that must not exist; if writing it fails, removes it: what was begun is nothing, and the failure is what counts.
@@ -158,6 +177,10 @@ pub(crate) fn new_folder(path: &Path) -> Result<Folder> {
 
 /// The state that a backup holds.
 fn read_base(path: &Path) -> Result<Meta> {
+    read_state(path).map_err(|error| error.in_file(path))
+}
+
+fn read_state(path: &Path) -> Result<Meta> {
     let mut file = fs::File::open(path)?;
     if let Some(increment) = Increment::read(&mut file)? {
         return Ok(increment.meta);

@@ -309,7 +309,7 @@ impl Env {
     /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
     /// writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a backup of its store too. Gives the commit of each store.
     pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
-        backup::backup_stores(&self.owner.stores, None, dest.as_ref())
+        backup::backup_stores(&self.owner.stores, &Content::Full, dest.as_ref())
     }
 
     /// As [`Env::backup_stores`], of what has changed since such a backup, full or incremental.
@@ -320,7 +320,13 @@ impl Env {
         base: impl AsRef<Path>,
         dest: impl AsRef<Path>,
     ) -> Result<Vec<CommitNo>> {
-        backup::backup_stores(&self.owner.stores, Some(base.as_ref()), dest.as_ref())
+        let content = Content::Since(base.as_ref().to_owned());
+        backup::backup_stores(&self.owner.stores, &content, dest.as_ref())
+    }
+
+    /// As [`Env::backup_stores`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    pub fn backup_stores_compacted(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
+        backup::backup_stores(&self.owner.stores, &Content::Compacted, dest.as_ref())
     }
 
     /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
@@ -328,12 +334,14 @@ impl Env {
         backup::backup(self.inner(), &Content::Compacted, dest.as_ref())
     }
 
-    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist.
+    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist. The backup may be
+    /// one of all stores ([`Env::backup_stores`]).
     /// [`Restore`](crate::Restore) puts them together. The work is in proportion to what has changed.
     ///
     /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
     pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        backup::backup(self.inner(), &Content::Since(base.as_ref()), dest.as_ref())
+        let content = Content::Since(base.as_ref().to_owned());
+        backup::backup(self.inner(), &content, dest.as_ref())
     }
 
     /// The first of these stores.

@@ -1,6 +1,7 @@
 //! What can go wrong in the store.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::page::{CommitNo, PageNo};
@@ -207,8 +208,8 @@ pub enum Error {
     Poisoned,
 
     /// A backup cannot be continued by, or restored together with, another one: it is something else than that needs.
-    #[error("not the backup that is needed here: it is {0}")]
-    NotTheBase(&'static str),
+    #[error("not the backup that is needed here: {0}")]
+    NotTheBase(String),
 
     /// The environment as a whole contradicts itself or the format.
     #[error("damaged: {0}")]
@@ -224,6 +225,20 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn not_the_base(path: &Path, what: &str) -> Self {
+        Self::NotTheBase(format!("{} is {what}", path.display()))
+    }
+
+    /// Tells in which file it is, where an error of itself does not say.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        let path = path.display();
+        match self {
+            Self::Damaged(what) => Self::Damaged(format!("{path}: {what}")),
+            Self::Io(error) => std::io::Error::new(error.kind(), format!("{path}: {error}")).into(),
+            other => other,
+        }
+    }
+
     /// Whether this refuses the arguments of a change, which then has changed nothing: the transaction can go on.
     pub fn is_refusal(&self) -> bool {
         matches!(

@@ -13,7 +13,9 @@ use sapwood_wal::Position;
 use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::archive::{self, Until};
-use crate::backup::{COPIED_PAGES, complete, file_pages, new_folder, refuse_damage, refuse_log};
+use crate::backup::{
+    COPIED_PAGES, complete, file_pages, new_folder, refuse_damage, refuse_log, remove,
+};
 use crate::backup::{Increment, check_follows};
 use crate::check::check_pages;
 use crate::error::{Error, Result};
@@ -99,12 +101,14 @@ impl Restore {
         let mut restored = Vec::new();
         // The first one last: with it the environment is there.
         for store in (0..stores).rev() {
-            in_new_file_of(&folder, store, |file| {
+            let made = in_new_file_of(&folder, store, |file| {
                 let (data, meta) = self.data_file(store, file)?;
                 complete(&*data.file, &meta)?;
                 restored.push(meta.head.commit);
                 Ok(())
-            })?;
+            });
+            let names = (0..stores).map(|store| FileNames::default().data_of(store));
+            made.inspect_err(|_| remove(&folder, names))?;
         }
         restored.reverse();
         Ok(restored)
@@ -115,7 +119,9 @@ impl Restore {
         if !self.backup.is_dir() {
             return Ok(1);
         }
-        let file = Folder::open(&self.backup)?.open(DATA_NAME, OpenMode::Read)?;
+        let file = Folder::open(&self.backup)?.open(DATA_NAME, OpenMode::Read);
+        let file =
+            file.map_err(|error| Error::from(error).in_file(&self.backup.join(DATA_NAME)))?;
         Ok(stores_of(&read_metas(&*file, Guards::default())?))
     }
 
@@ -151,7 +157,7 @@ impl Restore {
             )));
         }
         let mut data = DataFile::new(file.clone())?;
-        check(&data, &meta)?;
+        check(&data, &meta).map_err(|error| error.in_file(&of_store(&self.backup)))?;
         data.file.allocate(0, data.file.size()?)?;
         if let Some((archive, until)) = archive {
             if let (Until::Commit(commit), true) = (until, is_one_of_several) {
@@ -204,21 +210,32 @@ fn in_new_file_of(
 
 /// Copies a backup, with increments that follow it, to an empty file. Gives the state that it holds.
 fn copy_with_increments(backup: &Path, increments: &[PathBuf], file: &dyn File) -> Result<Meta> {
-    copy(&mut fs::File::open(backup)?, file)?;
-    let mut meta = *newest(&read_metas(file, Guards::default())?)?;
-    refuse_log(&meta)?;
+    let mut meta = copy_full(backup, file).map_err(|error| error.in_file(backup))?;
     for path in increments {
-        let mut from = BufReader::new(fs::File::open(path)?);
-        let increment = Increment::read(&mut from)?;
-        let increment = increment.ok_or(Error::NotTheBase("no increment"))?;
-        if increment.base != meta {
-            return Err(Error::NotTheBase("not the one before"));
-        }
-        check_follows(&increment.base, &increment.meta)?;
-        increment.apply(&mut from, file)?;
-        meta = increment.meta;
+        meta = apply(path, &meta, file).map_err(|error| error.in_file(path))?;
     }
     Ok(meta)
+}
+
+fn copy_full(backup: &Path, file: &dyn File) -> Result<Meta> {
+    copy(&mut fs::File::open(backup)?, file)?;
+    let meta = *newest(&read_metas(file, Guards::default())?)?;
+    refuse_log(&meta)?;
+    Ok(meta)
+}
+
+/// Makes of the state `base` what follows with an increment.
+fn apply(path: &Path, base: &Meta, file: &dyn File) -> Result<Meta> {
+    let mut from = BufReader::new(fs::File::open(path)?);
+    let increment = Increment::read(&mut from)?;
+    let increment = increment.ok_or_else(|| Error::not_the_base(path, "no increment"))?;
+    if increment.base != *base {
+        let what = "not an increment of what was given before it";
+        return Err(Error::not_the_base(path, what));
+    }
+    check_follows(path, &increment.base, &increment.meta)?;
+    increment.apply(&mut from, file)?;
+    Ok(increment.meta)
 }
 
 /// Reads all of what is going to be a store.

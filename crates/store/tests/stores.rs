@@ -298,6 +298,32 @@ fn a_backup_of_all_stores_is_of_one_moment() {
         }
         done.store(true, Ordering::Relaxed);
     });
+    // What one store has changed since a backup of all, and all of them without what is free.
+    let store = env.store(2).unwrap();
+    let increment = path("since all");
+    store.backup_since(path("backup 1"), &increment).unwrap();
+    let alone = Restore::of(path("backup 1/data-2")).increment(increment);
+    let alone = alone.into_folder(path("alone")).unwrap();
+    assert_eq!(alone, [store.read().unwrap().commit()]);
+    let compacted = path("compacted");
+    let commits = env.backup_stores_compacted(&compacted).unwrap();
+    let small = path("small");
+    assert_eq!(restore_stores(&compacted, &small).unwrap(), commits);
+    let small = Env::open(&small, &options(1)).unwrap();
+    let snapshots = env.read_stores().unwrap();
+    for (n, snapshot) in small.read_stores().unwrap().iter().enumerate() {
+        assert_eq!(number(snapshot), number(&snapshots[n]));
+        let report = small.store(n).unwrap().check().unwrap();
+        assert!(report.is_clean() && report.pages_free == 0);
+    }
+    let error = env
+        .backup_stores_since(&compacted, path("since compacted"))
+        .unwrap_err();
+    assert!(matches!(error, Error::NotTheBase(_)), "{error}");
+    assert_eq!(
+        std::fs::read_dir(path("since compacted")).unwrap().count(),
+        0
+    );
     // Not the other way round, and not without one of them.
     std::fs::copy(path("backup 0/data-1"), path("backup 0/data-2")).unwrap();
     let error = restore_stores(&path("backup 0"), &path("wrong"));

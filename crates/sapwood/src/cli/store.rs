@@ -18,7 +18,8 @@ pub(crate) enum Store {
     Compact(Place),
     /// Make another environment of the same contents, beside running readers and writers
     Copy(Copy),
-    /// Copy to one file, or what has changed since a backup, beside running readers and writers
+    /// Copy to one file, or of several stores to a folder, all or what has changed since a backup, beside running readers and
+    /// writers
     Backup(Backup),
     /// Make an environment of a backup and the increments that follow it
     Restore(Restore),
@@ -33,6 +34,14 @@ pub(crate) struct Place {
     /// The folder of the environment, or of a directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
+}
+
+/// Of which of several stores.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Which {
+    /// Only the store with this number, from 0 on [default: all, as of one moment]
+    #[arg(long = "store", value_name = "NUMBER")]
+    pub(crate) number: Option<usize>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +66,8 @@ pub(crate) struct Copy {
     /// The folder to make
     #[arg(value_name = "NEW-DIR")]
     pub(crate) dest: PathBuf,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Leave free pages out and fill the others
     #[arg(long, short)]
     pub(crate) compact: bool,
@@ -66,7 +77,9 @@ pub(crate) struct Copy {
 pub(crate) struct Backup {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// The file to make
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The file to make, or of several stores the folder
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Only what has changed since this backup, full or an increment itself
@@ -90,13 +103,15 @@ pub(crate) struct Restore {
 pub(crate) struct Dump {
     #[command(flatten)]
     pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Only this tree; may be given several times [default: all]
     #[arg(long = "tree", short = 's', value_name = "NAME")]
     pub(crate) trees: Vec<String>,
     /// Write printable characters as they are, and all others as a backslash and two hexadecimal digits
     #[arg(long, short)]
     pub(crate) print: bool,
-    /// Write here instead of to standard output
+    /// Write here instead of to standard output; of several stores, a folder to make with a file for each
     #[arg(long, short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -106,13 +121,16 @@ pub(crate) struct Load {
     /// The folder of the environment, which is made if there is none, or of a directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    /// Into the store with this number, from 0 on, of several
+    #[arg(long = "store", value_name = "NUMBER")]
+    pub(crate) store: Option<usize>,
     /// The tree for what comes without a name, as LMDB's main database does
     #[arg(long, short = 's', value_name = "NAME", default_value = "main")]
     pub(crate) tree: String,
     /// Keep records that are there already
     #[arg(long, short)]
     pub(crate) no_overwrite: bool,
-    /// Read from here instead of from standard input
+    /// Read from here instead of from standard input; a folder that `dump` has made of several stores is for as many
     #[arg(long, short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -57,17 +57,13 @@ pub(crate) fn restore(args: &Restore) -> Result<ExitCode> {
             data.display()
         );
     }
-    for file in &args.sources.files {
-        if !file.exists() {
-            bail!("{} is no backup: no such file", file.display());
-        }
-    }
+    let restore = args.sources.restore()?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&args.folder)
         .with_context(|| args.folder.display().to_string())?;
-    let restored = args.sources.restore().into_folder(&data);
+    let restored = restore.into_folder(&data);
     if restored.is_err() {
         let _ = fs::remove_dir_all(&data);
     }

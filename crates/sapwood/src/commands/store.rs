@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use sapwood_server::Config;
 use sapwood_store::page::PAGE_BYTES;
-use sapwood_store::{CommitNo, Env, Options};
+use sapwood_store::{CommitNo, Env, Options, Restore as Restoring};
 
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
 use crate::open::{data_folder, store_options};
@@ -65,13 +65,22 @@ fn stores(env: &Env) -> impl Iterator<Item = (String, Env)> {
     })
 }
 
-/// Refuses what would look at the first of several stores only.
-fn refuse_several(env: &Env, instead: &str) -> Result<()> {
-    match env.stores() {
-        1 => Ok(()),
-        count => bail!(
-            "there are {count} stores, of which this command knows the first alone: for a directory there is `{instead}`"
-        ),
+/// The store with this number or, if there is but one and none was named, that; `None` when all of several are meant.
+fn chosen(env: &Env, folder: &Path, number: Option<usize>) -> Result<Option<Env>> {
+    match (number, env.stores()) {
+        (None, 1) => Ok(Some(env.clone())),
+        (None, _) => Ok(None),
+        (Some(number), count) => {
+            let store = env.store(number);
+            let there = store.with_context(|| {
+                let folder = folder.display();
+                format!(
+                    "there is no store {number} in {folder}: the last of its {count} is store {}",
+                    count - 1
+                )
+            });
+            there.map(Some)
+        }
     }
 }
 
@@ -232,51 +241,77 @@ fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
     Ok(readers.iter().map(|reader| reader.age).max().unwrap_or(0))
 }
 
-/// A file beside the new folder that is gone when the copy is made, or has failed.
+/// A file or folder beside the new one that is gone when that is made, or has failed.
 struct Passing(PathBuf);
+
+impl Passing {
+    /// Where nothing is yet.
+    fn beside(path: &Path, extension: &str) -> Result<Self> {
+        let name = path.file_name();
+        let mut name = name.context("what is to be made has no name")?.to_owned();
+        name.push(extension);
+        let path = path.with_file_name(name);
+        refuse_existing(&path)?;
+        Ok(Self(path))
+    }
+}
 
 impl Drop for Passing {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 fn copy(args: &Copy) -> Result<ExitCode> {
     let env = open(&args.place.folder)?;
-    refuse_several(&env, "sapwood backup")?;
+    let one = chosen(&env, &args.place.folder, args.which.number)?;
     refuse_existing(&args.dest)?;
-    let name = args
-        .dest
-        .file_name()
-        .context("the new folder has no name")?;
-    let mut passing = name.to_owned();
-    passing.push(".backup");
-    let passing = Passing(args.dest.with_file_name(passing));
-    let commit = match args.compact {
-        true => env.backup_compacted(&passing.0),
-        false => env.backup(&passing.0),
+    let passing = Passing::beside(&args.dest, ".backup")?;
+    let commits = match (&one, args.compact) {
+        (Some(store), true) => store.backup_compacted(&passing.0).map(drop),
+        (Some(store), false) => store.backup(&passing.0).map(drop),
+        (None, true) => env.backup_stores_compacted(&passing.0).map(drop),
+        (None, false) => env.backup_stores(&passing.0).map(drop),
     };
-    commit.with_context(|| passing.0.display().to_string())?;
-    restore_to(&sapwood_store::Restore::of(&passing.0), &args.dest)
+    commits.with_context(|| passing.0.display().to_string())?;
+    restore_to(&Restoring::of(&passing.0), &args.dest)
 }
 
 fn backup(args: &Backup) -> Result<ExitCode> {
-    let env = open(&args.place.folder)?;
-    refuse_several(&env, "sapwood backup")?;
-    refuse_existing(&args.file)?;
-    let commit = match (&args.since, args.compact) {
-        (Some(base), _) => env.backup_since(base, &args.file),
-        (None, true) => env.backup_compacted(&args.file),
-        (None, false) => env.backup(&args.file),
+    let (folder, dest) = (&args.place.folder, &args.file);
+    let env = open(folder)?;
+    let one = chosen(&env, folder, args.which.number)?;
+    refuse_existing(dest)?;
+    if let (None, Some(base)) = (&one, &args.since)
+        && base.is_file()
+    {
+        bail!(
+            "{} is the backup of one store, and {} has {}: name the one with --store, or a folder with the backup of all",
+            base.display(),
+            folder.display(),
+            env.stores()
+        );
+    }
+    let commits = match (&one, &args.since, args.compact) {
+        (Some(store), Some(base), _) => store.backup_since(base, dest).map(|commit| vec![commit]),
+        (Some(store), None, true) => store.backup_compacted(dest).map(|commit| vec![commit]),
+        (Some(store), None, false) => store.backup(dest).map(|commit| vec![commit]),
+        (None, Some(base), _) => env.backup_stores_since(base, dest),
+        (None, None, true) => env.backup_stores_compacted(dest),
+        (None, None, false) => env.backup_stores(dest),
     };
-    let commit = commit.with_context(|| args.file.display().to_string())?;
-    println!("{} holds commit {commit}", args.file.display());
+    if commits.is_err() {
+        // If it is a folder, nothing is left in it.
+        let _ = fs::remove_dir(dest);
+    }
+    say_held(dest, &commits.with_context(|| dest.display().to_string())?);
     Ok(ExitCode::SUCCESS)
 }
 
 fn restore(args: &Restore) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
-    restore_to(&args.sources.restore(), &args.dest)
+    restore_to(&args.sources.restore()?, &args.dest)
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
@@ -286,13 +321,17 @@ fn refuse_existing(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn restore_to(restore: &sapwood_store::Restore, dest: &Path) -> Result<ExitCode> {
+fn restore_to(restore: &Restoring, dest: &Path) -> Result<ExitCode> {
     let restored = restore.into_folder(dest);
     if restored.is_err() {
         let _ = fs::remove_dir(dest);
     }
-    let commits = restored.with_context(|| dest.display().to_string())?;
+    say_held(dest, &restored.with_context(|| dest.display().to_string())?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the commit of each store.
+fn say_held(dest: &Path, commits: &[CommitNo]) {
     let commits: Vec<String> = commits.iter().map(ToString::to_string).collect();
     println!("{} holds commit {}", dest.display(), commits.join(", "));
-    Ok(ExitCode::SUCCESS)
 }

@@ -23,6 +23,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::io::{ErrorKind, Read};
+use std::path::Path;
 
 use sapwood_wal::storage::File;
 
@@ -143,8 +144,8 @@ fn damaged(what: &str) -> Error {
     Error::Damaged(format!("the increment: {what}"))
 }
 
-/// Whether what was written since `base` makes `meta` of it.
-pub(crate) fn check_follows(base: &Meta, meta: &Meta) -> Result<()> {
+/// Whether what was written since `base` makes `meta` of it; `path` is the file that would be the wrong one.
+pub(crate) fn check_follows(path: &Path, base: &Meta, meta: &Meta) -> Result<()> {
     let what = if base.identity.id != meta.identity.id || base.identity.store != meta.identity.store
     {
         "of another store"
@@ -157,7 +158,7 @@ pub(crate) fn check_follows(base: &Meta, meta: &Meta) -> Result<()> {
     } else {
         return Ok(());
     };
-    Err(Error::NotTheBase(what))
+    Err(Error::not_the_base(path, what))
 }
 
 /// Writes an increment.

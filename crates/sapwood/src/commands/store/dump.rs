@@ -15,48 +15,125 @@
 //! ```
 //!
 //! `counted=1` and `whole=1` and `packed=1` say what LMDB does not have; `mdb_load` passes over them.
+//!
+//! A dump of several stores is a folder with a file for each. Their names say how many belong together: see [`file_name`].
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use sapwood_store::page::PAGE_BYTES;
-use sapwood_store::{KeyOrder, Snapshot, Tree, TreeKind};
+use sapwood_store::{Env, KeyOrder, Snapshot, Tree, TreeKind};
 
 use crate::cli::store::Dump;
 
 pub(super) fn run(args: &Dump) -> Result<ExitCode> {
-    let env = super::open(&args.place.folder)?;
-    super::refuse_several(&env, "sapwood export")?;
-    let snapshot = env.read()?;
-    let room = env.stat()?.pages_allocated * PAGE_BYTES as u64;
+    let folder = &args.place.folder;
+    let env = super::open(folder)?;
+    let Some(store) = super::chosen(&env, folder, args.which.number)? else {
+        let Some(dest) = &args.file else {
+            bail!(
+                "{} has {} stores: --file names a folder to make with a file for each, or --store one of them",
+                folder.display(),
+                env.stores()
+            );
+        };
+        dump_stores(&env, args, dest)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let snapshot = store.read()?;
     let names = match args.trees.is_empty() {
         true => snapshot.tree_names()?,
-        false => args
-            .trees
-            .iter()
-            .map(|name| name.clone().into_bytes())
-            .collect(),
-    };
-    let text = match args.print {
-        true => Text::Print,
-        false => Text::Bytes,
+        false => wanted(args),
     };
     match &args.file {
-        Some(path) => {
-            let file = File::create_new(path).with_context(|| path.display().to_string())?;
-            let mut out = BufWriter::new(file);
-            dump(&snapshot, &names, text, room, &mut out)?;
-            out.into_inner().map_err(io::Error::from)?.sync_all()?;
-        }
+        Some(path) => dump_to_file(&store, &snapshot, &names, args, path)?,
         None => {
             let mut out = BufWriter::new(stdout().lock());
-            dump(&snapshot, &names, text, room, &mut out)?;
+            dump(&snapshot, &names, text(args), room(&store)?, &mut out)?;
             out.flush()?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The trees that are named.
+fn wanted(args: &Dump) -> Vec<Vec<u8>> {
+    let names = args.trees.iter();
+    names.map(|name| name.clone().into_bytes()).collect()
+}
+
+fn text(args: &Dump) -> Text {
+    match args.print {
+        true => Text::Print,
+        false => Text::Bytes,
+    }
+}
+
+/// The size of a store's file, in bytes.
+fn room(store: &Env) -> Result<u64> {
+    Ok(store.stat()?.pages_allocated * PAGE_BYTES as u64)
+}
+
+/// The dump of a store, of so many, in the folder with those of all. That each tells their number makes it evident when one is missing.
+pub(super) fn file_name(store: usize, stores: usize) -> String {
+    format!("data-{store}-of-{stores}.dump")
+}
+
+/// All stores as of one moment, in a folder that gets its name when it is complete.
+fn dump_stores(env: &Env, args: &Dump, dest: &Path) -> Result<()> {
+    super::refuse_existing(dest)?;
+    let snapshots = env.read_stores()?;
+    let mut of_stores = Vec::new();
+    for snapshot in &snapshots {
+        of_stores.push(snapshot.tree_names()?);
+    }
+    if !args.trees.is_empty() {
+        let wanted = wanted(args);
+        for name in &wanted {
+            if !of_stores.iter().any(|names| names.contains(name)) {
+                bail!(
+                    "there is no tree '{}' in any store",
+                    String::from_utf8_lossy(name)
+                );
+            }
+        }
+        for names in &mut of_stores {
+            names.retain(|name| wanted.contains(name));
+        }
+    }
+    let passing = super::Passing::beside(dest, ".new")?;
+    let at = |path: &Path| path.display().to_string();
+    fs::create_dir(&passing.0).with_context(|| at(&passing.0))?;
+    for (number, (snapshot, names)) in snapshots.iter().zip(&of_stores).enumerate() {
+        if let Some(store) = env.store(number) {
+            let path = passing.0.join(file_name(number, env.stores()));
+            dump_to_file(&store, snapshot, names, args, &path)?;
+        }
+    }
+    let complete = || {
+        File::open(&passing.0)?.sync_all()?;
+        fs::rename(&passing.0, dest)
+    };
+    complete().with_context(|| at(dest))
+}
+
+fn dump_to_file(
+    store: &Env,
+    snapshot: &Snapshot,
+    names: &[Vec<u8>],
+    args: &Dump,
+    path: &Path,
+) -> Result<()> {
+    let write = || {
+        let mut out = BufWriter::new(File::create_new(path)?);
+        dump(snapshot, names, text(args), room(store)?, &mut out)?;
+        out.into_inner().map_err(io::Error::from)?.sync_all()?;
+        anyhow::Ok(())
+    };
+    write().with_context(|| path.display().to_string())
 }
 
 /// How bytes are written.

@@ -1,13 +1,16 @@
 //! `sapwood store load`: records from text in the format of LMDB's `mdb_dump`. See `dump` for the format.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, stdin};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_store::{Duplicates, Env, KeyOrder, TreeId, TreeKind, WriteTxn};
+use sapwood_store::{
+    Duplicates, Env, Error, KeyOrder, Options, STORES_MAX, TreeId, TreeKind, WriteTxn,
+};
 
-use super::dump::Text;
+use super::dump::{Text, file_name};
 use crate::cli::store::Load;
 
 /// The longest line that is read, in bytes: a value of 128 MiB in hexadecimal digits.
@@ -20,27 +23,140 @@ const COMMIT_RECORDS: u64 = 100_000;
 const COMMIT_BYTES: usize = 256 << 20;
 
 pub(super) fn run(args: &Load) -> Result<ExitCode> {
-    let input: Box<dyn BufRead> = match &args.file {
-        Some(path) => {
-            let file = File::open(path).with_context(|| path.display().to_string())?;
-            Box::new(BufReader::new(file))
-        }
-        None => Box::new(stdin().lock()),
-    };
     let folder = super::environment(&args.folder);
-    let env = Env::open(&folder, &super::options(&args.folder)?.create(true));
+    let options = super::options(&args.folder)?;
+    let mut loaded = 0;
+    let result = match &args.file {
+        Some(path) if path.is_dir() => {
+            if let Some(number) = args.store {
+                bail!(
+                    "{} is a folder with the dumps of several stores: name the file in it that store {number} is to get",
+                    path.display()
+                );
+            }
+            let dumps = dumps_in(path)?;
+            let env = open_for(path, dumps.len(), &folder, &options)?;
+            dumps.iter().enumerate().try_for_each(|(number, dump)| {
+                let store = env.store(number).context("no such store")?;
+                let (input, place) = (open_dump(dump)?, place_in(dump));
+                load_from(args, &store, input, &place, &mut loaded)
+            })
+        }
+        file => {
+            let (input, place): (Box<dyn BufRead>, _) = match file {
+                Some(path) => (Box::new(open_dump(path)?), place_in(path)),
+                None => (Box::new(stdin().lock()), String::new()),
+            };
+            // What is made here has but one.
+            let options = options.create(args.store.is_none_or(|number| number == 0));
+            let env = Env::open(&folder, &options).with_context(|| folder.display().to_string())?;
+            let Some(store) = super::chosen(&env, &folder, args.store)? else {
+                bail!(
+                    "{} has {} stores: --store names one of them, or --file a folder that 'sapwood store dump' has made of as many",
+                    folder.display(),
+                    env.stores()
+                );
+            };
+            load_from(args, &store, input, &place, &mut loaded)
+        }
+    };
+    println!("{loaded} records stored in {}", folder.display());
+    result?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The dumps of all stores that were dumped together, in the order of their numbers.
+fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let shown = folder.display();
+    let mut counts = Vec::new();
+    for file in fs::read_dir(folder).with_context(|| shown.to_string())? {
+        let name = file.with_context(|| shown.to_string())?.file_name();
+        let numbers = name.to_str().and_then(|name| {
+            let numbers = name.strip_prefix("data-")?.strip_suffix(".dump")?;
+            let (number, count) = numbers.split_once("-of-")?;
+            Some((number.parse().ok()?, count.parse().ok()?))
+        });
+        if let Some((number, count)) = numbers
+            && name == *file_name(number, count)
+        {
+            counts.push(count);
+        }
+    }
+    counts.sort_unstable();
+    counts.dedup();
+    let [count] = counts[..] else {
+        match counts[..] {
+            [] => bail!(
+                "{shown} has no dump of several stores: no file is called as {}",
+                file_name(0, 2)
+            ),
+            _ => bail!(
+                "{shown} has the dumps of {counts:?} stores: those that were dumped together are loaded together"
+            ),
+        }
+    };
+    ensure!(
+        (1..=usize::from(STORES_MAX)).contains(&count),
+        "{shown} has the dumps of {count} stores: an environment has at most {STORES_MAX}"
+    );
+    let dumps: Vec<PathBuf> = (0..count)
+        .map(|number| folder.join(file_name(number, count)))
+        .collect();
+    for dump in &dumps {
+        ensure!(
+            dump.exists(),
+            "{} is missing: the {count} dumps in the folder are loaded together; --store loads one of them",
+            dump.display()
+        );
+    }
+    Ok(dumps)
+}
+
+/// Opens an environment with so many stores, for the dumps in a folder, or makes it.
+fn open_for(dumps: &Path, count: usize, folder: &Path, options: &Options) -> Result<Env> {
+    // None gets more of them on the way.
+    let env = match Env::open(folder, &options.clone().create(false)) {
+        Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {
+            let count = u16::try_from(count)?;
+            Env::open(folder, &options.clone().create(true).stores(count))
+        }
+        opened => opened,
+    };
     let env = env.with_context(|| folder.display().to_string())?;
-    super::refuse_several(&env, "sapwood import")?;
+    ensure!(
+        env.stores() == count,
+        "{} has the dumps of {count} stores, and {} has {}: load each file into the store that is to get it, with --store",
+        dumps.display(),
+        folder.display(),
+        env.stores()
+    );
+    Ok(env)
+}
+
+fn open_dump(path: &Path) -> Result<BufReader<File>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    Ok(BufReader::new(file))
+}
+
+/// What stands before the number of a line of a file.
+fn place_in(path: &Path) -> String {
+    format!("{}, ", path.display())
+}
+
+fn load_from<R: BufRead>(
+    args: &Load,
+    store: &Env,
+    input: R,
+    place: &str,
+    loaded: &mut u64,
+) -> Result<()> {
     let mut lines = Lines {
         input,
         line: Vec::new(),
         number: 0,
     };
-    let mut loaded = 0;
-    let result = load(args, &env, &mut lines, &mut loaded);
-    println!("{loaded} records stored in {}", folder.display());
-    result.with_context(|| format!("line {}", lines.number))?;
-    Ok(ExitCode::SUCCESS)
+    let result = load(args, store, &mut lines, loaded);
+    result.with_context(|| format!("{place}line {}", lines.number))
 }
 
 fn load<R: BufRead>(args: &Load, env: &Env, lines: &mut Lines<R>, loaded: &mut u64) -> Result<()> {
