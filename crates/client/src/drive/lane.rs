@@ -19,7 +19,7 @@ use super::stop::Stop;
 use super::tally::Tally;
 use super::template::MESSAGE_ID_BASE;
 use super::transaction;
-use super::values::{CONNECTION, TRANSACTION, Values, Variable, put_number};
+use super::values::{CONNECTION, TRANSACTION, Values, Variable};
 use crate::connection::Connection;
 use crate::error::{Error, OperationError};
 use crate::generate::Random;
@@ -177,7 +177,7 @@ impl Lane {
         let variables = shared.variables.len();
         let mut values = Values::new(variables);
         if let Some(value) = values.slot(CONNECTION) {
-            put_number(u64::from(number), value);
+            value.set(number.to_string().as_bytes());
         }
         let desk = Desk {
             script: Script::default(),
@@ -652,8 +652,7 @@ impl Desk {
         }
         if what == Flying::Start {
             if let Some(value) = self.values.slot(TRANSACTION) {
-                value.clear();
-                value.extend_from_slice(response.value.unwrap_or_default());
+                value.set(response.value.unwrap_or_default());
             }
             let length = self.shared.transaction.unwrap_or(1);
             self.transaction = Transaction::Open(length);
