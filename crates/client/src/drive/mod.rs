@@ -2,9 +2,9 @@
 //! every answer.
 //!
 //! ```text
-//! plan -> records -> templates, variables        (parse, lines, template, values)
-//! connection: script -> template + values -> one write; answers checked in place      (lane, script)
-//! counts of all connections, second by second -> report: text, JSON, CSV, HTML   (tally, report)
+//! plan -> records -> templates, variables                                         (parse, lines, template, values)
+//! connection: script -> template + values -> one write; answers checked in place  (lane, desk, script)
+//! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (tally, report)
 //! ```
 //!
 //! Latency is counted from when an operation was due. Without a rate that is when it was put on the way; with a rate it
@@ -12,6 +12,7 @@
 //! charged with all that waited.
 
 mod alarm;
+mod desk;
 mod lane;
 mod lines;
 mod parse;

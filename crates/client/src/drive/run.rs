@@ -10,7 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::lane::{Lane, Schedule, Shared};
+use super::desk::Shared;
+use super::lane::{Lane, Schedule};
 use super::plan::{Code, Phase, Plan, PlannedOperation, Session};
 use super::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use super::script::{Budget, Weights};
