@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -149,6 +149,48 @@ fn reports_are_written_in_every_form() {
     assert_eq!(csv.lines().count(), 5, "{csv}");
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("Throughput over sessions") && html.contains("<svg"));
+}
+
+/// What is read from standard output by another program is the report and nothing else.
+#[test]
+fn a_report_goes_to_standard_output_in_place_of_the_table() {
+    let (folder, server) = flat();
+    let [plan, html] = ["plan", "html"].map(|name| folder.name_beside(name));
+    fs::write(&plan, "session: s\ncount: 7\n\nsearch:\nscope: base\n").unwrap();
+    let run = |more: &[&str]| {
+        let args = ["drive", server.ldap(), &plan].into_iter();
+        let output = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+            .args(args.chain(more.iter().copied()))
+            .current_dir(folder.beside(""))
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (success, json, said) = run(&["--json", "-", "--html", &html]);
+    assert!(
+        success && json.starts_with('{') && json.trim_end().ends_with('}'),
+        "{json}"
+    );
+    assert!(json.contains("\"answered\": 7"), "{json}");
+    assert!(said.contains("7 operations"), "{said}");
+    assert!(fs::read_to_string(&html).unwrap().contains("<svg"));
+    let (success, csv, _) = run(&["--csv", "-"]);
+    assert!(
+        success && csv.lines().all(|line| line.contains(',')),
+        "{csv}"
+    );
+    let (success, page, _) = run(&["--html", "-"]);
+    assert!(success && page.starts_with("<!"), "{page}");
+    assert!(!folder.beside("-").exists());
+
+    let (success, _, said) = run(&["--csv", "-", "--json", "-"]);
+    assert!(!success && said.contains("only one report"), "{said}");
+    let entries = ["drive", "generate", "--entries", "50", "--output", "-"];
+    assert!(sapwood_ok(entries).contains("\ndn: dc=example,dc=com\n"));
 }
 
 /// Starts `sapwood drive` and reads what it says until `text` is in a line.
@@ -474,6 +516,41 @@ fn rejected_messages_can_be_imported_again_and_an_import_be_continued() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// As LDIF they would be one record that is rejected, and their bytes its reason.
+#[test]
+fn messages_are_not_imported_as_ldif() {
+    let folder = Folder::init(&[]);
+    let [messages, rejects] = ["messages", "rejects"].map(|name| folder.name_beside(name));
+    let generate = [
+        "drive",
+        "generate",
+        "--entries",
+        "50",
+        "--format",
+        "ber",
+        "--output",
+    ];
+    sapwood_ok(generate.into_iter().chain([messages.as_str()]));
+    let refused = |output: Output| {
+        let said = text(&output.stderr);
+        assert!(
+            !output.status.success()
+                && said.contains("messages: it holds LDAP messages")
+                && said.contains("--format ber"),
+            "{said}"
+        );
+        assert!(!fs::exists(&rejects).unwrap());
+    };
+    refused(folder.sapwood("import", &[&messages, "--reject-file", &rejects]));
+    let server = folder.serve();
+    let online = ["import", "--online", server.ldap(), &messages];
+    refused(sapwood(
+        online.into_iter().chain(["--reject-file", &rejects]),
+    ));
+    server.stop();
+    folder.sapwood_ok("import", &["--format", "ber", &messages]);
 }
 
 #[test]

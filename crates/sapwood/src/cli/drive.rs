@@ -76,13 +76,13 @@ pub(crate) struct Run {
     /// The server's data, to report their size
     #[arg(long, value_name = "DIR")]
     pub(crate) database: Option<PathBuf>,
-    /// Write the report as JSON
+    /// Write the report as JSON; '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the report as CSV
+    /// Write the report as CSV; '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write the report as one HTML page with plots
+    /// Write the report as one HTML page with plots; '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -130,7 +130,7 @@ pub(crate) struct Generate {
     /// How they are written
     #[arg(long, value_enum, default_value_t = Format::Ldif)]
     pub(crate) format: Format,
-    /// Where they go [default: standard output]
+    /// Where they go; '-' is standard output [default: -]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -2,9 +2,10 @@
 
 mod interrupt;
 mod live;
+mod reports;
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ use crate::cli::drive::{Connect, Drive, DriveCommand, Preset, Run};
 use crate::commands::{generate, passwd, serve};
 use interrupt::Interrupt;
 use live::Live;
+use reports::Reports;
 
 pub(crate) fn run(args: &Drive) -> Result<ExitCode> {
     match &args.command {
@@ -51,24 +53,7 @@ fn load(args: &Run) -> Result<ExitCode> {
     if let Some(folder) = &args.database {
         fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     }
-    // What cannot be written is told before the run, not behind it.
-    let mut reports = Vec::new();
-    for (file, form) in [
-        (&args.json, Report::json as fn(&Report) -> String),
-        (&args.csv, Report::csv),
-        (&args.html, Report::html),
-    ] {
-        if let Some(path) = file {
-            let opened = File::options()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path);
-            let opened = opened.with_context(|| path.display().to_string())?;
-            reports.push((path, opened, form));
-        }
-    }
-
+    let reports = Reports::open(args)?;
     let source = Source::new(args)?;
     let runs: Vec<Option<u32>> = match args.connections.as_slice() {
         [] => vec![None],
@@ -116,16 +101,8 @@ fn load(args: &Run) -> Result<ExitCode> {
     }
     drop(live);
     // Whoever reads it may have been ended by the same Ctrl-C, which takes nothing from the files.
-    let printed = write!(io::stdout(), "{report}");
-    for (path, mut file, form) in reports {
-        let written = match file.metadata()?.is_file() {
-            true => file.set_len(0),
-            false => Ok(()),
-        };
-        written
-            .and_then(|()| file.write_all(form(&report).as_bytes()))
-            .with_context(|| path.display().to_string())?;
-    }
+    let printed = reports.print(&report);
+    reports.write(&report)?;
     if let Some(status) = interrupt.and_then(|interrupt| interrupt.status()) {
         return Ok(ExitCode::from(status));
     }

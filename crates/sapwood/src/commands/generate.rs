@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -29,13 +30,13 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
         Format::Ber => drive::Format::Ber,
     };
     // Written in large pieces by the stream itself: a buffer between would only copy.
-    match &args.output {
-        Some(file) => {
+    match args.output.as_deref() {
+        Some(file) if file != Path::new("-") => {
             let mut out = File::create(file).with_context(|| file.display().to_string())?;
             stream.write(format, &mut out)?;
             out.flush()?;
         }
-        None => stream.write(format, &mut stdout().lock())?,
+        _ => stream.write(format, &mut stdout().lock())?,
     }
     Ok(ExitCode::SUCCESS)
 }

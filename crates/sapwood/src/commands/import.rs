@@ -16,6 +16,7 @@ use sapwood_directory::{
     IMPORT_MEMORY_BYTES_DEFAULT, ImportFormat, ImportObserver, ImportOptions, ImportPhase,
     ImportProgress, ImportRejection, ImportReport, ImportSource,
 };
+use sapwood_ldap::ber;
 use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin};
 
@@ -126,24 +127,28 @@ fn is_same_pipe(one: &Path, other: &Path) -> bool {
 }
 
 fn source(file: &Path, format: ImportFormat) -> Result<ImportSource<'static>> {
-    let (name, reader): (_, Box<dyn Read + Send>) = if file == Path::new("-") {
-        ("standard input".into(), Box::new(io::stdin()))
-    } else {
-        (
-            file.display().to_string(),
-            Box::new(Lazy::Closed(file.to_owned())),
-        )
+    let name = match file == Path::new("-") {
+        true => "standard input".into(),
+        false => file.display().to_string(),
     };
-    // A pipe is opened when it is read: opening it waits for who writes to it.
-    let mut again: Option<Box<dyn Read + Send>> = None;
-    if file != Path::new("-") && file.metadata().with_context(|| name.clone())?.is_file() {
-        again = Some(Box::new(Lazy::Closed(file.to_owned())));
-    }
+    let reader = || -> Box<dyn Read + Send> {
+        let file: Box<dyn Read + Send> = match file == Path::new("-") {
+            true => Box::new(io::stdin()),
+            // A pipe is opened when it is read: opening it waits for who writes to it.
+            false => Box::new(Lazy::Closed(file.to_owned())),
+        };
+        match format {
+            ImportFormat::Ldif => Box::new(Text::new(file)),
+            ImportFormat::Ber => file,
+        }
+    };
+    let is_file =
+        file != Path::new("-") && file.metadata().with_context(|| name.clone())?.is_file();
     Ok(ImportSource {
         name,
-        reader,
+        reader: reader(),
         format,
-        again,
+        again: is_file.then(reader),
     })
 }
 
@@ -163,6 +168,69 @@ impl Read for Lazy {
             Lazy::Closed(_) => Ok(0),
         }
     }
+}
+
+/// A source that is to be LDIF, and is refused if it begins as LDAP messages do: as LDIF, all of them would be one rejected record.
+struct Text<R> {
+    /// What has been read of its beginning, up to where it was given on.
+    start: Vec<u8>,
+    is_seen: bool,
+    reader: R,
+}
+
+impl<R: Read> Text<R> {
+    fn new(reader: R) -> Self {
+        Text {
+            start: Vec::new(),
+            is_seen: false,
+            reader,
+        }
+    }
+
+    fn see(&mut self) -> io::Result<()> {
+        let most = MESSAGE_START_BYTES_MAX as u64;
+        self.reader
+            .by_ref()
+            .take(most)
+            .read_to_end(&mut self.start)?;
+        if begins_a_message(&self.start) {
+            let told = "it holds LDAP messages, not LDIF: import it with --format ber";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+        }
+        self.is_seen = true;
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Text<R> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        if !self.is_seen {
+            self.see()?;
+        }
+        match self.start.as_slice().read(space)? {
+            0 => self.reader.read(space),
+            read => {
+                self.start.drain(..read);
+                Ok(read)
+            }
+        }
+    }
+}
+
+/// The tag and the length of a message, and the tag of its ID.
+const MESSAGE_START_BYTES_MAX: usize = 1 + 1 + ber::LENGTH_OCTETS_MAX + 1;
+
+/// Whether a source begins with an LDAP message. No LDIF does: the tag of a SEQUENCE is the digit 0, with which no name, version or comment begins. The tag
+/// of an INTEGER behind the length tells it from other text, as it is a control character.
+fn begins_a_message(start: &[u8]) -> bool {
+    let Some((&ber::SEQUENCE, [length, rest @ ..])) = start.split_first() else {
+        return false;
+    };
+    let more = match length {
+        0..=0x7f => 0,
+        octets => usize::from(octets & 0x7f),
+    };
+    rest.get(more) == Some(&ber::INTEGER)
 }
 
 /// The sizes of all files together; 0 when one has none, as pipes.
@@ -211,5 +279,36 @@ impl ImportObserver for Observer {
             progress, rejects, ..
         } = &mut *state;
         rejects.keep(rejection, progress);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_no_text() {
+        for start in [
+            &b"0\x0c\x02\x01\x01h\x07"[..],
+            b"0\x81\x90\x02\x01",
+            b"0\x84\0\0\0\x0c\x02\x01\x01",
+        ] {
+            assert!(begins_a_message(start), "{start:?}");
+            let error = io::read_to_string(Text::new(start)).unwrap_err();
+            assert!(error.to_string().contains("--format ber"), "{error}");
+        }
+        for text in [
+            "",
+            "0",
+            "00",
+            "dn: o=x\no: x\n",
+            "\n\n# 0\x02\n",
+            "0.9.2342: x",
+        ] {
+            assert_eq!(
+                io::read_to_string(Text::new(text.as_bytes())).unwrap(),
+                text
+            );
+        }
     }
 }
