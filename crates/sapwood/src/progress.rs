@@ -1,8 +1,9 @@
 //! Progress bars for what takes longer than two seconds.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// How long something runs before its bar appears.
 const QUIET: Duration = Duration::from_secs(2);
@@ -31,15 +32,20 @@ impl Progress {
     pub(crate) fn restart(&mut self, total: u64, unit: &str) {
         let template = if total > 0 {
             format!(
-                "{{bar:30}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}, {{per_sec}}, {{eta}} left"
+                "{{bar:30}} {{percent:>3}} %  {{human_pos}} of {{human_len}} {unit}, {{rate}}, {{eta}} left"
             )
         } else {
-            format!("{{spinner}} {{human_pos}} {unit}, {{per_sec}}")
+            format!("{{spinner}} {{human_pos}} {unit}, {{rate}}")
         };
         // A template that does not parse would be a mistake of the lines above; the plain bar does then.
+        let style = ProgressStyle::with_template(&template);
         self.bar.set_style(
-            ProgressStyle::with_template(&template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            style
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+                    // What cannot be written is missing in the bar, and nothing else.
+                    let _ = out.write_str(&rate(state.per_sec()));
+                }),
         );
         self.bar.reset();
         if total > 0 {
@@ -64,5 +70,21 @@ impl Progress {
 
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// So many a second, written as counts are.
+fn rate(per_second: f64) -> String {
+    format!("{}/s", HumanCount(per_second.round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_whole_numbers() {
+        assert_eq!(rate(0.4), "0/s");
+        assert_eq!(rate(1_234_567.8), "1,234,568/s");
     }
 }
