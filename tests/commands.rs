@@ -225,7 +225,6 @@ fn a_directory_in_memory_is_saved_when_its_server_stops() {
     assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
 }
 
-/// The records of an export, each sorted by line: the order of attributes does not matter.
 /// Without its file a directory in memory is none; the way back is a backup in its place.
 #[test]
 fn a_directory_in_memory_without_its_file_is_told_what_it_needs() {
@@ -247,6 +246,79 @@ fn a_directory_in_memory_without_its_file_is_told_what_it_needs() {
     folder.sapwood_ok("check", &[]);
 }
 
+/// What stands in its place is told with its name and what helps.
+#[test]
+fn a_directory_in_memory_with_an_unusable_file_is_told_what_it_needs() {
+    let folder = Folder::init(&["--in-memory"]);
+    let (memory, backup) = (folder.path().join("memory"), folder.name_beside("backup"));
+    folder.sapwood_ok("backup", &[&backup]);
+    let refused = |reason: &str| {
+        for command in ["serve", "export"] {
+            let output = folder.sapwood(command, &[]);
+            let said = text(&output.stderr);
+            assert!(
+                !output.status.success()
+                    && said.contains("directory/memory")
+                    && said.contains("A backup of the directory can take its place")
+                    && said.contains(reason),
+                "{said}"
+            );
+        }
+    };
+    std::fs::write(&memory, "").unwrap();
+    refused("the backup is empty");
+    std::fs::write(&memory, "x").unwrap();
+    refused("meta page");
+    std::fs::copy(&backup, &memory).unwrap();
+    folder.sapwood_ok("check", &[]);
+
+    // A directory on disk does not become another one by a file of that name.
+    let folder = Folder::init(&[]);
+    std::fs::write(folder.path().join("memory"), "").unwrap();
+    let said = text(&folder.sapwood("export", &[]).stderr);
+    assert!(said.contains("has both a folder 'data'"), "{said}");
+}
+
+/// Its entries are nowhere else: a server that cannot save them does not end before it can, or is told again.
+#[test]
+fn a_directory_in_memory_that_cannot_be_saved_is_kept() {
+    let folder = Folder::init(&["--in-memory"]);
+    let suffix = folder.name_beside("suffix.ldif");
+    let text_of_suffix = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n";
+    std::fs::write(&suffix, text_of_suffix).unwrap();
+    let (admin, password) = (format!("cn=admin,{SUFFIX}"), folder.name_beside("password"));
+    let away = folder.beside("away");
+    let serve_and_stop = || {
+        let mut server = folder.serve();
+        let online = ["import", "--online", server.ldap(), &suffix];
+        let bind = ["--bind-dn", &admin, "--password-file", &password];
+        sapwood_ok(online.into_iter().chain(bind));
+        // As if its disk had failed.
+        std::fs::rename(folder.path(), &away).unwrap();
+        server.signal(Signal::TERM);
+        while !server.log().contains("cannot be saved") {
+            let ended = server.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{}", server.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        server
+    };
+    // Whoever insists ends it, and what was saved before stays.
+    let mut server = serve_and_stop();
+    assert!(server.child.try_wait().unwrap().is_none());
+    server.signal(Signal::TERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+    std::fs::rename(&away, folder.path()).unwrap();
+    assert!(!folder.sapwood_ok("export", &[]).contains("dn:"));
+
+    // Otherwise it goes on until it succeeds.
+    let mut server = serve_and_stop();
+    std::fs::rename(&away, folder.path()).unwrap();
+    assert!(server.child.wait().unwrap().success(), "{}", server.log());
+    assert!(folder.sapwood_ok("export", &[]).contains("dc: example"));
+}
+
+/// The records of an export, each sorted by line: the order of attributes does not matter.
 fn records(ldif: &str) -> Vec<Vec<&str>> {
     let records = ldif
         .split("\n\n")

@@ -63,7 +63,7 @@ pub(crate) fn is_in_memory(folder: &Path) -> bool {
     folder.join(MEMORY_FILE).exists()
 }
 
-/// Makes what is in a directory in memory what it begins with the next time, in one step. A directory on disk is as it is.
+/// Makes what is in a directory in memory what it begins with the next time. A directory on disk is as it is.
 pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
     if is_in_memory(folder) {
         write_memory(folder, directory)?;
@@ -71,7 +71,7 @@ pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory in memory of what is in `directory`.
+/// Makes a directory in memory of what is in `directory`, in one step: what was there before stays until the new one is complete.
 pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     let (new, file) = (folder.join("memory.new"), folder.join(MEMORY_FILE));
     // Left by one that was interrupted; a backup never overwrites anything.
@@ -119,7 +119,17 @@ pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Resu
                 folder.display()
             );
         }
-        let engine = Embedded::in_memory_from(&file).with_context(|| file.display().to_string())?;
+        ensure!(
+            !data_folder(folder).exists(),
+            "{} has both a folder '{DATA_FOLDER}', as a directory on disk has, and '{MEMORY_FILE}', as one in memory has: one of them is not its own",
+            folder.display()
+        );
+        let engine = Embedded::in_memory_from(&file).with_context(|| {
+            format!(
+                "{}, which a directory in memory begins with, cannot be used. A backup of the directory can take its place",
+                file.display()
+            )
+        })?;
         return Directory::open_on(engine, options(folder, config)?)
             .with_context(|| file.display().to_string());
     }

@@ -256,6 +256,9 @@ fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
 /// Copies everything, into space that is allocated throughout.
 fn copy(from: &mut fs::File, to: &dyn File) -> Result<()> {
     let bytes = from.metadata()?.len();
+    if bytes == 0 {
+        return Err(Error::Damaged("the backup is empty".into()));
+    }
     let bytes = file_pages(bytes.div_ceil(PAGE_BYTES as u64)) * PAGE_BYTES as u64;
     to.allocate(0, bytes)?;
     let mut buffer = vec![0; COPIED_PAGES as usize * PAGE_BYTES];

@@ -47,7 +47,7 @@ struct Suggestion {
 
 pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
     // Ctrl-C removes the scratch folder whenever it comes.
-    let signals = Signals::catch()?;
+    let mut signals = Signals::catch()?;
     let scratch = tempfile::Builder::new().prefix("sapwood-demo-").tempdir()?;
     let folder = scratch.path().join("directory");
     let password = password::generate();

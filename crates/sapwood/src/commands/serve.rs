@@ -22,6 +22,9 @@ use crate::{memory, open};
 /// How often free memory is looked for, and whether the archive is behind.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long after a directory in memory could not be saved it is tried again.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+
 pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     start_log(config.log.level);
@@ -29,9 +32,9 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         bail!("a server runs on {} already", args.folder.display());
     }
     raise_open_files();
-    let signals = Signals::catch()?;
+    let mut signals = Signals::catch()?;
     let directory = open::directory(&args.folder, &config, false)?;
-    let saves_memory = config.memory.save;
+    let saves_memory = config.memory.save && open::is_in_memory(&args.folder);
     let archiver = Archiver::new(&directory, &config.archive);
     let flags = Flags {
         listen: args.listen.clone(),
@@ -54,12 +57,34 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(server);
     if saves_memory {
-        open::save_memory(&args.folder, &directory)?;
+        save_memory(&args.folder, &directory, &mut signals)?;
     }
     // Until now whoever else wants to have the directory has to wait.
     drop(control);
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Saves a directory in memory, and does not end before that has succeeded: its entries are nowhere else, and what is in the way, such as a full
+/// disk, can be mended meanwhile. Whoever would rather lose them sends another signal.
+fn save_memory(folder: &Path, directory: &Directory, signals: &mut Signals) -> Result<()> {
+    let mut is_last = false;
+    loop {
+        match open::write_memory(folder, directory) {
+            Ok(()) => return Ok(()),
+            Err(error) if is_last => return Err(error.context("the entries are lost")),
+            Err(error) => {
+                // An impatient second one was no answer to this.
+                while signals.stop_within(Duration::ZERO) {}
+                tracing::error!(
+                    "the entries are in memory only, as they cannot be saved: {error:#}. This is tried again every {} s; \
+                     after another SIGTERM or SIGINT once more, and then they are lost",
+                    SAVE_INTERVAL.as_secs()
+                );
+            }
+        }
+        is_last = signals.stop_within(SAVE_INTERVAL);
+    }
 }
 
 /// Logs go to standard error, in one line each.
@@ -182,7 +207,7 @@ impl Signals {
 
     /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads. Meanwhile free memory goes back to the system, and updates to the archive.
     pub(crate) fn until_stopped(
-        mut self,
+        &mut self,
         server: &Server,
         mut archiver: Option<Archiver>,
     ) -> &'static str {
@@ -199,6 +224,18 @@ impl Signals {
                         }
                     }
                 }
+            }
+        })
+    }
+
+    /// Whether SIGTERM or SIGINT comes within this time, or has come before.
+    fn stop_within(&mut self, time: Duration) -> bool {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.terminate.recv() => true,
+                _ = self.interrupt.recv() => true,
+                () = tokio::time::sleep(time) => false,
             }
         })
     }
