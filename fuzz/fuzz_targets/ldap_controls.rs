@@ -8,9 +8,12 @@ use sapwood_ldap::control::{
     put_sort_keys, queue_length,
 };
 use sapwood_ldap::extended::{
-    EndTransaction, PasswordModify, TransactionEnded, cancel_id, generated_password, put_cancel_id,
-    put_generated_password, put_transaction_ended,
+    EndLburp, EndTransaction, LburpUpdate, OperationResults, OperationResultsBuf, PasswordModify,
+    StartLburp, TransactionEnded, UpdateOperationsBuf, cancel_id, generated_password,
+    max_operations, put_cancel_id, put_generated_password, put_max_operations,
+    put_transaction_ended,
 };
+use sapwood_ldap::message::RequestMessage;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(controls) = Controls::from_ber(bytes) {
@@ -77,4 +80,61 @@ fuzz_target!(|bytes: &[u8]| {
         put_cancel_id(&mut out, id);
         assert_eq!(cancel_id(&out), Ok(id));
     }
+    bulk_update(bytes);
 });
+
+fn bulk_update(bytes: &[u8]) {
+    let mut out = Vec::new();
+    if let Ok(start) = StartLburp::decode(bytes) {
+        start.encode(&mut out);
+        assert_eq!(StartLburp::decode(&out), Ok(start));
+    }
+    out.clear();
+    if let Ok(operations) = max_operations(bytes) {
+        put_max_operations(&mut out, operations);
+        assert_eq!(max_operations(&out), Ok(operations));
+    }
+    out.clear();
+    if let Ok(end) = EndLburp::decode(bytes) {
+        end.encode(&mut out);
+        assert_eq!(EndLburp::decode(&out), Ok(end));
+    }
+    out.clear();
+    if let Ok(update) = LburpUpdate::decode(bytes) {
+        assert_eq!(
+            LburpUpdate::sequence_number(bytes),
+            Ok(update.sequence_number)
+        );
+        let mut operations = UpdateOperationsBuf::default();
+        for operation in update.operations.iter().flatten() {
+            let mut message = Vec::new();
+            operation.put_message(&mut message, 7);
+            let message = RequestMessage::decode(&message).expect("it was accepted");
+            assert_eq!(message.op, operation.op);
+            assert_eq!(message.controls, operation.controls);
+            operations.push(&operation.op, operation.controls);
+        }
+        let again = LburpUpdate {
+            operations: operations.view(),
+            ..update
+        };
+        again.encode(&mut out);
+        assert_eq!(LburpUpdate::decode(&out), Ok(again));
+        let accepted = update.operations.iter().flatten();
+        let written = again.operations.iter().map(|operation| {
+            let operation = operation.expect("just written");
+            (operation.op, operation.controls)
+        });
+        assert!(written.eq(accepted.map(|operation| (operation.op, operation.controls))));
+    }
+    out.clear();
+    if let Ok(results) = OperationResults::decode(bytes) {
+        let mut again = OperationResultsBuf::default();
+        results
+            .iter()
+            .for_each(|(number, result)| again.push(number, &result));
+        again.encode(&mut out);
+        let again = OperationResults::decode(&out).expect("just written");
+        assert!(again.iter().eq(results.iter()));
+    }
+}

@@ -2,8 +2,14 @@
 
 #![deny(clippy::indexing_slicing)]
 
+mod lburp;
 mod transaction;
 
+pub use lburp::{
+    EndLburp, LburpUpdate, OperationResults, OperationResultsBuf, StartLburp, UpdateOperation,
+    UpdateOperations, UpdateOperationsBuf, max_operations, next_sequence_number,
+    put_max_operations,
+};
 pub use transaction::{EndTransaction, TransactionEnded, UpdatesControls, put_transaction_ended};
 
 use crate::ber;
@@ -28,6 +34,21 @@ pub const START_TRANSACTION: &str = "1.3.6.1.1.21.1";
 pub const END_TRANSACTION: &str = "1.3.6.1.1.21.3";
 /// Aborted Transaction Notice (RFC 5805 §2.4), the name of an unsolicited response whose value is the identifier.
 pub const ABORTED_TRANSACTION: &str = "1.3.6.1.1.21.4";
+
+/// StartLBURP request (RFC 4373 §5.1): [`StartLburp`].
+pub const START_LBURP: &str = "1.3.6.1.1.17.1";
+/// StartLBURP response (RFC 4373 §5.2): [`max_operations`].
+pub const START_LBURP_RESPONSE: &str = "1.3.6.1.1.17.2";
+/// EndLBURP request (RFC 4373 §5.5): [`EndLburp`].
+pub const END_LBURP: &str = "1.3.6.1.1.17.3";
+/// EndLBURP response (RFC 4373 §5.6). It has no value.
+pub const END_LBURP_RESPONSE: &str = "1.3.6.1.1.17.4";
+/// LBURPUpdate request (RFC 4373 §5.3): [`LburpUpdate`].
+pub const LBURP_UPDATE: &str = "1.3.6.1.1.17.5";
+/// LBURPUpdate response (RFC 4373 §5.4): [`OperationResults`].
+pub const LBURP_UPDATE_RESPONSE: &str = "1.3.6.1.1.17.6";
+/// The incremental update style (RFC 4373 §6), which is a feature of a server besides.
+pub const LBURP_INCREMENTAL: &str = "1.3.6.1.1.17.7";
 
 /// The request value of Password Modify; its `Debug` keeps the passwords to itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

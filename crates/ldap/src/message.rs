@@ -32,7 +32,7 @@ pub const INTEGER_MAX: u32 = i32::MAX.cast_unsigned();
 pub const ATTRIBUTES_MAX: usize = 65_536;
 
 /// Tag of a message's controls.
-const CONTROLS: u8 = ber::context_constructed(0);
+pub(crate) const CONTROLS: u8 = ber::context_constructed(0);
 
 /// What the start of a buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn put_envelope(out: &mut Vec<u8>, id: u32, tag: u8, op_len: usize, controls: Co
 }
 
 #[inline]
-fn put_controls(out: &mut Vec<u8>, controls: Controls<'_>) {
+pub(crate) fn put_controls(out: &mut Vec<u8>, controls: Controls<'_>) {
     if !controls.is_empty() {
         ber::put_octets(out, CONTROLS, controls.as_ber());
     }
@@ -234,7 +234,7 @@ impl Operation {
     }
 
     #[inline]
-    const fn of_request(tag: u8) -> Result<Self, Malformed> {
+    pub(crate) const fn of_request(tag: u8) -> Result<Self, Malformed> {
         Ok(match tag {
             0x60 => Operation::Bind,
             0x42 => Operation::Unbind,

@@ -236,7 +236,7 @@ impl<'a> Request<'a> {
     }
 
     #[inline]
-    pub(super) fn decode(operation: Operation, content: &'a [u8]) -> Result<Self, PartError> {
+    pub(crate) fn decode(operation: Operation, content: &'a [u8]) -> Result<Self, PartError> {
         let mut reader = Reader::new(content);
         let request = match operation {
             Operation::Search => Request::Search(SearchRequest::decode(&mut reader)?),
