@@ -132,6 +132,8 @@ pub struct Limits {
     pub open_transactions_bytes_max: usize,
     /// Seconds that a transaction is left alone before it is aborted.
     pub transaction_idle_seconds_max: u64,
+    /// Operations of one update request of a bulk update (RFC 4373).
+    pub lburp_operations_max: usize,
     /// Entries that one search of anyone but the administrator returns; 0 means no limit.
     pub search_entries_max: u32,
     /// Seconds that one search of anyone but the administrator takes; 0 means no limit.
@@ -250,6 +252,7 @@ impl Default for Limits {
             transaction_bytes_max: 4 << 20,
             open_transactions_bytes_max: 6 << 20,
             transaction_idle_seconds_max: 60,
+            lburp_operations_max: 1000,
             search_entries_max: 0,
             search_seconds_max: 0,
             hashers_max: 1,
@@ -366,6 +369,7 @@ impl Config {
             limits.update_queue_bytes_max,
             64 << 10,
         )?;
+        at_least("lburp_operations_max", limits.lburp_operations_max, 1)?;
         at_least("hashers_max", limits.hashers_max, 1)?;
         let seconds = usize::try_from(self.archive.seconds_max).unwrap_or(usize::MAX);
         at_least("seconds_max", seconds, 1)?;

@@ -89,15 +89,24 @@ pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
             extended::CANCEL,
             extended::START_TRANSACTION,
             extended::END_TRANSACTION,
+            // RFC 4373 §9.1 registers the responses, too, as what supportedExtension has.
+            extended::START_LBURP,
+            extended::START_LBURP_RESPONSE,
+            extended::END_LBURP,
+            extended::END_LBURP_RESPONSE,
+            extended::LBURP_UPDATE,
+            extended::LBURP_UPDATE_RESPONSE,
         ]),
         // All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters
-        // (RFC 4526), language tags (RFC 3866), modify-increment (RFC 4525).
+        // (RFC 4526), language tags (RFC 3866), modify-increment (RFC 4525), LBURP's
+        // incremental update style (RFC 4373).
         features: strings(&[
             "1.3.6.1.4.1.4203.1.5.1",
             "1.3.6.1.4.1.4203.1.5.2",
             "1.3.6.1.4.1.4203.1.5.3",
             "1.3.6.1.4.1.4203.1.5.4",
             "1.3.6.1.1.14",
+            extended::LBURP_INCREMENTAL,
         ]),
         sasl_mechanisms: strings(&["EXTERNAL"]),
         vendor_version: version.to_owned(),

@@ -66,6 +66,8 @@ pub(crate) enum Form {
     PasswordModify(Option<Password>),
     /// End Transaction (RFC 5805 §2.3).
     EndTransaction,
+    /// A part of the LBURPUpdate response (RFC 4373 §5.4): of which request of the session, and the operation's number in it.
+    LburpUpdate { request: u64, operation: u32 },
     /// The response of an update that was tried, and belongs to the transaction if it succeeded.
     Trial(Box<Trial>),
 }

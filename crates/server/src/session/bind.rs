@@ -21,6 +21,7 @@ impl Session {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.identity = Identity::Anonymous;
         self.transactions.clear();
+        self.abandon_lburp();
         let outcome = match request.authentication {
             _ if request.version != 3 => Err(Outcome::new(
                 ResultCode::ProtocolError,

@@ -1,5 +1,5 @@
-//! Extended operations: StartTLS, Who am I?, Cancel; [Password Modify](super::password_modify) and
-//! [transactions](super::transaction) have files of their own.
+//! Extended operations: StartTLS, Who am I?, Cancel; [Password Modify](super::password_modify), [transactions](super::transaction) and
+//! [bulk updates](super::lburp) have files of their own.
 
 use sapwood_directory::{Identity, Outcome};
 use sapwood_ldap::control::Controls;
@@ -10,13 +10,14 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use super::{Burst, Peer, Session, Then};
 
 impl Session {
+    /// `false` when it has to wait.
     pub(super) fn extended(
         &mut self,
         id: u32,
         request: &ExtendedRequest<'_>,
         controls: Controls<'_>,
         burst: &mut Burst<'_>,
-    ) {
+    ) -> bool {
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.number, id, oid = request.name, "extended");
         }
@@ -27,6 +28,9 @@ impl Session {
             oids::PASSWORD_MODIFY => self.password_modify(id, request.value, controls),
             oids::START_TRANSACTION => self.start_transaction(id, request.value, controls),
             oids::END_TRANSACTION => self.end_transaction(id, request.value, controls, burst),
+            oids::START_LBURP | oids::LBURP_UPDATE | oids::END_LBURP => {
+                return self.lburp(id, request, burst);
+            }
             oid => {
                 let reason = format!("the extended operation {oid} is not known");
                 self.answer_extended(
@@ -37,6 +41,7 @@ impl Session {
                 );
             }
         }
+        true
     }
 
     /// Appends the ExtendedResponse.
@@ -73,6 +78,9 @@ impl Session {
         } else if !self.transactions.is_empty() {
             // RFC 5805 §3.5: a transaction keeps to one security context.
             let reason = "a transaction is open: end it first";
+            Outcome::new(ResultCode::OperationsError, reason)
+        } else if self.lburp.is_open() {
+            let reason = "a bulk update is open: end it first";
             Outcome::new(ResultCode::OperationsError, reason)
         } else if matches!(self.peer, Peer::Local { .. }) {
             Outcome::new(
@@ -116,6 +124,10 @@ impl Session {
             }
             Ok(target) if self.updating.contains(&target) => {
                 Outcome::new(ResultCode::TooLate, "the update is being applied")
+            }
+            Ok(target) if self.lburp.keeps(target) => {
+                let reason = "a request of a bulk update has its place among others";
+                Outcome::new(ResultCode::CannotCancel, reason)
             }
             Ok(target) => Outcome::new(
                 ResultCode::NoSuchOperation,

@@ -13,6 +13,7 @@ mod ahead;
 mod bind;
 mod extended;
 mod ids;
+mod lburp;
 mod password_modify;
 mod search;
 #[cfg(test)]
@@ -40,10 +41,11 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
 use self::ids::MessageIds;
+use self::lburp::{HashedOperation, Lburp};
 use self::transaction::Transactions;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
 use crate::service::{Service, Settings};
-use crate::writer::{Reply, Unit};
+use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of answers that are held back at most: some ten segments, more of which no call to the system makes cheaper.
 const HELD_BYTES_MAX: usize = 16 << 10;
@@ -83,6 +85,8 @@ pub(crate) enum Completion {
     Verified { id: u32, identity: Option<Identity> },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
     Hashed(Box<Hashed>),
+    /// Those of an operation of a bulk update.
+    LburpHashed(Box<HashedOperation>),
     /// The server stops: what is under way is finished, then the session ends.
     Stop,
 }
@@ -165,6 +169,7 @@ pub(crate) struct Session {
     /// The message id of the request that nothing may overlap.
     exclusive: Option<u32>,
     transactions: Transactions,
+    lburp: Lburp,
     /// When the burst came, if somebody has asked.
     now: Option<Instant>,
     /// Responses that the client waits for, as it said.
@@ -214,6 +219,7 @@ impl Session {
             homes: Vec::new(),
             exclusive: None,
             transactions: Transactions::default(),
+            lburp: Lburp::default(),
             now: None,
             queue_length: 0,
             wanted: None,
@@ -427,6 +433,11 @@ impl Session {
             self.reserve_room();
         }
         self.turn_used = false;
+        if self.lburp.is_ready() && self.takes_requests() {
+            let mut unit = Unit::default();
+            self.take_kept(&mut unit);
+            self.submit(unit);
+        }
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
         }
@@ -497,7 +508,10 @@ impl Session {
                 self.answers_due -= answers.len();
                 self.left(homes, answers.len());
                 for (reply, outcome) in answers {
-                    self.updating.remove(&reply.id);
+                    // That of a bulk update is removed with the last of its operations.
+                    if !matches!(reply.form, Form::LburpUpdate { .. }) {
+                        self.updating.remove(&reply.id);
+                    }
                     self.answer_update(reply, outcome);
                 }
             }
@@ -507,6 +521,7 @@ impl Session {
                 self.wanted = None;
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
+            Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
         }
     }
 
@@ -646,7 +661,7 @@ impl Session {
             Request::Compare(request) => self.compare(id, &request, message.controls, burst),
             Request::Abandon(abandoned) => self.searches.remove(abandoned),
             Request::Extended(request) => {
-                self.extended(id, &request, message.controls, burst);
+                return self.extended(id, &request, message.controls, burst);
             }
             Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
                 return self.update(bytes, &message, burst);

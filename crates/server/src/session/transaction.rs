@@ -161,6 +161,10 @@ impl Session {
             let reason = "a transaction needs a bind with a name and a password first";
             return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
         }
+        if self.lburp.is_open() {
+            let reason = "a bulk update (RFC 4373) is open: end it first";
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        }
         let open_max = self.settings.config.limits.transactions_max;
         if self.transactions.open.len() >= open_max {
             let reason =
@@ -446,15 +450,25 @@ impl Session {
         self.answer_extended(id, outcome, None, value);
     }
 
-    /// When the transaction that was left alone longest is to be aborted.
+    /// When the transaction that was left alone longest is to be aborted, or the connection of a bulk update ended that is not complete.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let oldest = self.transactions.open.iter().map(|open| open.last_used);
-        Some(oldest.min()? + self.transaction_idle_max())
+        let open = self.transactions.open.iter().map(|open| open.last_used);
+        let oldest = open.chain(self.lburp.waits_since()).min();
+        Some(oldest? + self.transaction_idle_max())
     }
 
-    /// Aborts the transactions that were left alone for too long.
+    /// Aborts the transactions that were left alone for too long. A bulk update of which a request does not come ends the connection
+    /// (RFC 4373 §7).
     pub(crate) fn expire(&mut self) {
         let (now, idle_max) = (Instant::now(), self.transaction_idle_max());
+        let waits_since = self.lburp.waits_since();
+        if waits_since.is_some_and(|since| now.duration_since(since) >= idle_max) {
+            let reason = format!(
+                "a request of the bulk update has not come for {} seconds (transaction_idle_seconds_max)",
+                idle_max.as_secs()
+            );
+            self.disconnect(ResultCode::TimeLimitExceeded, &reason);
+        }
         let (left_alone, open) = std::mem::take(&mut self.transactions.open)
             .into_iter()
             .partition(|open| now.duration_since(open.last_used) >= idle_max);

@@ -12,7 +12,7 @@ use crate::password::{self, Hasher};
 use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
-const UPDATE_BYTES: usize = 256;
+pub(super) const UPDATE_BYTES: usize = 256;
 
 impl Session {
     /// `false` when the queue has no room for the update yet, or when it would overtake others.
@@ -76,13 +76,13 @@ impl Session {
     /// Whether an update with these homes could be applied before one that came earlier and that it may depend on. Those of
     /// different partitions do not depend on each other; all depend on what is in the first store, above the partitions.
     pub(super) fn overtakes(&self, homes: StoreSet, unit: &Unit) -> bool {
-        let may_depend = |other: StoreSet| {
-            other != homes && (other.meets(homes) || other.contains(0) || homes.contains(0))
-        };
         !homes.is_empty()
             && self.service.directory.stores() > 1
-            && (self.homes.iter().any(|(other, _)| may_depend(*other))
-                || unit.homes.iter().any(|other| may_depend(*other)))
+            && (self
+                .homes
+                .iter()
+                .any(|(other, _)| may_depend(*other, homes))
+                || unit.homes.iter().any(|other| may_depend(*other, homes)))
     }
 
     /// Updates with these homes have been applied.
@@ -161,6 +161,9 @@ impl Session {
                 self.answer_password_modify(reply.id, generated, &outcome);
             }
             Form::EndTransaction => self.answer_end_transaction(reply.id, &outcome),
+            Form::LburpUpdate { request, operation } => {
+                self.operation_done(request, operation, outcome);
+            }
             Form::Trial(trial) => self.tried(reply.id, *trial, outcome),
         }
     }
@@ -203,16 +206,26 @@ impl Session {
 
     fn log_update(&self, message: &RequestMessage<'_>) {
         if self.settings.config.log.access {
-            let dn = match message.op {
-                Request::Add(request) => request.dn,
-                Request::Modify(request) => request.dn,
-                Request::Delete(dn) => dn,
-                Request::ModifyDn(request) => request.dn,
-                _ => "",
-            };
+            let dn = target_dn(&message.op);
             let operation = message.op.operation().name();
             tracing::info!(target: "access", conn = self.number, id = message.id, dn, "{operation}");
         }
+    }
+}
+
+/// Whether updates with such homes, which are not the same, may depend on each other.
+pub(super) fn may_depend(one: StoreSet, other: StoreSet) -> bool {
+    one != other && (one.meets(other) || one.contains(0) || other.contains(0))
+}
+
+/// The DN of the entry that an update is about.
+pub(super) fn target_dn<'m>(op: &Request<'m>) -> &'m str {
+    match op {
+        Request::Add(request) => request.dn,
+        Request::Modify(request) => request.dn,
+        Request::Delete(dn) => dn,
+        Request::ModifyDn(request) => request.dn,
+        _ => "",
     }
 }
 
@@ -235,7 +248,7 @@ fn is_cleartext(attribute: &Attribute<'_>) -> bool {
 }
 
 /// Whether a request adds or replaces with a password in the clear. (A value to delete is compared with what is stored.)
-fn has_cleartext_password(request: &Request<'_>) -> bool {
+pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
     match request {
         Request::Add(add) => add
             .attributes

@@ -1,0 +1,714 @@
+//! Bulk updates: LBURP (RFC 4373), with the incremental update style.
+//!
+//! The operations of an update request go to the writer as one part of the burst, so that they share commits; each is judged as if
+//! it had been sent alone. A request that comes before its turn is kept, in the memory of transactions, until those before it have come.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use sapwood_directory::{Identity, Outcome, StoreSet, UpdateRequest, hash_passwords};
+use sapwood_ldap::control::{self, Controls};
+use sapwood_ldap::error::{PartError, Violation};
+use sapwood_ldap::extended::{
+    self as oids, EndLburp, LburpUpdate, OperationResultsBuf, StartLburp, UpdateOperation,
+    next_sequence_number, put_max_operations,
+};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ExtendedRequest, INTEGER_MAX, Request};
+use sapwood_ldap::result::ResultCode;
+
+use super::update::{UPDATE_BYTES, has_cleartext_password, may_depend};
+use super::{Burst, Completion, Session, Wanted, result};
+use crate::memory::Share;
+use crate::password::Hasher;
+use crate::writer::{Form, Reply, Unit};
+
+/// A request whose number is this far ahead of the one that is missing is refused.
+const AHEAD_MAX: u32 = 64;
+/// Bytes that a request which is kept counts for besides its own.
+const KEPT_BYTES: usize = 256;
+
+/// The bulk update of a session.
+#[derive(Default)]
+pub(super) struct Lburp {
+    /// From its start to the response to its end.
+    stream: Option<UpdateStream>,
+    /// Requests whose operations are under way, the oldest first.
+    under_way: VecDeque<UnderWay>,
+    /// How many there were.
+    requests: u64,
+    /// The one whose passwords are being hashed.
+    hashing: Option<Hashing>,
+}
+
+/// What has come of an update stream.
+struct UpdateStream {
+    /// The number of the request that is next.
+    next: u32,
+    /// Requests that came before their turn, by number.
+    kept: HashMap<u32, Kept>,
+    kept_bytes: usize,
+    /// The number and the message id of the end.
+    end: Option<(u32, u32)>,
+    /// When the last request came.
+    last_used: Instant,
+}
+
+/// An update request that waits for those before it.
+struct Kept {
+    id: u32,
+    value: Vec<u8>,
+    share: Share,
+}
+
+/// An update request with operations that are not done.
+struct UnderWay {
+    request: u64,
+    id: u32,
+    /// Operations that are not done.
+    left: usize,
+    operations: usize,
+    failed: Vec<(u32, Outcome)>,
+}
+
+/// Operations of an update request some of which have passwords to be hashed.
+struct Hashing {
+    request: u64,
+    id: u32,
+    /// In reverse: the next one is the last.
+    to_do: Vec<Accepted>,
+    done: Vec<Accepted>,
+    share: ListShare,
+}
+
+/// An operation that can go to the writer.
+struct Accepted {
+    /// Its place in the list, from 1.
+    number: u32,
+    request: UpdateRequest,
+    homes: StoreSet,
+    has_cleartext: bool,
+}
+
+/// What holds the memory of an update request on its way to the writer.
+enum ListShare {
+    /// A share of the writer's queue.
+    Queue(Share),
+    /// A share of the memory of transactions, where the request was kept.
+    Kept(Share),
+}
+
+impl Lburp {
+    pub(super) fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether the message id is that of an update request that waits for those before it.
+    pub(super) fn keeps(&self, id: u32) -> bool {
+        let stream = self.stream.iter();
+        let mut kept = stream.flat_map(|stream| stream.kept.values());
+        kept.any(|kept| kept.id == id)
+    }
+
+    /// Whether a request that was kept is next.
+    pub(super) fn is_ready(&self) -> bool {
+        let stream = self.stream.as_ref();
+        stream.is_some_and(|stream| stream.kept.contains_key(&stream.next))
+    }
+
+    /// Since when a request is missing that others wait for.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        let stream = self.stream.as_ref()?;
+        let waits = !stream.kept.is_empty() || stream.end.is_some();
+        (waits && self.under_way.is_empty() && self.hashing.is_none()).then_some(stream.last_used)
+    }
+}
+
+impl UpdateStream {
+    /// How far a number is ahead of the next one.
+    fn ahead(&self, number: u32) -> u32 {
+        if number >= self.next {
+            number - self.next
+        } else {
+            INTEGER_MAX - self.next + number
+        }
+    }
+
+    /// Why a request with this number cannot be taken, now or later.
+    fn check(&self, number: u32) -> Result<(), Outcome> {
+        let reason = match self.end {
+            _ if self.ahead(number) >= AHEAD_MAX => format!(
+                "the sequence number {number} is neither the next one, {}, nor among the {} behind it",
+                self.next,
+                AHEAD_MAX - 1
+            ),
+            Some((end, _)) if self.ahead(number) >= self.ahead(end) => {
+                format!("the sequence number {number} is not before that of the end, {end}")
+            }
+            _ if self.kept.contains_key(&number) => {
+                format!("the sequence number {number} was used before")
+            }
+            _ => return Ok(()),
+        };
+        Err(Outcome::new(ResultCode::OperationsError, reason))
+    }
+}
+
+impl Session {
+    /// `false` when it has to wait until what is under way has been answered, or for memory.
+    pub(super) fn lburp(
+        &mut self,
+        id: u32,
+        request: &ExtendedRequest<'_>,
+        burst: &mut Burst<'_>,
+    ) -> bool {
+        let value = request.value.unwrap_or_default();
+        let (name, refusal) = match request.name {
+            oids::START_LBURP => (oids::START_LBURP_RESPONSE, self.start_lburp(id, value)),
+            oids::END_LBURP => (oids::END_LBURP_RESPONSE, self.end_lburp(id, value)),
+            _ => match self.update_request(id, value, &mut burst.unit) {
+                Ok(is_taken) => return is_taken,
+                Err(refusal) => (oids::LBURP_UPDATE_RESPONSE, Err(refusal)),
+            },
+        };
+        if let Err(refusal) = refusal {
+            self.answer_extended(id, &refusal, Some(name), None);
+        }
+        true
+    }
+
+    /// RFC 4373 §5.1.
+    fn start_lburp(&mut self, id: u32, value: &[u8]) -> Result<(), Outcome> {
+        let start = StartLburp::decode(value).map_err(|error| malformed(&error))?;
+        if self.identity == Identity::Anonymous {
+            let reason = "a bulk update needs a bind with a name and a password first";
+            return Err(Outcome::new(ResultCode::StrongerAuthRequired, reason));
+        }
+        if self.lburp.is_open() {
+            let reason = "a bulk update is open: end it first";
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        }
+        if !self.transactions.is_empty() {
+            let reason = "a transaction is open: end it first";
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        }
+        if start.update_style != oids::LBURP_INCREMENTAL {
+            let reason = format!(
+                "the update style {} is not known, {} is",
+                start.update_style,
+                oids::LBURP_INCREMENTAL
+            );
+            return Err(Outcome::new(ResultCode::UnwillingToPerform, reason));
+        }
+        self.lburp.stream = Some(UpdateStream {
+            next: 1,
+            kept: HashMap::new(),
+            kept_bytes: 0,
+            end: None,
+            last_used: self.now(),
+        });
+        let mut value = Vec::new();
+        put_max_operations(&mut value, self.operations_max());
+        let name = Some(oids::START_LBURP_RESPONSE);
+        self.answer_extended(id, &Outcome::SUCCESS, name, Some(&value));
+        Ok(())
+    }
+
+    /// Most operations of one update request.
+    fn operations_max(&self) -> u32 {
+        let operations_max = self.settings.config.limits.lburp_operations_max;
+        u32::try_from(operations_max).map_or(INTEGER_MAX, |max| max.min(INTEGER_MAX))
+    }
+
+    fn open_stream(&mut self) -> Result<&mut UpdateStream, Outcome> {
+        let now = self.now();
+        let Some(stream) = &mut self.lburp.stream else {
+            let reason = "no bulk update is open: start it first";
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        };
+        stream.last_used = now;
+        Ok(stream)
+    }
+
+    /// RFC 4373 §5.5. It is answered when all that comes before it has been.
+    fn end_lburp(&mut self, id: u32, value: &[u8]) -> Result<(), Outcome> {
+        let end = EndLburp::decode(value).map_err(|error| malformed(&error))?;
+        let number = end.sequence_number;
+        let stream = self.open_stream()?;
+        if stream.end.is_some() {
+            let reason = "the end of the bulk update was asked for before";
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        }
+        stream.check(number)?;
+        let ahead = stream.ahead(number);
+        if stream.kept.keys().any(|kept| stream.ahead(*kept) > ahead) {
+            let reason = format!("requests behind the sequence number {number} have come");
+            return Err(Outcome::new(ResultCode::OperationsError, reason));
+        }
+        stream.end = Some((number, id));
+        self.end_if_done();
+        Ok(())
+    }
+
+    /// Answers the end of the bulk update once nothing is left before it.
+    fn end_if_done(&mut self) {
+        let lburp = &mut self.lburp;
+        let is_done = |stream: &mut UpdateStream| {
+            let end = stream.end.filter(|(number, _)| *number == stream.next);
+            end.map(|(_, id)| id)
+        };
+        if lburp.under_way.is_empty()
+            && lburp.hashing.is_none()
+            && let Some(id) = lburp.stream.as_mut().and_then(is_done)
+        {
+            lburp.stream = None;
+            let name = Some(oids::END_LBURP_RESPONSE);
+            self.answer_extended(id, &Outcome::SUCCESS, name, None);
+        }
+    }
+
+    /// RFC 4373 §5.3. `false` when it has to wait.
+    fn update_request(&mut self, id: u32, value: &[u8], unit: &mut Unit) -> Result<bool, Outcome> {
+        let stream = self.open_stream()?;
+        // A request whose number can be read has its place in the stream, whatever else is wrong with it.
+        let number = LburpUpdate::sequence_number(value).map_err(|error| malformed(&error))?;
+        stream.check(number)?;
+        if number != stream.next {
+            self.keep(id, number, value)?;
+            return Ok(true);
+        }
+        if !self.take_operations(id, value, None, unit) {
+            return Ok(false);
+        }
+        self.take_kept(unit);
+        Ok(true)
+    }
+
+    /// Keeps a request until it is its turn.
+    fn keep(&mut self, id: u32, number: u32, value: &[u8]) -> Result<(), Outcome> {
+        let bytes = value.len() + KEPT_BYTES;
+        let bytes_max = self.settings.config.limits.transaction_bytes_max;
+        let share = self.service.memory.transactions.try_take(bytes);
+        let stream = self.open_stream()?;
+        let refused = |code, reason: String| {
+            let reason = format!(
+                "{reason}: send it again when the request {} has come",
+                stream.next
+            );
+            Err(Outcome::new(code, reason))
+        };
+        if stream.kept_bytes + bytes > bytes_max {
+            let reason = format!(
+                "requests that came before their turn have more than {bytes_max} bytes (transaction_bytes_max)"
+            );
+            return refused(ResultCode::AdminLimitExceeded, reason);
+        }
+        let Some(share) = share.filter(|share| share.bytes() >= bytes) else {
+            let reason = "memory for requests that came before their turn is short (open_transactions_bytes_max)";
+            return refused(ResultCode::Busy, reason.to_owned());
+        };
+        let kept = Kept {
+            id,
+            value: value.to_vec(),
+            share,
+        };
+        stream.kept.insert(number, kept);
+        stream.kept_bytes += bytes;
+        Ok(())
+    }
+
+    /// Does the requests that were kept and are next.
+    pub(super) fn take_kept(&mut self, unit: &mut Unit) {
+        while self.lburp.is_ready() && self.exclusive.is_none() {
+            let Some(stream) = &mut self.lburp.stream else {
+                return;
+            };
+            let number = stream.next;
+            let Some(mut kept) = stream.kept.remove(&number) else {
+                return;
+            };
+            let bytes = kept.value.len() + KEPT_BYTES;
+            if !self.take_operations(kept.id, &kept.value, Some(&mut kept.share), unit) {
+                if let Some(stream) = &mut self.lburp.stream {
+                    stream.kept.insert(number, kept);
+                }
+                return;
+            }
+            if let Some(stream) = &mut self.lburp.stream {
+                stream.kept_bytes -= bytes;
+            }
+        }
+        self.end_if_done();
+    }
+
+    /// Takes the next request of the stream; `false` when it has to wait.
+    fn take_operations(
+        &mut self,
+        id: u32,
+        value: &[u8],
+        kept: Option<&mut Share>,
+        unit: &mut Unit,
+    ) -> bool {
+        let operations = match operations(value, self.operations_max() as usize) {
+            Ok(operations) => operations,
+            // RFC 4373 §5.4: none of them is done.
+            Err(refusal) => {
+                self.advance();
+                let name = Some(oids::LBURP_UPDATE_RESPONSE);
+                self.answer_extended(id, &refusal, name, None);
+                return true;
+            }
+        };
+        let homes = self.homes_of_operations(&operations);
+        if homes.iter().any(|homes| self.overtakes(*homes, unit)) {
+            return false;
+        }
+        let share = match kept {
+            // It keeps the memory that it has.
+            Some(share) => ListShare::Kept(std::mem::take(share)),
+            None => {
+                let wanted = Wanted::Update(value.len() + operations.len() * UPDATE_BYTES);
+                match self.share(wanted) {
+                    Some(share) => ListShare::Queue(share),
+                    None => return false,
+                }
+            }
+        };
+        self.advance();
+        let mut failed = Vec::new();
+        let mut accepted = Vec::with_capacity(operations.len());
+        let count = operations.len();
+        for ((number, operation), homes) in (1..).zip(operations).zip(homes) {
+            match self.accept(id, number, operation, homes) {
+                Ok(operation) => accepted.push(operation),
+                Err(outcome) => self.operation_failed(id, number, outcome, &mut failed),
+            }
+        }
+        self.lburp.requests += 1;
+        let request = self.lburp.requests;
+        self.lburp.under_way.push_back(UnderWay {
+            request,
+            id,
+            left: accepted.len(),
+            operations: count,
+            failed,
+        });
+        if accepted.iter().any(|operation| operation.has_cleartext) {
+            // What came before goes first; what comes after waits.
+            self.submit(std::mem::take(unit));
+            accepted.reverse();
+            self.lburp.hashing = Some(Hashing {
+                request,
+                id,
+                done: Vec::with_capacity(accepted.len()),
+                to_do: accepted,
+                share,
+            });
+            self.hash_next();
+        } else if accepted.is_empty() {
+            self.answer_if_done(request);
+        } else {
+            self.push_operations(request, id, accepted, share, unit);
+        }
+        true
+    }
+
+    fn advance(&mut self) {
+        if let Some(stream) = &mut self.lburp.stream {
+            stream.next = next_sequence_number(stream.next);
+        }
+    }
+
+    /// The stores that operations are to be applied in. Those of one list that may depend on each other have the same, so that
+    /// their order stays.
+    fn homes_of_operations(
+        &self,
+        operations: &[Result<UpdateOperation<'_>, Violation>],
+    ) -> Vec<StoreSet> {
+        let directory = &self.service.directory;
+        if directory.stores() == 1 {
+            return vec![StoreSet::FIRST; operations.len()];
+        }
+        let homes = operations.iter().map(|operation| match operation {
+            Ok(operation) => directory.homes_of(&operation.op),
+            Err(_) => StoreSet::default(),
+        });
+        let mut homes: Vec<StoreSet> = homes.collect();
+        let mut distinct: Vec<StoreSet> = Vec::new();
+        for own in &homes {
+            if !distinct.contains(own) {
+                distinct.push(*own);
+            }
+        }
+        let depends = |one: &StoreSet| distinct.iter().any(|other| may_depend(*other, *one));
+        if distinct.iter().any(depends) {
+            let all = distinct.iter().copied();
+            let all = all.fold(StoreSet::default(), StoreSet::with);
+            homes.fill(all);
+        }
+        homes
+    }
+
+    /// What is refused at once is so as if the operation had been sent alone.
+    fn accept(
+        &self,
+        id: u32,
+        number: u32,
+        operation: Result<UpdateOperation<'_>, Violation>,
+        homes: StoreSet,
+    ) -> Result<Accepted, Outcome> {
+        let operation =
+            operation.map_err(|violation| Outcome::new(violation.code(), violation.to_string()))?;
+        self.log_operation(id, number, &operation.op);
+        check_controls(operation.controls)?;
+        let mut message = Vec::new();
+        operation.put_message(&mut message, id);
+        Ok(Accepted {
+            number,
+            request: UpdateRequest::Message(message),
+            homes,
+            has_cleartext: has_cleartext_password(&operation.op),
+        })
+    }
+
+    fn push_operations(
+        &mut self,
+        request: u64,
+        id: u32,
+        accepted: Vec<Accepted>,
+        share: ListShare,
+        unit: &mut Unit,
+    ) {
+        let mut queued = match share {
+            ListShare::Queue(share) => share,
+            ListShare::Kept(share) => {
+                unit.transactions.push(share);
+                Share::default()
+            }
+        };
+        for operation in accepted {
+            let form = Form::LburpUpdate {
+                request,
+                operation: operation.number,
+            };
+            let (reply, share) = (Reply { id, form }, std::mem::take(&mut queued));
+            self.push(operation.request, reply, operation.homes, share, unit);
+        }
+    }
+
+    /// Has the next operation with passwords in the clear hashed, one at a time so that others get their turn between them; when
+    /// there are no more, all go on their way.
+    fn hash_next(&mut self) {
+        let Some(mut hashing) = self.lburp.hashing.take() else {
+            return;
+        };
+        while let Some(mut operation) = hashing.to_do.pop() {
+            if !operation.has_cleartext {
+                hashing.done.push(operation);
+                continue;
+            }
+            let number = operation.number;
+            let (session, directory) = (self.completions.clone(), self.service.directory.clone());
+            let job = move || {
+                let hashed = hash_passwords(&mut operation.request, directory.schema(), &Hasher);
+                let hashed = hashed.map_err(|outcome| (operation.number, outcome));
+                let hashed = hashed.map(|()| operation);
+                let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));
+            };
+            match self.service.hashers.submit(job) {
+                Ok(()) => {
+                    self.hashing(hashing.id);
+                    self.lburp.hashing = Some(hashing);
+                    return;
+                }
+                Err(full) => {
+                    let outcome = Outcome::new(ResultCode::Busy, full.to_string());
+                    self.operation_done(hashing.request, number, outcome);
+                }
+            }
+        }
+        let Hashing {
+            request,
+            id,
+            done,
+            share,
+            ..
+        } = hashing;
+        let mut unit = Unit::default();
+        self.push_operations(request, id, done, share, &mut unit);
+        self.submit(unit);
+        self.answer_if_done(request);
+    }
+
+    /// The passwords of an operation have been hashed.
+    pub(super) fn lburp_hashed(&mut self, hashed: HashedOperation) {
+        self.exclusive = None;
+        self.answers_due -= 1;
+        let Some(hashing) = &mut self.lburp.hashing else {
+            return;
+        };
+        match hashed.0 {
+            Ok(operation) => hashing.done.push(operation),
+            Err((number, outcome)) => {
+                let request = hashing.request;
+                self.operation_done(request, number, outcome);
+            }
+        }
+        self.hash_next();
+    }
+
+    /// An operation of an update request has its result, durable if it is success.
+    pub(super) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
+        let under_way = &mut self.lburp.under_way;
+        let Some(at) = under_way.iter().position(|own| own.request == request) else {
+            return;
+        };
+        under_way[at].left -= 1;
+        if outcome.code != ResultCode::Success {
+            let mut failed = std::mem::take(&mut under_way[at].failed);
+            self.operation_failed(self.lburp.under_way[at].id, number, outcome, &mut failed);
+            self.lburp.under_way[at].failed = failed;
+        }
+        if self.lburp.hashing.is_none() {
+            self.answer_if_done(request);
+        }
+    }
+
+    fn operation_failed(
+        &self,
+        id: u32,
+        operation: u32,
+        outcome: Outcome,
+        failed: &mut Vec<(u32, Outcome)>,
+    ) {
+        if self.settings.config.log.access {
+            let (code, diagnostic) = (outcome.code.code(), outcome.diagnostic.as_str());
+            tracing::info!(target: "access", conn = self.number, id, operation, code, diagnostic, "LBURP operation fails");
+        }
+        failed.push((operation, outcome));
+    }
+
+    /// Answers an update request once all its operations are done (RFC 4373 §5.4).
+    fn answer_if_done(&mut self, request: u64) {
+        let under_way = &mut self.lburp.under_way;
+        let Some(at) = under_way
+            .iter()
+            .position(|own| own.request == request && own.left == 0)
+        else {
+            return;
+        };
+        let Some(mut done) = under_way.remove(at) else {
+            return;
+        };
+        self.updating.remove(&done.id);
+        let name = Some(oids::LBURP_UPDATE_RESPONSE);
+        if done.failed.is_empty() {
+            self.answer_extended(done.id, &Outcome::SUCCESS, name, None);
+        } else {
+            done.failed.sort_unstable_by_key(|(number, _)| *number);
+            let mut results = OperationResultsBuf::default();
+            for (number, outcome) in &done.failed {
+                let mut referrals = OctetStringsBuf::default();
+                results.push(*number, &result(outcome, &mut referrals));
+            }
+            let mut value = Vec::new();
+            results.encode(&mut value);
+            let reason = format!(
+                "{} of {} operations failed",
+                done.failed.len(),
+                done.operations
+            );
+            let outcome = Outcome::new(ResultCode::UnknownError, reason);
+            self.answer_extended(done.id, &outcome, name, Some(&value));
+        }
+        self.end_if_done();
+    }
+
+    /// A bind ends the bulk update: what waits for its turn is not done.
+    pub(super) fn abandon_lburp(&mut self) {
+        let Some(stream) = self.lburp.stream.take() else {
+            return;
+        };
+        let outcome = Outcome::new(
+            ResultCode::OperationsError,
+            "a bind has ended the bulk update",
+        );
+        for kept in stream.kept.into_values() {
+            let name = Some(oids::LBURP_UPDATE_RESPONSE);
+            self.answer_extended(kept.id, &outcome, name, None);
+        }
+        if let Some((_, id)) = stream.end {
+            let name = Some(oids::END_LBURP_RESPONSE);
+            self.answer_extended(id, &outcome, name, None);
+        }
+    }
+
+    fn log_operation(&self, id: u32, number: u32, op: &Request<'_>) {
+        if self.settings.config.log.access {
+            let dn = super::update::target_dn(op);
+            tracing::info!(target: "access", conn = self.number, id, operation = number, dn, "LBURP {}", op.operation().name());
+        }
+    }
+}
+
+/// An operation whose passwords have been hashed, or its number and why they could not be.
+pub(crate) struct HashedOperation(Result<Accepted, (u32, Outcome)>);
+
+/// The operations of a request, each with what it may break of the protocol by itself.
+fn operations(
+    value: &[u8],
+    operations_max: usize,
+) -> Result<Vec<Result<UpdateOperation<'_>, Violation>>, Outcome> {
+    let update = LburpUpdate::decode(value).map_err(|error| malformed(&error))?;
+    let mut operations = Vec::new();
+    for operation in update.operations.iter() {
+        if operations.len() >= operations_max {
+            let reason = format!(
+                "an update request has at most {operations_max} operations (maxOperations, lburp_operations_max)"
+            );
+            return Err(Outcome::new(ResultCode::ProtocolError, reason));
+        }
+        operations.push(match operation {
+            Ok(operation) => Ok(operation),
+            Err(PartError::Violation(violation)) => Err(violation),
+            Err(error) => return Err(malformed(&error)),
+        });
+    }
+    Ok(operations)
+}
+
+/// Refuses controls of operations that say something to the session, which has said it at the start, and those whose answer has no place in
+/// an OperationResult.
+fn check_controls(controls: Controls<'_>) -> Result<(), Outcome> {
+    if controls.is_empty() {
+        return Ok(());
+    }
+    let is_refused = |oid: &str| {
+        control::OF_SESSIONS.contains(&oid)
+            || matches!(
+                oid,
+                control::PRE_READ | control::POST_READ | control::PROXIED_AUTHORIZATION
+            )
+    };
+    let mut controls = controls.iter();
+    let refused = controls.find(|control| {
+        // An update that was meant to be part of a transaction must not be done by itself.
+        control.oid == control::TRANSACTION_SPECIFICATION
+            || (control.critical && is_refused(control.oid))
+    });
+    match refused {
+        None => Ok(()),
+        Some(control) => {
+            let reason = format!(
+                "the control {} cannot go with an operation of a bulk update",
+                control.oid
+            );
+            let code = ResultCode::UnavailableCriticalExtension;
+            Err(Outcome::new(code, reason))
+        }
+    }
+}
+
+fn malformed(error: &PartError) -> Outcome {
+    Outcome::new(ResultCode::ProtocolError, format!("LBURP: {error}"))
+}

@@ -1,0 +1,669 @@
+//! Bulk updates over the wire (LBURP, RFC 4373).
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use sapwood_directory::Partition;
+use sapwood_directory::engine::Embedded;
+use sapwood_ldap::control::{
+    self, Control, Controls, ControlsBuf, POST_READ, TRANSACTION_SPECIFICATION,
+};
+use sapwood_ldap::extended::*;
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::message::*;
+use sapwood_ldap::result::ResultCode;
+use support::{ADMIN, Answer, Client, SUFFIX, TestServer, message, with_controls};
+
+fn dn(name: &str) -> String {
+    format!("cn={name},{SUFFIX}")
+}
+
+/// The list of an update request that is being made.
+#[derive(Default)]
+struct List(UpdateOperationsBuf);
+
+impl List {
+    fn push(mut self, op: &Request<'_>) -> Self {
+        self.0.push(op, Controls::EMPTY);
+        self
+    }
+
+    fn push_with(mut self, op: &Request<'_>, control: Control<'_>) -> Self {
+        let mut controls = ControlsBuf::default();
+        controls.push(control);
+        self.0.push(op, controls.view());
+        self
+    }
+
+    fn add(self, dn: &str, attributes: &[(&str, &str)]) -> Self {
+        let mut list = AttributesBuf::default();
+        for (description, value) in attributes {
+            list.push(description.as_bytes(), [value.as_bytes()]);
+        }
+        let attributes = list.view();
+        self.push(&Request::Add(AddRequest { dn, attributes }))
+    }
+
+    fn device(self, name: &str) -> Self {
+        self.add(&dn(name), &[("objectClass", "device"), ("cn", name)])
+    }
+
+    fn describe(self, dn: &str, text: &str) -> Self {
+        let mut changes = ChangesBuf::default();
+        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        let changes = changes.view();
+        self.push(&Request::Modify(ModifyRequest { dn, changes }))
+    }
+
+    fn rename(self, name: &str, new: &str) -> Self {
+        let op = Request::ModifyDn(ModifyDnRequest {
+            dn: &dn(name),
+            new_rdn: &format!("cn={new}"),
+            delete_old_rdn: true,
+            new_superior: None,
+        });
+        self.push(&op)
+    }
+
+    fn delete(self, name: &str) -> Self {
+        self.push(&Request::Delete(&dn(name)))
+    }
+
+    fn value(&self, sequence_number: u32) -> Vec<u8> {
+        let operations = self.0.view();
+        let mut value = Vec::new();
+        let update = LburpUpdate {
+            sequence_number,
+            operations,
+        };
+        update.encode(&mut value);
+        value
+    }
+}
+
+fn start_value() -> Vec<u8> {
+    let mut value = Vec::new();
+    let start = StartLburp {
+        update_style: LBURP_INCREMENTAL,
+    };
+    start.encode(&mut value);
+    value
+}
+
+fn end_value(sequence_number: u32) -> Vec<u8> {
+    let mut value = Vec::new();
+    EndLburp { sequence_number }.encode(&mut value);
+    value
+}
+
+/// What a supplier does.
+trait Supplier {
+    fn put(&mut self, id: u32, name: &str, value: &[u8]);
+    fn begin(&mut self) -> u32;
+    fn update(&mut self, number: u32, list: &List) -> Answer;
+    fn end(&mut self, number: u32) -> Answer;
+    fn is_there(&mut self, name: &str) -> bool;
+}
+
+impl Supplier for Client {
+    fn put(&mut self, id: u32, name: &str, value: &[u8]) {
+        let value = Some(value);
+        let op = Request::Extended(ExtendedRequest { name, value });
+        self.send(&message(id, op));
+    }
+
+    fn begin(&mut self) -> u32 {
+        let answer = self.extended(START_LBURP, Some(&start_value()));
+        assert_code(&answer, ResultCode::Success);
+        assert_eq!(answer.name.as_deref(), Some(START_LBURP_RESPONSE));
+        max_operations(&answer.value.unwrap()).unwrap()
+    }
+
+    fn update(&mut self, number: u32, list: &List) -> Answer {
+        let answer = self.extended(LBURP_UPDATE, Some(&list.value(number)));
+        assert_eq!(answer.name.as_deref(), Some(LBURP_UPDATE_RESPONSE));
+        answer
+    }
+
+    fn end(&mut self, number: u32) -> Answer {
+        let answer = self.extended(END_LBURP, Some(&end_value(number)));
+        assert_eq!(answer.name.as_deref(), Some(END_LBURP_RESPONSE));
+        assert_eq!(answer.value, None);
+        answer
+    }
+
+    fn is_there(&mut self, name: &str) -> bool {
+        self.search(&dn(name), Scope::Base, "(objectClass=*)").len() == 2
+    }
+}
+
+#[track_caller]
+fn assert_code(answer: &Answer, code: ResultCode) {
+    assert_eq!(answer.code, code, "{answer:?}");
+}
+
+/// The operations that failed, by number.
+#[track_caller]
+fn failed(answer: &Answer) -> Vec<(u32, ResultCode)> {
+    assert_code(answer, ResultCode::UnknownError);
+    let value = answer.value.as_ref().unwrap();
+    let results = OperationResults::decode(value).unwrap();
+    results
+        .iter()
+        .map(|(number, result)| (number, result.code))
+        .collect()
+}
+
+#[test]
+fn a_bulk_update_does_what_its_operations_do() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.admin(), server.admin());
+    assert_eq!(client.begin(), 1000);
+    let list = List::default()
+        .device("a")
+        .describe(&dn("a"), "first")
+        .device("b")
+        .rename("b", "c")
+        .device("d")
+        .delete("d");
+    let answer = client.update(1, &list);
+    assert_code(&answer, ResultCode::Success);
+    assert_eq!(answer.value, None, "RFC 4373 §5.4");
+    assert!(other.is_there("a") && other.is_there("c"));
+    assert!(!other.is_there("b") && !other.is_there("d"));
+    // What fails is told by its number, and the rest is done.
+    let below = format!("cn=x,{}", dn("missing"));
+    let mut no_values = AttributesBuf::default();
+    no_values.push(b"objectClass", [b"device".as_slice()]);
+    no_values.push(b"cn", []);
+    let assertion = Control {
+        oid: control::ASSERTION,
+        critical: true,
+        value: Some(b"\xa3\x0a\x04\x02cn\x04\x04nope"),
+    };
+    let unknown = Control {
+        oid: "1.2.3",
+        critical: true,
+        value: None,
+    };
+    let list = List::default()
+        .device("a")
+        .device("e")
+        .add(&below, &[("objectClass", "device"), ("cn", "x")])
+        .push(&Request::Add(AddRequest {
+            dn: &dn("f"),
+            attributes: no_values.view(),
+        }))
+        .describe("no name", "x")
+        .push_with(&Request::Delete(&dn("e")), assertion)
+        .push_with(&Request::Delete(&dn("e")), unknown)
+        .device("g");
+    let answer = client.update(2, &list);
+    assert_eq!(
+        failed(&answer),
+        [
+            (1, ResultCode::EntryAlreadyExists),
+            (3, ResultCode::NoSuchObject),
+            (4, ResultCode::ProtocolError),
+            (5, ResultCode::InvalidDnSyntax),
+            (6, ResultCode::AssertionFailed),
+            (7, ResultCode::UnavailableCriticalExtension),
+        ]
+    );
+    let results = answer.value.unwrap();
+    let results = OperationResults::decode(&results).unwrap();
+    let (_, missing) = results.iter().nth(1).unwrap();
+    assert_eq!(missing.matched_dn, SUFFIX);
+    assert!(other.is_there("e") && other.is_there("g"));
+    // No operation at all is well, too.
+    assert_code(&client.update(3, &List::default()), ResultCode::Success);
+    // Meanwhile the connection does everything else.
+    assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
+    assert_code(&client.ask(Request::Delete(&dn("g"))), ResultCode::Success);
+    assert_code(&client.end(4), ResultCode::Success);
+    assert_code(&client.end(4), ResultCode::OperationsError);
+    // The next one counts from the start.
+    client.begin();
+    assert_code(
+        &client.update(1, &List::default().device("g")),
+        ResultCode::Success,
+    );
+    assert_code(&client.end(2), ResultCode::Success);
+    let check = server.directory.check(|_| {}).unwrap();
+    assert_eq!(check.problems, Vec::<String>::new());
+}
+
+#[test]
+fn everything_may_be_sent_without_waiting() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    client.put(1, START_LBURP, &start_value());
+    for number in 1..=40 {
+        let mut list = List::default();
+        for n in 0..20 {
+            list = list.device(&format!("n{number}-{n}"));
+        }
+        client.put(1 + number, LBURP_UPDATE, &list.value(number));
+    }
+    client.put(100, END_LBURP, &end_value(41));
+    let codes: Vec<_> = (0..42)
+        .map(|_| {
+            let answer = client.receive().unwrap();
+            (answer.id, answer.code)
+        })
+        .collect();
+    let ids = (1..=41).chain([100]);
+    let expected: Vec<_> = ids.map(|id| (id, ResultCode::Success)).collect();
+    assert_eq!(codes, expected);
+    let found = client.search(SUFFIX, Scope::OneLevel, "(objectClass=device)");
+    assert_eq!(found.len(), 800 + 1);
+}
+
+#[test]
+fn requests_are_done_in_the_order_of_their_numbers() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    client.begin();
+    let a = dn("a");
+    // Each needs the one before it; the end comes first of all.
+    let lists = [
+        List::default().device("a"),
+        List::default().describe(&a, "second"),
+        List::default().rename("a", "b"),
+        List::default().describe(&dn("b"), "last"),
+    ];
+    client.put(50, END_LBURP, &end_value(5));
+    for number in [4, 2, 3] {
+        let list = &lists[number as usize - 1];
+        client.put(10 + number, LBURP_UPDATE, &list.value(number));
+    }
+    // While they wait: numbers that are used, are behind the end, or are none, and other requests.
+    let refused = [
+        (2, ResultCode::OperationsError),
+        (5, ResultCode::OperationsError),
+        (6, ResultCode::OperationsError),
+        (100, ResultCode::OperationsError),
+        (INTEGER_MAX, ResultCode::OperationsError),
+        (0, ResultCode::ProtocolError),
+    ];
+    for (number, code) in refused {
+        assert_code(&client.update(number, &lists[0]), code);
+    }
+    assert_code(&client.end(5), ResultCode::OperationsError);
+    assert_code(&client.end(0), ResultCode::ProtocolError);
+    let mut id = Vec::new();
+    put_cancel_id(&mut id, 13);
+    assert_code(
+        &client.extended(CANCEL, Some(&id)),
+        ResultCode::CannotCancel,
+    );
+    assert!(!client.is_there("a"));
+    client.put(11, LBURP_UPDATE, &lists[0].value(1));
+    for id in [11, 12, 13, 14, 50] {
+        let answer = client.receive().unwrap();
+        assert_eq!((answer.id, answer.code), (id, ResultCode::Success));
+    }
+    let found = client.search(&dn("b"), Scope::Base, "(description=last)");
+    assert_eq!(found.len(), 2);
+    // A number that has had its turn.
+    client.begin();
+    assert_code(
+        &client.update(1, &List::default().device("x")),
+        ResultCode::Success,
+    );
+    assert_code(
+        &client.update(1, &List::default().device("y")),
+        ResultCode::OperationsError,
+    );
+    assert!(!client.is_there("y"));
+    // The end is not before what waits.
+    client.put(60, LBURP_UPDATE, &List::default().device("y").value(4));
+    assert_code(&client.end(3), ResultCode::OperationsError);
+    assert_code(&client.end(1), ResultCode::OperationsError);
+}
+
+#[test]
+fn what_cannot_be_decoded_is_not_done_and_keeps_its_place() {
+    let server = TestServer::with("[limits]\nlburp_operations_max = 3\n");
+    let mut client = server.admin();
+    assert_eq!(client.begin(), 3);
+    let whole = List::default().device("a").device("b").value(1);
+    // The last operation is cut off, but the lengths around it are not.
+    let mut cut = List::default().device("a").push(&Request::Delete("cn=b"));
+    cut = cut.push(&Request::Abandon(3));
+    let mut number = 1;
+    let too_many = ["a", "b", "c", "d"].iter();
+    let too_many = too_many.fold(List::default(), |list, name| list.device(name));
+    for list in [&cut, &too_many] {
+        let answer = client.update(number, list);
+        assert_code(&answer, ResultCode::ProtocolError);
+        assert_eq!(answer.value, None, "RFC 4373 §5.4");
+        number += 1;
+    }
+    assert!(!client.is_there("a"));
+    // Of any bytes: an answer, and the connection goes on. Those whose number can be read use it up.
+    for end in 0..whole.len() {
+        let answer = client.extended(LBURP_UPDATE, Some(&whole[..end]));
+        assert_code(&answer, ResultCode::ProtocolError);
+    }
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] = !bytes[at];
+        let answer = client.extended(LBURP_UPDATE, Some(&bytes));
+        assert_ne!(answer.code, ResultCode::Success, "byte {at}");
+    }
+    for name in [START_LBURP, END_LBURP, LBURP_UPDATE] {
+        assert_code(&client.extended(name, None), ResultCode::ProtocolError);
+        assert_code(
+            &client.extended(name, Some(b"\x30\x80")),
+            ResultCode::ProtocolError,
+        );
+    }
+    let id = client.id();
+    let list = List::default().device("late");
+    client.put(id, LBURP_UPDATE, &list.value(number));
+    assert_code(&client.finish(id)[0], ResultCode::Success);
+    number += 1;
+    assert_code(&client.end(number), ResultCode::Success);
+    assert!(client.is_there("late") && !client.is_there("a"));
+}
+
+#[test]
+fn who_may_not_do_something_alone_may_not_do_it_in_bulk() {
+    let server = TestServer::start();
+    let ann = dn("ann");
+    let person = [
+        ("objectClass", "person"),
+        ("cn", "ann"),
+        ("sn", "x"),
+        ("userPassword", "secret"),
+    ];
+    let mut admin = server.admin();
+    admin.begin();
+    // The password is hashed, in its place among the others.
+    let list = List::default()
+        .device("before")
+        .add(&ann, &person)
+        .add(&dn("ben"), &person)
+        .add(
+            &dn("cat"),
+            &[
+                ("objectClass", "person"),
+                ("cn", "cat"),
+                ("userPassword", "x"),
+            ],
+        )
+        .describe(&ann, "after");
+    assert_eq!(
+        failed(&admin.update(1, &list)),
+        [(4, ResultCode::ObjectClassViolation)]
+    );
+    assert!(admin.is_there("before"));
+    let found = admin.search(&ann, Scope::Base, "(description=after)");
+    let password = found[0]
+        .attributes
+        .iter()
+        .find(|(name, _)| name == "userPassword");
+    let stored = &password.unwrap().1[0];
+    assert!(sapwood_server::password::is_hashed(stored), "{stored:?}");
+    assert_code(&admin.end(2), ResultCode::Success);
+
+    let mut client = server.connect_tls();
+    let refused = client.extended(START_LBURP, Some(&start_value()));
+    assert_code(&refused, ResultCode::StrongerAuthRequired);
+    let list = List::default().device("a").delete("before");
+    assert_code(&client.update(1, &list), ResultCode::OperationsError);
+    assert_code(&client.bind(&ann, b"secret"), ResultCode::Success);
+    client.begin();
+    let mut expected = Vec::new();
+    for (number, op) in [
+        (1, Request::Delete(&dn("before"))),
+        (2, Request::Delete(&ann)),
+    ] {
+        expected.push((number, client.ask(op).code));
+    }
+    let list = List::default()
+        .delete("before")
+        .push(&Request::Delete(&ann));
+    assert_eq!(failed(&client.update(1, &list)), expected);
+    assert_eq!(expected[0].1, ResultCode::InsufficientAccessRights);
+    assert!(admin.is_there("before") && admin.is_there("ann"));
+}
+
+#[test]
+fn a_bulk_update_and_a_transaction_exclude_each_other() {
+    let server = TestServer::with("[extensions]\nimplicit_start = true\n");
+    let mut client = server.admin();
+    let identifier = client.extended(START_TRANSACTION, None).value.unwrap();
+    let refused = client.extended(START_LBURP, Some(&start_value()));
+    assert_code(&refused, ResultCode::OperationsError);
+    let mut value = Vec::new();
+    let end = EndTransaction {
+        commit: false,
+        identifier: &identifier,
+    };
+    end.encode(&mut value);
+    let ended = client.extended(END_TRANSACTION, Some(&value));
+    assert_code(&ended, ResultCode::Success);
+
+    let unknown = b"\x30\x05\x04\x031.2";
+    let refused = client.extended(START_LBURP, Some(unknown));
+    assert_code(&refused, ResultCode::UnwillingToPerform);
+    client.begin();
+    for (name, value) in [
+        (START_LBURP, Some(start_value())),
+        (START_TRANSACTION, None),
+        (START_TLS, None),
+    ] {
+        let refused = client.extended(name, value.as_deref());
+        assert_code(&refused, ResultCode::OperationsError);
+    }
+    // Neither an operation of it nor another update begins one.
+    let of_transaction = Control {
+        oid: TRANSACTION_SPECIFICATION,
+        critical: true,
+        value: Some(b"mine"),
+    };
+    let post_read = Control {
+        oid: POST_READ,
+        critical: true,
+        value: Some(b"\x30\x00"),
+    };
+    let list = List::default()
+        .push_with(&Request::Delete(&dn("a")), of_transaction)
+        .push_with(&Request::Delete(&dn("a")), post_read)
+        .device("b");
+    assert_eq!(
+        failed(&client.update(1, &list)),
+        [
+            (1, ResultCode::UnavailableCriticalExtension),
+            (2, ResultCode::UnavailableCriticalExtension)
+        ]
+    );
+    let mut controls = ControlsBuf::default();
+    controls.push(of_transaction);
+    let id = client.id();
+    client.send(&with_controls(
+        id,
+        Request::Delete(&dn("b")),
+        controls.view(),
+    ));
+    assert_code(&client.finish(id)[0], ResultCode::OperationsError);
+    assert!(client.is_there("b"));
+    // A bind ends it: what waits is told that it is not done.
+    client.put(70, LBURP_UPDATE, &List::default().device("c").value(3));
+    client.put(71, END_LBURP, &end_value(4));
+    let id = client.id();
+    let password = support::PASSWORD;
+    let bind = Request::Bind(BindRequest {
+        version: 3,
+        name: ADMIN,
+        authentication: Authentication::Simple(password),
+    });
+    client.send(&message(id, bind));
+    for refused in [70, 71] {
+        let answer = client.receive().unwrap();
+        assert_eq!(
+            (answer.id, answer.code),
+            (refused, ResultCode::OperationsError)
+        );
+    }
+    assert_code(&client.finish(id)[0], ResultCode::Success);
+    assert_code(
+        &client.update(2, &List::default()),
+        ResultCode::OperationsError,
+    );
+    assert!(!client.is_there("c"));
+}
+
+#[test]
+fn what_waits_for_its_turn_is_bounded() {
+    let server = TestServer::with(
+        "[limits]\ntransaction_bytes_max = 3000\nopen_transactions_bytes_max = 5000\ntransaction_idle_seconds_max = 1\n",
+    );
+    let (mut client, mut other) = (server.admin(), server.admin());
+    client.begin();
+    other.begin();
+    let long = List::default().describe(&dn("a"), &"x".repeat(2000));
+    client.put(50, LBURP_UPDATE, &long.value(3));
+    assert_code(&client.update(2, &long), ResultCode::AdminLimitExceeded);
+    other.put(50, LBURP_UPDATE, &long.value(2));
+    other.put(51, LBURP_UPDATE, &long.value(1));
+    for id in [51, 50] {
+        let answer = other.receive().unwrap();
+        assert_eq!(answer.id, id);
+        assert_eq!(failed(&answer), [(1, ResultCode::NoSuchObject)]);
+    }
+    // Nobody waits for ever for what does not come.
+    let notice = client.receive().unwrap();
+    assert_eq!((notice.id, notice.code), (0, ResultCode::TimeLimitExceeded));
+    assert_eq!(notice.name.as_deref(), Some(NOTICE_OF_DISCONNECTION));
+    assert!(client.receive().is_none());
+    // Who just sends nothing is left in peace, and the memory is free again.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    other.put(60, LBURP_UPDATE, &long.value(4));
+    assert_eq!(other.who_am_i(), format!("dn:{ADMIN}"));
+}
+
+#[test]
+fn the_root_dse_tells_of_it() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
+    let read = Request::Search(SearchRequest {
+        base: "",
+        scope: Scope::Base,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: Filter::OBJECT_CLASS_PRESENT,
+        attributes: attributes.view(),
+    });
+    let id = client.id();
+    client.send(&message(id, read));
+    let root_dse = client.finish(id).remove(0);
+    let values = |wanted: &str| {
+        let mut attributes = root_dse.attributes.iter();
+        attributes
+            .find(|(name, _)| name == wanted)
+            .unwrap()
+            .1
+            .clone()
+    };
+    let extensions = values("supportedExtension");
+    for oid in [
+        START_LBURP,
+        START_LBURP_RESPONSE,
+        END_LBURP,
+        END_LBURP_RESPONSE,
+        LBURP_UPDATE,
+        LBURP_UPDATE_RESPONSE,
+    ] {
+        assert!(
+            extensions.iter().any(|value| value == oid.as_bytes()),
+            "{oid}"
+        );
+    }
+    let features = values("supportedFeatures");
+    assert!(
+        features
+            .iter()
+            .any(|value| value == LBURP_INCREMENTAL.as_bytes())
+    );
+}
+
+#[test]
+fn operations_in_several_stores_keep_their_order() {
+    const PEOPLE: &str = "ou=people,dc=example,dc=com";
+    const OTHER: &str = "o=other";
+    let contents = sapwood_directory::Config {
+        naming_contexts: vec![SUFFIX.into(), OTHER.into()],
+        partitions: vec![Partition {
+            parent: PEOPLE.into(),
+            stores: 3,
+        }],
+        own_stores: true,
+        ..sapwood_directory::Config::default()
+    };
+    let server = TestServer::of(&contents, "", |_| Embedded::in_memory_with(5).unwrap());
+    let mut client = server.admin();
+    client.put(1, START_LBURP, &start_value());
+    let device = |list: List, name: &str| {
+        let (dn, device) = (
+            format!("cn={name},{PEOPLE}"),
+            [("objectClass", "device"), ("cn", name)],
+        );
+        list.add(&dn, &device)
+    };
+    let mut lists = vec![
+        List::default()
+            .add(
+                PEOPLE,
+                &[("objectClass", "organizationalUnit"), ("ou", "people")],
+            )
+            .add(OTHER, &[("objectClass", "organization"), ("o", "other")]),
+    ];
+    for number in 0..20 {
+        // Partitions only, then also what is above them, then from one to another.
+        let names = (0..10).map(|n| format!("n{number}-{n}"));
+        lists.push(names.fold(List::default(), |list, name| device(list, &name)));
+        let mut list = List::default().describe(PEOPLE, &format!("{number}"));
+        for n in 0..5 {
+            list = list.describe(&format!("cn=n{number}-{n},{PEOPLE}"), "changed");
+        }
+        lists.push(list.describe(OTHER, &format!("{number}")));
+        let (old, new) = (
+            format!("cn=n{number}-0,{PEOPLE}"),
+            format!("cn=r{number},{PEOPLE}"),
+        );
+        let rename = Request::ModifyDn(ModifyDnRequest {
+            dn: &old,
+            new_rdn: &format!("cn=r{number}"),
+            delete_old_rdn: true,
+            new_superior: None,
+        });
+        let list = List::default().push(&rename).describe(&new, "renamed");
+        lists.push(device(list, &format!("n{number}-0")));
+    }
+    let count = lists.len() as u32;
+    for (number, list) in (1..).zip(&lists) {
+        client.put(1 + number, LBURP_UPDATE, &list.value(number));
+    }
+    client.put(1000, END_LBURP, &end_value(count + 1));
+    let mut last = 0;
+    for _ in 0..count + 2 {
+        let answer = client.receive().unwrap();
+        assert_code(&answer, ResultCode::Success);
+        last = answer.id;
+    }
+    assert_eq!(last, 1000, "the end is answered last");
+    let mut found = |filter: &str| client.search(PEOPLE, Scope::OneLevel, filter).len() - 1;
+    assert_eq!(found("(objectClass=device)"), 220);
+    assert_eq!(found("(description=renamed)"), 20);
+    assert_eq!(found("(description=changed)"), 80);
+    let check = server.directory.check(|_| {}).unwrap();
+    assert_eq!(check.problems, Vec::<String>::new());
+}
