@@ -661,6 +661,60 @@ fn a_server_that_runs_is_filled_over_ldap() {
     assert!(!missing.status.success());
 }
 
+/// Over a connection for each file; the one with the parents is the last.
+#[test]
+fn files_that_need_each_other_are_added_with_and_without_a_bulk_update() {
+    for (lburp, is_bulk) in [("always", true), ("auto", true), ("never", false)] {
+        let folder = Folder::init(&[]);
+        let configuration = folder.path().join("sapwood.toml");
+        let text_of = fs::read_to_string(&configuration).unwrap();
+        fs::write(
+            &configuration,
+            text_of.replace("access = false", "access = true"),
+        )
+        .unwrap();
+        let server = folder.serve();
+        let password = folder.name_beside("password");
+        let files = ["one", "two", "three"].map(|name| folder.name_beside(name));
+        let people = |unit: &str| -> String {
+            (0..100)
+                .map(|n| {
+                    format!(
+                        "dn: cn=p{n},ou={unit},dc=example,dc=com\nobjectClass: device\ncn: p{n}\n\n"
+                    )
+                })
+                .collect()
+        };
+        let unit = |unit: &str| {
+            format!(
+                "dn: ou={unit},dc=example,dc=com\nobjectClass: organizationalUnit\nou: {unit}\n\n"
+            )
+        };
+        let root = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+        fs::write(&files[0], people("a") + &unit("b")).unwrap();
+        fs::write(&files[1], people("b") + &people("missing")).unwrap();
+        fs::write(
+            &files[2],
+            unit("a") + root + "dn: cn=bad,dc=example,dc=com\nobjectClass: nonsense\n",
+        )
+        .unwrap();
+        let rejects = folder.name_beside("rejects");
+        let mut args = vec!["import", "--online", server.ldap(), "--bind-dn", ADMIN];
+        args.extend(["--password-file", &password, "--reject-file", &rejects]);
+        args.extend(["--lburp", lburp, "--queue", "30"]);
+        args.extend(files.iter().map(String::as_str));
+        let output = sapwood(args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(said.contains("203 entries added, 101 rejected"), "{said}");
+        let reasons = fs::read_to_string(&rejects).unwrap();
+        assert_eq!(reasons.matches("noSuchObject").count(), 100, "{reasons}");
+        let log = server.log();
+        assert_eq!(log.contains("LBURP add"), is_bulk, "{lburp}: {log}");
+        server.stop();
+        assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
+    }
+}
+
 #[test]
 fn a_server_that_runs_is_filled_from_several_pipes_at_once() {
     let (folder, server) = flat();

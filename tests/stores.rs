@@ -238,6 +238,100 @@ fn naming_contexts_are_added() {
     );
 }
 
+/// Describes `o=other` again and again and reads it, until the server is gone; how often that was acknowledged.
+async fn use_other(url: &str) -> usize {
+    let client = Client::connect(url, &Options::default()).await.unwrap();
+    client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
+    for round in 0.. {
+        let text = format!("round {round}");
+        let mut changes = ChangesBuf::default();
+        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        if client.modify("o=other", changes.view()).await.is_err() {
+            return round;
+        }
+        match client
+            .compare("o=other", "description", text.as_bytes())
+            .await
+        {
+            Ok(is_so) => assert!(is_so, "{text}"),
+            Err(_) => return round,
+        }
+    }
+    unreachable!("the server is killed")
+}
+
+#[test]
+fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_serves_meanwhile() {
+    const ENTRIES: usize = 4000;
+    let folder = Folder::init(&["--suffix", "o=other", "--own-stores"]);
+    let (file, other) = (folder.name_beside("flat.ber"), folder.name_beside("other"));
+    let count = ENTRIES.to_string();
+    let generate = ["drive", "generate", "--shape", "flat", "--suffix", SUFFIX];
+    let places = ["--format", "ber", "--entries", &count, "--output", &file];
+    sapwood_ok(generate.iter().chain(&places));
+    std::fs::write(&other, "dn: o=other\nobjectClass: organization\no: other\n").unwrap();
+    folder.sapwood_ok("import", &[&other]);
+    let password = folder.name_beside("password");
+    let import = |url: &str| {
+        let online = ["import", "--online", url, "--lburp", "always", "--continue"];
+        let bind = ["--bind-dn", ADMIN, "--password-file", &password];
+        let from = ["--queue", "64", "--format", "ber", &file];
+        support::sapwood(online.into_iter().chain(bind).chain(from))
+    };
+    let on_disk = || {
+        let exported = folder.sapwood_ok("export", &["--base", SUFFIX]);
+        exported
+            .lines()
+            .filter(|line| line.starts_with("dn: "))
+            .count()
+    };
+    let (mut before, mut served, mut stopped) = (0, 0, 0);
+    for round in 1..=6 {
+        let server = folder.serve();
+        let url = server.ldap().to_owned();
+        let acknowledged = std::thread::scope(|scope| {
+            let importer = scope.spawn(|| text(&import(&url).stderr));
+            let user = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                runtime.block_on(use_other(&url))
+            });
+            std::thread::sleep(Duration::from_millis(100 * round));
+            server.kill();
+            served += user.join().unwrap();
+            let said = importer.join().unwrap();
+            let part = said.split_once("stopped after ");
+            part.map(|(_, rest)| rest.split(' ').next().unwrap().parse::<usize>().unwrap())
+        });
+        let now = on_disk();
+        if let Some(acknowledged) = acknowledged {
+            stopped += 1;
+            assert!(
+                now >= before + acknowledged,
+                "{before} and {acknowledged}, now {now}"
+            );
+        }
+        before = now;
+    }
+    assert!(stopped > 0 && served > 0, "{stopped} {served}");
+    let server = folder.serve();
+    let finished = import(server.ldap());
+    let said = text(&finished.stdout) + &text(&finished.stderr);
+    assert!(
+        finished.status.success() && said.contains("0 rejected"),
+        "{said}"
+    );
+    server.stop();
+    assert_eq!(on_disk(), ENTRIES);
+    assert!(
+        folder
+            .sapwood_ok("check", &[])
+            .contains("Nothing is wrong.")
+    );
+}
+
 /// Transactions that describe entries of all stores, until the server is gone; the last that was acknowledged stands in
 /// `acknowledged`.
 async fn describe_all(

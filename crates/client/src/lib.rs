@@ -13,7 +13,7 @@ mod connection;
 mod error;
 mod tls;
 
-pub use adder::{Adder, Refused};
+pub use adder::{Adder, Refused, speaks_lburp};
 pub use client::{Client, Reply, SearchResults};
 pub use connection::{Connection, LDAPI_PATH, Options};
 pub use error::{Error, OperationError};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sapwood_client::{Client, Connection, Error, Options, Trust};
+use sapwood_client::{Adder, Client, Connection, Error, Options, Trust, speaks_lburp};
 use sapwood_ldap::control::Controls;
-use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS};
+use sapwood_ldap::extended::*;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::{Attributes, AttributesBuf, OctetStrings};
 use sapwood_ldap::message::*;
@@ -449,4 +449,103 @@ async fn the_last_client_to_go_says_goodbye() {
         Request::Unbind
     );
     assert!(next_request(&mut socket, &mut buffer).await.is_none());
+}
+
+/// Answers the requests of a bulk update: of the first request one operation is there already and one has no parent yet, the second one is
+/// refused as a whole, and the others succeed.
+fn consume(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
+    let Request::Extended(request) = message.op else {
+        let mut attributes = AttributesBuf::default();
+        let oids = [START_LBURP, END_LBURP, LBURP_UPDATE].map(str::as_bytes);
+        attributes.push(b"supportedExtension", oids);
+        attributes.push(b"supportedFeatures", [LBURP_INCREMENTAL.as_bytes()]);
+        let dse = SearchResultEntry {
+            dn: "",
+            attributes: attributes.view(),
+        };
+        put(out, message.id, Response::SearchEntry(dse));
+        return success(message, out);
+    };
+    let (mut code, mut value) = (ResultCode::Success, Vec::new());
+    let sent = request.value.unwrap();
+    match request.name {
+        START_LBURP => {
+            let start = StartLburp::decode(sent).unwrap();
+            assert_eq!(start.update_style, LBURP_INCREMENTAL);
+            put_max_operations(&mut value, 2);
+        }
+        LBURP_UPDATE => {
+            let update = LburpUpdate::decode(sent).unwrap();
+            let operations = update.operations.iter().map(Result::unwrap).count();
+            assert_eq!(operations, [2, 2, 1][update.sequence_number as usize - 1]);
+            if update.sequence_number == 1 {
+                code = ResultCode::UnknownError;
+                let mut results = OperationResultsBuf::default();
+                results.push(2, &LdapResult::new(ResultCode::EntryAlreadyExists, ""));
+                results.push(1, &LdapResult::new(ResultCode::NoSuchObject, ""));
+                results.encode(&mut value);
+            } else if update.sequence_number == 2 {
+                code = ResultCode::ProtocolError;
+            }
+        }
+        _ => assert_eq!(EndLburp::decode(sent).unwrap().sequence_number, 4),
+    }
+    let response = ExtendedResponse {
+        result: LdapResult::new(code, ""),
+        name: None,
+        value: (!value.is_empty()).then_some(&value),
+    };
+    put(out, message.id, Response::Extended(response));
+}
+
+#[tokio::test]
+async fn additions_of_a_bulk_update_are_told_apart() {
+    let url = server(consume).await;
+    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+    assert!(speaks_lburp(&mut connection).await.unwrap());
+    let mut adder = Adder::new(connection, 100);
+    adder.start_lburp().await.unwrap();
+    for (number, dn) in (0..).zip(["o=a", "o=b", "o=c", "o=d"]) {
+        adder.add((0, number), dn, Attributes::EMPTY).await.unwrap();
+    }
+    adder.settle().await.unwrap();
+    let refused: Vec<_> = adder
+        .take_refused()
+        .into_iter()
+        .map(|refused| (refused.place.1, refused.error.code))
+        .collect();
+    assert_eq!(
+        refused,
+        [
+            (1, ResultCode::EntryAlreadyExists),
+            (2, ResultCode::ProtocolError),
+            (3, ResultCode::ProtocolError)
+        ]
+    );
+    assert!(adder.has_waiting() && adder.added() == 0);
+    adder.send_waiting().await.unwrap();
+    adder.settle().await.unwrap();
+    adder.end().await.unwrap();
+    assert_eq!((adder.added(), adder.take_refused().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_bulk_update_gets_additions() {
+    let url = server(|message, out| {
+        let result = match message.op {
+            Request::Extended(_) => LdapResult::new(ResultCode::ProtocolError, "unknown"),
+            _ => LdapResult::SUCCESS,
+        };
+        done(out, message, result);
+    })
+    .await;
+    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+    assert!(!speaks_lburp(&mut connection).await.unwrap());
+    let mut adder = Adder::new(connection, 10);
+    let refused = adder.start_lburp().await.unwrap_err();
+    assert_eq!(refused.code(), Some(ResultCode::ProtocolError));
+    adder.add((0, 0), "o=a", Attributes::EMPTY).await.unwrap();
+    adder.settle().await.unwrap();
+    adder.end().await.unwrap();
+    assert_eq!(adder.added(), 1);
 }

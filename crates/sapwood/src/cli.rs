@@ -147,11 +147,23 @@ pub(crate) struct Import {
     /// Add the entries over LDAP to a server that runs, any server
     #[arg(long, value_name = "URL", conflicts_with = "memory_mib")]
     pub(crate) online: Option<String>,
-    /// With --online: requests under way
+    /// With --online: additions under way on each connection
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) queue: u32,
+    /// With --online: whether to send a bulk update (LBURP, RFC 4373) or each addition alone
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lburp::Auto)]
+    pub(crate) lburp: Lburp,
     #[command(flatten)]
     pub(crate) connect: Connect,
+}
+
+/// When an online import is a bulk update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Lburp {
+    /// When the server says that it takes one
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, clap::Args)]
@@ -315,7 +327,7 @@ mod tests {
             "sapwood suffix d list",
             "sapwood import d a.ldif b.ldif -",
             "sapwood import d --format ber --continue --memory 64 --reject-file r a.ber",
-            "sapwood import --online ldap://h --bind-dn cn=x --password-file f --queue 10 a.ldif",
+            "sapwood import --online ldap://h --bind-dn cn=x --password-file f --queue 10 --lburp never a.ldif",
             "sapwood serve d --listen ldap://127.0.0.1:389 --listen ldaps://[::]:636 --listen ldapi://%2Frun%2Fsapwood.sock",
             "sapwood serve d --tls-cert c --tls-key k",
             "sapwood export d --base dc=x --filter (cn=*)",
