@@ -1,11 +1,12 @@
 //! Listeners, sessions, TLS and authentication for the directory.
 //!
-//! A request's way: [`server`] accepts a connection on one of its threads, [`connection`] reads bytes, [`session`] decodes
+//! A request's way: [`server`] accepts a connection, [`dispatch`] finds the thread that serves it, [`connection`] reads bytes, [`session`] decodes
 //! and answers; updates go through [`writer`]. What connections hold in memory together is bounded by [`memory`].
 
 pub mod admin;
 pub mod config;
 mod connection;
+mod dispatch;
 pub mod listen;
 mod memory;
 pub mod password;

@@ -17,11 +17,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::{Config, Extensions, Flags};
 use crate::connection::{self, OpenSessions};
+use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
-use crate::service::{Parts, Service, Settings, SettingsError};
+use crate::service::{Admission, Parts, Service, Settings, SettingsError};
 use crate::session::Peer;
-use crate::stream::Stream;
+use crate::stream::{Detached, Stream};
 use crate::tls::{self, Tls};
 use crate::writer::{Writer, WriterThreads};
 
@@ -133,6 +134,7 @@ pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
 pub struct Server {
     urls: Vec<ListenUrl>,
     service: Option<Arc<Service>>,
+    loads: Arc<Loads>,
     stop: watch::Sender<bool>,
     runtimes: Vec<JoinHandle<()>>,
     writer: Option<WriterThreads>,
@@ -147,6 +149,14 @@ enum Listener {
         tls_first: bool,
     },
     Local(std::os::unix::net::UnixListener),
+}
+
+/// A connection that one thread has accepted and another is to serve.
+struct Accepted {
+    stream: Detached,
+    peer: Peer,
+    tls_first: bool,
+    admission: Admission,
 }
 
 impl Server {
@@ -201,22 +211,33 @@ impl Server {
             flags,
         }));
         let (stop, stopping) = watch::channel(false);
+        let loads = Loads::new(threads);
+        let dispatches = Dispatch::of_threads(&loads);
         let mut server = Self {
             urls,
             service: Some(Arc::clone(&service)),
+            loads,
             stop,
             runtimes: Vec::new(),
             writer: Some(writer_threads),
             socket_files,
         };
-        for (index, listeners) in listeners.into_iter().enumerate() {
+        for (index, (listeners, (dispatch, handed))) in
+            listeners.into_iter().zip(dispatches).enumerate()
+        {
             let (service, stopping) = (Arc::clone(&service), stopping.clone());
             let runtime = runtime::Builder::new_current_thread()
                 .enable_io()
                 .enable_time()
                 .build()?;
-            let serve =
-                move || LocalSet::new().block_on(&runtime, run(service, listeners, stopping));
+            let serve = move || {
+                let sessions = Sessions {
+                    service,
+                    open: OpenSessions::default(),
+                    dispatch,
+                };
+                LocalSet::new().block_on(&runtime, run(sessions, listeners, handed, stopping));
+            };
             server.runtimes.push(
                 thread::Builder::new()
                     .name(format!("sessions-{index}"))
@@ -238,6 +259,12 @@ impl Server {
         self.service
             .as_ref()
             .map_or(0, |service| service.connections())
+    }
+
+    /// Connections now of each thread that serves them.
+    #[must_use]
+    pub fn connections_of_threads(&self) -> Vec<usize> {
+        self.loads.connections()
     }
 
     /// Reads configuration and certificates again. On an error everything stays as it was.
@@ -327,18 +354,32 @@ pub(crate) fn bind_local(path: &Path) -> io::Result<std::os::unix::net::UnixList
     Ok(listener)
 }
 
+/// The sessions of one thread.
+#[derive(Clone)]
+struct Sessions {
+    service: Arc<Service>,
+    open: OpenSessions,
+    dispatch: Dispatch<Accepted>,
+}
+
 /// One runtime: accepts and serves connections until the server stops.
-async fn run(service: Arc<Service>, listeners: Vec<Listener>, mut stopping: watch::Receiver<bool>) {
-    let open = OpenSessions::default();
-    let accepting: Vec<_> = listeners
-        .into_iter()
-        .map(|listener| {
-            tokio::task::spawn_local(accept(Arc::clone(&service), listener, open.clone()))
-        })
-        .collect();
+async fn run(
+    sessions: Sessions,
+    listeners: Vec<Listener>,
+    handed: Handed<Accepted>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let open = sessions.open.clone();
+    let mut taking = vec![tokio::task::spawn_local(take(sessions.clone(), handed))];
+    taking.extend(
+        listeners
+            .into_iter()
+            .map(|listener| tokio::task::spawn_local(accept(sessions.clone(), listener))),
+    );
+    drop(sessions);
     // An error means that the server was dropped, which is a stop as well.
     let _ = stopping.wait_for(|&stop| stop).await;
-    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    taking.iter().for_each(tokio::task::JoinHandle::abort);
     open.stop();
     let deadline = Instant::now() + Duration::from_secs(STOP_SECONDS_MAX);
     while !open.is_empty() && Instant::now() < deadline {
@@ -346,13 +387,29 @@ async fn run(service: Arc<Service>, listeners: Vec<Listener>, mut stopping: watc
     }
 }
 
-async fn accept(service: Arc<Service>, listener: Listener, open: OpenSessions) {
+/// Serves what other threads hand over.
+async fn take(sessions: Sessions, mut handed: Handed<Accepted>) {
+    while let Some((accepted, place)) = handed.recv().await {
+        let Accepted {
+            stream,
+            peer,
+            tls_first,
+            admission,
+        } = accepted;
+        match stream.attach() {
+            Ok(stream) => sessions.begin(stream, peer, tls_first, admission, place),
+            Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
+        }
+    }
+}
+
+async fn accept(sessions: Sessions, listener: Listener) {
     let result = match listener {
         Listener::Tcp {
             listener,
             tls_first,
-        } => accept_tcp(service, listener, tls_first, open).await,
-        Listener::Local(listener) => accept_local(service, listener, open).await,
+        } => accept_tcp(sessions, listener, tls_first).await,
+        Listener::Local(listener) => accept_local(sessions, listener).await,
     };
     if let Err(error) = result {
         tracing::error!("a listener failed: {error}");
@@ -360,10 +417,9 @@ async fn accept(service: Arc<Service>, listener: Listener, open: OpenSessions) {
 }
 
 async fn accept_tcp(
-    service: Arc<Service>,
+    sessions: Sessions,
     listener: std::net::TcpListener,
     tls_first: bool,
-    open: OpenSessions,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
@@ -371,13 +427,7 @@ async fn accept_tcp(
             Ok((stream, address)) => {
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                begin(
-                    &service,
-                    Stream::Tcp(stream),
-                    Peer::Tcp(address),
-                    tls_first,
-                    &open,
-                );
+                sessions.admit(Stream::Tcp(stream), Peer::Tcp(address), tls_first);
             }
             Err(error) => pause(&error).await,
         }
@@ -385,21 +435,17 @@ async fn accept_tcp(
 }
 
 async fn accept_local(
-    service: Arc<Service>,
+    sessions: Sessions,
     listener: std::os::unix::net::UnixListener,
-    open: OpenSessions,
 ) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match stream.peer_cred() {
-                Ok(peer) => begin(
-                    &service,
-                    Stream::Local(stream),
-                    Peer::Local { uid: peer.uid() },
-                    false,
-                    &open,
-                ),
+                Ok(peer) => {
+                    let peer = Peer::Local { uid: peer.uid() };
+                    sessions.admit(Stream::Local(stream), peer, false);
+                }
                 Err(error) => tracing::warn!("a local peer without credentials: {error}"),
             },
             Err(error) => pause(&error).await,
@@ -407,20 +453,45 @@ async fn accept_local(
     }
 }
 
-fn begin(service: &Arc<Service>, stream: Stream, peer: Peer, tls_first: bool, open: &OpenSessions) {
-    match service.admit() {
-        Some(admission) => {
-            tokio::task::spawn_local(connection::serve(
-                Arc::clone(service),
-                admission,
-                stream,
-                peer,
-                tls_first,
-                open.clone(),
-            ));
+impl Sessions {
+    /// Serves a new connection, on this thread or on one that has fewer.
+    fn admit(&self, stream: Stream, peer: Peer, tls_first: bool) {
+        let Some(admission) = self.service.admit() else {
+            // Closing is the answer: a message would have to be waited for.
+            return tracing::warn!(%peer, "refused a connection: limits.connections_max are open");
+        };
+        let place = self.dispatch.place();
+        if self.dispatch.is_own(&place) {
+            return self.begin(stream, peer, tls_first, admission, place);
         }
-        // Closing is the answer: a message would have to be waited for.
-        None => tracing::warn!(%peer, "refused a connection: limits.connections_max are open"),
+        match stream.detach() {
+            Ok(stream) => {
+                let accepted = Accepted {
+                    stream,
+                    peer,
+                    tls_first,
+                    admission,
+                };
+                self.dispatch.hand_over(accepted, place);
+            }
+            Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
+        }
+    }
+
+    /// Serves a connection on this thread.
+    fn begin(
+        &self,
+        stream: Stream,
+        peer: Peer,
+        tls_first: bool,
+        admission: Admission,
+        place: Place,
+    ) {
+        let (service, open) = (Arc::clone(&self.service), self.open.clone());
+        tokio::task::spawn_local(async move {
+            connection::serve(service, admission, stream, peer, tls_first, open).await;
+            drop(place);
+        });
     }
 }
 

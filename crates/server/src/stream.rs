@@ -17,7 +17,32 @@ pub(crate) enum Stream {
     Gone,
 }
 
+/// A stream that is between two threads, and belongs to the runtime of neither.
+pub(crate) enum Detached {
+    Tcp(std::net::TcpStream),
+    Local(std::os::unix::net::UnixStream),
+}
+
+impl Detached {
+    /// Gives it to this thread's runtime.
+    pub(crate) fn attach(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            Self::Local(stream) => UnixStream::from_std(stream).map(Stream::Local),
+        }
+    }
+}
+
 impl Stream {
+    /// Takes it from this thread's runtime, before anything was read or written.
+    pub(crate) fn detach(self) -> io::Result<Detached> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(Detached::Tcp),
+            Self::Local(stream) => stream.into_std().map(Detached::Local),
+            Self::Tls(_) | Self::Gone => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// Appends what has arrived to `buffer`, up to its capacity; 0 bytes is the end.
     pub(crate) fn poll_read(
         &mut self,

@@ -12,7 +12,8 @@ use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_
 use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use support::{
-    ADMIN, Client, PASSWORD, SUFFIX, TestServer, add_request, message, search_request, tls_client,
+    ADMIN, Client, PASSWORD, SUFFIX, THREADS, TestServer, add_request, message, search_request,
+    tls_client,
 };
 
 #[test]
@@ -508,6 +509,34 @@ fn connections_beyond_the_limit_are_closed() {
         std::thread::yield_now();
     }
     server.connect().who_am_i();
+}
+
+#[test]
+fn connections_fall_evenly_on_threads() {
+    let server = TestServer::start();
+    let loads = || server.server.as_ref().unwrap().connections_of_threads();
+    let mut open: Vec<Client> = (0..THREADS * 4)
+        .map(|number| match number % 3 {
+            0 => server.connect(),
+            1 => server.connect_tls(),
+            _ => server.connect_local(),
+        })
+        .collect();
+    for client in &mut open {
+        client.who_am_i();
+    }
+    assert_eq!(loads(), [4; THREADS]);
+    // However unevenly connections end, new ones make up for it.
+    open.drain(..THREADS * 2 + 1);
+    while loads().iter().sum::<usize>() != open.len() {
+        std::thread::yield_now();
+    }
+    while open.len() < THREADS * 4 {
+        let mut client = server.connect();
+        client.who_am_i();
+        open.push(client);
+    }
+    assert_eq!(loads(), [4; THREADS]);
 }
 
 #[test]

@@ -28,6 +28,8 @@ use tempfile::TempDir;
 pub const SUFFIX: &str = "dc=example,dc=com";
 pub const ADMIN: &str = "cn=admin,dc=example,dc=com";
 pub const PASSWORD: &[u8] = b"the admin's password";
+/// Threads that serve connections, whatever machine it is.
+pub const THREADS: usize = 3;
 
 pub struct TestServer {
     pub server: Option<Server>,
@@ -66,7 +68,7 @@ impl TestServer {
         let path = folder.path();
         std::fs::write(
             path.join("sapwood.toml"),
-            format!("[admin]\ndn = '{ADMIN}'\n{config}"),
+            format!("threads = {THREADS}\n[admin]\ndn = '{ADMIN}'\n{config}"),
         )
         .unwrap();
         std::fs::write(path.join("admin.password"), password::hash(PASSWORD)).unwrap();
