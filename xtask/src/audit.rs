@@ -24,6 +24,9 @@ pub(crate) struct Audit {
     /// The store, memory-mapped transactions and the log under AddressSanitizer (a nightly toolchain).
     #[arg(long)]
     sanitize: bool,
+    /// What of the store and the log works on plain memory alone, under Miri (a nightly toolchain with miri and rust-src).
+    #[arg(long)]
+    miri: bool,
     /// Whether the store compiles for the systems it does not run on yet (rustup fetches their standard libraries).
     #[arg(long)]
     portable: bool,
@@ -46,6 +49,7 @@ impl Audit {
             self.fuzz,
             self.crash,
             self.sanitize,
+            self.miri,
             self.instructions,
         ];
         let all = !chosen.contains(&true);
@@ -68,6 +72,9 @@ impl Audit {
         }
         if all || self.sanitize {
             attempt("sanitize", sanitize());
+        }
+        if all || self.miri {
+            attempt("miri", miri());
         }
         if all || self.instructions {
             attempt("instructions", Bench::instructions().run());
@@ -122,6 +129,44 @@ fn sanitize() -> Result<()> {
         .env("ASAN_OPTIONS", "handle_segv=0")
         .env("CARGO_TARGET_DIR", root().join("target").join("sanitize"))
         .current_dir(root()))
+}
+
+/// Miri knows neither mapped files nor files in memory, so these are the unit tests that need none; the others are for [`sanitize`].
+fn miri() -> Result<()> {
+    let store = [
+        "catalog::tests",
+        "free::",
+        "head::tests",
+        "mapped::plain",
+        "meta::tests",
+        "own::states",
+        "own::warm",
+        "page::",
+        "record::tests",
+        "tree::node::division",
+        "tree::order",
+        "update::job",
+        "varint::tests",
+    ];
+    let wal = ["format::tests"];
+    for (package, tests) in [("sapwood-store", &store[..]), ("sapwood-wal", &wal)] {
+        run(Command::new("cargo")
+            .args([
+                "+nightly",
+                "miri",
+                "test",
+                "--package",
+                package,
+                "--lib",
+                "--",
+            ])
+            .args(tests)
+            // Random cases are read back from files when they have failed before.
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+            .env("PROPTEST_CASES", "2")
+            .current_dir(root()))?;
+    }
+    Ok(())
 }
 
 /// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit and transactions are run
