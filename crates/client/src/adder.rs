@@ -102,7 +102,7 @@ impl Adder {
         }
     }
 
-    /// Makes what is added from now on part of a bulk update (LBURP, RFC 4373): a quarter of the queue, but at most 256 entries or
+    /// Makes what is added from now on part of a bulk update (LBURP, RFC 4373): a quarter of the queue, but at most 64 entries or
     /// some 64 KiB, travel in one request. To be called before anything is added; [`end`](Self::end) ends the bulk update.
     ///
     /// # Errors
@@ -206,29 +206,38 @@ impl Adder {
         }
         if let Some(stream) = &mut self.stream {
             if stream.push(entry) {
-                self.flush().await?;
+                self.put_update();
             }
-            return Ok(());
+            return self.flush_burst().await;
         }
         let id = self.take_id();
         let (op, controls) = (entry.request(), Controls::EMPTY);
         Message { id, op, controls }.encode(&mut self.burst);
         self.under_way.insert(id, Sent::Add(entry));
         self.entries_under_way += 1;
-        if self.burst.len() >= BURST_BYTES {
-            self.flush().await?;
+        self.flush_burst().await
+    }
+
+    /// Makes what was gathered a request of the bulk update. It is written with others: the server does what comes together as one.
+    fn put_update(&mut self) {
+        let id = self.take_id();
+        if let Some(stream) = &mut self.stream {
+            let entries = stream.put_request(id, &mut self.burst);
+            self.entries_under_way += entries.len();
+            self.under_way.insert(id, Sent::Update(entries));
         }
-        Ok(())
+    }
+
+    async fn flush_burst(&mut self) -> Result<(), Error> {
+        match self.burst.len() >= BURST_BYTES {
+            true => self.flush().await,
+            false => Ok(()),
+        }
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
         if self.stream.as_ref().is_some_and(|own| own.gathered() > 0) {
-            let id = self.take_id();
-            if let Some(stream) = &mut self.stream {
-                let entries = stream.put_request(id, &mut self.burst);
-                self.entries_under_way += entries.len();
-                self.under_way.insert(id, Sent::Update(entries));
-            }
+            self.put_update();
         }
         if !self.burst.is_empty() {
             self.connection.send(&self.burst).await?;

@@ -17,8 +17,8 @@ use super::Entry;
 use crate::connection::Connection;
 use crate::error::{Error, OperationError};
 
-/// Most operations that are sent in one request: more of them spare nothing.
-const OPERATIONS_MAX: usize = 256;
+/// Most operations that are sent in one request: a longer one keeps the server waiting for its end.
+const OPERATIONS_MAX: usize = 64;
 /// A request is sent when it has so many bytes.
 const REQUEST_BYTES: usize = 64 << 10;
 
