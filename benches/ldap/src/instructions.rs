@@ -76,7 +76,7 @@ const WORKS: [Work; 7] = [
         20_700,
     ),
     work("modify", MODIFY, 1, 124_500),
-    work("modify, queue 1000", MODIFY, 1_000, 41_500),
+    work("modify, queue 1000", MODIFY, 1_000, 42_500),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\
