@@ -227,3 +227,26 @@ impl Drop for Running {
         let _ = self.child.wait();
     }
 }
+
+/// How many entries [`flat`] has, as an argument.
+pub const ENTRIES: &str = "1000";
+
+/// A server with the entries of the shape `flat`.
+pub fn flat() -> (Folder, Running) {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("flat.ldif");
+    sapwood_ok([
+        "drive",
+        "generate",
+        "--shape",
+        "flat",
+        "--entries",
+        ENTRIES,
+        "--output",
+        &file,
+    ]);
+    let said = folder.sapwood_ok("import", &[&file]);
+    assert!(said.contains("1000 entries added, 0 rejected"), "{said}");
+    let server = folder.serve();
+    (folder, server)
+}

@@ -10,8 +10,7 @@ use sapwood_ldap::control::{
     self, Control, Controls, ControlsBuf, POST_READ, TRANSACTION_SPECIFICATION,
 };
 use sapwood_ldap::extended::*;
-use sapwood_ldap::filter::Filter;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;
 use support::{ADMIN, Answer, Client, SUFFIX, TestServer, message, with_controls};
@@ -551,20 +550,7 @@ fn what_waits_for_its_turn_is_bounded() {
 fn the_root_dse_tells_of_it() {
     let server = TestServer::start();
     let mut client = server.connect();
-    let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
-    let read = Request::Search(SearchRequest {
-        base: "",
-        scope: Scope::Base,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
-        attributes: attributes.view(),
-    });
-    let id = client.id();
-    client.send(&message(id, read));
-    let root_dse = client.finish(id).remove(0);
+    let root_dse = client.root_dse();
     let values = |wanted: &str| {
         let mut attributes = root_dse.attributes.iter();
         attributes

@@ -14,12 +14,10 @@ use sapwood_ldap::extended::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, PASSWORD_MODIFY, PasswordModify,
     START_TLS, START_TRANSACTION, TransactionEnded, generated_password,
 };
-use sapwood_ldap::filter::Filter;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
-    AddRequest, DerefAliases, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope,
-    SearchRequest, SearchResultEntry,
+    AddRequest, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope, SearchResultEntry,
 };
 use sapwood_ldap::result::ResultCode;
 use support::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, search_request, with_controls};
@@ -579,20 +577,7 @@ fn extensions_are_advertised_while_they_are_on() {
             on.map_or_else(String::new, |key| format!("[extensions]\n{key} = true\n"));
         let server = TestServer::with(&configuration);
         let mut client = server.connect();
-        let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
-        let read = Request::Search(SearchRequest {
-            base: "",
-            scope: Scope::Base,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: Filter::OBJECT_CLASS_PRESENT,
-            attributes: attributes.view(),
-        });
-        let id = client.id();
-        client.send(&with_controls(id, read, ControlsBuf::default().view()));
-        let root_dse = client.finish(id).remove(0);
+        let root_dse = client.root_dse();
         let is_there = |attribute: &str, oid: &str| {
             let mut attributes = root_dse.attributes.iter();
             let found = attributes.find(|(name, _)| name == attribute);

@@ -315,11 +315,6 @@ impl OperationResultsBuf {
         result.encode(out);
     }
 
-    /// Whether no operation failed.
-    pub fn is_empty(&self) -> bool {
-        self.ber.is_empty()
-    }
-
     /// Appends the response value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         ber::put_octets(out, ber::SEQUENCE, &self.ber);
@@ -512,7 +507,6 @@ mod tests {
     #[test]
     fn operation_results_are_what_the_document_says() {
         let mut results = OperationResultsBuf::default();
-        assert!(results.is_empty());
         let refused = LdapResult::new(ResultCode::EntryAlreadyExists, "no");
         results.push(2, &refused);
         let missing = LdapResult::new(ResultCode::NoSuchObject, "").matched("o=X");

@@ -14,8 +14,9 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Identity, Options, Ticket, Update, UpdateRequest};
 use sapwood_ldap::control::{Controls, ControlsBuf};
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, OctetStrings};
+use sapwood_ldap::list::{AttributesBuf, OctetStrings, OctetStringsBuf};
 use sapwood_ldap::message::{
     AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, Message,
     Request, Response, ResponseMessage, Scope, SearchRequest, frame,
@@ -351,6 +352,24 @@ impl Client {
         let id = self.id();
         self.send(&search_request(id, base, scope, filter, &[]));
         self.finish(id)
+    }
+
+    /// The root DSE with its operational attributes.
+    pub fn root_dse(&mut self) -> Answer {
+        let id = self.id();
+        let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
+        let request = SearchRequest {
+            base: "",
+            scope: Scope::Base,
+            deref_aliases: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: Filter::OBJECT_CLASS_PRESENT,
+            attributes: attributes.view(),
+        };
+        self.send(&message(id, Request::Search(request)));
+        self.finish(id).remove(0)
     }
 
     pub fn who_am_i(&mut self) -> String {
