@@ -57,6 +57,10 @@ impl<'a> Records<'a> {
 
     /// Goes past empty lines, comments and the version, and tells whether anything comes after them.
     pub(super) fn skip_to_record(&mut self) -> bool {
+        if self.too_long.is_some() {
+            // What is left of it may be the comments that it begins with.
+            return !self.rest.is_empty();
+        }
         while let Some((line, _)) = self.peek_physical_line() {
             if line.is_empty() || line.starts_with(b"#") || is_version_1(line) {
                 self.skip_logical_line();
