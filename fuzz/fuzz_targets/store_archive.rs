@@ -43,6 +43,14 @@ fn make() -> Made {
             txn.put(tree, &(n * 7 + round).to_be_bytes(), &value).unwrap();
         }
         txn.delete(tree, &(round * 7).to_be_bytes()).unwrap();
+        let tree = match txn.tree("apart").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("apart", TreeKind::APART).unwrap(),
+        };
+        for n in 0..9_u64 {
+            let value = vec![round as u8; 50 + n as usize];
+            txn.put(tree, &(n + u64::from(round)).to_be_bytes(), &value).unwrap();
+        }
         txn.commit().unwrap().wait().unwrap();
     };
     change(0);

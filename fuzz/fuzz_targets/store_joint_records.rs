@@ -47,6 +47,16 @@ fn make() -> Made {
             };
             let length = if number == 0 { 200 } else { 5000 };
             store.put(tree, &[round % 2], &vec![round; length]).unwrap();
+            // The last of them stores places in a leaf that is there, of records that replace others.
+            let tree = match store.tree("apart").unwrap() {
+                Some(tree) => tree,
+                None => store.create_tree("apart", TreeKind::APART).unwrap(),
+            };
+            for key in 0..3_u64 {
+                let mut value = [7; 60];
+                value[20] = round;
+                store.put(tree, &key.to_be_bytes(), &value).unwrap();
+            }
         }
         txn.commit().unwrap().wait().unwrap();
     };

@@ -2,6 +2,10 @@
 //!
 //! Whoever holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most one that is
 //! not, the last, and the next to take the lock completes it, to whichever stores it belongs.
+//!
+//! The places of records in leaves that are there already are stored between the two: not before the record is appended, since a commit that never happens
+//! would leave places whose records are taken for those of the next one of its number; and not after it is applied, since the next transaction goes on from
+//! them. Whoever completes what a dead holder left stores them again.
 
 use std::io::IoSlice;
 
@@ -11,11 +15,14 @@ use sapwood_wal::{Lsn, Position};
 use crate::commit::Durability;
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::guard::Guards;
-use crate::head::Head;
+use crate::guard::{Guard, Guards};
+use crate::head::{FIRST_PAGE, Head};
+use crate::mapped::Windows;
 use crate::open::read_metas;
-use crate::record::{Parts, RecordHeader};
-use crate::sync::Ordering;
+use crate::page::PageNo;
+use crate::record::{Item, Items, Parts, RecordHeader};
+use crate::sync::{Arc, Ordering};
+use crate::tree::apart::Place;
 
 /// Held by whoever appends.
 pub(crate) struct AppendLock<'i> {
@@ -53,6 +60,36 @@ impl<'i> AppendLock<'i> {
         }
     }
 
+    /// Stores the places of records of the commit with this head, whose record is appended, in one leaf, before the commit is applied. Whoever did not get so far
+    /// as to apply it afterwards has left the store in an order that only a recovery mends, and nobody else goes on with it.
+    ///
+    /// To a leaf that is no younger than a checkpoint's target a meta page may lead, now or soon. What is stored there must not be on the disk without the record,
+    /// from which every replay stores it again.
+    #[allow(unsafe_code)] // Everybody else stores, and loads, words of a leaf at once.
+    pub(crate) fn store_places(
+        &self,
+        store: &Inner,
+        windows: &mut Windows,
+        head: &Head,
+        leaf: PageNo,
+        places: impl IntoIterator<Item = (u16, Place)>,
+    ) -> Result<()> {
+        let stored = || {
+            check_inside(leaf, head)?;
+            // SAFETY: within the file by the test, as the store's pages are. It is a leaf of the newest commit, of which only words change, and only in the
+            // hands of whoever holds this lock.
+            let leaf = unsafe { windows.places(leaf)? };
+            if let Some(wal) = &store.wal
+                && leaf.commit() <= store.region.metas.newest()
+                && store.options.guards.has(Guard::SyncLogBeforePlaces)
+            {
+                wal.sync_to(head.log.lsn)?;
+            }
+            leaf.store_all(places, head.commit)
+        };
+        stored().inspect_err(|_| store.poison())
+    }
+
     /// Has the log begin its next lap at `place`, which all meta pages name: see [`crate::checkpoint::begin_lap`].
     pub(crate) fn begin_lap(&self, place: Position) -> Result<()> {
         match &self.inner.wal {
@@ -80,8 +117,8 @@ impl<'i> AppendLock<'i> {
                 && let Some(record) = records.next()?
             {
                 for part in Parts::of(record.payload)? {
-                    let (header, _) = RecordHeader::decode(part)?;
-                    self.apply(&header, record.end)?;
+                    let (header, items) = RecordHeader::decode(part)?;
+                    self.apply(&header, items, record.end)?;
                 }
             }
         }
@@ -91,7 +128,7 @@ impl<'i> AppendLock<'i> {
         Ok(())
     }
 
-    fn apply(&self, header: &RecordHeader, log: Position) -> Result<()> {
+    fn apply(&self, header: &RecordHeader, items: Items<'_>, log: Position) -> Result<()> {
         let region = self.inner.regions.get(usize::from(header.store));
         let region =
             region.ok_or_else(|| Error::Damaged("the log names an unknown store".into()))?;
@@ -102,14 +139,43 @@ impl<'i> AppendLock<'i> {
         if header.commit.0 != applied.0 + 1 {
             return Err(Error::Damaged("the log skips a commit".into()));
         }
-        let head = Head {
-            commit: header.commit,
-            log,
-            roots: header.roots,
-        };
+        let head = header.head(log);
+        self.store_all_places(header.store, &head, items)?;
         region.apply(&head, Durability::Durable);
         Ok(())
     }
+
+    /// Stores the places of a record, of whose other items nothing is left to be done.
+    fn store_all_places(&self, store: u16, head: &Head, mut items: Items<'_>) -> Result<()> {
+        let mut open: Option<(Arc<Inner>, Windows)> = None;
+        while let Some(item) = items.next()? {
+            let Item::Places(item) = item else {
+                continue;
+            };
+            let (store, windows) = match &mut open {
+                Some(open) => open,
+                None => {
+                    let mut stores = self.inner.all_stores();
+                    let store = stores.find(|other| other.identity.store == store);
+                    let store = store.ok_or_else(|| {
+                        Error::Damaged("a store that a dead process wrote to is not open".into())
+                    })?;
+                    let windows = Windows::new(store.data.file.clone());
+                    open.insert((store, windows))
+                }
+            };
+            self.store_places(store, windows, head, item.leaf, item.places())?;
+        }
+        Ok(())
+    }
+}
+
+/// As it is with the pages of a transaction.
+fn check_inside(leaf: PageNo, head: &Head) -> Result<()> {
+    if leaf.0 < FIRST_PAGE || leaf.0 >= head.roots.pages {
+        return Err(Error::corrupt(leaf, "lies outside of the store"));
+    }
+    Ok(())
 }
 
 /// The furthest place in the log that a meta page on the disk names.

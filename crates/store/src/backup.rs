@@ -1,10 +1,11 @@
 //! Backups: a hot copy of the pages, and what has changed since one.
 //!
 //! A *full* backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
-//! pages that were free are holes. In a *compacted* one there are no free pages, and pages have other numbers. An *increment* holds
+//! pages that were free, and what was not in use of segments, are holes. In a *compacted* one there are no free pages, and pages have other numbers. An *increment* holds
 //! the pages that were written since a full backup or another increment.
 
 mod compact;
+mod copied;
 mod increment;
 
 use std::fs;
@@ -24,10 +25,11 @@ use crate::joint;
 use crate::mapped::{MappedPages, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
 use crate::open::{newest, read_metas, write_meta};
-use crate::page::{CommitNo, PAGE_BYTES, ReadPages};
+use crate::page::{CommitNo, PAGE_BYTES};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 
+use copied::Copied;
 pub(crate) use increment::{Increment, check_follows};
 
 /// How much is copied at once.
@@ -206,10 +208,10 @@ fn write_full(pages: &MappedPages, file: &dyn File, meta: &Meta) -> Result<()> {
     let checked = check_pages(pages, &meta.head)?;
     refuse_damage(&checked.report)?;
     file.set_size(file_pages(pages.limit()) * PAGE_BYTES as u64)?;
-    for (first, length) in checked.used.runs(COPIED_PAGES) {
-        let bytes = pages.extent(first, length)?;
-        file.write_all_at(bytes, first.0 * PAGE_BYTES as u64)?;
-    }
+    let copied = Copied::of_all(checked);
+    copied.each_run(pages, meta.head.commit, &mut |first, bytes| {
+        Ok(file.write_all_at(bytes, first.0 * PAGE_BYTES as u64)?)
+    })?;
     complete(file, meta)
 }
 

@@ -1,16 +1,20 @@
 //! Trees built from sorted input, bottom-up into full pages.
 
+mod heap;
+
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 use crate::page::{AppendPages, Page, PageKind, PageNo};
 use crate::tree::entries::{Entries, common_prefix};
-use crate::tree::node::{Child, Mark, NODE_ROOM_BYTES, Run, cell_bytes, encode_pair, slots_bytes};
+use crate::tree::node::{Child, Mark, Run, cell_bytes, encode_pair, slots_bytes};
 use crate::tree::value;
 use crate::tree::{
-    Comparators, HEIGHT_MAX, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
-    is_inline,
+    Comparators, HEIGHT_MAX, HeapNo, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord,
+    VALUE_BYTES_MAX, is_inline,
 };
+
+use heap::{HeapBuilder, Placed};
 
 /// Builds one tree from records in ascending order of their keys. Its pages are full and written one after the other.
 ///
@@ -21,6 +25,8 @@ pub struct TreeBuilder {
     order: Order,
     last_key: Vec<u8>,
     page: Box<Page>,
+    /// If values stand apart.
+    heap: Option<HeapBuilder>,
 }
 
 /// The page being filled on one level.
@@ -69,7 +75,7 @@ impl Level {
         } else {
             self.cells += cell_bytes(kind, 0, payload.len());
         }
-        self.prefix_len + slots_bytes(kind, n) + self.cells <= NODE_ROOM_BYTES
+        self.prefix_len + slots_bytes(kind, n) + self.cells <= kind.room_bytes()
     }
 
     fn clear(&mut self) {
@@ -79,10 +85,19 @@ impl Level {
 }
 
 impl TreeBuilder {
-    /// A builder of an empty tree.
+    /// A builder of an empty tree, whose values do not stand apart.
     pub fn new(kind: TreeKind) -> Self {
-        let tree = TreeRecord::empty(kind);
+        Self::in_heap(kind, HeapNo::default())
+    }
+
+    /// A builder of an empty tree whose values, if they stand apart, belong to this heap.
+    pub(crate) fn in_heap(kind: TreeKind, heap: HeapNo) -> Self {
+        let tree = TreeRecord {
+            heap,
+            ..TreeRecord::empty(kind)
+        };
         Self {
+            heap: kind.apart.then(|| HeapBuilder::new(heap)),
             tree,
             levels: Vec::new(),
             order: Orders::new(kind, Comparators::default()).keys,
@@ -113,6 +128,10 @@ impl TreeBuilder {
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
         self.tree.records += 1;
+        if let Some(heap) = &mut self.heap {
+            let placed = heap.push(pages, key, value)?;
+            return self.append_places(pages, &placed);
+        }
         if is_inline(self.tree.page_kind(0), key, value) {
             return self.append(pages, 0, key, value, Mark::Inline);
         }
@@ -129,6 +148,10 @@ impl TreeBuilder {
 
     /// Writes what is left and returns the tree's record.
     pub fn finish<P: AppendPages + ?Sized>(mut self, pages: &mut P) -> Result<TreeRecord> {
+        if let Some(heap) = &mut self.heap {
+            let placed = heap.write(pages)?;
+            self.append_places(pages, &placed)?;
+        }
         let mut level = 0;
         while level < self.levels.len() {
             let is_root = level + 1 == self.levels.len() && self.levels[level].written == 0;
@@ -144,6 +167,16 @@ impl TreeBuilder {
             level += 1;
         }
         Ok(self.tree)
+    }
+
+    fn append_places<P: AppendPages + ?Sized>(
+        &mut self,
+        pages: &mut P,
+        placed: &Placed,
+    ) -> Result<()> {
+        placed
+            .places()
+            .try_for_each(|(key, at)| self.append(pages, 0, key, &at.encode(), Mark::Apart))
     }
 
     fn append_child<P: AppendPages + ?Sized>(

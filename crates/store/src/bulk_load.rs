@@ -6,8 +6,8 @@ use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
 use crate::own::{OwnPages, WRITTEN_BYTES};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
-use crate::tree::TreeKind;
-use crate::write::{TreeId, WriteTxn};
+use crate::tree::{HeapNo, Segment, TreeKind};
+use crate::write::WriteTxn;
 
 /// Several trees being built from sorted input, to become visible with one commit. Input in any order goes through a
 /// [`Sorter`](crate::sort::Sorter) first.
@@ -58,11 +58,14 @@ impl BulkLoad {
         if self.txn.tree(name)?.is_some() {
             return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
         }
+        let heap = match kind.apart {
+            true => self.txn.own_mut().new_heap()?,
+            false => HeapNo::default(),
+        };
         self.unfinished += 1;
         Ok(BulkTree {
             name: name.into(),
-            kind,
-            builder: Some(TreeBuilder::new(kind)),
+            builder: Some(TreeBuilder::in_heap(kind, heap)),
             run: Run::default(),
         })
     }
@@ -92,7 +95,6 @@ impl BulkLoad {
 /// A tree being built by a [`BulkLoad`], always the same one. If it is dropped without [`BulkTree::finish`], the load cannot be committed.
 pub struct BulkTree {
     name: Vec<u8>,
-    kind: TreeKind,
     /// `None` after a failure.
     builder: Option<TreeBuilder>,
     run: Run,
@@ -126,8 +128,7 @@ impl BulkTree {
             .and_then(|record| pages.finish().map(|()| record));
         load.failed |= finished.is_err();
         let record = finished?;
-        let id: TreeId = load.txn.create_tree(&self.name, self.kind)?;
-        load.txn.set_record(id, record);
+        load.txn.add_built_tree(&self.name, record)?;
         load.unfinished -= 1;
         Ok(record.records)
     }
@@ -225,5 +226,9 @@ impl AppendPages for RunPages<'_> {
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
         self.own.write_run(first, &parts)
+    }
+
+    fn keep_segment(&mut self, heap: HeapNo, segment: Segment, used: u32) -> Result<()> {
+        self.own.keep_built_segment(heap, segment, used)
     }
 }

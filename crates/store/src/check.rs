@@ -1,5 +1,7 @@
 //! Checking everything that is in the file.
 
+mod heaps;
+
 use crate::catalog::Catalog;
 use crate::comparators::Registry;
 use crate::env::Inner;
@@ -10,7 +12,9 @@ use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
-use crate::tree::{self, CheckSink, TreeRecord, View};
+use crate::tree::{self, CheckSink, HeapNo, Place, TreeRecord, View};
+
+pub(crate) use heaps::Heaps;
 
 /// What a check has found.
 #[derive(Clone, Debug)]
@@ -50,6 +54,9 @@ pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
 pub(crate) struct Checked {
     pub(crate) report: Report,
     pub(crate) used: Bitmap,
+    /// Those that are leaves of places.
+    pub(crate) leaves: Bitmap,
+    pub(crate) heaps: Heaps,
 }
 
 /// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list. Trees with orders of their
@@ -64,11 +71,14 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
         catalog,
         free,
         recent,
+        segments,
         ..
     } = &head.roots;
     let mut check = Check {
         used: Bitmap::new(pages.limit())?,
         free: Bitmap::new(pages.limit())?,
+        leaves: Bitmap::new(pages.limit())?,
+        heaps: Heaps::default(),
         report: Report {
             commit,
             trees: 0,
@@ -77,11 +87,16 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
             pages_free: 0,
             problems: Vec::new(),
         },
-        place: String::from("catalog"),
+        place: String::from("segments"),
         comparators,
     };
+    tree::check(pages, segments, commit, &mut check);
+    check.segments(pages, segments)?;
+    check.place = "catalog".into();
     tree::check(pages, catalog.tree(), commit, &mut check);
     check.trees(pages, catalog)?;
+    check.place = "segments".into();
+    check.sums();
     check.place = "free list".into();
     tree::check(pages, free, commit, &mut check);
     check.free_list(pages, free)?;
@@ -99,12 +114,16 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
     Ok(Checked {
         report: check.report,
         used: check.used,
+        leaves: check.leaves,
+        heaps: check.heaps,
     })
 }
 
 struct Check<'a> {
     used: Bitmap,
     free: Bitmap,
+    leaves: Bitmap,
+    heaps: Heaps,
     report: Report,
     /// What is being looked at.
     place: String,
@@ -135,6 +154,9 @@ impl Check<'_> {
                             self.report.records += record.records;
                             let view = View::new(pages, record).ordered_by(comparators);
                             view.check(self.report.commit, self);
+                            if record.kind.apart && !self.heaps.note_tree(record.heap) {
+                                self.say("its values are in the segments of another tree");
+                            }
                         }
                         Err(problem) => self.say(problem),
                     }
@@ -217,6 +239,14 @@ impl CheckSink for Check<'_> {
         }
     }
 
+    fn is_place_leaf(&mut self, leaf: PageNo) {
+        self.leaves.set(leaf, 1);
+    }
+
+    fn record(&mut self, heap: HeapNo, at: Place, bytes: usize) -> bool {
+        self.heaps.note_record(heap, at, bytes)
+    }
+
     fn problem(&mut self, problem: Error) {
         self.say(problem);
     }
@@ -255,6 +285,13 @@ impl Bitmap {
             self.words[word] |= bit;
         }
         twice
+    }
+
+    /// Takes the bits of these pages back. The pages lie within the store.
+    pub(crate) fn clear(&mut self, first: PageNo, pages: u32) {
+        for page in first.0..first.0 + u64::from(pages) {
+            self.words[(page / 64) as usize] &= !(1 << (page % 64));
+        }
     }
 
     fn has(&self, page: u64) -> bool {

@@ -1,8 +1,9 @@
 //! Checkpoints: the data file is made to hold a commit by itself, so that the log before it can be used again.
 //!
-//! 1. Pin the visible commit N as the *target*: its pages are not used again from here on.
-//! 2. Sync the log up to N, which may be a relaxed commit, and N's part of the data file. Commits go on meanwhile; copy on write keeps
-//!    them off N's pages.
+//! 1. Pin the visible commit N as the *target*: its pages are not used again from here on, and nobody who begins a commit now stores places in them. Nobody
+//!    stores any at this moment, since that takes the append lock.
+//! 2. Sync the log up to the newest commit that is applied, whose places may be in N's pages, and N's part of the data file. Commits go on
+//!    meanwhile; copy on write keeps them off N's pages. A commit that has begun before may still store places in them, once its record is durable.
 //! 3. Write the meta page for N over the older of the two, and make it durable.
 //! 4. Do the same with the other one. Now nothing refers to older pages.
 //! 5. Let the log be used again before N, as far as no other store needs it.
@@ -88,9 +89,10 @@ impl<'i> CheckpointLock<'i> {
 
     /// Checkpoints the visible commit; does nothing if both meta pages hold it already.
     pub(crate) fn run(&self) -> Result<CommitNo> {
-        let head = self.pin()?;
+        let pinned = self.pin()?;
+        let head = pinned.head;
         if self.oldest() < place(&head) {
-            self.sync_log(&head)?;
+            self.sync_log(&pinned)?;
             self.sync_pages(&head)?;
             guard::interlude();
             self.write_meta_if_newer(&head)?;
@@ -117,32 +119,30 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// Protects the visible commit.
-    pub(crate) fn pin(&self) -> Result<Head> {
-        let region = &self.inner.region;
+    /// Protects the visible commit. For nobody who holds the append lock: whoever does has either stored the places of its commit, which is applied then, or
+    /// looks at the target before it stores them.
+    ///
+    /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to others. Otherwise
+    /// a store that rests would keep the log for ever.
+    pub(crate) fn pin(&self) -> Result<Pinned> {
+        let inner = self.inner;
+        let region = &inner.region;
+        let appending = AppendLock::take(inner)?;
         let (_, head) = pin_target(
             &region.metas,
             || region.visible(),
             |commit| region.head(commit),
         );
         region.metas.superseded.store(0, Ordering::Relaxed);
-        self.as_of_now(head?)
-    }
-
-    /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to others. Otherwise
-    /// a store that rests would keep the log for ever.
-    fn as_of_now(&self, mut head: Head) -> Result<Head> {
-        let inner = self.inner;
-        if inner.regions.len() > 1 {
-            let appending = AppendLock::take(inner)?;
-            if inner.region.applied() == head.commit {
-                head.log = appending.end()?;
-            }
+        let (mut head, applied) = (head?, region.applied_head()?);
+        if inner.regions.len() > 1 && applied.commit == head.commit {
+            head.log = appending.end()?;
         }
-        Ok(head)
+        let applied = applied.log.lsn.max(head.log.lsn);
+        Ok(Pinned { head, applied })
     }
 
-    /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages again.
+    /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages again or store places in them.
     pub(crate) fn pin_applied(&self, commit: CommitNo) {
         self.inner
             .region
@@ -152,12 +152,16 @@ impl<'i> CheckpointLock<'i> {
     }
 
     /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how it goes
-    /// on: otherwise the other meta page would not lead to this commit.
-    pub(crate) fn sync_log(&self, head: &Head) -> Result<()> {
+    /// on: otherwise the other meta page would not lead to this commit. Nor must it end before a commit whose places the meta page leads to: they would be there
+    /// without the commit, and be taken for those of the next one of its number.
+    pub(crate) fn sync_log(&self, pinned: &Pinned) -> Result<()> {
+        let guards = self.inner.options.guards;
+        let lsn = match guards.has(Guard::SyncLogToApplied) {
+            true => pinned.applied,
+            false => pinned.head.log.lsn,
+        };
         match &self.inner.wal {
-            Some(wal) if self.inner.options.guards.has(Guard::SyncLogBeforeMeta) => {
-                Ok(wal.sync_to(head.log.lsn)?)
-            }
+            Some(wal) if guards.has(Guard::SyncLogBeforeMeta) => Ok(wal.sync_to(lsn)?),
             _ => Ok(()),
         }
     }
@@ -311,6 +315,13 @@ impl Drop for CheckpointLock<'_> {
     fn drop(&mut self) {
         self.inner.region.checkpointer.unlock();
     }
+}
+
+/// What a checkpoint is about to have the data file hold.
+pub(crate) struct Pinned {
+    pub(crate) head: Head,
+    /// Behind the record of the newest commit that was applied when it was pinned.
+    applied: Lsn,
 }
 
 /// How much a checkpoint has written out at a time.

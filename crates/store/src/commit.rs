@@ -112,17 +112,47 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     };
     let (inner, pages) = txn.inner_and_pages();
     let mut record = pages.take_record_buffer();
-    let log =
-        finish_pages(pages, &header, record_bytes_max(inner), &mut record).and_then(|is_logged| {
-            let parts = [(inner, &header)];
-            if is_logged {
-                append(&parts, &[&record], durability)
-            } else {
-                commit_unlogged(&parts)
-            }
-        });
+    let finished = finish_pages(pages, &header, record_bytes_max(inner), &mut record);
+    let log = finished.and_then(|is_logged| {
+        let mut parts = [Commit {
+            inner,
+            header: &header,
+            pages,
+        }];
+        if is_logged {
+            append(&mut parts, &[&record], durability)
+        } else {
+            commit_unlogged(&mut parts)
+        }
+    });
     pages.keep_record_buffer(record);
     Ok(header.head(log?))
+}
+
+/// Appends the record of a transaction in the place of a process that dies behind that, perhaps after it has stored its places; the number of the commit, unless
+/// there is nothing that the log might tell of.
+#[cfg(test)]
+pub(crate) fn append_and_die(
+    mut txn: WriteTxn,
+    durability: Durability,
+    stores_places: bool,
+) -> Result<Option<CommitNo>> {
+    let Some(header) = prepare(&mut txn)? else {
+        return Ok(None);
+    };
+    let (inner, pages) = txn.inner_and_pages();
+    let mut record = Vec::new();
+    if !finish_pages(pages, &header, record_bytes_max(inner), &mut record)? {
+        return Ok(None);
+    }
+    let appending = AppendLock::take(inner)?;
+    let log = appending.append(&[IoSlice::new(&record)], durability)?;
+    if stores_places {
+        pages.store_places(&appending, &header.head(log))?;
+    }
+    drop(appending);
+    inner.first_region().appender.lock(77, |_| true);
+    Ok(Some(header.commit))
 }
 
 /// Commits transactions of several stores at once, with one record: all of them happen, or none. Gives the heads of those that
@@ -144,13 +174,20 @@ pub(crate) fn commit_jointly(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>>
         room = room.saturating_sub(record.len());
         records.push(record);
     }
-    let parts = envs.iter().zip(&headers);
-    let parts = parts.filter_map(|(env, header)| Some((env.inner(), header.as_ref()?)));
-    let parts: Vec<(&Arc<Inner>, &RecordHeader)> = parts.collect();
+    let count = txns.len();
+    let parts = envs.iter().zip(&headers).zip(txns);
+    let parts = parts.filter_map(|((env, header), txn)| {
+        Some(Commit {
+            inner: env.inner(),
+            header: header.as_ref()?,
+            pages: txn.own_mut(),
+        })
+    });
+    let mut parts: Vec<Commit<'_>> = parts.collect();
     let log = match parts.len() {
-        0 => return Ok(vec![None; txns.len()]),
-        _ if is_logged => append(&parts, &records, Durability::Durable)?,
-        _ => commit_unlogged(&parts)?,
+        0 => return Ok(vec![None; count]),
+        _ if is_logged => append(&mut parts, &records, Durability::Durable)?,
+        _ => commit_unlogged(&mut parts)?,
     };
     let heads = headers
         .iter()
@@ -170,6 +207,7 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     let (before, log) = (*commit, *log);
     let (inner, pages) = txn.inner_and_pages();
     let metas = &inner.region.metas;
+    let segments = pages.save_heaps()?;
     let superseded = pages.superseded(metas.newest());
     let (free, recent) = pages.save_free_list()?;
     wait_for_place(inner, before, log)?;
@@ -184,6 +222,7 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
             catalog,
             free,
             recent,
+            segments,
         },
     }))
 }
@@ -229,6 +268,7 @@ fn finish_pages(
         }
         pages.write_plain(neighbours)?;
     }
+    pages.write_tails()?;
     for (first, length) in pages.changed_extents() {
         if fits {
             encode_extent(first, pages.extent(first, length)?, record);
@@ -236,53 +276,65 @@ fn finish_pages(
         }
     }
     pages.log_finished(fits.then_some(&mut *record))?;
+    if fits {
+        pages.log_records(record)?;
+        pages.log_places(record);
+    }
     Ok(fits && record.len() <= max)
 }
 
-/// The commits of one record, each to a store of its own.
-type Commits<'a> = [(&'a Arc<Inner>, &'a RecordHeader)];
+/// One of the commits of one record, each to a store of its own.
+struct Commit<'a> {
+    inner: &'a Arc<Inner>,
+    header: &'a RecordHeader,
+    pages: &'a mut OwnPages,
+}
 
 /// How often a transaction that finds the log full empties it before it gives up: others may have filled it again.
 const EMPTIED_MAX: usize = 16;
 
 /// Appends a record, made of one part for each commit, and applies them, making room in the log if there is none.
 fn append(
-    commits: &Commits<'_>,
+    commits: &mut [Commit<'_>],
     parts: &[impl AsRef<[u8]>],
     durability: Durability,
 ) -> Result<Position> {
-    match with_room(commits, || append_once(commits, parts, durability)) {
+    match with_room(commits, |commits| append_once(commits, parts, durability)) {
         // The record is longer than all segments that the disk has room for.
         Err(Error::Log(sapwood_wal::Error::NoSegment(_))) => commit_unlogged(commits),
         appended => appended,
     }
 }
 
-fn with_room(commits: &Commits<'_>, attempt: impl Fn() -> Result<Position>) -> Result<Position> {
+fn with_room(
+    commits: &mut [Commit<'_>],
+    attempt: impl Fn(&mut [Commit<'_>]) -> Result<Position>,
+) -> Result<Position> {
     for _ in 0..EMPTIED_MAX {
-        match (attempt(), commits.first()) {
-            (Err(Error::Log(sapwood_wal::Error::Full { .. })), Some((inner, _))) => {
-                checkpoint::empty_log(inner)?;
+        match (attempt(commits), commits.first()) {
+            (Err(Error::Log(sapwood_wal::Error::Full { .. })), Some(first)) => {
+                checkpoint::empty_log(first.inner)?;
             }
-            (Err(Error::Log(error @ sapwood_wal::Error::NoSegment(_))), Some((inner, _))) => {
-                if !checkpoint::begin_lap(inner)? {
+            (Err(Error::Log(error @ sapwood_wal::Error::NoSegment(_))), Some(first)) => {
+                if !checkpoint::begin_lap(first.inner)? {
                     return Err(error.into());
                 }
             }
             (result, _) => return result,
         }
     }
-    attempt()
+    attempt(commits)
 }
 
 fn append_once(
-    commits: &Commits<'_>,
+    commits: &mut [Commit<'_>],
     parts: &[impl AsRef<[u8]>],
     durability: Durability,
 ) -> Result<Position> {
-    let Some((inner, _)) = commits.first() else {
+    let Some(first) = commits.first() else {
         return Ok(Position::default());
     };
+    let inner = first.inner;
     let lengths = parts.iter().map(|part| part.as_ref().len());
     let joint = match parts {
         [_] => Vec::new(),
@@ -298,8 +350,15 @@ fn append_once(
         [part] => appending.append(&[IoSlice::new(part.as_ref())], durability)?,
         _ => appending.append(&slices.collect::<Vec<_>>(), durability)?,
     };
-    for (inner, header) in commits {
-        apply(inner, &header.head(log), durability);
+    for Commit {
+        inner,
+        header,
+        pages,
+    } in commits
+    {
+        let head = header.head(log);
+        pages.store_places(&appending, &head)?;
+        apply(inner, &head, durability);
     }
     Ok(log)
 }
@@ -317,23 +376,31 @@ fn apply(inner: &Inner, head: &Head, durability: Durability) {
 }
 
 /// Commits by syncing the data files. The commits are durable and visible afterwards.
-fn commit_unlogged(commits: &Commits<'_>) -> Result<Position> {
-    if commits.iter().all(|(inner, _)| inner.wal.is_none()) {
+fn commit_unlogged(commits: &mut [Commit<'_>]) -> Result<Position> {
+    if commits.iter().all(|commit| commit.inner.wal.is_none()) {
         return append_once(commits, &[[0; 0]], Durability::Durable);
     }
-    with_room(commits, || commit_unlogged_once(commits))
+    with_room(commits, commit_unlogged_once)
 }
 
-fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
+fn commit_unlogged_once(commits: &mut [Commit<'_>]) -> Result<Position> {
     let mut locks = Vec::with_capacity(commits.len());
     let mut records = Vec::with_capacity(commits.len());
-    for (inner, header) in commits {
+    for Commit {
+        inner,
+        header,
+        pages,
+    } in &*commits
+    {
         let before = inner.region.applied_head()?;
         inner.make_visible(before.commit, before.log.lsn)?;
         let guards = inner.options.guards;
         let lock = CheckpointLock::take(inner)?;
         // One sync serves the commit before and this one.
-        let before = lock.pin()?;
+        let pinned = lock.pin()?;
+        let before = pinned.head;
+        // The meta page may say that the log goes on behind what others have appended to it, and nobody has waited for.
+        lock.sync_log(&pinned)?;
         if guards.has(Guard::SyncBeforeRoots) {
             lock.sync_data()?;
         }
@@ -347,12 +414,23 @@ fn commit_unlogged_once(commits: &Commits<'_>) -> Result<Position> {
             ..**header
         };
         header.encode(&mut record);
+        pages.log_places(&mut record);
         records.push(record);
         locks.push(lock);
     }
     let log = append_once(commits, &records, Durability::Durable)?;
-    for ((inner, header), lock) in commits.iter().zip(&locks) {
+    for (commit, lock) in commits.iter().zip(&locks) {
+        let Commit {
+            inner,
+            header,
+            pages,
+        } = commit;
         inner.make_visible(header.commit, log.lsn)?;
+        // They were stored behind the first sync, and no replay that begins at the meta page stores them again.
+        let stored_places = pages.stores_places();
+        if stored_places && inner.options.guards.has(Guard::SyncPlacesBeforeMeta) {
+            lock.sync_data()?;
+        }
         // Without a meta page nothing would protect these pages for long.
         if inner.options.guards.has(Guard::MetaAfterRoots) {
             let written = lock.write_meta(&header.head(log));

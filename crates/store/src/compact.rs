@@ -2,25 +2,31 @@
 //!
 //! A *pass* looks for all records whose pages, or whose ways from the root, lead to pages behind the size that the store ought to have; bounded
 //! transactions then write these records once more, as anybody might, with free pages ahead of that size only: copy on
-//! write moves everything on their ways. When nothing that is pinned refers to the pages at the end any more, a transaction gives
-//! them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what they undo is done again by the next pass.
+//! write moves everything on their ways. Values that stand in segments at the end are moved out of them, and then these are given up. When nothing that is
+//! pinned refers to the pages at the end any more, a transaction gives them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what
+//! they undo is done again by the next pass.
 
 use crate::checkpoint::{self, CheckpointLock};
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::free;
 use crate::guard::Guard;
+use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PAGE_BYTES, PageNo};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Tree};
 use crate::sync::Arc;
-use crate::tree::Stray;
-use crate::write::WriteTxn;
+use crate::tree::apart::segment_in_use;
+use crate::tree::{HeapNo, Segment, Stray, TreeKind, TreeRecord, View};
+use crate::write::{TreeId, WriteTxn};
 
 /// How many records one transaction writes anew.
 const MOVED_MAX: usize = 256;
 
 /// How many one pass finds; there may be more in the next one.
 const FOUND_MAX: usize = 1 << 16;
+
+/// So many bytes of segments are moved by one pass.
+const MOVED_BYTES_MAX: u64 = 32 << 20;
 
 /// After so many passes it ends, though writers may have undone what it did.
 const PASSES_MAX: usize = 64;
@@ -82,8 +88,8 @@ pub(crate) fn compact(
         if target >= now || fruitless == FRUITLESS_MAX {
             break;
         }
-        let snapshot = Snapshot::begin(inner)?;
-        let found = find(&snapshot, PageNo(target))?;
+        let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+        let found = find(&snapshot, head.roots.segments, PageNo(target))?;
         // It pins the pages that are to be given up.
         drop(snapshot);
         let mut left = &found[..];
@@ -135,16 +141,31 @@ fn target_pages(inner: &Arc<Inner>, pages: u64) -> Result<u64> {
     Ok(used + used / SPARE_SHARE + SPARE_PAGES)
 }
 
-/// A record to be written once more.
-struct Found {
-    tree: Vec<u8>,
-    key: Vec<u8>,
-    /// One of the values of the key, in a tree with duplicates.
-    value: Option<Vec<u8>>,
+/// Something to be written once more, or given up.
+enum Found {
+    Record {
+        tree: Vec<u8>,
+        key: Vec<u8>,
+        /// One of the values of the key, in a tree with duplicates.
+        value: Option<Vec<u8>>,
+    },
+    /// The leaf of a tree with values apart in which a key is.
+    Leaf { tree: Vec<u8>, key: Vec<u8> },
+    /// A value that stands in a segment at the end.
+    Value {
+        tree: Vec<u8>,
+        key: Vec<u8>,
+        heap: HeapNo,
+        segment: Segment,
+    },
+    /// A segment at the end, once its values were moved.
+    Segment { heap: HeapNo, first: PageNo },
+    /// What is said of a segment or a heap.
+    SegmentRecord { key: Vec<u8> },
 }
 
 /// Records whose pages, or ways, are at the end.
-fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
+fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     // Trees whose records in the catalog are there.
     let mut names: Vec<Vec<u8>> = Vec::new();
@@ -154,20 +175,39 @@ fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
     };
     let catalog = snapshot.catalog()?.view(snapshot.pages());
     catalog.strays(tail, &mut each)?;
+    let mut each = |stray: Stray<'_>| {
+        let key = stray.key.to_vec();
+        found.push(Found::SegmentRecord { key });
+        Ok(true)
+    };
+    let segments = View::new(snapshot.pages(), segments);
+    segments.strays(tail, &mut each)?;
+    let at_the_end = segments_behind(&segments, tail)?;
     for name in snapshot.tree_names()? {
         let Some(tree) = snapshot.tree(&name)? else {
             continue;
         };
+        let TreeKind { apart, .. } = tree.record().kind;
+        let found_in = |key: &[u8], value: Option<&[u8]>| {
+            let (tree, key) = (name.clone(), key.to_vec());
+            match apart {
+                true => Found::Leaf { tree, key },
+                false => Found::Record {
+                    tree,
+                    key,
+                    value: value.map(<[u8]>::to_vec),
+                },
+            }
+        };
         let mut each = |stray: Stray<'_>| {
-            found.push(Found {
-                tree: name.clone(),
-                key: stray.key.to_vec(),
-                value: stray.value.map(<[u8]>::to_vec),
-            });
+            found.push(found_in(stray.key, stray.value));
             Ok(found.len() < FOUND_MAX)
         };
         if !tree.strays(tail, &mut each)? {
             break;
+        }
+        if apart {
+            find_values(&tree, &name, &at_the_end, &mut found)?;
         }
         if names.contains(&name) {
             // Any change of the tree changes its record.
@@ -175,16 +215,65 @@ fn find(snapshot: &Snapshot, tail: PageNo) -> Result<Vec<Found>> {
             if cursor.first()? {
                 let has_duplicates = cursor.has_duplicates();
                 if let Some((key, value)) = cursor.record()? {
-                    found.push(Found {
-                        tree: name.clone(),
-                        key: key.to_vec(),
-                        value: has_duplicates.then(|| value.to_vec()),
-                    });
+                    found.push(found_in(key, has_duplicates.then_some(value)));
                 }
             }
         }
     }
     Ok(found)
+}
+
+/// The last segments from `tail` on, as many as are moved in one pass, in the order of their pages.
+fn segments_behind(
+    segments: &View<'_, MappedPages>,
+    tail: PageNo,
+) -> Result<Vec<(HeapNo, Segment)>> {
+    let mut behind = Vec::new();
+    let mut cursor = segments.cursor();
+    while cursor.next()? {
+        if let Some((key, value)) = cursor.record()?
+            && let Some((heap, segment, used)) = segment_in_use(key, value)?
+            && segment.first.0 + u64::from(segment.pages) > tail.0
+        {
+            behind.push((heap, segment, used));
+        }
+    }
+    behind.sort_unstable_by_key(|(_, segment, _)| segment.first);
+    let mut bytes = 0;
+    let kept = behind.iter().rev().take_while(|(.., used)| {
+        let is_first = bytes == 0;
+        bytes += u64::from(*used);
+        is_first || bytes <= MOVED_BYTES_MAX
+    });
+    let left = behind.len() - kept.count();
+    let kept = behind.into_iter().skip(left);
+    Ok(kept.map(|(heap, segment, _)| (heap, segment)).collect())
+}
+
+/// The values of a tree that stand in its segments at the end, and then those segments.
+fn find_values(
+    tree: &Tree<'_>,
+    name: &[u8],
+    at_the_end: &[(HeapNo, Segment)],
+    found: &mut Vec<Found>,
+) -> Result<()> {
+    let heap = tree.record().heap;
+    let its = at_the_end.iter().filter(|(other, _)| *other == heap);
+    let its: Vec<Segment> = its.map(|(_, segment)| *segment).collect();
+    if its.is_empty() {
+        return Ok(());
+    }
+    tree.values_in(&its, &mut |key, segment| {
+        found.push(Found::Value {
+            tree: name.to_vec(),
+            key: key.to_vec(),
+            heap,
+            segment,
+        });
+    })?;
+    let its = its.into_iter().map(|Segment { first, .. }| first);
+    found.extend(its.map(|first| Found::Segment { heap, first }));
+    Ok(())
 }
 
 /// Writes the first of these records anew, as long as there is room ahead of the tail; how many, and with which commit.
@@ -198,7 +287,7 @@ fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<(usize, Opti
             break;
         }
         moved += 1;
-        match rewrite(&mut txn, record) {
+        match rewrite(&mut txn, record, tail) {
             Ok(()) => room -= needed,
             // Only the program knows how the tree is ordered, and has not said so.
             Err(Error::NoComparator) => {}
@@ -215,31 +304,74 @@ fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<(usize, Opti
 /// The most pages that writing a record anew takes: its way, a split or two on it, and its value.
 fn rewrite_pages(txn: &mut WriteTxn, record: &Found) -> Result<u64> {
     const WAY_PAGES: u64 = 8;
-    let id = txn.tree(&record.tree)?;
-    let value = match (id, &record.value) {
-        (Some(id), None) => txn.get(id, &record.key)?.map_or(0, <[u8]>::len),
-        _ => 0,
+    let (tree, key) = match record {
+        Found::Record {
+            tree,
+            key,
+            value: None,
+        }
+        | Found::Value { tree, key, .. } => (tree, key),
+        _ => return Ok(WAY_PAGES + 1),
+    };
+    let value = match txn.tree(tree)? {
+        Some(id) => txn.get(id, key)?.map_or(0, <[u8]>::len),
+        None => 0,
     };
     Ok(WAY_PAGES + (value / PAGE_BYTES) as u64 + 1)
 }
 
-fn rewrite(txn: &mut WriteTxn, record: &Found) -> Result<()> {
-    let Some(id) = txn.tree(&record.tree)? else {
-        return Ok(());
-    };
-    match &record.value {
-        Some(value) => {
-            if txn.delete_duplicate(id, &record.key, value)? {
-                txn.put(id, &record.key, value)?;
+fn rewrite(txn: &mut WriteTxn, record: &Found, tail: PageNo) -> Result<()> {
+    match record {
+        Found::Record { tree, key, value } => {
+            let Some(id) = txn.tree(tree)? else {
+                return Ok(());
+            };
+            match value {
+                Some(value) => {
+                    if txn.delete_duplicate(id, key, value)? {
+                        txn.put(id, key, value)?;
+                    }
+                }
+                None => {
+                    if let Some(value) = txn.get(id, key)?.map(<[u8]>::to_vec) {
+                        txn.put(id, key, &value)?;
+                    }
+                }
             }
+            Ok(())
         }
-        None => {
-            if let Some(value) = txn.get(id, &record.key)?.map(<[u8]>::to_vec) {
-                txn.put(id, &record.key, &value)?;
+        Found::Leaf { tree, key } => match id_of(txn, tree, None)? {
+            Some(id) => txn.move_leaf(id, key),
+            None => Ok(()),
+        },
+        Found::Value {
+            tree,
+            key,
+            heap,
+            segment,
+        } => match id_of(txn, tree, Some(*heap))? {
+            Some(id) => {
+                txn.own_mut().fill_none_behind(*heap, tail)?;
+                txn.move_out_of(id, *segment, key)
             }
+            None => Ok(()),
+        },
+        Found::Segment { heap, first } => {
+            txn.own_mut().fill_none_behind(*heap, tail)?;
+            txn.own_mut().free_if_empty(*heap, *first)
         }
+        Found::SegmentRecord { key } => txn.own_mut().rewrite_segment_record(key),
     }
-    Ok(())
+}
+
+/// A tree with values apart, and with this heap, if it is still there: it may have been made anew, as one of another kind.
+fn id_of(txn: &mut WriteTxn, name: &[u8], heap: Option<HeapNo>) -> Result<Option<TreeId>> {
+    let Some(id) = txn.tree(name)? else {
+        return Ok(None);
+    };
+    let record = *txn.view(id)?.record();
+    let is_it = record.kind.apart && heap.is_none_or(|heap| heap == record.heap);
+    Ok(is_it.then_some(id))
 }
 
 /// Gives up the pages at the end of the store that nobody needs, and cuts the file; with which commit.

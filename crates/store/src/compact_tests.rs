@@ -16,11 +16,12 @@ use crate::write::WriteTxn;
 
 type Records = BTreeSet<(Vec<u8>, Vec<u8>, Vec<u8>)>;
 
-const TREES: [(&str, TreeKind); 4] = [
+const TREES: [(&str, TreeKind); 5] = [
     ("compact", TreeKind::COMPACT),
     ("counted", TreeKind::COUNTED),
     ("pairs", TreeKind::DUPLICATES),
     ("values", TreeKind::COMPACT),
+    ("apart", TreeKind::APART),
 ];
 
 fn open(disk: &Disk) -> Env {
@@ -36,11 +37,22 @@ fn change(env: &Env, how: impl FnOnce(&mut WriteTxn) -> Result<()>) {
     txn.commit().unwrap().wait().unwrap();
 }
 
+fn scattered(n: u32) -> [u8; 4] {
+    n.wrapping_mul(0x9e37_79b9).to_be_bytes()
+}
+
+/// A key of a tree without duplicates.
+fn key(tree: &str, n: u32) -> Vec<u8> {
+    match tree {
+        "apart" => [scattered(n), [0; 4]].concat(),
+        _ => scattered(n).to_vec(),
+    }
+}
+
 /// A store most of which is free, with something in use everywhere.
 fn full_of_holes() -> Disk {
     let disk = Disk::new();
     let env = open(&disk);
-    let scattered = |n: u32| n.wrapping_mul(0x9e37_79b9).to_be_bytes();
     for (name, kind) in TREES {
         change(&env, |txn| txn.create_tree(name, kind).map(drop));
         for part in 0..6_u32 {
@@ -58,7 +70,7 @@ fn full_of_holes() -> Disk {
                             &[n as u8 % 5 / 2],
                             &[&scattered(n)[..], &[7; 40]].concat(),
                         )?,
-                        _ => txn.put(tree, &scattered(n), &value)?,
+                        _ => txn.put(tree, &key(name, n), &value)?,
                     };
                 }
                 Ok(())
@@ -75,7 +87,7 @@ fn full_of_holes() -> Disk {
                         &[n as u8 % 5 / 2],
                         &[&scattered(n)[..], &[7; 40]].concat(),
                     )?,
-                    _ => txn.delete(tree, &scattered(n))?,
+                    _ => txn.delete(tree, &key(name, n))?,
                 };
             }
             Ok(())
@@ -190,6 +202,61 @@ fn a_store_that_was_emptied_becomes_small() {
     assert!(env.check().unwrap().is_clean());
     count_up(&env, &disk);
     assert!(env.check().unwrap().is_clean());
+}
+
+/// Where nothing but values that stand apart is left, and they live everywhere.
+#[test]
+fn values_apart_move_to_the_front() {
+    let disk = Disk::new();
+    let env = open(&disk);
+    for (name, kind) in [("front", TreeKind::COMPACT), ("apart", TreeKind::APART)] {
+        for part in 0..12_u32 {
+            change(&env, |txn| {
+                let tree = match txn.tree(name)? {
+                    Some(tree) => tree,
+                    None => txn.create_tree(name, kind)?,
+                };
+                (0..100).try_for_each(|n| {
+                    let value = vec![n as u8; 300 + n as usize * 9];
+                    txn.put(tree, &key(name, part * 100 + n), &value).map(drop)
+                })
+            });
+        }
+    }
+    let values = |env: &Env| {
+        let snapshot = env.read().unwrap();
+        let tree = snapshot.tree("apart").unwrap().unwrap();
+        let (mut values, mut cursor) = (Records::new(), tree.cursor());
+        while cursor.next().unwrap() {
+            let (key, value) = cursor.record().unwrap().unwrap();
+            values.insert((Vec::new(), key.to_vec(), value.to_vec()));
+        }
+        values
+    };
+    let before = values(&env);
+    change(&env, |txn| txn.drop_tree("front").map(drop));
+    let reader = env.read().unwrap();
+    env.compact(|_| ()).unwrap();
+    // What it keeps from being given up it sees as it was.
+    assert!(env.check().unwrap().is_clean());
+    let tree = reader.tree("apart").unwrap().unwrap();
+    for (_, key, value) in &before {
+        assert_eq!(tree.get(key).unwrap(), Some(&value[..]));
+    }
+    drop(reader);
+    let done = env.compact(|_| ()).unwrap();
+    assert!(done.now < done.before * 2 / 3, "{done:?}");
+    assert!(done.now <= done.target + 64 * PAGE_BYTES as u64, "{done:?}");
+    assert!(env.check().unwrap().is_clean());
+    assert!(values(&env) == before);
+    // It grows again.
+    change(&env, |txn| {
+        let tree = txn.tree("apart")?.unwrap();
+        (0..300).try_for_each(|n| txn.put(tree, &key("apart", n), &[1; 500]).map(drop))
+    });
+    assert!(env.check().unwrap().is_clean());
+    drop(env);
+    assert!(open(&disk).check().unwrap().is_clean());
 }
 
 #[test]

@@ -29,7 +29,8 @@ use crate::snapshot::Snapshot;
 use crate::tree::TreeKind;
 use crate::write::WriteTxn;
 
-use model::{Dice, Model, change, compare_with};
+pub(crate) use model::Dice;
+use model::{Model, change, compare_with};
 
 /// What is wrong, or nothing.
 type Verdict = Result<(), String>;
@@ -571,8 +572,9 @@ impl Life {
         let env = self.env();
         let half = || {
             let lock = CheckpointLock::take(env.inner())?;
-            let head = lock.pin()?;
-            lock.sync_log(&head)?;
+            let pinned = lock.pin()?;
+            lock.sync_log(&pinned)?;
+            let head = pinned.head;
             lock.sync_pages(&head)?;
             lock.write_meta(&head)?;
             Ok(head.commit.0)

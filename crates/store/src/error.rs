@@ -46,6 +46,10 @@ pub enum Error {
     #[error("not possible in a tree with duplicates")]
     Duplicates,
 
+    /// A value is to be written in its place, in a tree whose values stand apart.
+    #[error("not possible in a tree whose values stand apart")]
+    Apart,
+
     /// The tree is ordered by a comparator that has not been registered
     /// ([`Env::set_comparators`](crate::Env::set_comparators)).
     #[error("the tree has an order of its own, and no comparator is registered for it")]

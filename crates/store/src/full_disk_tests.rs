@@ -22,6 +22,8 @@ type Verdict<T = ()> = Result<T, String>;
 /// A key for each of so many commits, one after the other.
 const KEYS: u32 = 20;
 const COUNTER: &[u8] = b"counter";
+/// Of each value so much stands apart, too.
+const APART_BYTES: usize = 300;
 
 /// A note on the recording: from now on the disk is full. All others are a store and the number of a commit that was acknowledged there.
 const FULL: u64 = u64::MAX;
@@ -56,6 +58,10 @@ fn value(number: u32) -> [u8; 1500] {
     })
 }
 
+fn key_apart(number: u32) -> [u8; 8] {
+    u64::from(number % KEYS).to_be_bytes()
+}
+
 fn commit(env: &Env, number: u32) -> Result<(), Error> {
     let mut txn = env.write()?;
     let tree = match txn.tree("t")? {
@@ -64,6 +70,11 @@ fn commit(env: &Env, number: u32) -> Result<(), Error> {
     };
     txn.put(tree, &(number % KEYS).to_be_bytes(), &value(number))?;
     txn.put(tree, COUNTER, &number.to_be_bytes())?;
+    let apart = match txn.tree("apart")? {
+        Some(tree) => tree,
+        None => txn.create_tree("apart", TreeKind::APART)?,
+    };
+    txn.put(apart, &key_apart(number), &value(number)[..APART_BYTES])?;
     txn.commit()?.wait().map(drop)
 }
 
@@ -77,12 +88,17 @@ fn number_of(env: &Env) -> Verdict<u32> {
     let Some(tree) = snapshot.tree("t").map_err(told)? else {
         return Ok(0);
     };
+    let apart = snapshot.tree("apart").map_err(told)?.unwrap();
     let last = tree.get(COUNTER).map_err(told)?;
     let last = u32::from_be_bytes(last.unwrap().try_into().unwrap());
     for number in (last + 1).saturating_sub(KEYS).max(1)..=last {
         let there = tree.get(&(number % KEYS).to_be_bytes()).map_err(told)?;
         if there != Some(&value(number)) {
             return Err(format!("commit {number} of {last} is not there"));
+        }
+        let there = apart.get(&key_apart(number)).map_err(told)?;
+        if there != Some(&value(number)[..APART_BYTES]) {
+            return Err(format!("commit {number} of {last} has lost a value apart"));
         }
     }
     Ok(last)

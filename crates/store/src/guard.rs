@@ -7,6 +7,14 @@ pub(crate) enum Guard {
     SyncBeforeMeta,
     /// A checkpoint syncs the log up to its commit, which may be a relaxed one, before it writes the meta page.
     SyncLogBeforeMeta,
+    /// It syncs the log up to the newest commit that was applied when it began, whose places are in its pages.
+    SyncLogToApplied,
+    /// Places in a leaf that a meta page may lead to are stored when the record that has them is durable.
+    SyncLogBeforePlaces,
+    /// A transaction without log that stores places syncs the data file once more before the meta page that follows it.
+    SyncPlacesBeforeMeta,
+    /// A recovery makes the log durable before it stores places in such a leaf.
+    SyncLogBeforeReplayedPlaces,
     /// A checkpoint syncs the meta page before the log may be used again.
     SyncMeta,
     /// A meta page must have the right checksum.
@@ -47,7 +55,8 @@ pub(crate) enum Guard {
 
 #[cfg(test)]
 impl Guard {
-    /// All that one store needs; several need `KeepLogOfOtherStores` too, and a full disk `MetasBeforeLap`.
+    /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values apart from their trees what `apart_crash_tests`
+    /// and `places_crash_tests` say.
     pub(crate) const ALL: [Self; 18] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,

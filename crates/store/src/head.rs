@@ -30,6 +30,7 @@ pub(crate) struct Head {
 ///       8   128  catalog   see `catalog`
 ///     136    48  free      record of the free list, see `free`
 ///     184   256  recent    free pages beside those in the free list, see `free::recent`
+///     440    48  segments  record of the tree of segments, see `tree::apart`
 /// ```
 ///
 /// What snapshots need stands first.
@@ -39,17 +40,22 @@ pub(crate) struct Roots {
     pub(crate) catalog: Catalog,
     pub(crate) free: TreeRecord,
     pub(crate) recent: Recent,
+    pub(crate) segments: TreeRecord,
 }
 
 /// The number of 64-bit words in encoded roots.
-pub(crate) const ROOTS_WORDS: usize = SNAPSHOT_WORDS + TREE_WORDS + Recent::BYTES / 8;
+pub(crate) const ROOTS_WORDS: usize = SNAPSHOT_WORDS + 2 * TREE_WORDS + RECENT_WORDS;
 /// The words that a snapshot needs: the number of pages, and the catalog.
 pub(crate) const SNAPSHOT_WORDS: usize = 1 + Catalog::WORDS;
 const TREE_WORDS: usize = TreeRecord::BYTES / 8;
+const RECENT_WORDS: usize = Recent::BYTES / 8;
 
 impl Roots {
     /// The length of encoded roots.
     pub(crate) const BYTES: usize = ROOTS_WORDS * 8;
+
+    /// Their length in format version 4, which had no segments.
+    pub(crate) const BYTES_4: usize = Self::BYTES - TreeRecord::BYTES;
 
     /// Their length in format versions 2 and 3, whose catalog was a tree and nothing beside it.
     pub(crate) const BYTES_3: usize = 8 + 2 * TreeRecord::BYTES + Recent::BYTES;
@@ -61,6 +67,7 @@ impl Roots {
             catalog: Catalog::empty(),
             free: TreeRecord::empty(TreeKind::default()),
             recent: Recent::EMPTY,
+            segments: TreeRecord::empty(TreeKind::COMPACT),
         }
     }
 
@@ -80,31 +87,41 @@ impl Roots {
         Self::from_words(&words)
     }
 
+    /// Reads what format version 4 has. The record of a tree without any page is all zeroes.
+    pub(crate) fn decode_4(bytes: &[u8; Self::BYTES_4]) -> Result<Self> {
+        let mut roots = [0; Self::BYTES];
+        roots[..bytes.len()].copy_from_slice(bytes);
+        Self::decode(&roots)
+    }
+
     /// Reads what format versions 2 and 3 have.
     pub(crate) fn decode_3(bytes: &[u8; Self::BYTES_3]) -> Result<Self> {
         let (before, behind) = bytes.split_at(8 + TreeRecord::BYTES);
-        let mut roots = [0; Self::BYTES];
+        let mut roots = [0; Self::BYTES_4];
         roots[..before.len()].copy_from_slice(before);
-        roots[Self::BYTES - behind.len()..].copy_from_slice(behind);
-        Self::decode(&roots)
+        roots[Self::BYTES_4 - behind.len()..].copy_from_slice(behind);
+        Self::decode_4(&roots)
     }
 
     pub(crate) fn to_words(self) -> [u64; ROOTS_WORDS] {
         let mut words = [0; ROOTS_WORDS];
         let (snapshot, rest) = words.split_at_mut(SNAPSHOT_WORDS);
-        let (free, recent) = rest.split_at_mut(TREE_WORDS);
+        let (free, rest) = rest.split_at_mut(TREE_WORDS);
+        let (recent, segments) = rest.split_at_mut(RECENT_WORDS);
         snapshot[0] = self.pages;
         snapshot[1..].copy_from_slice(&self.catalog.to_words());
         free.copy_from_slice(&tree_to_words(&self.free));
         for (word, bytes) in recent.iter_mut().zip(self.recent.bytes().as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
+        segments.copy_from_slice(&tree_to_words(&self.segments));
         words
     }
 
     pub(crate) fn from_words(words: &[u64; ROOTS_WORDS]) -> Result<Self> {
         let (snapshot, rest) = words.split_at(SNAPSHOT_WORDS);
-        let (free, recent) = rest.split_at(TREE_WORDS);
+        let (free, rest) = rest.split_at(TREE_WORDS);
+        let (recent, segments) = rest.split_at(RECENT_WORDS);
         let mut bytes = [0; Recent::BYTES];
         for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(recent) {
             *place = word.to_le_bytes();
@@ -115,6 +132,7 @@ impl Roots {
             catalog: Catalog::from_words(&catalog)?,
             free: tree_from_words(free)?,
             recent: Recent::from_bytes(&bytes),
+            segments: tree_from_words(segments)?,
         }
         .checked()
     }
@@ -122,7 +140,8 @@ impl Roots {
     /// Refuses what leads out of the store.
     pub(crate) fn checked(self) -> Result<Self> {
         let held = self.catalog.held().map(|(_, record)| record);
-        let trees = [self.catalog.tree(), &self.free].into_iter().chain(held);
+        let trees = [self.catalog.tree(), &self.free, &self.segments];
+        let trees = trees.into_iter().chain(held);
         if self.pages < FIRST_PAGE || trees.into_iter().any(|tree| tree.root.0 >= self.pages) {
             return Err(Error::Damaged("a root lies outside of the store".into()));
         }
@@ -157,11 +176,27 @@ mod tests {
         roots.free.height = 1;
         roots.free.records = 5;
         roots.recent = Recent::from_used(&[1, 2, 3]).unwrap();
+        roots.segments = tree(997);
         assert_eq!(Roots::decode(&roots.encode()).unwrap(), roots);
         assert_eq!(Roots::from_words(&roots.to_words()).unwrap(), roots);
-        for pages in [17, 998, 999] {
+        for pages in [17, 997, 998, 999] {
             roots.pages = pages;
             assert!(Roots::decode(&roots.encode()).is_err());
         }
+    }
+
+    #[test]
+    fn roots_of_earlier_versions_have_no_segments() {
+        let mut roots = Roots::empty();
+        roots.pages = 1000;
+        roots.free.root = PageNo(999);
+        roots.free.height = 1;
+        roots.recent = Recent::from_used(&[1, 2, 3]).unwrap();
+        let bytes = roots.encode();
+        let (four, segments) = bytes.split_first_chunk::<{ Roots::BYTES_4 }>().unwrap();
+        assert!(segments.iter().all(|&byte| byte == 0));
+        assert_eq!(Roots::decode_4(four).unwrap(), roots);
+        let three = [&bytes[..56], &bytes[136..440]].concat();
+        assert_eq!(Roots::decode_3(&three.try_into().unwrap()).unwrap(), roots);
     }
 }

@@ -3,6 +3,10 @@
 //! An [`Env`] is opened by any number of processes. [`Env::read`] gives a [`Snapshot`], whose [`Tree`]s are read in place;
 //! [`Env::write`] gives the one [`WriteTxn`], whose [`commit`](WriteTxn::commit) gives a [`Ticket`] to wait for.
 
+#[cfg(test)]
+mod apart_crash_tests;
+#[cfg(all(test, feature = "shuttle"))]
+mod apart_model_tests;
 mod append;
 mod archive;
 mod background;
@@ -38,6 +42,8 @@ mod open;
 mod options;
 mod own;
 pub mod page;
+#[cfg(test)]
+mod places_crash_tests;
 mod readers;
 mod record;
 mod recovery;
@@ -74,7 +80,7 @@ pub use restore::{Restore, restore};
 pub use sapwood_wal::Error as LogError;
 pub use sapwood_wal::process::PROCESSES_MAX;
 pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
-pub use stat::{Reader, Stat};
+pub use stat::{Reader, Segments, Stat};
 pub use tree::{
     Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
     TreeKind, VALUE_BYTES_MAX,

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 mod plain;
+mod records;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -12,10 +13,12 @@ use sapwood_wal::storage::{File, Map, Window};
 
 use crate::error::{Error, Result};
 use crate::head::FIRST_PAGE;
-use crate::page::{PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages};
-use crate::sync::Arc;
+use crate::page::{CommitNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::tree::{Place, PlaceLeaf, prefetch};
 
 pub(crate) use plain::PlainPages;
+pub(crate) use records::{OwnRecords, Tail};
 
 /// The address range first asked for when a data file is mapped, in bytes; halved until the system grants it.
 const RESERVE_BYTES: usize = 4 << 40;
@@ -54,8 +57,12 @@ impl DataFile {
     pub(crate) unsafe fn pages(&self, pages: u64) -> MappedPages {
         MappedPages {
             base: self.map.as_ptr(),
+            reserved: self.map.reserved() as u64,
             pages: pages.min(self.pages_max()),
             plain: None,
+            records: None,
+            as_of: CommitNo(u64::MAX),
+            room: None,
         }
     }
 }
@@ -65,8 +72,16 @@ impl DataFile {
 pub struct MappedPages {
     base: *const u8,
     pages: u64,
+    /// The length of the mapping, in bytes.
+    reserved: u64,
     /// Pages of a write transaction that are not in the file yet.
     plain: Option<Box<PlainPages>>,
+    /// Records and places of a write transaction that are not in the file yet.
+    records: Option<Box<OwnRecords>>,
+    /// The commit whose records are read.
+    as_of: CommitNo,
+    /// How many pages the file has by now, where places may lead to the records of later commits.
+    room: Option<NonNull<AtomicU64>>,
 }
 
 // SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; whoever made this value keeps the mapping.
@@ -108,6 +123,62 @@ impl MappedPages {
         self.plain.take()
     }
 
+    /// Reads records as of a commit, from a file that goes on growing to `room` pages.
+    ///
+    /// # Safety
+    /// `room` outlives the pages, and the file has so many at any time.
+    pub(crate) unsafe fn reading_as_of(mut self, commit: CommitNo, room: &AtomicU64) -> Self {
+        self.as_of = commit;
+        self.room = Some(NonNull::from(room));
+        self
+    }
+
+    /// Keeps records and places in memory from now on.
+    pub(crate) fn set_records(&mut self, records: Box<OwnRecords>) {
+        self.records = Some(records);
+    }
+
+    /// The records and places in memory, which are no longer looked at.
+    pub(crate) fn take_records(&mut self) -> Option<Box<OwnRecords>> {
+        self.records.take()
+    }
+
+    pub(crate) fn records(&self) -> Option<&OwnRecords> {
+        self.records.as_deref()
+    }
+
+    /// The records in memory, of which there may be some from now on.
+    pub(crate) fn records_or_new(&mut self) -> &mut OwnRecords {
+        self.records.get_or_insert_default()
+    }
+
+    pub(crate) fn records_mut(&mut self) -> Option<&mut OwnRecords> {
+        self.records.as_deref_mut()
+    }
+
+    /// The bytes of the file from a place on.
+    #[inline]
+    fn record_at(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        let end = at.offset().saturating_add(bytes as u64);
+        let limit = self.pages * PAGE_BYTES as u64;
+        let is_behind_metas = at.offset() >= FIRST_PAGE * PAGE_BYTES as u64;
+        if !is_behind_metas || (end > limit && end > self.room_bytes()) {
+            return Err(outside_of_store(at));
+        }
+        // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a place leads to as long as there is somebody who may look for it.
+        Ok(unsafe { std::slice::from_raw_parts(self.base.add(at.offset() as usize), bytes) })
+    }
+
+    #[cold]
+    fn room_bytes(&self) -> u64 {
+        let pages = self.room.map_or(0, |room| {
+            // SAFETY: it outlives this by the promise made to `reading_as_of`.
+            unsafe { room.as_ref() }.load(Ordering::Acquire)
+        });
+        let reserved = self.reserved / PAGE_BYTES as u64;
+        pages.min(reserved) * PAGE_BYTES as u64
+    }
+
     /// The pages in memory, if there may be some.
     #[inline]
     pub(crate) fn plain(&self) -> Option<&PlainPages> {
@@ -147,6 +218,43 @@ impl ReadPages for MappedPages {
         let at = self.at(first, u64::from(pages))?;
         // SAFETY: as for a page.
         Ok(unsafe { std::slice::from_raw_parts(at, pages as usize * PAGE_BYTES) })
+    }
+
+    #[inline]
+    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
+        let at = self.at(number, 1)?.cast::<PlaceLeaf>();
+        if self
+            .plain()
+            .is_some_and(|plain| plain.get(number).is_some())
+        {
+            return Ok(None);
+        }
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a leaf, of which all that does not stand still is atomic.
+        Ok(Some(unsafe { &*at }))
+    }
+
+    #[inline]
+    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
+        self.records()?.place(leaf, slot)
+    }
+
+    #[inline]
+    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        match self.records().and_then(|own| own.record(at, bytes)) {
+            Some(record) => Ok(record),
+            None => self.record_at(at, bytes),
+        }
+    }
+
+    #[inline]
+    fn fetch_record(&self, at: Place) {
+        if at.offset() < self.pages * PAGE_BYTES as u64 {
+            prefetch::record(self.base.wrapping_add(at.offset() as usize));
+        }
+    }
+
+    fn as_of(&self) -> CommitNo {
+        self.as_of
     }
 }
 
@@ -218,6 +326,23 @@ impl Windows {
         Ok(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), bytes) })
     }
 
+    /// A leaf of places to store to, which others may be reading.
+    ///
+    /// # Safety
+    /// The page lies within the file. While the reference lives, nothing of it is changed but the words that are stored at once, and nobody has a reference to it
+    /// as a [`Page`] that is looked at.
+    pub(crate) unsafe fn places(&mut self, leaf: PageNo) -> Result<&PlaceLeaf> {
+        let (window, page) = (leaf.0 / WINDOW_PAGES, leaf.0 % WINDOW_PAGES);
+        let place = place(self.window(window as usize)?, page, PAGE_BYTES)?;
+        // SAFETY: within the window, and as aligned as pages, which lie at multiples of their size; any bytes are a leaf. What changes meanwhile are
+        // atomics, by promise.
+        let leaf_of = unsafe { place.cast::<PlaceLeaf>().as_ref() };
+        match leaf_of.is(leaf) {
+            true => Ok(leaf_of),
+            false => Err(Error::corrupt(leaf, "is not a leaf of places")),
+        }
+    }
+
     /// A checkpoint has begun, which is going to write out what was stored to through these windows. Of each page that is mapped for writing it has to take the
     /// right to store to it from all processors, which costs more than all else that it does with the page: better it finds none.
     pub(crate) fn outdate(&mut self) {
@@ -276,6 +401,11 @@ impl Windows {
 fn place(window: &Window, page: u64, bytes: usize) -> Result<NonNull<u8>> {
     let place = window.place(page as usize * PAGE_BYTES, bytes);
     place.ok_or_else(|| outside(page))
+}
+
+#[cold]
+fn outside_of_store(at: Place) -> Error {
+    Error::corrupt(at.page(), "lies outside of the store")
 }
 
 #[cold]

@@ -16,9 +16,9 @@
 //!      88     8  log position behind the record of this commit
 //!      96     4  checksum of that record
 //!     100     4  segments     that the log had; 0: not known
-//!     104   440  roots        see `head`. Versions 2 and 3 have 360 bytes: those from 56 to 135 of the roots are missing, and in
-//!                             version 2 the last 256 of them are zero
-//!     544        zeroes
+//!     104   488  roots        see `head`. Version 4 has the first 440 bytes of them. Versions 2 and 3 have 360: those from 56 to 135
+//!                             are missing too, and in version 2 the last 256 of them are zero
+//!     592        zeroes
 //! ```
 //!
 //! The commit is the one in the page header. Nothing is assumed about the atomicity of a sector: a torn meta page has a
@@ -33,9 +33,9 @@ use crate::head::{Head, Roots, position};
 use crate::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PageNo};
 
 /// The version of the format of data files and log records that this program writes.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
-/// The oldest version that it reads. Pages have not changed since; the roots and log records have.
+/// The oldest version that it reads. Pages have not changed since, but for new kinds; the roots and log records have.
 const FORMAT_VERSION_MIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
@@ -163,6 +163,7 @@ impl Meta {
             log: position(lsn, chain),
             roots: match version {
                 ..=3 => Roots::decode_3(&fields.take())?,
+                4 => Roots::decode_4(&fields.take())?,
                 _ => Roots::decode(&fields.take())?,
             },
         };
@@ -232,11 +233,11 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_name() {
         let mut page = meta().encode(0);
-        page.bytes_mut()[32] = 5;
+        page.bytes_mut()[32] = 6;
         page.seal();
         assert!(matches!(
             Meta::decode(&page, 0, true),
-            Err(Error::UnknownVersion { found: 5, .. })
+            Err(Error::UnknownVersion { found: 6, .. })
         ));
     }
 }

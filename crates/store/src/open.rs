@@ -414,7 +414,7 @@ fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
     }
     let shared = regions[0].clone();
     let wal = Wal::open(storage, &options.names.log, OpenMode::Write, shared)?;
-    let end = recovery::recover(&mut stores, &wal)?;
+    let end = recovery::recover(&mut stores, &wal, options.guards)?;
     for (store, region) in (known..).zip(regions.iter().skip(usize::from(known))) {
         let identity = StoreIdentity {
             store,

@@ -10,6 +10,9 @@ mod early;
 #[cfg(test)]
 mod early_tests;
 mod finisher;
+pub(crate) mod heap;
+#[cfg(test)]
+mod heap_tests;
 mod run;
 mod save;
 mod states;
@@ -27,14 +30,18 @@ use crate::free::recent::Named;
 use crate::free::stock::{Resume, Stock};
 use crate::free::{FreeExtent, Run};
 use crate::head::{Head, Roots};
-use crate::mapped::{MappedPages, PlainPages, Windows};
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages};
+use crate::mapped::{MappedPages, OwnRecords, PlainPages, Windows};
+use crate::page::{
+    CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo, ReadPages, Successor, WritePages,
+};
 use crate::record::Base;
 use crate::sync::Arc;
-use crate::tree::prefetch;
+use crate::tree::apart::Record;
+use crate::tree::{HeapNo, Place, PlaceLeaf, Segment, prefetch};
 use crate::write::KnownTrees;
 
 use early::Early;
+use heap::{Heaps, Wasteful};
 use states::{OwnMap, State};
 use traces::Traces;
 use undo::{Destination, Source, Undo};
@@ -45,11 +52,14 @@ pub(crate) struct Workshop {
     windows: Windows,
     /// While no transaction uses them.
     plain: Option<Box<PlainPages>>,
+    /// While no transaction uses them.
+    records: Option<Box<OwnRecords>>,
     warm: Warm,
     own: OwnMap,
     traces: Traces,
     early: Early,
     known_trees: KnownTrees,
+    wasteful: Wasteful,
     resume: Resume,
     named: Option<Named>,
     /// Where log records are put together.
@@ -62,11 +72,13 @@ impl Workshop {
             windows: Windows::new(inner.data.file.clone()),
             // Pages that are nowhere but in memory cost no faults.
             plain: inner.wal.as_ref().map(|_| Box::default()),
+            records: None,
             warm: Warm::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
             early: Early::new(inner),
             known_trees: KnownTrees::default(),
+            wasteful: Wasteful::default(),
             resume: Resume::default(),
             named: None,
             record: Vec::new(),
@@ -77,6 +89,7 @@ impl Workshop {
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
         self.early.rest();
+        self.wasteful = Wasteful::default();
         if let Some(plain) = &mut self.plain {
             **plain = PlainPages::default();
         }
@@ -102,6 +115,7 @@ pub(crate) struct OwnPages {
     freed: Vec<FreeExtent>,
     recycled: Vec<PageNo>,
     held: Vec<FreeExtent>,
+    heaps: Heaps,
     undo: Vec<Undo>,
     /// The newest savepoint; 0 if there is none.
     epoch: u64,
@@ -135,6 +149,9 @@ impl OwnPages {
         if let Some(plain) = shop.plain.take() {
             view.set_plain(plain);
         }
+        if let Some(records) = shop.records.take() {
+            view.set_records(records);
+        }
         if shop.warm.begin(inner.region.metas.target()) {
             shop.windows.outdate();
         }
@@ -148,6 +165,7 @@ impl OwnPages {
             freed: Vec::new(),
             recycled: Vec::new(),
             held: Vec::new(),
+            heaps: Heaps::new(roots.segments),
             undo: Vec::new(),
             epoch: 0,
             may_use_reserve: false,
@@ -169,6 +187,10 @@ impl OwnPages {
         self.shop.own.clear();
         self.shop.traces.clear();
         self.shop.early.clear();
+        self.shop.records = self.view.take_records();
+        if let Some(records) = &mut self.shop.records {
+            records.clear();
+        }
         self.shop.plain = self.view.take_plain();
         if let Some(plain) = &mut self.shop.plain {
             plain.clear();
@@ -194,7 +216,8 @@ impl OwnPages {
 
     /// Whether nothing has been changed.
     pub(crate) fn is_unchanged(&self) -> bool {
-        self.shop.own.is_empty() && self.extents.is_empty() && !self.appended && !self.has_cut
+        let has_changes = !self.shop.own.is_empty() || !self.extents.is_empty();
+        !has_changes && self.records().is_none() && !self.appended && !self.has_cut
     }
 
     /// How many pages the transaction has changed, made or freed, at most.
@@ -474,6 +497,17 @@ impl OwnPages {
         }
     }
 
+    /// Pages of a segment, which no log record has as a whole.
+    fn allocate_segment(&mut self, pages: u32) -> Result<PageNo> {
+        let (first, source) = self.take_extent(pages)?;
+        self.record_undo(Undo::Allocated {
+            first,
+            pages,
+            source,
+        });
+        Ok(first)
+    }
+
     fn take_extent(&mut self, pages: u32) -> Result<(PageNo, Source)> {
         loop {
             self.stock.ripen(&self.inner);
@@ -565,6 +599,26 @@ impl ReadPages for OwnPages {
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
         self.view.extent(first, pages)
     }
+
+    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
+        self.view.shared_places(number)
+    }
+
+    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
+        self.view.own_place(leaf, slot)
+    }
+
+    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        self.view.record(at, bytes)
+    }
+
+    fn fetch_record(&self, at: Place) {
+        self.view.fetch_record(at);
+    }
+
+    fn as_of(&self) -> CommitNo {
+        self.view.as_of()
+    }
 }
 
 impl WritePages for OwnPages {
@@ -616,6 +670,62 @@ impl WritePages for OwnPages {
         }
         // SAFETY: an own extent, and `&mut self` keeps everybody from looking.
         unsafe { self.shop.windows.extent(first, pages) }
+    }
+
+    fn touch(&mut self, number: PageNo) -> Result<PageNo> {
+        let Some(page) = self.succeed(number)? else {
+            return Ok(number);
+        };
+        let copied = page.copy_rest();
+        let copied = copied.ok_or_else(|| Error::corrupt(number, "is not of a page's length"))?;
+        if self.page(copied)?.kind() == Some(PageKind::PlaceLeaf) {
+            self.bring_places_along(number, copied)?;
+        }
+        Ok(copied)
+    }
+
+    fn add_record(
+        &mut self,
+        heap: HeapNo,
+        key: &[u8; 8],
+        previous: Place,
+        value: &[u8],
+    ) -> Result<Place> {
+        let record = Record {
+            commit: self.commit,
+            previous,
+            key: *key,
+            value,
+        };
+        self.add_record_to(heap, &record)
+    }
+
+    fn move_record(&mut self, heap: HeapNo, at: Place) -> Result<Place> {
+        self.move_record_of(heap, at)
+    }
+
+    fn outdate_record(&mut self, heap: HeapNo, at: Place) -> Result<()> {
+        self.outdate_record_of(heap, at)
+    }
+
+    fn store_place(&mut self, leaf: PageNo, slot: usize, at: Place) -> Result<bool> {
+        self.store_place_in(leaf, slot, at)
+    }
+
+    fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
+        self.segment_to_empty_of(heap)
+    }
+
+    fn has_room(&mut self, pages: u64) -> Result<bool> {
+        self.has_room_for(pages)
+    }
+
+    fn free_segment(&mut self, heap: HeapNo, segment: Segment) -> Result<()> {
+        self.free_segment_of(heap, segment)
+    }
+
+    fn clear_heap(&mut self, heap: HeapNo) -> Result<()> {
+        self.clear_heap_of(heap)
     }
 
     fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {

@@ -23,6 +23,7 @@ mod successor;
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::tree::{HeapNo, Place, PlaceLeaf, Segment};
 
 pub(crate) use by_number::ByNumber;
 pub(crate) use change::Before;
@@ -83,6 +84,10 @@ pub enum PageKind {
     CountedWholeBranch = 8,
     /// A page of keys of one length, and nothing else.
     PackedLeaf = 9,
+    /// A page of keys of eight bytes and the places of their values.
+    PlaceLeaf = 10,
+    /// The first page of a segment of records.
+    Segment = 11,
 }
 
 /// One page, as it is in the file.
@@ -132,6 +137,8 @@ impl Page {
             7 => Some(PageKind::WholeBranch),
             8 => Some(PageKind::CountedWholeBranch),
             9 => Some(PageKind::PackedLeaf),
+            10 => Some(PageKind::PlaceLeaf),
+            11 => Some(PageKind::Segment),
             _ => None,
         }
     }
@@ -230,6 +237,35 @@ pub trait ReadPages {
 
     /// `pages` consecutive pages as one slice of bytes. A run that does not lie inside the store is [`Error::Corrupt`].
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]>;
+
+    /// The leaf of places with this number, if others may store to it while it is read; `None` if [`ReadPages::page`] may give it.
+    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
+        let _ = number;
+        Ok(None)
+    }
+
+    /// What such a leaf will have at a slot, if this reader itself has changed that.
+    #[inline]
+    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
+        let _ = (leaf, slot);
+        None
+    }
+
+    /// The next `bytes` bytes from where a record begins. [`Error::Corrupt`] if they do not lie inside the store.
+    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        let _ = bytes;
+        Err(Error::corrupt(at.page(), "records have no place here"))
+    }
+
+    /// Asks the processor for the first bytes of a record.
+    fn fetch_record(&self, at: Place) {
+        let _ = at;
+    }
+
+    /// The commit whose records are read: of each key the newest that is not later.
+    fn as_of(&self) -> CommitNo {
+        CommitNo(u64::MAX)
+    }
 }
 
 /// Pages of a write transaction.
@@ -285,6 +321,37 @@ pub trait WritePages: ReadPages {
 
     /// Gives pages back: a page of a tree (`pages` = 1) or a whole extent.
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()>;
+
+    /// Adds a record to those of a heap; where it is. `previous` is the place of the record that an earlier commit has for the key.
+    fn add_record(
+        &mut self,
+        heap: HeapNo,
+        key: &[u8; 8],
+        previous: Place,
+        value: &[u8],
+    ) -> Result<Place>;
+
+    /// Adds a record of the heap to it once more, because the room that it takes is wanted; where it is now. Earlier commits go on from there to where it was,
+    /// and never learn of the room that they do not know.
+    fn move_record(&mut self, heap: HeapNo, at: Place) -> Result<Place>;
+
+    /// A record of a heap is not the newest of its key any more.
+    fn outdate_record(&mut self, heap: HeapNo, at: Place) -> Result<()>;
+
+    /// Has a leaf that is not the transaction's own say from the commit on that a record is at this place, if that may be stored where the leaf is; whether it may.
+    fn store_place(&mut self, leaf: PageNo, slot: usize, at: Place) -> Result<bool>;
+
+    /// A segment of the heap whose records had better be moved out of it, with the length of what it holds.
+    fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>>;
+
+    /// Whether so many pages may be taken for that, so that it does not fail half way.
+    fn has_room(&mut self, pages: u64) -> Result<bool>;
+
+    /// Frees a segment out of which all records have been moved.
+    fn free_segment(&mut self, heap: HeapNo, segment: Segment) -> Result<()>;
+
+    /// Frees all segments of a heap.
+    fn clear_heap(&mut self, heap: HeapNo) -> Result<()>;
 }
 
 /// Where a bulk build puts its pages: one after the other, outside of any copy on write and without the log.
@@ -300,4 +367,7 @@ pub trait AppendPages {
 
     /// Writes the extent that was taken last, from parts one after the other.
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()>;
+
+    /// Takes an extent for one of a heap's segments, in which so many bytes are in use.
+    fn keep_segment(&mut self, heap: HeapNo, segment: Segment, used: u32) -> Result<()>;
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  kind       6: the changes follow; 7: the data file was synced first, there are only new roots
+//!       0     1  kind       8: the changes follow; 9: the data file was synced first, there are only new roots, and places
 //!       1     1  zero
 //!       2     2  store      number of the store within the environment
 //!       4     4  timeline
@@ -12,6 +12,7 @@
 //!     ...     v  n          bytes of the name of the tree whose record is held beside it, at most 31: these, and 6v for that record. 0: none
 //!     ...    6v  free       the words of the record of the free list
 //!     ...     v  n          bytes of the free pages in the roots, and these
+//!     ...    6v  segments   the words of the record of the tree of segments
 //!     ...        items      up to the end of the record
 //!
 //!  page:    1  tag 3
@@ -20,10 +21,22 @@
 //!              runs of changed bytes: see `difference`
 //!  extent:  1  tag 2
 //!           v  first page, v pages, v bytes up to the trailing zeroes, the bytes
+//!  records: 1  tag 4
+//!           v  place, v bytes, the bytes: what was added to a segment
+//!  changed: 1  tag 6
+//!           v  place, v n, and n times, one behind the other there, a record that replaces another one: see `successors`
+//!              2p + 1: the record at place p, which was moved as it is; or
+//!              2p: it replaces the one at place p; v bytes of the value, 4 checksum of the record, and runs:
+//!              v bytes taken over, v bytes passed over, v new bytes, those
+//!  places:  1  tag 5
+//!           v  number of the leaf, v n, and n times
+//!           v  slots between this one and the one before, v place
 //! ```
 //!
-//! Records of format version 3 are of kinds 4 and 5 instead, where no record is held beside the catalog, nor is there an n for it. Those of
-//! version 2 are of kinds 1 and 2, with the first 104 bytes of the roots as they were on its meta pages: pages, catalog, and free.
+//! Of a leaf that the same commit has made there are no places beside the page. See [`crate::tree::apart`] for what these two are about.
+//!
+//! Records of format version 4 are of kinds 6 and 7 instead, without segments and those two items. Those of version 3 are of kinds 4 and 5, where
+//! no record is held beside the catalog either, nor is there an n for it. Those of version 2 are of kinds 1 and 2, with the first 104 bytes of the roots as they were on its meta pages: pages, catalog, and free.
 //!
 //! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
 //!
@@ -42,6 +55,8 @@
 #![deny(clippy::indexing_slicing)]
 
 mod difference;
+mod places;
+mod successors;
 
 use sapwood_wal::Position;
 
@@ -50,18 +65,27 @@ use crate::error::{Error, Result};
 use crate::free::recent::Recent;
 use crate::head::{Head, Roots};
 use crate::page::{CommitNo, Origins, PAGE_BYTES, Page, PageNo};
-use crate::tree::TreeRecord;
+use crate::tree::apart::Place;
+use crate::tree::{TreeKind, TreeRecord};
 use crate::varint;
+
+pub(crate) use places::{PlacesItem, encode_places};
+pub(crate) use successors::{SuccessorsItem, begin_successors, encode_moved, encode_successor};
 
 const KIND_CHANGES_2: u8 = 1;
 const KIND_ROOTS_2: u8 = 2;
 const KIND_JOINT: u8 = 3;
 const KIND_CHANGES_3: u8 = 4;
 const KIND_ROOTS_3: u8 = 5;
-const KIND_CHANGES: u8 = 6;
-const KIND_ROOTS: u8 = 7;
-const TAG_PAGE: u8 = 3;
+const KIND_CHANGES_4: u8 = 6;
+const KIND_ROOTS_4: u8 = 7;
+const KIND_CHANGES: u8 = 8;
+const KIND_ROOTS: u8 = 9;
 const TAG_EXTENT: u8 = 2;
+const TAG_PAGE: u8 = 3;
+const TAG_RECORDS: u8 = 4;
+const TAG_SUCCESSORS: u8 = 6;
+const TAG_PLACES: u8 = 5;
 /// What stands before the roots.
 const FIXED_BYTES: usize = 16;
 
@@ -71,7 +95,7 @@ const BLOCK_BYTES: usize = 64;
 /// The head of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordHeader {
-    /// Whether the changes follow; otherwise they are in the data file already.
+    /// Whether the changes follow; otherwise they are in the data file already, but for places.
     pub(crate) has_changes: bool,
     pub(crate) store: u16,
     pub(crate) timeline: u32,
@@ -107,6 +131,7 @@ impl RecordHeader {
             catalog,
             free,
             recent,
+            segments,
         } = &self.roots;
         varint::put(*pages, out);
         put_tree(catalog.tree(), out);
@@ -122,6 +147,7 @@ impl RecordHeader {
         let recent = recent.used();
         varint::put(recent.len() as u64, out);
         out.extend_from_slice(recent);
+        put_tree(segments, out);
     }
 
     /// Reads the head of a record; the rest are its items.
@@ -131,16 +157,23 @@ impl RecordHeader {
             .ok_or_else(|| damaged("is too short"))?;
         let [kind, zero, s0, s1, t0, t1, t2, t3, commit @ ..] = *fixed;
         let has_changes = match kind {
-            KIND_CHANGES | KIND_CHANGES_3 | KIND_CHANGES_2 => true,
-            KIND_ROOTS | KIND_ROOTS_3 | KIND_ROOTS_2 => false,
+            KIND_CHANGES | KIND_CHANGES_4 | KIND_CHANGES_3 | KIND_CHANGES_2 => true,
+            KIND_ROOTS | KIND_ROOTS_4 | KIND_ROOTS_3 | KIND_ROOTS_2 => false,
             _ => return Err(damaged("is of an unknown kind")),
         };
         let roots = match kind {
             KIND_CHANGES_2 | KIND_ROOTS_2 => take_roots_2(&mut items)?,
-            KIND_CHANGES_3 | KIND_ROOTS_3 => take_roots(&mut items, false)?,
-            _ => take_roots(&mut items, true)?,
+            KIND_CHANGES_3 | KIND_ROOTS_3 => take_roots(&mut items, Version::Three)?,
+            KIND_CHANGES_4 | KIND_ROOTS_4 => take_roots(&mut items, Version::Four)?,
+            _ => take_roots(&mut items, Version::Five)?,
         };
-        if zero != 0 || (!has_changes && !items.is_empty()) {
+        let may_have = match kind {
+            KIND_CHANGES => MayHave::Anything,
+            KIND_ROOTS => MayHave::Places,
+            _ if has_changes => MayHave::Pages,
+            _ => MayHave::Nothing,
+        };
+        if zero != 0 || (may_have == MayHave::Nothing && !items.is_empty()) {
             return Err(damaged("has something where nothing should be"));
         }
         let header = Self {
@@ -150,7 +183,11 @@ impl RecordHeader {
             commit: CommitNo(u64::from_le_bytes(commit)),
             roots,
         };
-        Ok((header, Items { rest: items }))
+        let items = Items {
+            may_have,
+            rest: items,
+        };
+        Ok((header, items))
     }
 }
 
@@ -270,7 +307,21 @@ pub(crate) fn encode_extent(first: PageNo, extent: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(extent.get(..used).unwrap_or_default());
 }
 
-/// What happens to one page or extent.
+/// Adds bytes that were added to a segment at this place.
+pub(crate) fn encode_records(at: Place, bytes: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(at != Place::NONE && is_of_records(bytes));
+    out.push(TAG_RECORDS);
+    varint::put(at.0, out);
+    varint::put(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Records, and the header of their segment, begin and end at places.
+fn is_of_records(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.len().is_multiple_of(Place(1).offset() as usize)
+}
+
+/// What happens to one page, extent or part of a segment.
 #[derive(Debug)]
 pub(crate) enum Item<'a> {
     Page(PageItem<'a>),
@@ -280,6 +331,12 @@ pub(crate) enum Item<'a> {
         /// Zeroes follow.
         bytes: &'a [u8],
     },
+    Records {
+        at: Place,
+        bytes: &'a [u8],
+    },
+    Successors(SuccessorsItem<'a>),
+    Places(PlacesItem<'a>),
 }
 
 /// How a page is rebuilt.
@@ -314,9 +371,31 @@ impl PageItem<'_> {
     }
 }
 
+/// What items a record may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MayHave {
+    Nothing,
+    /// And extents.
+    Pages,
+    Places,
+    Anything,
+}
+
+impl MayHave {
+    fn allows(self, tag: u8) -> bool {
+        match tag {
+            TAG_PAGE | TAG_EXTENT => matches!(self, Self::Pages | Self::Anything),
+            TAG_RECORDS | TAG_SUCCESSORS => self == Self::Anything,
+            TAG_PLACES => matches!(self, Self::Places | Self::Anything),
+            _ => false,
+        }
+    }
+}
+
 /// The items of a record, in order.
 #[derive(Debug)]
 pub(crate) struct Items<'a> {
+    may_have: MayHave,
     rest: &'a [u8],
 }
 
@@ -328,8 +407,14 @@ impl<'a> Items<'a> {
         };
         self.rest = rest;
         match tag {
+            _ if !self.may_have.allows(tag) => Err(damaged("has an item of an unexpected kind")),
             TAG_PAGE => self.page().map(Item::Page).map(Some),
             TAG_EXTENT => self.extent().map(Some),
+            TAG_RECORDS => self.records().map(Some),
+            TAG_SUCCESSORS => SuccessorsItem::take(&mut self.rest)
+                .map(Item::Successors)
+                .map(Some),
+            TAG_PLACES => PlacesItem::take(&mut self.rest).map(Item::Places).map(Some),
             _ => Err(damaged("has an unknown item")),
         }
     }
@@ -367,6 +452,19 @@ impl<'a> Items<'a> {
             bytes,
         })
     }
+
+    fn records(&mut self) -> Result<Item<'a>> {
+        let at = Place(take_number(&mut self.rest)?);
+        let length = take_number(&mut self.rest)?;
+        let bytes = take(
+            &mut self.rest,
+            usize::try_from(length).unwrap_or(usize::MAX),
+        )?;
+        if at == Place::NONE || !is_of_records(bytes) {
+            return Err(damaged("adds to a segment what cannot be there"));
+        }
+        Ok(Item::Records { at, bytes })
+    }
 }
 
 fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
@@ -377,10 +475,22 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-fn take_roots(input: &mut &[u8], may_hold: bool) -> Result<Roots> {
+/// Which format the roots in a record have.
+#[derive(Clone, Copy)]
+enum Version {
+    Three,
+    Four,
+    Five,
+}
+
+fn take_roots(input: &mut &[u8], version: Version) -> Result<Roots> {
     let pages = take_number(input)?;
     let tree = take_tree(input, take_number)?;
-    let catalog = match if may_hold { take_number(input)? } else { 0 } {
+    let held = match version {
+        Version::Three => 0,
+        _ => take_number(input)?,
+    };
+    let catalog = match held {
         0 => Catalog::of(tree),
         bytes => {
             let name = take(input, usize::try_from(bytes).unwrap_or(usize::MAX))?;
@@ -392,11 +502,17 @@ fn take_roots(input: &mut &[u8], may_hold: bool) -> Result<Roots> {
     let used = take_number(input)?;
     let used = take(input, usize::try_from(used).unwrap_or(usize::MAX))?;
     let recent = Recent::from_used(used);
+    let recent = recent.ok_or_else(|| damaged("names too many free pages"))?;
+    let segments = match version {
+        Version::Five => take_tree(input, take_number)?,
+        _ => TreeRecord::empty(TreeKind::COMPACT),
+    };
     Roots {
         pages,
         catalog,
         free,
-        recent: recent.ok_or_else(|| damaged("names too many free pages"))?,
+        recent,
+        segments,
     }
     .checked()
 }
@@ -412,6 +528,7 @@ fn take_roots_2(input: &mut &[u8]) -> Result<Roots> {
         catalog: Catalog::of(take_tree(input, take_word)?),
         free: take_tree(input, take_word)?,
         recent: Recent::EMPTY,
+        segments: TreeRecord::empty(TreeKind::COMPACT),
     }
     .checked()
 }
@@ -463,7 +580,7 @@ mod tests {
         }
     }
 
-    fn header() -> RecordHeader {
+    pub(super) fn header() -> RecordHeader {
         let tree = TreeRecord::empty(TreeKind::COUNTED);
         RecordHeader {
             has_changes: true,
@@ -472,6 +589,10 @@ mod tests {
             commit: CommitNo(9),
             roots: Roots {
                 catalog: Catalog::holding(*Catalog::empty().tree(), b"colours", tree).unwrap(),
+                segments: TreeRecord {
+                    records: 300,
+                    ..TreeRecord::empty(TreeKind::COMPACT)
+                },
                 ..Roots::empty()
             },
         }

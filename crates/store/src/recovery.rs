@@ -4,6 +4,10 @@
 //! it seems to be there already, since a page on disk may come from any moment between its first store and the crash.
 //! Only pages that the meta page's commit does not refer to are written (the reuse rule protects those it does), so a crash
 //! during recovery changes nothing: the next one does the same again.
+//!
+//! Places are the exception: they are stored in leaves that the meta page may lead to, as they were when they were committed. That, too, is done
+//! again as often as recovery is, since each of them is stored as what it is, whatever stood there; but before the first one all of the log
+//! that was read has to be durable: otherwise the next recovery might find places of commits that it no longer finds in the log.
 
 // The recovering process has the file for itself: nobody else looks at any page.
 #![allow(unsafe_code)]
@@ -13,18 +17,21 @@ use sapwood_wal::{Position, Records, Wal};
 
 use crate::env::RESERVE_PAGES;
 use crate::error::{Error, Result};
+use crate::guard::{Guard, Guards};
 use crate::head::{FIRST_PAGE, Head};
 use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES, Windows};
 use crate::meta::{Meta, StoreIdentity};
 use crate::open::{newest, write_meta};
-use crate::page::{PAGE_BYTES, Page, PageNo, ReadPages};
-use crate::record::{Item, Items, PageItem, Parts, RecordHeader};
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages};
+use crate::record::{Item, Items, PageItem, Parts, PlacesItem, RecordHeader};
 use crate::region::Region;
 use crate::sync::{Arc, Ordering};
+use crate::tree::apart::{Place, PlaceLeaf};
 
 /// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.
-pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> {
-    let records = replay(stores, wal)?;
+pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal, guards: Guards) -> Result<Position> {
+    let keeps = guards.has(Guard::SyncLogBeforeReplayedPlaces);
+    let records = replay(stores, wal, keeps)?;
     let end = records.position();
     if let Some(lap) = begun_lap(stores, wal) {
         for store in &mut *stores {
@@ -47,7 +54,7 @@ pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal) -> Result<Position> 
 /// a log the files stand alone.
 pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
     if let Some(wal) = wal {
-        replay(stores, wal)?;
+        replay(stores, wal, false)?;
     }
     for store in stores {
         store.fill_region();
@@ -56,8 +63,8 @@ pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
 }
 
 /// Applies all that the log holds behind the meta pages. If some of them name the beginning of the log's next lap, which
-/// [`crate::checkpoint::begin_lap`] was about to begin, it goes on there.
-fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
+/// [`crate::checkpoint::begin_lap`] was about to begin, it goes on there. `keeps`: see [`Recovering::replay`].
+fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal, keeps: bool) -> Result<Records<'w>> {
     let logs = stores.iter().map(|store| store.identity.log);
     if logs.into_iter().any(|log| log != wal.id()) {
         return Err(Error::Damaged("the log belongs to another store".into()));
@@ -70,7 +77,7 @@ fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
     }
     let starts = stores.iter().map(|store| store.head.log);
     let start = starts.min_by_key(|log| log.lsn).unwrap_or_default();
-    let records = replay_from(stores, wal, start)?;
+    let records = replay_from(stores, wal, start, keeps)?;
     let last = stores.iter().map(|store| store.head.log);
     let last = last.max_by_key(|log| log.lsn).unwrap_or_default();
     if last.lsn <= records.position().lsn {
@@ -84,15 +91,25 @@ fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal) -> Result<Records<'w>> {
             last.lsn
         )));
     }
-    replay_from(stores, wal, last)
+    replay_from(stores, wal, last, keeps)
 }
 
 fn replay_from<'w>(
     stores: &mut [Recovering],
     wal: &'w Wal,
     start: Position,
+    keeps: bool,
 ) -> Result<Records<'w>> {
     let mut records = wal.records(start)?;
+    let mut is_kept = !keeps;
+    let mut keep = || {
+        if !std::mem::replace(&mut is_kept, true) {
+            let mut all = wal.records(start)?;
+            while all.next()?.is_some() {}
+            wal.keep(&all)?;
+        }
+        Ok(())
+    };
     while let Some(record) = records.next()? {
         for part in Parts::of(record.payload)? {
             let (header, items) = RecordHeader::decode(part)?;
@@ -100,7 +117,7 @@ fn replay_from<'w>(
             let store = store.ok_or_else(|| {
                 Error::Damaged(format!("the log has records of a store {}", header.store))
             })?;
-            store.replay(&header, items, record.end)?;
+            store.replay(&header, items, record.end, &mut keep)?;
         }
     }
     Ok(records)
@@ -127,6 +144,8 @@ pub(crate) struct Recovering {
     /// All pages of the file.
     pages: MappedPages,
     windows: Windows,
+    /// The newest commit whose pages no replay makes anew: the meta page's, or one whose pages are not in the log.
+    base: CommitNo,
     head: Head,
 }
 
@@ -157,6 +176,7 @@ impl Recovering {
             region: region.clone(),
             room,
             is_device,
+            base: head.commit,
             head,
         };
         store.check_room(head.roots.pages)?;
@@ -224,6 +244,9 @@ impl Recovering {
                 region.metas.note(slot, &meta.head);
             }
         }
+        // Before the first checkpoint, too, there is what no place may be stored in without more ado.
+        let newest = region.metas.newest();
+        region.metas.target.store(newest.0, Ordering::SeqCst);
         let used = (self.head.roots.pages + RESERVE_PAGES).next_multiple_of(WINDOW_PAGES);
         let room = match self.is_device {
             // It is taken into use like a file that grows: checkpoints look at no more than that.
@@ -267,12 +290,14 @@ impl Recovering {
         Ok(())
     }
 
-    /// Applies a record, unless the meta page holds it.
+    /// Applies a record, unless the meta page holds it. `keep` is called before places are stored that the meta page may lead to: the record is to be durable
+    /// from then on.
     pub(crate) fn replay(
         &mut self,
         header: &RecordHeader,
         mut items: Items<'_>,
         end: Position,
+        keep: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         if end.lsn <= self.head.log.lsn {
             return Ok(());
@@ -285,7 +310,10 @@ impl Recovering {
             )));
         }
         self.check_room(header.roots.pages)?;
-        self.has_unlogged |= !header.has_changes;
+        if !header.has_changes {
+            self.has_unlogged = true;
+            self.base = header.commit;
+        }
         while let Some(item) = items.next()? {
             match item {
                 Item::Page(item) => self.page(&item, header)?,
@@ -294,6 +322,13 @@ impl Recovering {
                     pages,
                     bytes,
                 } => self.extent(first, pages, bytes, header)?,
+                Item::Records { at, bytes } => self.records(at, bytes, header)?,
+                Item::Successors(item) => {
+                    let mut bytes = Vec::new();
+                    item.put_together(&self.pages, header.commit, &mut bytes)?;
+                    self.records(item.at, &bytes, header)?;
+                }
+                Item::Places(item) => self.places(&item, header, keep)?,
             }
         }
         self.head = header.head(end);
@@ -306,7 +341,7 @@ impl Recovering {
             Some(base) => {
                 check_inside(base, 1, header)?;
                 let page = self.pages.page(base)?;
-                page.verify(base)?;
+                verify_base(page, base)?;
                 page.clone()
             }
             None => Page::zeroed(),
@@ -333,6 +368,50 @@ impl Recovering {
         rest.fill(0);
         Ok(())
     }
+
+    /// Adds bytes to a segment. What is in front of them in their first page, and behind them in the last, stays.
+    fn records(&mut self, at: Place, bytes: &[u8], header: &RecordHeader) -> Result<()> {
+        let begin = (at.offset() % PAGE_BYTES as u64) as usize;
+        let pages = (begin + bytes.len()).div_ceil(PAGE_BYTES);
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        check_inside(at.page(), pages, header)?;
+        // SAFETY: as for a page.
+        let segment = unsafe { self.windows.extent(at.page(), pages)? };
+        if let Some(place) = segment.get_mut(begin..begin + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn places(
+        &mut self,
+        item: &PlacesItem<'_>,
+        header: &RecordHeader,
+        keep: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        check_inside(item.leaf, 1, header)?;
+        for (_, place) in item.places() {
+            check_inside(place.page(), 1, header)?;
+        }
+        // SAFETY: within the file by the test; nobody else has it open, and no reference into the map is kept.
+        let leaf = unsafe { self.windows.places(item.leaf)? };
+        // What is younger is made anew by each replay, and nothing leads to it before.
+        if leaf.commit() <= self.base {
+            keep()?;
+        }
+        leaf.store_all(item.places(), header.commit)
+    }
+}
+
+/// Whether a page is what another one can be made of. The checksum of a leaf of places is that of when it was made, and says nothing of the places that
+/// were stored since. They are all there: those of commits up to that of the meta page were there when its checkpoint synced the leaf; those of later
+/// ones, before the one that is replayed now, have just been stored; and that one has copied the leaf, to which nobody has stored since. That it is so is proved by the
+/// checksum of the page that is made of it.
+fn verify_base(page: &Page, number: PageNo) -> Result<()> {
+    if PlaceLeaf::of(page).is(number) {
+        return Ok(());
+    }
+    page.verify(number)
 }
 
 /// The pages belong to the store as of the commit.
@@ -345,4 +424,218 @@ fn check_inside(first: PageNo, pages: u32, header: &RecordHeader) -> Result<()> 
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sapwood_wal::Lsn;
+    use sapwood_wal::storage::{Memory, OpenMode, Storage};
+
+    use super::*;
+    use crate::head::Roots;
+    use crate::page::PageKind;
+    use crate::record::{Base, encode_page, encode_places, encode_records};
+
+    const PAGES: u64 = 30;
+    /// A leaf that the meta page leads to.
+    const OLD: PageNo = PageNo(3);
+    const BASE: CommitNo = CommitNo(5);
+
+    struct Replay {
+        file: Arc<dyn File>,
+        store: Recovering,
+        kept: usize,
+    }
+
+    fn leaf(number: PageNo, commit: CommitNo) -> Page {
+        let mut page = Page::zeroed();
+        page.init(PageKind::PlaceLeaf, 0, number, commit);
+        (page.bytes_mut()[24], page.bytes_mut()[26]) = (4, 16);
+        page.seal();
+        page
+    }
+
+    impl Replay {
+        fn new() -> Self {
+            let file = Memory::new().open("data", OpenMode::CreateNew).unwrap();
+            file.allocate(0, 2 * WINDOW_PAGES * PAGE_BYTES as u64)
+                .unwrap();
+            let meta = Meta {
+                identity: StoreIdentity::new(),
+                head: Head {
+                    commit: BASE,
+                    log: Position::default(),
+                    roots: Roots {
+                        pages: PAGES,
+                        ..Roots::empty()
+                    },
+                },
+                log_segments: 0,
+            };
+            let region = Region::private(1).unwrap().remove(0);
+            let mut replay = Self {
+                store: Recovering::new(file.clone(), [Some(meta); 2], &region).unwrap(),
+                file,
+                kept: 0,
+            };
+            replay.write(&leaf(OLD, CommitNo(4)));
+            replay
+        }
+
+        fn write(&mut self, page: &Page) {
+            let offset = page.number().0 * PAGE_BYTES as u64;
+            self.file.write_all_at(page.bytes(), offset).unwrap();
+        }
+
+        fn read(&self, number: PageNo) -> Page {
+            let mut page = Page::zeroed();
+            let offset = number.0 * PAGE_BYTES as u64;
+            self.file.read_exact_at(page.bytes_mut(), offset).unwrap();
+            page
+        }
+
+        fn next(&mut self, has_changes: bool, items: &[u8]) -> Result<()> {
+            let commit = CommitNo(self.store.head.commit.0 + 1);
+            let header = RecordHeader {
+                has_changes,
+                store: 0,
+                timeline: self.store.identity.timeline,
+                commit,
+                roots: self.store.head.roots,
+            };
+            let mut record = Vec::new();
+            header.encode(&mut record);
+            record.extend_from_slice(items);
+            let (header, items) = RecordHeader::decode(&record)?;
+            let end = Position {
+                lsn: Lsn(commit.0 * 8),
+                chain: 0,
+            };
+            let kept = &mut self.kept;
+            let mut keep = || {
+                *kept += 1;
+                Ok(())
+            };
+            self.store.replay(&header, items, end, &mut keep)
+        }
+    }
+
+    fn places(leaf: PageNo, places: &[(u16, Place)]) -> Vec<u8> {
+        let mut items = Vec::new();
+        encode_places(leaf, places, &mut items);
+        items
+    }
+
+    #[test]
+    fn places_are_stored_and_leaves_are_made_of_what_has_them() {
+        let mut replay = Replay::new();
+        replay
+            .next(true, &places(OLD, &[(1, Place(9000))]))
+            .unwrap();
+        assert_eq!(replay.kept, 1, "the meta page leads to the leaf");
+        let old = replay.read(OLD);
+        assert!(old.verify(OLD).is_err(), "its checksum is that of before");
+        let found = PlaceLeaf::of(&old);
+        let changed = (found.place(1), found.changed());
+        assert_eq!(changed, (Some(Place(9000)), CommitNo(6)));
+        // Copied with another place.
+        let (new, commit) = (PageNo(7), CommitNo(7));
+        let mut copy = old.clone();
+        copy.set_number(new);
+        copy.set_commit(commit);
+        copy.bytes_mut()[32 + 8] = 77;
+        copy.seal();
+        let base = Base {
+            number: OLD,
+            page: &old,
+            origins: None,
+        };
+        let mut items = Vec::new();
+        encode_page(&copy, Some(base), &mut items);
+        replay.next(true, &items).unwrap();
+        assert!(replay.read(new).bytes() == copy.bytes());
+        replay
+            .next(true, &places(new, &[(3, Place(9002))]))
+            .unwrap();
+        assert_eq!(replay.kept, 1, "each replay makes this one");
+        let page = replay.read(new);
+        let stored = [0, 1, 2, 3].map(|slot| PlaceLeaf::of(&page).place(slot).unwrap().0);
+        assert_eq!(stored, [77, 9000, 0, 9002]);
+        // As if a place were there that the log does not have.
+        let mut replay = Replay::new();
+        assert!(replay.next(true, &items).is_err());
+        let mut other = leaf(OLD, CommitNo(4));
+        other.set_number(new);
+        let mut moved = Replay::new();
+        let offset = OLD.0 * PAGE_BYTES as u64;
+        moved.file.write_all_at(other.bytes(), offset).unwrap();
+        assert!(moved.next(true, &items).is_err());
+    }
+
+    #[test]
+    fn leaves_that_the_log_does_not_have_are_stored_to_when_it_is_durable() {
+        let mut replay = Replay::new();
+        replay.write(&leaf(PageNo(8), CommitNo(6)));
+        replay.next(false, &[]).unwrap();
+        replay
+            .next(true, &places(PageNo(8), &[(0, Place(9000))]))
+            .unwrap();
+        assert_eq!(replay.kept, 1);
+        // A record without pages may have places, too.
+        let stored = places(PageNo(8), &[(2, Place(9001))]);
+        replay.next(false, &stored).unwrap();
+        let page = replay.read(PageNo(8));
+        assert_eq!(PlaceLeaf::of(&page).place(2), Some(Place(9001)));
+        assert_eq!(replay.kept, 2);
+    }
+
+    #[test]
+    fn records_are_added_where_they_were() {
+        let mut replay = Replay::new();
+        // From the end of a window's last page over the next two.
+        let first = PageNo(WINDOW_PAGES - 1);
+        for page in 0..3 {
+            let mut full = Page::zeroed();
+            full.bytes_mut().fill(7);
+            full.set_number(PageNo(first.0 + page));
+            replay.write(&full);
+        }
+        let before = [0, 2].map(|page| replay.read(PageNo(first.0 + page)));
+        let bytes = [9; PAGE_BYTES + 80];
+        let at = Place::at(first, PAGE_BYTES as u64 - 64).unwrap();
+        let mut items = Vec::new();
+        encode_records(at, &bytes, &mut items);
+        replay.next(true, &items).unwrap();
+        let pages = [0, 1, 2].map(|page| replay.read(PageNo(first.0 + page)));
+        let front = PAGE_BYTES - 64;
+        assert_eq!(pages[0].bytes()[..front], before[0].bytes()[..front]);
+        assert!(pages[0].bytes()[front..].iter().all(|&byte| byte == 9));
+        assert!(pages[1].bytes().iter().all(|&byte| byte == 9));
+        assert!(pages[2].bytes()[..16].iter().all(|&byte| byte == 9));
+        assert_eq!(pages[2].bytes()[16..], before[1].bytes()[16..]);
+    }
+
+    #[test]
+    fn what_leads_out_of_the_store_is_refused() {
+        let place = |page: u64| Place::at(PageNo(page), 0).unwrap();
+        let refused = |items: &[u8]| {
+            let error = Replay::new().next(true, items).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+        };
+        let inside = [(0, place(9))];
+        Replay::new().next(true, &places(OLD, &inside)).unwrap();
+        for number in [0, 1, PAGES, u64::MAX] {
+            refused(&places(PageNo(number), &inside));
+        }
+        refused(&places(PageNo(4), &inside));
+        refused(&places(OLD, &[(4, place(9))]));
+        for place in [Place(1), place(PAGES), Place(u64::MAX)] {
+            refused(&places(OLD, &[(0, place)]));
+        }
+        for at in [Place(1), place(PAGES - 1), place(PAGES), Place(u64::MAX)] {
+            let mut items = Vec::new();
+            encode_records(at, &[1; PAGE_BYTES + 8], &mut items);
+            refused(&items);
+        }
+    }
 }

@@ -58,7 +58,7 @@ impl Snapshot {
         Ok(Self {
             handle: ManuallyDrop::new(handle),
             commit,
-            pages: pinned_pages(inner, pages),
+            pages: pinned_pages(inner, pages, commit),
             catalog,
         })
     }
@@ -73,7 +73,7 @@ impl Snapshot {
         let snapshot = Self {
             handle: ManuallyDrop::new(handle),
             commit,
-            pages: pinned_pages(inner, pages),
+            pages: pinned_pages(inner, pages, commit),
             catalog,
         };
         Ok((snapshot, head))
@@ -116,7 +116,8 @@ impl Snapshot {
 
     /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each tells its records
     /// that differ. The work is in proportion to what was written in between, not to what there is: whatever both snapshots have in the
-    /// same pages is passed over. The snapshots may be given in any order; `older` is what changes lead away from.
+    /// same pages is passed over. (Trees whose values stand apart are looked through leaf by leaf.) The snapshots may be given in any order; `older` is what
+    /// changes lead away from.
     ///
     /// Fails with [`Error::ForeignSnapshot`] if they are of different stores.
     ///
@@ -163,18 +164,34 @@ impl Snapshot {
         while let Some(record) = records.next()? {
             names.push(record.key.to_vec());
         }
+        let mut cursor = now.view(&self.pages).cursor();
+        while cursor.next()? {
+            if let Some((name, stored)) = cursor.record()?
+                && now.record(name, stored)?.kind.apart
+            {
+                names.push(name.to_vec());
+            }
+        }
         names.sort_unstable();
         names.dedup();
         let mut changed = Vec::new();
         for name in names {
             let old = before.get(&older.pages, &name)?;
             let new = now.get(&self.pages, &name)?;
-            if old != new {
-                changed.push(ChangedTree {
-                    old: old.map(|record| older.named_tree(&name, record)),
-                    new: new.map(|record| self.named_tree(&name, record)),
-                    name,
-                });
+            let tree = ChangedTree {
+                old: old.map(|record| older.named_tree(&name, record)),
+                new: new.map(|record| self.named_tree(&name, record)),
+                name,
+            };
+            let differs = match (old, new) {
+                // The record says nothing of the values.
+                (Some(old), Some(new)) if old == new && new.kind.apart => {
+                    tree.changes().next()?.is_some()
+                }
+                _ => old != new,
+            };
+            if differs {
+                changed.push(tree);
             }
         }
         Ok(changed)
@@ -267,10 +284,13 @@ impl Parked {
 
 #[allow(unsafe_code)] // One promise to keep, about pages that a reader slot has pinned.
 #[inline]
-fn pinned_pages(inner: &Inner, pages: u64) -> MappedPages {
+fn pinned_pages(inner: &Inner, pages: u64, commit: CommitNo) -> MappedPages {
     // SAFETY: all pages of a commit are within the file, and those it refers to stand still as long as the slot pins it,
-    // which is as long as the snapshot lives.
-    unsafe { inner.data.pages(pages) }
+    // which is as long as the snapshot lives. So does the region, which says how far the file has grown.
+    unsafe {
+        let pages = inner.data.pages(pages);
+        pages.reading_as_of(commit, &inner.region.growth.pages)
+    }
 }
 
 impl Drop for Snapshot {

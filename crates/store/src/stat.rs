@@ -1,10 +1,13 @@
 //! Figures about an open environment.
 
 use crate::env::Inner;
-use crate::error::Result;
-use crate::page::CommitNo;
+use crate::error::{Error, Result};
+use crate::page::{CommitNo, PageNo};
 use crate::readers;
-use crate::sync::Ordering;
+use crate::snapshot::Snapshot;
+use crate::sync::{Arc, Ordering};
+use crate::tree::apart::{HeapUse, segment_key};
+use crate::tree::{HeapNo, View};
 
 /// Sizes, heads and readers of an environment at one moment.
 ///
@@ -47,6 +50,18 @@ pub struct Stat {
     pub log_syncs: u64,
     /// Those of the reader table's slots that hold a snapshot.
     pub readers: Vec<Reader>,
+    /// What is taken by the values of trees that have them apart. `None` if all slots of the reader table are taken, and nobody can look.
+    pub segments: Option<Segments>,
+}
+
+/// Values that stand apart from their trees, of all trees of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Segments {
+    /// Pages that are kept for them.
+    pub pages: u64,
+    /// Bytes of those that are the newest of their keys; the rest is room, and what was replaced.
+    pub live_bytes: u64,
 }
 
 /// One snapshot in the reader table.
@@ -65,7 +80,7 @@ pub struct Reader {
     pub is_parked: bool,
 }
 
-pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
+pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {
     let region = &inner.region;
     let visible = region.visible();
     let readers = readers::pinned(inner)
@@ -89,23 +104,56 @@ pub(crate) fn stat(inner: &Inner) -> Result<Stat> {
         first.max(second.load(Ordering::SeqCst))
     };
     let wal = inner.wal.as_ref();
-    let pages = loop {
+    let roots = loop {
         let applied = region.applied();
         // A head that is gone has been followed by many others.
         if let Some(head) = region.head(applied) {
-            break head?.roots.pages;
+            break head?.roots;
         }
+    };
+    let segments = match roots.segments.height {
+        0 => Some(Segments::default()),
+        _ => segments(inner)?,
     };
     Ok(Stat {
         visible,
         applied: region.applied(),
         checkpoint: CommitNo(newest(&metas.commits)),
         checkpoints: metas.completed.load(Ordering::Relaxed),
-        pages,
+        pages: roots.pages,
         pages_allocated: region.growth.pages.load(Ordering::Acquire),
         log_bytes: wal.map_or(0, |wal| wal.end().0.saturating_sub(newest(&metas.lsns))),
         log_bytes_ever: wal.map_or(0, |wal| wal.end().0),
         log_syncs: wal.map_or(0, |wal| wal.syncs()),
         readers,
+        segments,
     })
+}
+
+/// The sums over all heaps, as of the visible commit.
+fn segments(inner: &Arc<Inner>) -> Result<Option<Segments>> {
+    let (snapshot, head) = match Snapshot::begin_with_head(inner) {
+        Err(Error::ReadersFull) => return Ok(None),
+        begun => begun?,
+    };
+    let mut sum = Segments::default();
+    let mut cursor = View::new(snapshot.pages(), head.roots.segments).cursor();
+    let mut heap = HeapNo(1);
+    // From one heap to the next, past the segments between.
+    while cursor.seek(&segment_key(heap, PageNo(0)))? {
+        let Some((key, value)) = cursor.record()? else {
+            break;
+        };
+        let damaged = || Error::Damaged("what is known of segments is damaged".into());
+        let its = HeapNo(u32::from_be_bytes(*key.first_chunk().ok_or_else(damaged)?));
+        let usage = HeapUse::decode(value).filter(|_| its >= heap);
+        let usage = usage.ok_or_else(damaged)?;
+        sum.pages = sum.pages.saturating_add(usage.pages);
+        sum.live_bytes = sum.live_bytes.saturating_add(usage.live);
+        let Some(next) = its.0.checked_add(1) else {
+            break;
+        };
+        heap = HeapNo(next);
+    }
+    Ok(Some(sum))
 }

@@ -3,6 +3,7 @@
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
 //! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
+pub(crate) mod apart;
 mod changes;
 mod check;
 mod copy;
@@ -26,16 +27,18 @@ use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
 use duplicates::Values;
 use node::{Cell, Mark, Node};
 
+pub use apart::{HeapNo, Place, PlaceLeaf, Segment};
 pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range, Records};
 pub use order::{Comparator, Comparators, KeyOrder};
 pub(crate) use order::{Order, Orders};
+pub(crate) use since::Written;
 pub(crate) use strays::Stray;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
-pub(crate) use write::{Place, is_inline, place_mut};
+pub(crate) use write::{Reserved, is_inline, reserved_mut};
 pub use write::{TreeMut, clear, delete, insert, put};
 
 /// The longest key, in bytes: three of them and their bookkeeping fit into one branch page.
@@ -68,6 +71,10 @@ pub struct TreeKind {
     /// All keys have the same length, and there are no values: a leaf is nothing but its keys. Only together with whole keys, without
     /// counts and duplicates.
     pub packed: bool,
+    /// Values stand apart from the leaves, one behind the other in the order in which they were written: to change one of many costs little more than to
+    /// change one of few. Keys have eight bytes, of which the leaves hold hundreds. For many values of some hundred bytes that are changed at random.
+    /// Room that changed values leave is used again once it is as much as the others take. Together with counts only.
+    pub apart: bool,
 }
 
 /// How the values of one key are kept, where there may be several: in order, each value once, each at most
@@ -89,11 +96,18 @@ impl TreeKind {
         order: KeyOrder::Bytes,
         duplicates: None,
         packed: false,
+        apart: false,
     };
 
     /// [`TreeKind::COMPACT`] with counts.
     pub const COUNTED: Self = Self {
         counted: true,
+        ..Self::COMPACT
+    };
+
+    /// One value for each key of eight bytes, apart from the leaves.
+    pub const APART: Self = Self {
+        apart: true,
         ..Self::COMPACT
     };
 
@@ -116,7 +130,10 @@ impl TreeKind {
     pub fn is_possible(&self) -> bool {
         let needs_whole = self.order != KeyOrder::Bytes || self.duplicates.is_some() || self.packed;
         let exclusive = [self.counted, self.duplicates.is_some(), self.packed];
-        (self.whole || !needs_whole) && exclusive.iter().filter(|&&is| is).count() <= 1
+        let is_plain = !self.whole && !needs_whole;
+        (is_plain || !self.apart)
+            && (self.whole || !needs_whole)
+            && exclusive.iter().filter(|&&is| is).count() <= 1
     }
 
     /// The kind of a tree that holds the values of one key.
@@ -139,7 +156,7 @@ impl TreeKind {
             (self.counted, COUNTED),
             (self.whole, WHOLE),
             (self.duplicates.is_some(), DUPLICATES),
-            (duplicates.fixed || self.packed, FIXED),
+            (duplicates.fixed || self.packed || self.apart, FIXED),
         ];
         let set = flags.iter().filter(|(is, _)| *is);
         set.fold(0, |sum, (_, flag)| sum | flag)
@@ -157,7 +174,8 @@ impl TreeKind {
                 fixed: flags & FIXED != 0,
                 order: KeyOrder::decode(flags >> DUPLICATE_ORDER_SHIFT),
             }),
-            packed: flags & (DUPLICATES | FIXED) == FIXED,
+            packed: flags & (WHOLE | DUPLICATES | FIXED) == WHOLE | FIXED,
+            apart: flags & (WHOLE | DUPLICATES | FIXED) == FIXED,
         };
         (kind.is_possible() && kind.encode() == flags).then_some(kind)
     }
@@ -187,6 +205,8 @@ pub struct TreeRecord {
     pub height: u8,
     /// How the tree is kept.
     pub kind: TreeKind,
+    /// Where its values are if they stand apart.
+    pub heap: HeapNo,
 }
 
 impl TreeRecord {
@@ -203,6 +223,7 @@ impl TreeRecord {
             extent_pages: 0,
             height: 0,
             kind,
+            heap: HeapNo::default(),
         }
     }
 
@@ -212,9 +233,11 @@ impl TreeRecord {
             counted,
             whole,
             packed,
+            apart,
             ..
         } = self.kind;
         match (level, whole) {
+            (0, _) if apart => PageKind::PlaceLeaf,
             (0, false) => PageKind::Leaf,
             (0, true) if packed => PageKind::PackedLeaf,
             (0, true) => PageKind::WholeLeaf,
@@ -240,6 +263,7 @@ impl TreeRecord {
         }
         bytes[40] = self.height;
         bytes[41] = self.kind.encode();
+        bytes[42..46].copy_from_slice(&self.heap.0.to_le_bytes());
         bytes
     }
 
@@ -255,9 +279,11 @@ impl TreeRecord {
         let sound = root <= PAGE_NO_MAX
             && usize::from(height) <= HEIGHT_MAX
             && (height == 0) == (root == 0)
-            && bytes[42..].iter().all(|&byte| byte == 0);
+            && bytes[46..].iter().all(|&byte| byte == 0);
         let kind = TreeKind::decode(flags)?;
-        sound.then_some(Self {
+        let heap = HeapNo(u32::from_le_bytes(*bytes[42..].first_chunk()?));
+        let has_heap = heap != HeapNo::default();
+        (sound && has_heap == kind.apart).then_some(Self {
             root: PageNo(root),
             records,
             leaf_pages,
@@ -265,6 +291,7 @@ impl TreeRecord {
             extent_pages,
             height,
             kind,
+            heap,
         })
     }
 }
@@ -376,6 +403,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         each: impl FnMut(usize, Option<&'p [u8]>),
     ) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
+        if self.record.kind.apart {
+            // A change leaves what is there as it is.
+            return self.get_each(keys, each);
+        }
         self.each_value(keys, &lines, |leaf, _| leaf.prefetch_page(), each)
     }
 
@@ -419,7 +450,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 }
                 for ((node, slot), number) in steps.iter().flatten().zip(&mut numbers) {
                     *number = node.child(*slot)?.page;
-                    lines.fetch_slots(self.pages.page(*number)?, level - 1);
+                    match self.shared_places(*number, level - 1)? {
+                        Some(places) => places.fetch_head(),
+                        None => lines.fetch_slots(self.pages.page(*number)?, level - 1),
+                    }
                 }
             }
             let mut leaves = [None; FETCHED_KEYS];
@@ -427,6 +461,11 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 let leaf = self.node(number, 0)?;
                 fetch_leaf(&leaf, key.as_ref());
                 *place = Some(leaf);
+            }
+            if self.record.kind.apart {
+                for (leaf, key) in leaves.iter().flatten().zip(keys) {
+                    self.fetch_apart(leaf, key.as_ref())?;
+                }
             }
             for (at, leaf) in leaves.iter().flatten().enumerate() {
                 each(chunk * FETCHED_KEYS + at, leaf)?;
@@ -461,18 +500,26 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
-        prefetch::slots(self.pages.page(number)?, level);
+        if !self.record.kind.apart {
+            prefetch::slots(self.pages.page(number)?, level);
+        }
         self.node(number, level)
     }
 
     #[inline]
     fn node(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
+        if let Some(places) = self.shared_places(number, level)? {
+            return Node::of_places(places, number);
+        }
         let page = self.pages.page(number)?;
         Node::open(page, number, self.record.page_kind(level), level)
     }
 
     #[inline]
     fn value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
+        if self.record.kind.apart {
+            return self.apart_value(leaf, slot);
+        }
         self.value_in(leaf, slot, &leaf.cell(slot)?)
     }
 
@@ -483,6 +530,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             Mark::Inline => Ok(cell.payload),
             Mark::Extent => value::load(self.pages, leaf.number(), cell.payload),
             Mark::SubPage | Mark::SubTree => self.first_duplicate(leaf, slot),
+            Mark::Apart => self.apart_value(leaf, slot),
         }
     }
 

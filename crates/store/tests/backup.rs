@@ -53,7 +53,8 @@ fn restored(file: &Path, increments: &[PathBuf], folder: &Path) -> Env {
     env
 }
 
-const KINDS: [(&str, TreeKind); 5] = [
+const KINDS: [(&str, TreeKind); 6] = [
+    ("apart", TreeKind::APART),
     ("compact", TreeKind::COMPACT),
     ("counted", TreeKind::COUNTED),
     ("duplicates", TreeKind::DUPLICATES),
@@ -88,7 +89,10 @@ fn change(env: &Env, round: u32) {
         };
         for n in 0..600_u32 {
             let number = n * (round * 2 + 1) % 2000;
-            let key = number.to_be_bytes();
+            let key = match kind.apart {
+                true => u64::from(number).to_be_bytes().to_vec(),
+                false => number.to_be_bytes().to_vec(),
+            };
             if kind.duplicates.is_some() {
                 let key = (number % 7).to_be_bytes();
                 txn.put(tree, &key, &(n * 31 + round).to_be_bytes())

@@ -10,10 +10,11 @@ use sapwood_store::{Duplicates, Env, Error, Options, Snapshot, TreeKind, WriteTx
 type Records = BTreeSet<(Vec<u8>, Vec<u8>)>;
 type Model = BTreeMap<&'static str, Records>;
 
-const TREES: [&str; 5] = ["compact", "counted", "fixed", "pairs", "whole"];
+const TREES: [&str; 6] = ["apart", "compact", "counted", "fixed", "pairs", "whole"];
 
 fn kind(name: &str) -> TreeKind {
     match name {
+        "apart" => TreeKind::APART,
         "compact" => TreeKind::COMPACT,
         "counted" => TreeKind::COUNTED,
         "pairs" => TreeKind::DUPLICATES,
@@ -76,7 +77,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn key(number: u16) -> Vec<u8> {
-    format!("{:05}", u32::from(number) * 7919 % 65536).into_bytes()
+    format!("{:08}", u32::from(number) * 7919 % 65536).into_bytes()
 }
 
 fn put(txn: &mut WriteTxn, model: &mut Model, name: &'static str, key: &[u8], value: &[u8]) {

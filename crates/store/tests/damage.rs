@@ -12,29 +12,34 @@ fn options() -> Options {
     Options::new().log_bytes(64 << 10).idle_checkpoint(None)
 }
 
+const TREES: [(&str, TreeKind); 3] = [
+    ("apart", TreeKind::APART),
+    ("plain", TreeKind::COMPACT),
+    ("counted", TreeKind::COUNTED),
+];
+
+fn key(tree: &str, n: u32) -> Vec<u8> {
+    match tree {
+        "apart" => u64::from(n).to_be_bytes().to_vec(),
+        _ => n.to_be_bytes().to_vec(),
+    }
+}
+
 /// An environment whose data file holds something, as does its log.
 fn prepare(folder: &Path) {
     let env = Env::open(folder, &options()).unwrap();
     for round in 0_u32..4 {
         let mut txn = env.write().unwrap();
-        for (name, counted) in [("plain", false), ("counted", true)] {
+        for (name, kind) in TREES {
             let id = match txn.tree(name).unwrap() {
                 Some(id) => id,
-                None => txn
-                    .create_tree(
-                        name,
-                        TreeKind {
-                            counted,
-                            ..TreeKind::COMPACT
-                        },
-                    )
-                    .unwrap(),
+                None => txn.create_tree(name, kind).unwrap(),
             };
             for n in (round * 10..600).step_by(7) {
-                txn.put(id, &n.to_be_bytes(), &vec![n as u8; n as usize % 90])
+                txn.put(id, &key(name, n), &vec![n as u8; n as usize % 90])
                     .unwrap();
             }
-            txn.delete(id, &(round * 7).to_be_bytes()).unwrap();
+            txn.delete(id, &key(name, round * 7)).unwrap();
         }
         let id = txn.tree("plain").unwrap().unwrap();
         txn.put(id, b"large", &vec![round as u8; 9000]).unwrap();
@@ -61,17 +66,17 @@ fn use_it(folder: &Path) -> Result<bool, Error> {
             }
             cursor.record()?;
         }
-        tree.get(&77_u32.to_be_bytes())?;
+        tree.get(&key(std::str::from_utf8(&name).unwrap_or_default(), 77))?;
     }
     drop(snapshot);
     let mut txn = env.write()?;
-    for name in ["plain", "counted"] {
+    for (name, _) in TREES {
         if let Some(id) = txn.tree(name)? {
             for n in 0_u32..600 {
-                txn.put(id, &n.to_be_bytes(), &[1; 50])?;
+                txn.put(id, &key(name, n), &[1; 50])?;
             }
             for n in 0_u32..300 {
-                txn.delete(id, &n.to_be_bytes())?;
+                txn.delete(id, &key(name, n))?;
             }
         }
     }

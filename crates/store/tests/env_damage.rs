@@ -18,8 +18,9 @@ fn options() -> Options {
     Options::new().log_bytes(0).idle_checkpoint(None)
 }
 
-fn key(n: u32) -> Vec<u8> {
+fn key(tree: u8, n: u32) -> Vec<u8> {
     match n % 5 {
+        _ if tree == 2 => u64::from(n).to_be_bytes().to_vec(),
         0 => vec![b'k'; 600 + n as usize % 500],
         _ => format!("uid=user{n:05}").into_bytes(),
     }
@@ -36,7 +37,7 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
     let mut states = BTreeMap::from([(env.read().unwrap().commit(), state.clone())]);
     for round in 0..24 {
         let mut txn = env.write().unwrap();
-        for tree in 0..2u8 {
+        for tree in 0..3u8 {
             let name = format!("tree {tree}");
             let id = match txn.tree(&name).unwrap() {
                 Some(id) => id,
@@ -45,17 +46,18 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
                         &name,
                         TreeKind {
                             counted: tree == 0,
+                            apart: tree == 2,
                             ..TreeKind::COMPACT
                         },
                     )
                     .unwrap(),
             };
             for n in (round * 17..round * 17 + 12).chain(round..round + 3) {
-                txn.put(id, &key(n), &value(n, round)).unwrap();
-                state.insert((tree, key(n)), value(n, round));
+                txn.put(id, &key(tree, n), &value(n, round)).unwrap();
+                state.insert((tree, key(tree, n)), value(n, round));
             }
-            txn.delete(id, &key(round * 2)).unwrap();
-            state.remove(&(tree, key(round * 2)));
+            txn.delete(id, &key(tree, round * 2)).unwrap();
+            state.remove(&(tree, key(tree, round * 2)));
         }
         let commit = txn.commit().unwrap().wait().unwrap();
         states.insert(commit, state.clone());
@@ -69,13 +71,13 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
 /// Everything in a snapshot, as far as it can be read, but no more records than any of our states has pages for.
 fn read(snapshot: &Snapshot) -> Result<State, sapwood_store::Error> {
     let mut state = State::new();
-    for tree in 0..2u8 {
+    for tree in 0..3u8 {
         let Some(view) = snapshot.tree(format!("tree {tree}"))? else {
             continue;
         };
-        let _ = view.estimate(Bound::Included(&key(7)), Bound::Unbounded);
+        let _ = view.estimate(Bound::Included(&key(tree, 7)), Bound::Unbounded);
         for n in (0..400).step_by(31) {
-            view.get(&key(n))?;
+            view.get(&key(tree, n))?;
         }
         let mut records = 0;
         let mut cursor = view.cursor();
@@ -91,13 +93,13 @@ fn read(snapshot: &Snapshot) -> Result<State, sapwood_store::Error> {
 
 fn change(env: &Env) -> Result<(), sapwood_store::Error> {
     let mut txn = env.write()?;
-    for tree in 0..2u8 {
+    for tree in 0..3u8 {
         let Some(id) = txn.tree(format!("tree {tree}"))? else {
             continue;
         };
         for n in (0..400).step_by(23) {
-            txn.put(id, &key(n), &value(n, 99))?;
-            txn.delete(id, &key(n + 1))?;
+            txn.put(id, &key(tree, n), &value(n, 99))?;
+            txn.delete(id, &key(tree, n + 1))?;
         }
     }
     txn.drop_tree("tree 1")?;

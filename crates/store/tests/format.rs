@@ -35,6 +35,12 @@ fn write_fixture() {
             }
             put_third(&mut txn, name, round);
         }
+        if round == 0 {
+            txn.create_tree("apart", TreeKind::APART).unwrap();
+        }
+        for n in 0..300 {
+            put_apart(&mut txn, n, round);
+        }
         put_large(&mut txn, round);
         txn.commit().unwrap().wait().unwrap();
         if round == 0 {
@@ -50,9 +56,18 @@ fn write_fixture() {
             env.checkpoint().unwrap();
         }
     }
-    let mut txn = env.write().unwrap();
-    put_large(&mut txn, 2);
-    txn.commit().unwrap().wait().unwrap();
+    // In leaves that a checkpoint has found, some of which the next one finds again, and in those that were made since.
+    for round in 2_u32..5 {
+        let mut txn = env.write().unwrap();
+        put_large(&mut txn, 2);
+        for n in (0..300).filter(|n| n % 10 == round) {
+            put_apart(&mut txn, n, round);
+        }
+        txn.commit().unwrap().wait().unwrap();
+        if round == 3 {
+            env.checkpoint().unwrap();
+        }
+    }
     drop(env);
     fs::remove_file(folder.join("lock")).unwrap();
 }
@@ -67,6 +82,12 @@ fn put_third(txn: &mut WriteTxn, name: &str, third: u32) {
 fn put_large(txn: &mut WriteTxn, round: u32) {
     let id = txn.tree("plain").unwrap().unwrap();
     txn.put(id, b"large", &[round as u8; 10_000]).unwrap();
+}
+
+fn put_apart(txn: &mut WriteTxn, n: u32, round: u32) {
+    let id = txn.tree("apart").unwrap().unwrap();
+    let key = u64::from(n).to_be_bytes();
+    txn.put(id, &key, &value(n + 300 * round)).unwrap();
 }
 
 #[test]
@@ -84,7 +105,22 @@ fn version_4_is_read() {
     is_read(4, 6);
 }
 
-fn is_read(version: u32, commit: u64) {
+#[test]
+fn version_5_is_read() {
+    let env = is_read(5, 8);
+    let snapshot = env.read().unwrap();
+    let apart = snapshot.tree("apart").unwrap().unwrap();
+    for n in 0_u32..300 {
+        let round = match n % 10 {
+            round @ 2..5 => round,
+            _ => 1,
+        };
+        let there = apart.get(&u64::from(n).to_be_bytes()).unwrap();
+        assert_eq!(there, Some(&value(n + 300 * round)[..]), "{n}");
+    }
+}
+
+fn is_read(version: u32, commit: u64) -> Env {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture(version)).unwrap() {
         let entry = entry.unwrap();
@@ -93,7 +129,7 @@ fn is_read(version: u32, commit: u64) {
     let env = Env::open(folder.path(), &options().create(false)).unwrap();
     let report = env.check().unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
-    assert_eq!(report.records, 601);
+    assert_eq!(report.records, if version < 5 { 601 } else { 901 });
     let snapshot = env.read().unwrap();
     assert_eq!(snapshot.commit().0, commit);
     for name in ["plain", "counted"] {
@@ -106,6 +142,8 @@ fn is_read(version: u32, commit: u64) {
     assert_eq!(counted.rank(&200_u32.to_be_bytes()).unwrap(), 200);
     let plain = snapshot.tree("plain").unwrap().unwrap();
     assert_eq!(plain.get(b"large").unwrap(), Some(&[2; 10_000][..]));
+    drop(snapshot);
+    env
 }
 
 #[test]
@@ -125,8 +163,8 @@ fn an_unknown_version_is_refused() {
         matches!(
             error,
             Error::UnknownVersion {
-                found: 5,
-                known: 4,
+                found: 6,
+                known: 5,
                 ..
             }
         ),

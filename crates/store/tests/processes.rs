@@ -50,12 +50,13 @@ fn child() {
     }
 }
 
-/// Each transaction adds one item, removes an old one and counts. It tells about itself when it is durable.
+/// Each transaction adds one item, removes an old one, replaces a value and counts. It tells about itself when it is durable.
 fn write_for_ever(env: &Env, writer: u8) {
     loop {
         let mut txn = env.write().unwrap();
         let counts = txn.tree("counts").unwrap().unwrap();
         let items = txn.tree("items").unwrap().unwrap();
+        let apart = txn.tree("apart").unwrap().unwrap();
         let count = txn.get(counts, &[writer]).unwrap();
         let count = count.map_or(0, |count| u64::from_be_bytes(count.try_into().unwrap()));
         txn.put(counts, &[writer], &(count + 1).to_be_bytes())
@@ -67,6 +68,8 @@ fn write_for_ever(env: &Env, writer: u8) {
         if count + 1 > KEPT {
             assert!(txn.delete(items, &item(writer, count + 1 - KEPT)).unwrap());
         }
+        let (key, value) = replaced(writer, count + 1);
+        txn.put(apart, &key, &value).unwrap();
         if count % 7 == 3 {
             drop(txn);
             // Somebody else may have come in between.
@@ -138,6 +141,7 @@ fn continue_with_same_count(env: &Env, writer: u8) {
     let items = txn.tree("items").unwrap().unwrap();
     let count = txn.get(counts, &[writer]).unwrap().unwrap();
     let mut count = u64::from_be_bytes(count.try_into().unwrap());
+    let apart = txn.tree("apart").unwrap().unwrap();
     for _ in 0..40 {
         count += 1;
         assert!(
@@ -147,6 +151,8 @@ fn continue_with_same_count(env: &Env, writer: u8) {
         if count > KEPT {
             assert!(txn.delete(items, &item(writer, count - KEPT)).unwrap());
         }
+        let (key, value) = replaced(writer, count);
+        txn.put(apart, &key, &value).unwrap();
     }
     txn.put(counts, &[writer], &count.to_be_bytes()).unwrap();
     let ticket = txn.commit().unwrap();
@@ -187,10 +193,17 @@ fn value(writer: u8, count: u64) -> Vec<u8> {
     vec![writer ^ count as u8; (count % 700) as usize]
 }
 
+/// What a writer stores apart, in the place of what it stored there before.
+fn replaced(writer: u8, count: u64) -> ([u8; 8], Vec<u8>) {
+    let key = (u64::from(writer) << 32) | (count % KEPT);
+    (key.to_be_bytes(), value(writer, count).repeat(5))
+}
+
 /// How far each writer has come, after looking at everything.
 fn counts(snapshot: &Snapshot) -> Vec<u64> {
     let counts = snapshot.tree("counts").unwrap().unwrap();
     let items = snapshot.tree("items").unwrap().unwrap();
+    let apart = snapshot.tree("apart").unwrap().unwrap();
     let mut found = vec![0; 3];
     let mut expected = 0;
     for (writer, found) in (0..).zip(&mut found) {
@@ -204,6 +217,9 @@ fn counts(snapshot: &Snapshot) -> Vec<u64> {
                 Some(&value(writer, count)[..]),
                 "writer {writer}, {count}"
             );
+            let (key, value) = replaced(writer, count);
+            let there = apart.get(&key).unwrap();
+            assert_eq!(there, Some(&value[..]), "writer {writer}, {count} apart");
             expected += 1;
         }
     }
@@ -260,6 +276,7 @@ fn prepare(folder: &Path) -> Env {
     for name in ["counts", "items"] {
         txn.create_tree(name, TreeKind::default()).unwrap();
     }
+    txn.create_tree("apart", TreeKind::APART).unwrap();
     txn.commit().unwrap().wait().unwrap();
     env
 }

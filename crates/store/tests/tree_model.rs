@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use sapwood_store::Error;
 use sapwood_store::bulk::TreeBuilder;
 use sapwood_store::page::{AppendPages, MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
+use sapwood_store::tree::{self, HeapNo, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
 use whole_tree::check;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -311,7 +311,7 @@ proptest! {
 
     #[test]
     fn a_record_survives_encoding(root in 1u64..1 << 48, records: u64, height in 1u8..24, counted: bool) {
-        let record = TreeRecord { root: PageNo(root), records, leaf_pages: 3, branch_pages: 2, extent_pages: 1, height, kind: TreeKind { counted, ..TreeKind::COMPACT } };
+        let record = TreeRecord { root: PageNo(root), records, leaf_pages: 3, branch_pages: 2, extent_pages: 1, height, heap: HeapNo::default(), kind: TreeKind { counted, ..TreeKind::COMPACT } };
         prop_assert_eq!(TreeRecord::decode(&record.encode()), Some(record));
     }
 

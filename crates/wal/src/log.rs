@@ -165,13 +165,24 @@ impl Wal {
                 self.erase(*lsn)?;
             }
         }
+        self.keep(records)?;
+        self.shared().start(floor, end);
+        Ok(())
+    }
+
+    /// Makes all of `records` durable, which have been read to the end, before [`Wal::start`] does: for who has to do something then that must not reach the disk
+    /// before them. Nobody else has the log open.
+    ///
+    /// # Errors
+    /// [`Error::Unread`]; [`Error::Io`].
+    pub fn keep(&self, records: &Records<'_>) -> Result<()> {
+        let end = records.end().ok_or(Error::Unread)?;
         if self.guards.has(Guard::RewriteRecovered) {
             self.rewrite(records.known_durable(), end.lsn)?;
         }
         if self.guards.has(Guard::SyncRecovered) {
             self.ring.sync(Lsn(0), Lsn(self.capacity()))?;
         }
-        self.shared().start(floor, end);
         Ok(())
     }
 

@@ -117,6 +117,18 @@ fn put_stat(env: &Env, out: &mut impl Write) -> Result<()> {
         stat.pages_allocated,
         mebibytes(stat.pages_allocated)
     )?;
+    match stat.segments {
+        Some(segments) if segments.pages > 0 => {
+            let share = segments.live_bytes * 100 / (segments.pages * PAGE_BYTES as u64);
+            writeln!(
+                out,
+                "Segments:   {} pages ({} MiB) of values apart, {share} % of that in newest values",
+                segments.pages,
+                mebibytes(segments.pages)
+            )?;
+        }
+        _ => {}
+    }
     writeln!(out, "Log:        {} KiB to recover", stat.log_bytes >> 10)?;
     writeln!(out, "Snapshots:  {}", stat.readers.len())?;
     writeln!(

@@ -12,7 +12,8 @@ use crate::head::{FIRST_PAGE, Head, Roots};
 use crate::meta::{Meta, StoreIdentity};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
 use crate::snapshot::Snapshot;
-use crate::tree::View;
+use crate::tree::apart::segment_records;
+use crate::tree::{HeapNo, Segment, TreeKind, TreeRecord, View};
 
 use super::{COPIED_PAGES, file_pages};
 
@@ -23,6 +24,7 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
         commit: meta.head.commit,
         written: FIRST_PAGE,
         gathered: Vec::with_capacity(COPIED_PAGES as usize * PAGE_BYTES),
+        segments: Vec::new(),
     };
     let mut copies = Vec::new();
     let catalog = snapshot.catalog()?;
@@ -33,6 +35,8 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
             copies.push((name.to_vec(), tree.copy_to(&mut to)?));
         }
     }
+    let heaps = copies.iter().map(|(_, record)| record.heap);
+    let segments = to.write_segments(heaps.max().unwrap_or_default())?;
     let mut trees = TreeBuilder::new(catalog.tree().kind);
     for (name, record) in copies {
         trees.push(&mut to, &name, &record.encode())?;
@@ -51,6 +55,7 @@ pub(super) fn write_trees(snapshot: &Snapshot, file: &dyn File, meta: &Meta) -> 
             roots: Roots {
                 pages,
                 catalog: Catalog::of(trees),
+                segments,
                 ..Roots::empty()
             },
             ..meta.head
@@ -66,11 +71,23 @@ struct Appended<'f> {
     written: u64,
     /// Pages that follow them.
     gathered: Vec<u8>,
+    segments: Vec<(HeapNo, Segment, u32)>,
 }
 
 impl Appended<'_> {
     fn next(&self) -> PageNo {
         PageNo(self.written + (self.gathered.len() / PAGE_BYTES) as u64)
+    }
+
+    /// Writes the tree of the segments that were kept, of heaps up to `last`.
+    fn write_segments(&mut self, last: HeapNo) -> Result<TreeRecord> {
+        let mut segments = std::mem::take(&mut self.segments);
+        segments.sort_unstable_by_key(|(heap, segment, _)| (*heap, segment.first));
+        let mut tree = TreeBuilder::new(TreeKind::COMPACT);
+        for (key, value) in segment_records(last, &segments) {
+            tree.push(self, &key, &value)?;
+        }
+        tree.finish(self)
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -110,5 +127,10 @@ impl AppendPages for Appended<'_> {
         let mut parts = parts.map(IoSlice::new);
         let offset = first.0 * PAGE_BYTES as u64;
         Ok(self.file.write_parts_at(&mut parts, offset)?)
+    }
+
+    fn keep_segment(&mut self, heap: HeapNo, segment: Segment, used: u32) -> Result<()> {
+        self.segments.push((heap, segment, used));
+        Ok(())
     }
 }

@@ -32,9 +32,11 @@ use crate::error::{Error, Result};
 use crate::head::{FIRST_PAGE, Roots};
 use crate::mapped::MappedPages;
 use crate::meta::Meta;
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages, checksum};
-use crate::tree::View;
+use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, checksum};
+use crate::tree::apart::{Record, segment_in_use};
+use crate::tree::{Segment, View, Written};
 
+use super::copied::{Copied, Part};
 use super::{COPIED_PAGES, file_pages};
 
 const MAGIC: [u8; 8] = *b"SAPWINCR";
@@ -170,18 +172,20 @@ pub(super) fn write(pages: &MappedPages, file: &dyn File, base: &Meta, meta: &Me
         base: *base,
     };
     let mut at = RUNS_AT;
-    for (first, count) in changed.runs(COPIED_PAGES) {
+    changed.each_run(pages, meta.head.commit, &mut |first, bytes| {
+        // No run is longer than what is copied at once.
+        let count = (bytes.len() / PAGE_BYTES) as u32;
         let mut run = [0; RUN_HEADER_BYTES];
         let (number, rest) = run.split_at_mut(8);
         number.copy_from_slice(&first.0.to_le_bytes());
         rest.split_at_mut(4).0.copy_from_slice(&count.to_le_bytes());
         file.write_all_at(&run, at)?;
         at += RUN_HEADER_BYTES as u64;
-        let bytes = pages.extent(first, count)?;
         file.write_all_at(bytes, at)?;
         at += bytes.len() as u64;
         header.pages += u64::from(count);
-    }
+        Ok(())
+    })?;
     file.write_all_at(header.meta.encode(0).bytes(), METAS_AT)?;
     file.write_all_at(header.base.encode(1).bytes(), METAS_AT + PAGE_BYTES as u64)?;
     file.sync_data()?;
@@ -191,19 +195,26 @@ pub(super) fn write(pages: &MappedPages, file: &dyn File, base: &Meta, meta: &Me
     Ok(())
 }
 
-fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<Bitmap> {
-    let mut changed = Bitmap::new(pages.limit())?;
+fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<Copied> {
+    let mut plain = Bitmap::new(pages.limit())?;
+    let mut leaves = Bitmap::new(pages.limit())?;
     let mut outside = false;
-    let mut each = |first, count| {
-        if changed.has_room_for(first, count) {
-            changed.set(first, count);
+    let mut each = |written| {
+        let (bits, first, count) = match written {
+            Written::Pages(first, count) => (&mut plain, first, count),
+            Written::PlaceLeaf(leaf) => (&mut leaves, leaf, 1),
+        };
+        if bits.has_room_for(first, count) {
+            bits.set(first, count);
         } else {
             outside = true;
         }
     };
     let catalog = roots.catalog.view(pages);
     catalog.written_since(since, &mut each)?;
-    View::new(pages, roots.free).written_since(since, &mut each)?;
+    for tree in [roots.free, roots.segments] {
+        View::new(pages, tree).written_since(since, &mut each)?;
+    }
     let mut cursor = catalog.cursor();
     while cursor.next()? {
         if let Some((name, stored)) = cursor.record()? {
@@ -214,5 +225,79 @@ fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<
     if outside {
         return Err(Error::Damaged("a page lies outside of the store".into()));
     }
+    Ok(Copied {
+        plain,
+        leaves,
+        segments: changed_segments(pages, roots, since)?,
+    })
+}
+
+/// What was added to segments since a commit. Of each heap one segment is filled at a time: what is older than the newest of those that were there then was not
+/// added to. (A commit that began several may have gone on with any of them.)
+fn changed_segments(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<Vec<Part>> {
+    let mut changed = Vec::new();
+    // Of the heap before, and the newest of its older segments.
+    let mut older: Vec<(CommitNo, Segment, u32)> = Vec::new();
+    let mut heap = None;
+    let mut cursor = View::new(pages, roots.segments).cursor();
+    while cursor.next()? {
+        let Some((key, value)) = cursor.record()? else {
+            break;
+        };
+        let Some((its, segment, used)) = segment_in_use(key, value)? else {
+            continue;
+        };
+        if heap.replace(its) != Some(its) {
+            add_tails(pages, &mut older, since, &mut changed)?;
+        }
+        let commit = segment.commit(pages)?;
+        if commit > since {
+            verify_behind(pages, segment, used, since)?;
+            changed.push(Part::behind(segment, 0, used));
+            continue;
+        }
+        let newest = older.first().map_or(commit, |(newest, ..)| *newest);
+        if commit > newest {
+            older.clear();
+        }
+        if commit >= newest {
+            older.push((commit, segment, used));
+        }
+    }
+    add_tails(pages, &mut older, since, &mut changed)?;
     Ok(changed)
+}
+
+fn add_tails(
+    pages: &MappedPages,
+    older: &mut Vec<(CommitNo, Segment, u32)>,
+    since: CommitNo,
+    changed: &mut Vec<Part>,
+) -> Result<()> {
+    for (_, segment, used) in older.drain(..) {
+        if let Some(begin) = verify_behind(pages, segment, used, since)? {
+            changed.push(Part::behind(segment, begin, used));
+        }
+    }
+    Ok(())
+}
+
+/// Verifies the records of a segment that commits after `since` wrote; where the first of them begins.
+fn verify_behind(
+    pages: &MappedPages,
+    segment: Segment,
+    used: u32,
+    since: CommitNo,
+) -> Result<Option<u32>> {
+    let mut begin = None;
+    segment.each(pages, used, |at, record| {
+        if record.commit > since {
+            Record::verify(pages, at)?;
+            let from = at.offset() - segment.first.0 * PAGE_BYTES as u64;
+            // Within a segment, whose bytes 32 bits can count.
+            begin.get_or_insert(from as u32);
+        }
+        Ok(())
+    })?;
+    Ok(begin)
 }

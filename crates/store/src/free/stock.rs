@@ -206,6 +206,12 @@ impl Stock {
         (first, Taken { entry, pages })
     }
 
+    /// Whether so many pages in a row are at hand.
+    pub(crate) fn has_extent(&self, pages: u32) -> bool {
+        let mut left = self.entries.iter().skip(self.first_left);
+        left.any(|entry| entry.pages >= pages)
+    }
+
     /// Undoes the last taking that has not been undone.
     pub(crate) fn undo(&mut self, taken: Taken) {
         self.entries[taken.entry].pages += taken.pages;
@@ -249,6 +255,13 @@ impl Stock {
         for run in above {
             self.change_zone(list, run, true)?;
         }
+        // Most were freed one by one. Nothing has been taken of them yet.
+        self.entries.dedup_by(|next, run| {
+            let is_next = run.first.0 + u64::from(run.pages) == next.first.0;
+            let joined = run.pages.checked_add(next.pages).filter(|_| is_next);
+            run.pages = joined.unwrap_or(run.pages);
+            joined.is_some()
+        });
         Ok(self.entries.iter().map(|run| u64::from(run.pages)).sum())
     }
 

@@ -4,14 +4,15 @@
 #![allow(unsafe_code)]
 
 use super::OwnPages;
+use super::heap::HeapsBefore;
 use super::states::State;
 use crate::error::{Error, Result};
 use crate::free::stock::Taken;
 use crate::free::{FreeExtent, Run};
 use crate::page::{Page, PageNo, ReadPages};
+use crate::tree::Place;
 
 /// Something that was done since a savepoint.
-#[derive(Debug)]
 pub(super) enum Undo {
     /// The page as it was.
     Image {
@@ -26,6 +27,14 @@ pub(super) enum Undo {
         pages: u32,
         source: Source,
     },
+    /// A leaf of places was to say something at a slot, or nothing.
+    Place {
+        leaf: PageNo,
+        slot: u16,
+        before: Option<Place>,
+    },
+    /// A savepoint: heaps as they were.
+    Heaps(Box<HeapsBefore>),
     /// Pages were freed; `was` is what was known of the first.
     Freed {
         first: PageNo,
@@ -59,7 +68,15 @@ impl OwnPages {
     /// Begins savepoint number `epoch`; each is greater than those before.
     pub(crate) fn begin_savepoint(&mut self, epoch: u64) -> usize {
         self.epoch = epoch;
-        self.undo.len()
+        let length = self.undo.len();
+        let before = Box::new(self.heaps_before());
+        self.undo.push(Undo::Heaps(before));
+        length
+    }
+
+    /// Whether what is done may have to be undone.
+    pub(super) fn has_savepoint(&self) -> bool {
+        self.epoch != 0
     }
 
     /// Makes `epoch` the newest savepoint again; 0 if none is left.
@@ -85,6 +102,15 @@ impl OwnPages {
             let Some(undo) = self.undo.pop() else {
                 break;
             };
+            if let Undo::Heaps(before) = undo {
+                self.bring_heaps_back(&before);
+                if self.undo.len() == length {
+                    // It may be returned to once more.
+                    self.undo.push(Undo::Heaps(before));
+                    break;
+                }
+                continue;
+            }
             self.undo_one(undo)?;
         }
         Ok(())
@@ -133,6 +159,10 @@ impl OwnPages {
                     Source::Growth => self.stock.add(Run { first, pages }),
                 }
             }
+            Undo::Place { leaf, slot, before } => {
+                self.view.records_or_new().store(leaf, slot, before);
+            }
+            Undo::Heaps(before) => self.bring_heaps_back(&before),
             Undo::Freed {
                 first,
                 pages,

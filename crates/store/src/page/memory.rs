@@ -4,6 +4,8 @@ use super::{
     AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages,
 };
 use crate::error::{Error, Result};
+use crate::tree::apart::{self, Record};
+use crate::tree::{HeapNo, Segment};
 
 /// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
 ///
@@ -16,7 +18,12 @@ pub struct MemoryPages {
     reusable: Vec<PageNo>,
     /// Pages of earlier commits freed by this one.
     freed: Vec<PageNo>,
+    /// Records that stand apart. Nothing makes room among them.
+    records: Vec<u8>,
 }
+
+/// Where records begin: behind all pages.
+const RECORDS: PageNo = PageNo(1 << 40);
 
 #[derive(Clone)]
 enum Place {
@@ -35,6 +42,7 @@ impl Default for MemoryPages {
             commit: CommitNo(1),
             reusable: Vec::new(),
             freed: Vec::new(),
+            records: Vec::new(),
         }
     }
 }
@@ -128,6 +136,13 @@ impl ReadPages for MemoryPages {
             _ => Err(Error::corrupt(first, "extent outside the store")),
         }
     }
+
+    fn record(&self, at: apart::Place, bytes: usize) -> Result<&[u8]> {
+        let from = at.offset().checked_sub(RECORDS.0 * PAGE_BYTES as u64);
+        let from = from.and_then(|from| usize::try_from(from).ok());
+        let record = from.and_then(|from| self.records.get(from..)?.get(..bytes));
+        record.ok_or_else(|| Error::corrupt(at.page(), "record outside the store"))
+    }
 }
 
 impl WritePages for MemoryPages {
@@ -199,6 +214,52 @@ impl WritePages for MemoryPages {
         }
         Ok(())
     }
+
+    fn add_record(
+        &mut self,
+        _heap: HeapNo,
+        key: &[u8; 8],
+        previous: apart::Place,
+        value: &[u8],
+    ) -> Result<apart::Place> {
+        let place = apart::Place::at(RECORDS, self.records.len() as u64);
+        let record = Record {
+            commit: self.commit,
+            previous,
+            key: *key,
+            value,
+        };
+        record.encode(&mut self.records);
+        place.ok_or_else(|| Error::corrupt(RECORDS, "is not where a record begins"))
+    }
+
+    fn move_record(&mut self, _heap: HeapNo, at: apart::Place) -> Result<apart::Place> {
+        Ok(at)
+    }
+
+    fn outdate_record(&mut self, _heap: HeapNo, _at: apart::Place) -> Result<()> {
+        Ok(())
+    }
+
+    fn store_place(&mut self, _leaf: PageNo, _slot: usize, _at: apart::Place) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn segment_to_empty(&mut self, _heap: HeapNo) -> Result<Option<(Segment, u32)>> {
+        Ok(None)
+    }
+
+    fn has_room(&mut self, _pages: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn free_segment(&mut self, _heap: HeapNo, _segment: Segment) -> Result<()> {
+        Ok(())
+    }
+
+    fn clear_heap(&mut self, _heap: HeapNo) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl AppendPages for MemoryPages {
@@ -215,6 +276,10 @@ impl AppendPages for MemoryPages {
 
     fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
         Ok(self.push_extent(pages))
+    }
+
+    fn keep_segment(&mut self, _heap: HeapNo, _segment: Segment, _used: u32) -> Result<()> {
+        Ok(())
     }
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {

@@ -3,6 +3,8 @@
 //! Pages that both states refer to are the same pages: as long as the older state is pinned, none of its pages is used for anything
 //! else. So wherever both walks arrive at the same page, all below it is passed over, and the work is in proportion to what has changed. Where the
 //! two trees have been split differently the walks fall out of step, which costs the way to one leaf.
+//!
+//! Leaves of places are the exception: what is stored in one leaves no trace above it, so that all of them are looked at.
 
 use std::cmp::Ordering;
 
@@ -162,7 +164,7 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
             let stands = match (next[0], next[1]) {
                 (Next::End, Next::End) => return Ok(None),
                 (Next::Subtree(one, level), Next::Subtree(other, its_level)) => {
-                    if (one, level) == (other, its_level) {
+                    if (one, level) == (other, its_level) && self.is_same_below(one, level)? {
                         self.sides.iter_mut().for_each(Side::skip);
                         continue;
                     }
@@ -206,6 +208,22 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
             };
             self.told = stands;
             return Ok(Some(stands));
+        }
+    }
+
+    /// Whether all below a page that both sides have is the same. Of values apart only the leaves know: their places are stored to where they are, and
+    /// nothing above learns of it.
+    fn is_same_below(&self, page: PageNo, level: usize) -> Result<bool> {
+        let [Some(old), Some(new)] = self.sides.each_ref().map(Side::walk) else {
+            return Ok(true);
+        };
+        if !new.view.record.kind.apart {
+            return Ok(true);
+        }
+        let older = old.view.pages.as_of().min(new.view.pages.as_of());
+        match new.view.shared_places(page, level)? {
+            Some(places) => Ok(places.changed() <= older),
+            None => Ok(level == 0),
         }
     }
 

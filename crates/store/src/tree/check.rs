@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::apart::{HeapNo, Place, Record};
 use super::duplicates::Values;
 use super::node::{Mark, Node};
 use super::value::{self, ExtentPointer};
@@ -14,6 +15,17 @@ pub trait CheckSink {
     /// A page of the tree (`pages` = 1) or an extent is in use. Answers whether it was not in use before: a page that
     /// is reached twice is not descended into twice.
     fn in_use(&mut self, first: PageNo, pages: u32) -> bool;
+
+    /// A page that [`in_use`](CheckSink::in_use) was told of is a leaf of places.
+    fn is_place_leaf(&mut self, leaf: PageNo) {
+        let _ = leaf;
+    }
+
+    /// A key leads to a record of so many bytes. Answers whether there is a segment of the heap that has it.
+    fn record(&mut self, heap: HeapNo, at: Place, bytes: usize) -> bool {
+        let _ = (heap, at, bytes);
+        true
+    }
 
     /// Something is wrong.
     fn problem(&mut self, problem: Error);
@@ -39,7 +51,12 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         let mut walk = Walk {
             view: *self,
             sink,
-            found: TreeRecord::empty(tree.kind),
+            // Records of later commits are not what the record of the tree tells of.
+            as_of: self.pages.as_of().min(parent),
+            found: TreeRecord {
+                heap: tree.heap,
+                ..TreeRecord::empty(tree.kind)
+            },
             whole: true,
         };
         if tree.height > 0 {
@@ -70,6 +87,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
 struct Walk<'a, 's, P: ?Sized> {
     view: View<'a, P>,
     sink: &'s mut dyn CheckSink,
+    as_of: CommitNo,
     found: TreeRecord,
     whole: bool,
 }
@@ -155,6 +173,9 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         }
         if level == 0 {
             self.found.leaf_pages += 1;
+            if self.view.record.kind.apart {
+                self.sink.is_place_leaf(number);
+            }
             self.values(&node);
             node.len() as u64
         } else {
@@ -168,9 +189,18 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
     }
 
     fn open(&self, number: PageNo, level: usize) -> Result<(Node<'a>, Keys)> {
-        let page = self.view.pages.page(number)?;
-        page.verify(number)?;
-        let node = Node::open(page, number, self.view.record.page_kind(level), level)?;
+        let node = match self.view.shared_places(number, level)? {
+            // Its checksum is that of when it was made. What it says now is checked record by record.
+            Some(places) if places.has_too_many() => {
+                return Err(Error::corrupt(number, "more keys than a page has room for"));
+            }
+            Some(places) => Node::of_places(places, number)?,
+            None => {
+                let page = self.view.pages.page(number)?;
+                page.verify(number)?;
+                Node::open(page, number, self.view.record.page_kind(level), level)?
+            }
+        };
         node.check(self.view.orders.keys)
             .map_err(|what| Error::corrupt(number, what))?;
         if node.len() == 0 {
@@ -234,11 +264,24 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         Ok(values.len())
     }
 
+    fn record(&mut self, leaf: &Node<'a>, slot: usize) -> Result<()> {
+        let (at, record) = self.view.verified_record(leaf, slot, self.as_of)?;
+        let bytes = Record::bytes(record.value.len());
+        match self.sink.record(self.view.record.heap, at, bytes) {
+            true => Ok(()),
+            false => Err(Error::corrupt(
+                at.page(),
+                "has a record that is in no segment of its tree",
+            )),
+        }
+    }
+
     fn value(&mut self, leaf: &Node<'a>, slot: usize) -> Result<()> {
         let cell = leaf.cell(slot)?;
         match cell.mark {
             Mark::Extent => {}
             Mark::Inline => return Ok(()),
+            Mark::Apart => return self.record(leaf, slot),
             Mark::SubPage | Mark::SubTree => {
                 return Err(Error::corrupt(
                     leaf.number(),

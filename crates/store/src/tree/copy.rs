@@ -15,7 +15,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         if kind.duplicates.is_some() || kind.packed || kind.order == KeyOrder::Custom {
             return self.copy_pages_to(to);
         }
-        let mut builder = TreeBuilder::new(kind);
+        let mut builder = TreeBuilder::in_heap(kind, self.record.heap);
         let mut cursor = self.cursor();
         while cursor.next()? {
             if let Some((key, value)) = cursor.record()? {
@@ -63,7 +63,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         }
         let cell = node.cell(slot)?;
         match cell.mark {
-            Mark::Inline | Mark::SubPage => Ok(None),
+            Mark::Inline | Mark::SubPage | Mark::Apart => Ok(None),
             Mark::Extent => {
                 let value = value::load(self.pages, node.number(), cell.payload)?;
                 let first = value::append(to, value)?;

@@ -361,6 +361,15 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Key and value of the record the cursor stands on.
     pub fn record(&mut self) -> Result<Option<(&[u8], &'p [u8])>> {
+        if self.view.record.kind.apart {
+            let Some(leaf) = self.leaf.as_ref().filter(|leaf| self.slot < leaf.len()) else {
+                return Ok(None);
+            };
+            let value = self.view.apart_value(leaf, self.slot)?;
+            self.key.clear();
+            self.key.extend_from_slice(leaf.place_key(self.slot)?);
+            return Ok(Some((&self.key, value)));
+        }
         let Some(leaf) = self.leaf.filter(|leaf| self.slot < leaf.len()) else {
             return Ok(None);
         };

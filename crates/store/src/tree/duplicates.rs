@@ -41,7 +41,7 @@ impl<'p> Values<'p> {
             Mark::SubTree => TreeRecord::decode(cell.payload)
                 .filter(|tree| tree.kind == kind.of_values() && tree.height > 0)
                 .map(Self::Tree),
-            Mark::Extent => None,
+            Mark::Extent | Mark::Apart => None,
         };
         values.ok_or_else(|| Error::corrupt(leaf.number(), "duplicates are damaged"))
     }

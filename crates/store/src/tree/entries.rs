@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::node::{Child, Mark, NODE_ROOM_BYTES, Node, NodeMut, Run, cell_bytes, slots_bytes};
+use super::node::{Child, Mark, Node, NodeMut, Run, cell_bytes, slots_bytes};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PageKind, PageMut, PageNo};
 
@@ -177,7 +177,7 @@ impl Entries {
 
     /// Whether one page holds these entries with `spare` bytes left.
     pub(crate) fn fit(&self, range: Range<usize>, spare: usize) -> bool {
-        self.bytes(range) + spare <= NODE_ROOM_BYTES
+        self.bytes(range) + spare <= self.kind.room_bytes()
     }
 
     /// Where to divide all entries between two pages: as near to `wish` as they fit, in the middle (by bytes) without a wish. `None` if they

@@ -36,6 +36,8 @@
 //!      32        keys
 //! ```
 //!
+//! Leaves of places are like these, see [`super::apart`].
+//!
 //! Reading trusts nothing: every offset and length is checked where it is used, and what does not fit is [`Error::Corrupt`].
 
 #![deny(clippy::indexing_slicing)]
@@ -51,6 +53,7 @@ use std::ops::Range;
 
 use child::child_bytes;
 
+use super::apart::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PlaceLeaf};
 use super::{Order, prefetch};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
@@ -84,6 +87,8 @@ pub(crate) enum Mark {
     SubPage,
     /// The record of a tree whose keys are the values.
     SubTree,
+    /// A place, in leaves that hold nothing else: see [`super::apart`].
+    Apart,
 }
 
 impl Mark {
@@ -93,7 +98,8 @@ impl Mark {
     /// Mark and length of a payload as stored. A page is shorter than what the bits of the length can say.
     fn encode(self, payload_len: usize) -> u16 {
         let bits = match self {
-            Self::Inline => 0,
+            // Leaves of places need not say what they hold.
+            Self::Inline | Self::Apart => 0,
             Self::SubPage => 1,
             // Pointers have but one length.
             Self::Extent => return 2 << Self::SHIFT,
@@ -128,7 +134,7 @@ const HEADS_STEP: usize = 8;
 /// The bytes that the slots of `n` entries take.
 pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
     match kind {
-        PageKind::PackedLeaf => 0,
+        PageKind::PackedLeaf | PageKind::PlaceLeaf => 0,
         _ => n.next_multiple_of(HEADS_STEP) * HEAD_BYTES + n * 2,
     }
 }
@@ -136,7 +142,7 @@ pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
 /// The bytes that a cell takes.
 pub(crate) fn cell_bytes(kind: PageKind, suffix_len: usize, payload_len: usize) -> usize {
     let fixed = match kind {
-        PageKind::PackedLeaf => 0,
+        PageKind::PackedLeaf | PageKind::PlaceLeaf => 0,
         kind if kind.is_leaf() => 4,
         _ => 2,
     };
@@ -179,7 +185,10 @@ impl PageKind {
     /// Whether pages of this kind hold records.
     #[inline]
     pub(crate) fn is_leaf(self) -> bool {
-        matches!(self, Self::Leaf | Self::WholeLeaf | Self::PackedLeaf)
+        matches!(
+            self,
+            Self::Leaf | Self::WholeLeaf | Self::PackedLeaf | Self::PlaceLeaf
+        )
     }
 
     /// Whether keys stand in one piece.
@@ -187,8 +196,26 @@ impl PageKind {
     pub(crate) fn is_whole(self) -> bool {
         matches!(
             self,
-            Self::WholeLeaf | Self::WholeBranch | Self::CountedWholeBranch | Self::PackedLeaf
+            Self::WholeLeaf
+                | Self::WholeBranch
+                | Self::CountedWholeBranch
+                | Self::PackedLeaf
+                | Self::PlaceLeaf
         )
+    }
+
+    /// Whether a leaf has nothing but entries of one length, one behind the other.
+    #[inline]
+    fn has_equal_entries(self) -> bool {
+        matches!(self, Self::PackedLeaf | Self::PlaceLeaf)
+    }
+
+    /// What a page has for its prefix, slots and cells.
+    pub(crate) fn room_bytes(self) -> usize {
+        match self {
+            Self::PlaceLeaf => PAIRS_MAX * PAIR_BYTES,
+            _ => NODE_ROOM_BYTES,
+        }
     }
 }
 
@@ -221,7 +248,12 @@ pub(super) struct Node<'p> {
     prefix: &'p [u8],
     heads: &'p [[u8; HEAD_BYTES]],
     offsets: &'p [[u8; 2]],
+    /// What is read in place of the page, where others may store to it meanwhile.
+    places: Option<&'p PlaceLeaf>,
 }
+
+/// The page of a node that has none.
+static NO_PAGE: Page = Page::zeroed();
 
 impl<'p> Node<'p> {
     /// Takes a page as the tree page it is expected to be.
@@ -249,18 +281,20 @@ impl<'p> Node<'p> {
     fn lay_out(page: &'p Page, kind: PageKind) -> Option<Self> {
         let n = usize::from(page.u16_at(COUNT_AT));
         let prefix_len = usize::from(page.u16_at(PREFIX_LEN_AT));
-        if kind == PageKind::PackedLeaf {
+        if kind.has_equal_entries() {
             // What is the length of the prefix elsewhere is the size here.
-            return (n * prefix_len <= NODE_ROOM_BYTES && (prefix_len > 0 || n == 0)).then_some(
-                Self {
-                    page,
-                    kind,
-                    n,
-                    prefix: &[],
-                    heads: &[],
-                    offsets: &[],
-                },
-            );
+            let size = prefix_len;
+            let fits = n * size <= kind.room_bytes() && (size > 0 || n == 0);
+            let is_size = kind == PageKind::PackedLeaf || size == PAIR_BYTES;
+            return (fits && is_size).then_some(Self {
+                page,
+                kind,
+                n,
+                prefix: &[],
+                heads: &[],
+                offsets: &[],
+                places: None,
+            });
         }
         let cells = usize::from(page.u16_at(CELLS_AT));
         if cells > PAGE_BYTES || NODE_HEADER_BYTES + prefix_len + slots_bytes(kind, n) > cells {
@@ -278,15 +312,51 @@ impl<'p> Node<'p> {
             prefix,
             heads,
             offsets,
+            places: None,
         })
     }
 
-    /// The size of the keys of a packed leaf.
+    /// Takes a leaf of places that others may store to as the one that it is expected to be.
+    #[inline]
+    pub(super) fn of_places(places: &'p PlaceLeaf, number: PageNo) -> Result<Self> {
+        if !places.is(number) {
+            return Err(Error::corrupt(
+                number,
+                "not the page of the tree that it should be",
+            ));
+        }
+        Ok(Self {
+            page: &NO_PAGE,
+            kind: PageKind::PlaceLeaf,
+            n: places.len(),
+            prefix: &[],
+            heads: &[],
+            offsets: &[],
+            places: Some(places),
+        })
+    }
+
+    /// The leaf of places, if others may store to it.
+    pub(super) fn shared_places(&self) -> Option<&'p PlaceLeaf> {
+        self.places
+    }
+
+    /// The key of an entry of a leaf of places.
+    #[inline]
+    pub(super) fn place_key(&self, slot: usize) -> Result<&'p [u8; KEY_BYTES]> {
+        let key = match self.places {
+            Some(places) => places.key(slot),
+            None => self.packed(slot..slot + 1).and_then(<[u8]>::first_chunk),
+        };
+        key.ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
+    }
+
+    /// The size of the keys of a packed leaf, of the pairs of a leaf of places.
     pub(super) fn packed_size(&self) -> usize {
         usize::from(self.page.u16_at(PREFIX_LEN_AT))
     }
 
-    /// The keys of a packed leaf from `slot` on, one behind the other.
+    /// The keys, or pairs, from `slot` on, one behind the other.
     pub(super) fn packed(&self, slots: Range<usize>) -> Option<&'p [u8]> {
         let size = self.packed_size();
         let keys = self.page.bytes().get(NODE_HEADER_BYTES..)?;
@@ -295,11 +365,17 @@ impl<'p> Node<'p> {
     }
 
     pub(super) fn number(&self) -> PageNo {
-        self.page.number()
+        match self.places {
+            Some(places) => places.number(),
+            None => self.page.number(),
+        }
     }
 
     pub(super) fn commit(&self) -> CommitNo {
-        self.page.commit()
+        match self.places {
+            Some(places) => places.commit(),
+            None => self.page.commit(),
+        }
     }
 
     pub(super) fn kind(&self) -> PageKind {
@@ -314,8 +390,10 @@ impl<'p> Node<'p> {
 
     /// The bytes of the page that are in use, header aside.
     pub(super) fn used(&self) -> usize {
-        if self.kind == PageKind::PackedLeaf {
-            return self.n * self.packed_size();
+        match self.kind {
+            PageKind::PackedLeaf => return self.n * self.packed_size(),
+            PageKind::PlaceLeaf => return self.n * PAIR_BYTES,
+            _ => {}
         }
         let cells = PAGE_BYTES.saturating_sub(usize::from(self.page.u16_at(CELLS_AT)));
         let live = cells.saturating_sub(usize::from(self.page.u16_at(DEAD_AT)));
@@ -334,8 +412,10 @@ impl<'p> Node<'p> {
 
     #[inline]
     fn find_cell(&self, slot: usize) -> Option<Cell<'p>> {
-        if self.kind == PageKind::PackedLeaf {
-            return self.packed_cell(slot);
+        match self.kind {
+            PageKind::PackedLeaf => return self.packed_cell(slot),
+            PageKind::PlaceLeaf => return self.place_cell(slot),
+            _ => {}
         }
         let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
         let bytes = self.page.bytes().get(at..)?;
@@ -377,6 +457,20 @@ impl<'p> Node<'p> {
         })
     }
 
+    /// Nobody sees the payload of a leaf that others may store to: that is read as a whole.
+    fn place_cell(&self, slot: usize) -> Option<Cell<'p>> {
+        let (key, payload): (&[u8], &[u8]) = match self.places {
+            Some(places) => (places.key(slot)?, &[]),
+            None => self.packed(slot..slot + 1)?.split_at_checked(KEY_BYTES)?,
+        };
+        Some(Cell {
+            suffix_len: key.len(),
+            tail: tail_of(key),
+            payload,
+            mark: Mark::Apart,
+        })
+    }
+
     /// The key of an entry, in a page of whole keys.
     #[inline]
     pub(super) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
@@ -386,8 +480,12 @@ impl<'p> Node<'p> {
 
     #[inline]
     fn find_whole_key(&self, slot: usize) -> Option<&'p [u8]> {
-        if self.kind == PageKind::PackedLeaf {
-            return self.packed(slot..slot + 1);
+        match self.kind {
+            PageKind::PackedLeaf => return self.packed(slot..slot + 1),
+            PageKind::PlaceLeaf => {
+                return self.place_key(slot).ok().map(<[u8; KEY_BYTES]>::as_slice);
+            }
+            _ => {}
         }
         let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
         let (len, rest) = split_u16(self.page.bytes().get(at..)?)?;
@@ -424,7 +522,16 @@ impl<'p> Node<'p> {
     /// Searches the entries for a key, from slot `from` on.
     #[inline]
     pub(super) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
-        if !order.is_bytes() || self.kind == PageKind::PackedLeaf {
+        if let Some(places) = self.places
+            && let Ok(key) = key.try_into()
+        {
+            let (slot, exact) = match places.search(key) {
+                Ok(slot) => (slot, true),
+                Err(slot) => (slot, false),
+            };
+            return Ok(Place { slot, exact });
+        }
+        if !order.is_bytes() || self.kind.has_equal_entries() {
             return self.search_whole(key, from, order);
         }
         let Some(suffix) = key.strip_prefix(self.prefix) else {
@@ -475,18 +582,26 @@ impl<'p> Node<'p> {
 
     /// Fetches where the next cell will stand, if it has about so many bytes.
     pub(super) fn prefetch_place_for(&self, bytes: usize) {
+        if self.kind.has_equal_entries() {
+            return;
+        }
         let cells = usize::from(self.page.u16_at(CELLS_AT)).min(PAGE_BYTES);
         prefetch::part(self.page, cells.saturating_sub(bytes)..cells);
     }
 
     /// Fetches the whole page, without waiting for it.
     pub(super) fn prefetch_page(&self) {
-        prefetch::page(self.page);
+        if self.places.is_none() {
+            prefetch::page(self.page);
+        }
     }
 
     /// Fetches the cell that a search for this key probably ends at, without waiting for it.
     pub(super) fn prefetch_near(&self, key: &[u8], order: Order, lines: &prefetch::ReadLines) {
-        if !order.is_bytes() || self.kind == PageKind::PackedLeaf {
+        if let (Some(places), Ok(key)) = (self.places, key.try_into()) {
+            places.fetch_pair(key);
+        }
+        if !order.is_bytes() || self.kind.has_equal_entries() {
             return;
         }
         if let Some(suffix) = key.strip_prefix(self.prefix) {
@@ -623,6 +738,9 @@ impl<'p> Node<'p> {
     pub(super) fn check(&self, order: Order) -> Result<(), &'static str> {
         if self.kind.is_whole() && !order.is_unknown() {
             self.check_order(order)?;
+        }
+        if self.kind == PageKind::PlaceLeaf {
+            return Ok(());
         }
         if self.kind == PageKind::PackedLeaf {
             return match self.packed_size() {

@@ -16,6 +16,7 @@ const LEAF_LINES: usize = 4;
 const BRANCH_LINES: usize = 12;
 
 const CELL_LINES: usize = 3;
+const RECORD_LINES: usize = 6;
 
 /// Bytes of a page's slot: a head and an offset.
 const SLOT_BYTES: u64 = 6;
@@ -93,6 +94,27 @@ pub(crate) fn part(page: &Page, at: Range<usize>) {
         first * LINE_BYTES,
         at.end.div_ceil(LINE_BYTES) - first,
     );
+}
+
+/// Fetches the line of an address, whatever is there.
+#[inline]
+pub(crate) fn address(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as below.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Fetches the first lines of a record that stands apart.
+#[inline]
+pub(crate) fn record(at: *const u8) {
+    for line in 0..RECORD_LINES {
+        address(at.wrapping_add(line * LINE_BYTES));
+    }
 }
 
 #[inline]

@@ -1,18 +1,26 @@
 //! What of a tree was written since a commit: a page's commit is at least that of everything below it, so a walk passes over
-//! whatever is older.
+//! whatever is older. Only leaves of places say themselves when somebody stored to them last, and all are asked.
 
-use super::node::Mark;
+use super::node::{Mark, Node};
 use super::value::{self, ExtentPointer};
 use super::{TreeRecord, View, verify_extent};
 use crate::error::{Error, Result};
 use crate::page::{CommitNo, PageNo, ReadPages};
 
+/// What was written.
+pub(crate) enum Written {
+    /// A page, or an extent of so many.
+    Pages(PageNo, u32),
+    /// A leaf of places, or words of it.
+    PlaceLeaf(PageNo),
+}
+
 impl<P: ReadPages + ?Sized> View<'_, P> {
-    /// Tells every page and every extent of the tree that a commit after `since` wrote, verified.
+    /// Tells every page and every extent of the tree that a commit after `since` wrote, verified; but for leaves of places, to which others may be storing.
     pub(crate) fn written_since(
         &self,
         since: CommitNo,
-        each: &mut dyn FnMut(PageNo, u32),
+        each: &mut dyn FnMut(Written),
     ) -> Result<()> {
         match self.height().checked_sub(1) {
             Some(level) => self.page_since(self.record.root, level, since, each),
@@ -25,14 +33,22 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         number: PageNo,
         level: usize,
         since: CommitNo,
-        each: &mut dyn FnMut(PageNo, u32),
+        each: &mut dyn FnMut(Written),
     ) -> Result<()> {
-        let page = self.pages.page(number)?;
-        if page.commit() <= since {
+        if let Some(places) = self.shared_places(number, level)? {
+            Node::of_places(places, number)?;
+            if places.commit().max(places.changed()) > since {
+                each(Written::PlaceLeaf(number));
+            }
             return Ok(());
         }
-        page.verify(number)?;
-        each(number, 1);
+        let page = self.pages.page(number)?;
+        if page.commit() > since {
+            page.verify(number)?;
+            each(Written::Pages(number, 1));
+        } else if !self.record.kind.apart {
+            return Ok(());
+        }
         let node = self.open(number, level)?;
         for slot in 0..node.len() {
             if level > 0 {
@@ -41,7 +57,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             }
             let cell = node.cell(slot)?;
             match cell.mark {
-                Mark::Inline | Mark::SubPage => {}
+                Mark::Inline | Mark::SubPage | Mark::Apart => {}
                 Mark::Extent => self.extent_since(number, cell.payload, since, each)?,
                 Mark::SubTree => {
                     let tree = TreeRecord::decode(cell.payload)
@@ -58,14 +74,14 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         leaf: PageNo,
         payload: &[u8],
         since: CommitNo,
-        each: &mut dyn FnMut(PageNo, u32),
+        each: &mut dyn FnMut(Written),
     ) -> Result<()> {
         let pointer = ExtentPointer::decode(payload)
             .ok_or_else(|| Error::corrupt(leaf, "pointer to an extent is damaged"))?;
         let extent = self.pages.extent(pointer.first, pointer.pages())?;
         if value::extent_commit(extent).is_none_or(|commit| commit > since) {
             verify_extent(extent, pointer.first)?;
-            each(pointer.first, pointer.pages());
+            each(Written::Pages(pointer.first, pointer.pages()));
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The records of a tree that keep pages behind some page in use.
 
+use super::apart::place;
 use super::node::Mark;
 use super::value::ExtentPointer;
-use super::{TreeRecord, View};
+use super::{Segment, TreeRecord, View};
 use crate::error::{Error, Result};
 use crate::page::{PageNo, ReadPages};
 
@@ -23,6 +24,41 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             Some(level) => self.strays_below(self.record.root, level, false, tail, each),
             None => Ok(true),
         }
+    }
+
+    /// Tells the key of each value that stands in one of these segments, which are in the order of their pages, with that segment.
+    pub(crate) fn values_in(
+        &self,
+        segments: &[Segment],
+        each: &mut dyn FnMut(&[u8], Segment),
+    ) -> Result<()> {
+        match self.height().checked_sub(1) {
+            Some(level) => self.values_in_below(self.record.root, level, segments, each),
+            None => Ok(()),
+        }
+    }
+
+    fn values_in_below(
+        &self,
+        number: PageNo,
+        level: usize,
+        segments: &[Segment],
+        each: &mut dyn FnMut(&[u8], Segment),
+    ) -> Result<()> {
+        let node = self.open(number, level)?;
+        for slot in 0..node.len() {
+            if level > 0 {
+                self.values_in_below(node.child(slot)?.page, level - 1, segments, each)?;
+                continue;
+            }
+            let at = place(self.pages, &node, slot)?;
+            let behind = segments.partition_point(|segment| segment.first <= at.page());
+            let segment = behind.checked_sub(1).and_then(|at| segments.get(at));
+            if let Some(segment) = segment.filter(|segment| segment.has(at)) {
+                each(node.place_key(slot)?, *segment);
+            }
+        }
+        Ok(())
     }
 
     /// `wanted` says that a page above is a stray, and no record below that has been told yet.
@@ -68,7 +104,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         let cell = node.cell(slot)?;
         let damaged = || Error::corrupt(leaf, "a record leads nowhere");
         let is_stray = match cell.mark {
-            Mark::Inline | Mark::SubPage => false,
+            Mark::Inline | Mark::SubPage | Mark::Apart => false,
             Mark::Extent => {
                 let pointer = ExtentPointer::decode(cell.payload).ok_or_else(damaged)?;
                 pointer.first.0 + u64::from(pointer.pages()) > tail.0

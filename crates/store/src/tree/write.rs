@@ -4,6 +4,7 @@
 //! (copy on write, bringing children's new places and record counts up to date on the way), changes the leaf, and mends what
 //! overflowed or became too empty on the way back up.
 
+mod apart;
 mod change;
 mod duplicates;
 mod range;
@@ -11,9 +12,12 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use super::apart::KEY_BYTES;
 use super::node::{ENTRY_BYTES_MAX, Mark, Node, entry_bytes};
 use super::value::{self, ExtentPointer};
-use super::{Comparators, DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, Orders, TreeRecord, VALUE_BYTES_MAX};
+use super::{
+    Comparators, DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
+};
 use crate::error::{Error, Result};
 use crate::page::{PageKind, PageNo, WritePages};
 
@@ -31,7 +35,7 @@ pub struct TreeMut<'a, P: ?Sized> {
 
 /// Where the bytes of a value are.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Reserved {
     /// In a leaf.
     Leaf { page: PageNo, range: Range<usize> },
     /// In an extent.
@@ -63,6 +67,9 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if self.record.kind.duplicates.is_some() {
             return self.put_duplicate(key, value);
         }
+        if self.record.kind.apart {
+            return self.put_apart(key, value);
+        }
         if self.record.kind.counted || self.record.kind.packed {
             return self.find(key, value.len())?.store(key, value);
         }
@@ -72,10 +79,18 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
 
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let has_duplicates = self.record.kind.duplicates.is_some();
+        let TreeKind {
+            duplicates, apart, ..
+        } = self.record.kind;
+        let has_duplicates = duplicates.is_some();
         let change = self.find(key, value.len())?;
         if change.place.exact {
             return Ok(false);
+        }
+        if apart {
+            let is_new = change.store_apart(key, value)?;
+            self.empty_segments()?;
+            return Ok(is_new);
         }
         if has_duplicates {
             return self.put_duplicate(key, value);
@@ -92,14 +107,21 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             Some(Ordering::Less) => Err(Error::OutOfOrder),
             Some(Ordering::Equal) if !has_duplicates => Err(Error::OutOfOrder),
             _ if has_duplicates => self.append_duplicate(key, value),
+            _ if change.tree.kind.apart => {
+                change.store_apart(key, value)?;
+                self.empty_segments()
+            }
             _ => change.store(key, value).map(drop),
         }
     }
 
     /// Stores a value of zeroes under `key`, for the caller to write to.
-    pub(crate) fn reserve(&mut self, key: &[u8], len: usize) -> Result<Place> {
+    pub(crate) fn reserve(&mut self, key: &[u8], len: usize) -> Result<Reserved> {
         if self.record.kind.duplicates.is_some() {
             return Err(Error::Duplicates);
+        }
+        if self.record.kind.apart {
+            return Err(Error::Apart);
         }
         let kind = self.record.page_kind(0);
         let change = self.find(key, len)?;
@@ -111,7 +133,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             let mut change = self.find(key, len)?;
             let (page, slot) = (change.steps[0].page, change.place.slot);
             let range = change.node_mut(0)?.payload_range(slot)?;
-            return Ok(Place::Leaf { page, range });
+            return Ok(Reserved::Leaf { page, range });
         }
         let mut change = change;
         let new = !change.place.exact;
@@ -119,7 +141,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         change.tree.extent_pages += u64::from(extent.pages());
         change.store_payload(key, &extent.encode(), Mark::Extent)?;
         change.tree.records += u64::from(new);
-        Ok(Place::Extent {
+        Ok(Reserved::Extent {
             first: extent.first,
             len,
         })
@@ -134,6 +156,10 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         }
         match has_duplicates {
             true => change.remove_with_duplicates()?,
+            false if change.tree.kind.apart => {
+                change.remove_apart()?;
+                self.empty_segments()?;
+            }
             false => change.remove(1)?,
         }
         Ok(true)
@@ -145,7 +171,14 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             let level = usize::from(self.record.height) - 1;
             self.clear_below(self.record.root, level)?;
         }
-        *self.record = TreeRecord::empty(self.record.kind);
+        let TreeRecord { kind, heap, .. } = *self.record;
+        if kind.apart {
+            self.pages.clear_heap(heap)?;
+        }
+        *self.record = TreeRecord {
+            heap,
+            ..TreeRecord::empty(kind)
+        };
         Ok(())
     }
 
@@ -183,6 +216,12 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
                 expected: 0,
             });
         }
+        if kind.apart && key.len() != KEY_BYTES {
+            return Err(Error::ValueSize {
+                found: key.len(),
+                expected: KEY_BYTES,
+            });
+        }
         if kind.packed && key.is_empty() {
             return Err(Error::ValueSize {
                 found: 0,
@@ -196,7 +235,10 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     fn clear_below(&mut self, number: PageNo, level: usize) -> Result<u64> {
         let kind = self.record.page_kind(level);
         let entries = Node::open(self.pages.page(number)?, number, kind, level)?.len();
-        let only_counts = self.record.extent_pages == 0 && self.record.kind.duplicates.is_none();
+        let TreeKind {
+            duplicates, apart, ..
+        } = self.record.kind;
+        let only_counts = self.record.extent_pages == 0 && duplicates.is_none() && !apart;
         let mut records = 0;
         if level == 0 && only_counts {
             records = entries as u64;
@@ -219,6 +261,11 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     fn clear_values(&mut self, leaf: PageNo, slot: usize) -> Result<u64> {
         let kind = self.record.page_kind(0);
         let node = Node::open(self.pages.page(leaf)?, leaf, kind, 0)?;
+        if self.record.kind.apart {
+            let place = apart::place_at(&*self.pages, leaf, slot)?;
+            self.pages.outdate_record(self.record.heap, place)?;
+            return Ok(1);
+        }
         if let Some(extent) = large_value(&node, slot)? {
             let pages = extent.pages();
             self.pages.free(extent.first, pages)?;
@@ -276,13 +323,16 @@ pub fn clear<P: WritePages + ?Sized>(pages: &mut P, tree: &mut TreeRecord) -> Re
 }
 
 /// A value's bytes, to be written.
-pub(crate) fn place_mut<P: WritePages + ?Sized>(pages: &mut P, place: Place) -> Result<&mut [u8]> {
+pub(crate) fn reserved_mut<P: WritePages + ?Sized>(
+    pages: &mut P,
+    place: Reserved,
+) -> Result<&mut [u8]> {
     match place {
-        Place::Leaf { page, range } => pages
+        Reserved::Leaf { page, range } => pages
             .page_mut(page)?
             .part(range)
             .ok_or_else(|| Error::corrupt(page, "cell outside its page")),
-        Place::Extent { first, len } => {
+        Reserved::Extent { first, len } => {
             let extent = pages.extent_mut(first, value::extent_pages(len))?;
             value::value_mut(extent, len).ok_or_else(|| Error::corrupt(first, "not an extent"))
         }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use super::{TreeId, WriteTxn};
 use crate::error::Result;
 use crate::page::{PageNo, WritePages};
-use crate::tree::{self, Place};
+use crate::tree::{self, Reserved, Segment};
 
 impl WriteTxn {
     /// The value of `key`, this transaction's own changes included; the first of its duplicates.
@@ -65,10 +65,10 @@ impl WriteTxn {
     /// ```
     pub fn reserve(&mut self, tree: TreeId, key: &[u8], len: usize) -> Result<&mut [u8]> {
         let place = self.change(tree, false, |tree| tree.reserve(key, len))?;
-        if let Place::Extent { first, .. } = place {
+        if let Reserved::Extent { first, .. } = place {
             self.reserved.push(first);
         }
-        tree::place_mut(self.own_mut(), place)
+        tree::reserved_mut(self.own_mut(), place)
     }
 
     /// Deletes a record; whether there was one. In a tree with duplicates, deletes the key with all its values.
@@ -111,6 +111,16 @@ impl WriteTxn {
     /// Deletes all records of a tree.
     pub fn clear_tree(&mut self, tree: TreeId) -> Result<()> {
         self.change(tree, true, |tree| tree.clear())
+    }
+
+    /// Writes the leaf of a tree with values apart in which a key is, and the way to it, once more.
+    pub(crate) fn move_leaf(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
+        self.change(tree, false, |tree| tree.move_leaf(key))
+    }
+
+    /// Writes a value that stands in this segment once more, elsewhere.
+    pub(crate) fn move_out_of(&mut self, tree: TreeId, segment: Segment, key: &[u8]) -> Result<()> {
+        self.change(tree, false, |tree| tree.move_out_of(segment, key))
     }
 
     /// Gives reserved extents, which are filled by now, their checksums.

@@ -100,6 +100,12 @@ impl WriteTxn {
         }
     }
 
+    /// Puts a tree that was built apart into the transaction.
+    pub(crate) fn add_built_tree(&mut self, name: &[u8], record: TreeRecord) -> Result<()> {
+        self.check_new_name(name)?;
+        self.open_tree(name.into(), record, None).map(drop)
+    }
+
     /// Creates an empty tree; [`Error::TreeExists`](crate::Error::TreeExists) if there is one of this name,
     /// [`Error::TreeKind`](crate::Error::TreeKind) if the kind is not possible.
     /// A name has 1 to [`TREE_NAME_BYTES_MAX`] bytes, of any value.
@@ -109,7 +115,11 @@ impl WriteTxn {
         if !kind.is_possible() {
             return Err(Error::TreeKind);
         }
-        self.open_tree(name.into(), TreeRecord::empty(kind), None)
+        let mut record = TreeRecord::empty(kind);
+        if kind.apart {
+            record.heap = self.own_mut().new_heap()?;
+        }
+        self.open_tree(name.into(), record, None)
     }
 
     /// Gives a tree another name, which must not be taken. Its [`TreeId`] stays valid. Answers whether there was one.
@@ -307,13 +317,6 @@ impl WriteTxn {
             tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
         }
         Ok(Catalog::of(catalog))
-    }
-
-    /// Puts a tree that was built apart into the transaction.
-    pub(crate) fn set_record(&mut self, id: TreeId, record: TreeRecord) {
-        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
-            tree.state.record = record;
-        }
     }
 
     pub(super) fn tree_states(&self) -> Vec<State> {

@@ -14,7 +14,7 @@
 //! DATA=END
 //! ```
 //!
-//! `counted=1` and `whole=1` and `packed=1` say what LMDB does not have; `mdb_load` passes over them.
+//! `counted=1`, `whole=1`, `packed=1` and `apart=1` say what LMDB does not have; `mdb_load` passes over them.
 //!
 //! A dump of several stores is a folder with a file for each. Their names say how many belong together: see [`file_name`].
 
@@ -213,7 +213,7 @@ fn header(name: &[u8], kind: TreeKind, text: Text, room: u64, out: &mut impl Wri
 }
 
 /// What the header may say of a tree, in the order in which `mdb_dump` says it. (An order of the program's own has no name there.)
-pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 10] {
+pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 11] {
     let duplicates = kind.duplicates.unwrap_or_default();
     let has_duplicates = kind.duplicates.is_some();
     let is_plain = !has_duplicates && kind.order == KeyOrder::Bytes;
@@ -228,6 +228,7 @@ pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 10] {
         ("counted", kind.counted),
         ("whole", kind.whole && is_plain),
         ("packed", kind.packed),
+        ("apart", kind.apart),
     ]
 }
 

@@ -364,6 +364,10 @@ fn with_flag(kind: TreeKind, flag: &[u8]) -> TreeKind {
             whole: true,
             ..kind
         },
+        b"apart" => TreeKind {
+            apart: true,
+            ..kind
+        },
         _ => kind,
     }
 }
@@ -472,6 +476,7 @@ mod tests {
         let kinds = [
             TreeKind::COMPACT,
             TreeKind::COUNTED,
+            TreeKind::APART,
             TreeKind::WHOLE,
             TreeKind::DUPLICATES,
             duplicates(true, KeyOrder::Integer),

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::insertions::RUN_AT;
 use super::{
-    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES,
-    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, KEY_BYTES, Mark, NODE_HEADER_BYTES,
+    Node, PAIR_BYTES, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};
@@ -17,7 +17,7 @@ pub(in crate::tree) struct NodeMut<'a> {
     page: PageMut<'a>,
     kind: PageKind,
     n: usize,
-    /// Of a packed leaf, the size of its keys.
+    /// Of a packed leaf, the size of its keys, of a leaf of places that of its pairs.
     prefix_len: usize,
 }
 
@@ -31,7 +31,7 @@ impl<'a> NodeMut<'a> {
     ) -> Result<Self> {
         let node = Node::open(&page, number, kind, level)?;
         let prefix_len = match kind {
-            PageKind::PackedLeaf => node.packed_size(),
+            kind if kind.has_equal_entries() => node.packed_size(),
             _ => node.prefix.len(),
         };
         let n = node.len();
@@ -53,8 +53,12 @@ impl<'a> NodeMut<'a> {
         prefix: &[u8],
     ) -> Self {
         page.init(kind, level as u8, number, commit);
-        page.set_u16_at(PREFIX_LEN_AT, prefix.len() as u16);
-        if kind != PageKind::PackedLeaf {
+        let prefix_len = match kind {
+            PageKind::PlaceLeaf => PAIR_BYTES,
+            _ => prefix.len(),
+        };
+        page.set_u16_at(PREFIX_LEN_AT, prefix_len as u16);
+        if !kind.has_equal_entries() {
             page.set_u16_at(CELLS_AT, PAGE_BYTES as u16);
         }
         // No prefix is longer than a key.
@@ -63,7 +67,7 @@ impl<'a> NodeMut<'a> {
             page,
             kind,
             n: 0,
-            prefix_len: prefix.len(),
+            prefix_len,
         }
     }
 
@@ -105,8 +109,10 @@ impl<'a> NodeMut<'a> {
         payload: &[u8],
         mark: Mark,
     ) -> Result<bool> {
-        if self.kind == PageKind::PackedLeaf {
-            return self.insert_packed(slot, key);
+        match self.kind {
+            PageKind::PackedLeaf => return self.insert_packed(slot, &[key]),
+            PageKind::PlaceLeaf => return self.insert_packed(slot, &[key, payload]),
+            _ => {}
         }
         let prefix = self
             .page
@@ -140,17 +146,18 @@ impl<'a> NodeMut<'a> {
         Ok(true)
     }
 
-    fn insert_packed(&mut self, slot: usize, key: &[u8]) -> Result<bool> {
+    fn insert_packed(&mut self, slot: usize, parts: &[&[u8]]) -> Result<bool> {
         let n = self.n;
-        if n == 0 {
-            self.page.set_u16_at(PREFIX_LEN_AT, key.len() as u16);
-            self.prefix_len = key.len();
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if n == 0 && self.kind == PageKind::PackedLeaf {
+            self.page.set_u16_at(PREFIX_LEN_AT, bytes as u16);
+            self.prefix_len = bytes;
         }
         let size = self.prefix_len;
-        if key.len() != size || size == 0 || slot > n {
+        if bytes != size || size == 0 || slot > n {
             return Err(self.corrupt());
         }
-        if (n + 1) * size > NODE_ROOM_BYTES {
+        if (n + 1) * size > self.kind.room_bytes() {
             return Ok(false);
         }
         let (at, end) = (
@@ -158,7 +165,11 @@ impl<'a> NodeMut<'a> {
             NODE_HEADER_BYTES + n * size,
         );
         self.page.shift(at..end, at + size);
-        self.page.store(at, key).ok_or_else(|| self.corrupt())?;
+        let mut to = at;
+        for part in parts {
+            self.page.store(to, part).ok_or_else(|| self.corrupt())?;
+            to += part.len();
+        }
         self.n = n + 1;
         self.page.set_u16_at(COUNT_AT, self.n as u16);
         Ok(true)
@@ -226,7 +237,7 @@ impl<'a> NodeMut<'a> {
 
     /// Removes the entry at `slot`; in a branch see [`NodeMut::remove_child`].
     pub(in crate::tree) fn remove(&mut self, slot: usize) -> Result<()> {
-        if self.kind == PageKind::PackedLeaf {
+        if self.kind.has_equal_entries() {
             return self.remove_packed(slot);
         }
         let (len, at) = self
@@ -286,6 +297,13 @@ impl<'a> NodeMut<'a> {
 
     /// Where in the page the payload of an entry stands.
     pub(in crate::tree) fn payload_range(&self, slot: usize) -> Result<Range<usize>> {
+        if self.kind == PageKind::PlaceLeaf {
+            let at = NODE_HEADER_BYTES + slot * PAIR_BYTES;
+            let range = at + KEY_BYTES..at + PAIR_BYTES;
+            return (slot < self.n)
+                .then_some(range)
+                .ok_or_else(|| self.corrupt());
+        }
         let range = self.as_node().and_then(|node| {
             let cell = node.find_cell(slot)?;
             let at = usize::from(u16::from_le_bytes(*node.offsets.get(slot)?));

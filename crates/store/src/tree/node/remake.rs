@@ -59,7 +59,7 @@ impl Node<'_> {
         slot: usize,
         edit: Edit<'e>,
     ) -> Result<Option<Remade<'e>>> {
-        if !self.kind.is_leaf() || self.kind == PageKind::PackedLeaf {
+        if !self.kind.is_leaf() || self.kind.has_equal_entries() {
             return Ok(None);
         }
         let cells = usize::from(self.page.u16_at(CELLS_AT));

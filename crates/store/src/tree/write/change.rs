@@ -532,6 +532,14 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let (left, right) = (parent.child(slot)?.page, parent.child(slot + 1)?.page);
         let mut separator = Vec::new();
         parent.push_key(slot + 1, &mut separator)?;
+        // Only in a copy is what the transaction has stored in a leaf of places.
+        let (left, right) = match self.tree.kind.apart && level == 0 {
+            true => (
+                self.touch_child(level + 1, slot)?,
+                self.touch_child(level + 1, slot + 1)?,
+            ),
+            false => (left, right),
+        };
 
         let mut entries = Entries::new(kind, level);
         entries.load(&Node::open(self.pages.page(left)?, left, kind, level)?, &[])?;
@@ -589,6 +597,17 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             )?;
         }
         Ok(false)
+    }
+
+    /// Makes a child of a branch on the way the transaction's own.
+    fn touch_child(&mut self, level: usize, slot: usize) -> Result<PageNo> {
+        let child = self.node(level)?.child(slot)?;
+        let page = self.pages.touch(child.page)?;
+        if page != child.page {
+            self.node_mut(level)?
+                .set_child(slot, Child { page, ..child })?;
+        }
+        Ok(page)
     }
 
     /// Gives an entry of a branch another key. Answers `false`, and changes nothing, if the page has no room for it.

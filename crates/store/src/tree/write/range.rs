@@ -34,6 +34,9 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         }
         self.mend_at(from)?;
         self.mend_at(to)?;
+        if self.record.kind.apart {
+            self.empty_segments()?;
+        }
         Ok(before - self.record.records)
     }
 
