@@ -75,8 +75,8 @@ const WORKS: [Work; 7] = [
         1,
         20_700,
     ),
-    work("modify", MODIFY, 1, 124_500),
-    work("modify, queue 1000", MODIFY, 1_000, 42_500),
+    work("modify", MODIFY, 1, 120_000),
+    work("modify, queue 1000", MODIFY, 1_000, 32_000),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\

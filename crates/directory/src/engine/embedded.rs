@@ -143,6 +143,8 @@ impl Embedded {
 fn kind(table: Table) -> TreeKind {
     TreeKind {
         counted: table.is_counted(),
+        // Entries change at random, one by one, and are many: the cost of that had better not grow with them.
+        apart: table == Table::Entry,
         ..TreeKind::COMPACT
     }
 }
