@@ -145,7 +145,9 @@ fn miri() -> Result<()> {
         "record::places",
         "record::successors",
         "record::tests",
-        "tree::apart",
+        // Not its leaves: tests look at a page that is borrowed, and has no atomics, as one.
+        "tree::apart::record",
+        "tree::apart::segment",
         "tree::node::division",
         "tree::order",
         "update::job",
