@@ -508,8 +508,8 @@ fn compare_with(file: &dyn File, state: &State) -> Verdict {
     if state.leaf == 0 {
         return Ok(());
     }
-    let page = read_page(file, state.leaf).map_err(told)?;
-    let leaf = PlaceLeaf::of(&page);
+    let mut page = read_page(file, state.leaf).map_err(told)?;
+    let leaf = PlaceLeaf::of(&mut page);
     if !leaf.is(PageNo(state.leaf)) {
         return Err(format!("commit {} has no leaf", state.commit));
     }

@@ -72,7 +72,7 @@ pub struct TreeKind {
     /// counts and duplicates.
     pub packed: bool,
     /// Values stand apart from the leaves, one behind the other in the order in which they were written: to change one of many costs little more than to
-    /// change one of few. Keys have eight bytes, of which the leaves hold hundreds. For many values of some hundred bytes that are changed at random.
+    /// change one of few. Keys have eight bytes, of which the leaves hold hundreds; a value has at most 2 GiB. For many values of some hundred bytes that are changed at random.
     /// Room that changed values leave is used again once it is as much as the others take. Together with counts only.
     pub apart: bool,
 }

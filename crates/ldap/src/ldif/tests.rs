@@ -276,6 +276,25 @@ fn limits_hold_and_reading_goes_on_behind_them() {
 }
 
 #[test]
+fn a_record_that_begins_with_too_many_comments_is_not_passed_over() {
+    let comments = "# nothing\n".repeat(BLOCK_BYTES);
+    let text = format!("dn: cn=x\ncn: x\n\n{comments}dn: cn=a\ncn: a\n\ndn: cn=b\ncn: b\n");
+    let record_bytes_max = 3 * BLOCK_BYTES;
+    let options = Options {
+        record_bytes_max,
+        ..Options::default()
+    };
+    assert_eq!(
+        read_with(text.as_bytes(), options),
+        [
+            Ok("dn: cn=x\ncn: x\n\n".to_owned()),
+            Err((4, Reason::RecordTooLong(record_bytes_max))),
+            Ok("dn: cn=b\ncn: b\n\n".to_owned()),
+        ]
+    );
+}
+
+#[test]
 fn errors_of_the_source_are_passed_on() {
     struct Failing;
     impl Read for Failing {

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::page::{AppendPages, PAGE_BYTES};
-use crate::tree::apart::{KEY_BYTES, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX};
+use crate::tree::apart::{
+    KEY_BYTES, RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX,
+};
 use crate::tree::{HeapNo, Place, Segment};
 
 /// Values on their way to a segment.
@@ -33,6 +35,9 @@ impl HeapBuilder {
             found: key.len(),
             expected: KEY_BYTES,
         })?;
+        if Record::bytes(value.len()) > RECORD_BYTES_MAX {
+            return Err(Error::ValueTooLong(value.len()));
+        }
         let full = SEGMENT_PAGES_MAX as usize * PAGE_BYTES;
         let end = SEGMENT_HEADER_BYTES + self.bytes.len() + Record::bytes(value.len());
         let placed = match end > full && !self.records.is_empty() {

@@ -1,47 +1,34 @@
 //! Records that stand apart: a write transaction adds them to the segments of their heap, and keeps count of what lives there.
 
+mod emptying;
+mod logged;
 mod moved;
 
 use super::OwnPages;
 use super::states::State;
 use super::undo::{Destination, Undo};
-use crate::append::AppendLock;
 use crate::commit::record_bytes_max;
-use crate::env::RESERVE_PAGES;
 use crate::error::{Error, Result};
 use crate::free::FreeExtent;
-use crate::head::Head;
 use crate::mapped::{OwnRecords, Tail};
 use crate::page::{CommitNo, PAGE_BYTES, PageNo, ReadPages, WritePages};
-use crate::record::{
-    begin_successors, encode_moved, encode_places, encode_records, encode_successor,
-};
 use crate::tree::apart::{
-    HeapUse, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse, segment_key, segment_of,
+    HeapUse, RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse,
+    segment_key, segment_of,
 };
 use crate::tree::{self, HeapNo, Place, Segment, TreeRecord, View};
 
 /// So many records that were replaced are kept in mind before what that means for their segments is noted.
 const OUTDATED_MAX: usize = 1 << 14;
 
-/// For each page of a segment that new values begin so many pages of others are emptied at most, and for as much as a page holds of what is removed.
-const EMPTIED_MAX: u32 = 4;
-
-/// So many segments are found to be wasteful with one look at all of them, or a share of all.
-const WASTEFUL_MIN: usize = 4;
-const WASTEFUL_SHARE: usize = 32;
-
 const SEGMENT_BYTES: u64 = SEGMENT_PAGES_MAX as u64 * PAGE_BYTES as u64;
-
-/// Where more bytes of each page live, a segment is not worth being emptied.
-const LIVE_SHARE_MAX: u64 = PAGE_BYTES as u64 * 3 / 4;
 
 /// A record's place in the log takes so many bytes at most, for each record that is stored to in its place.
 const PLACE_LOG_BYTES: usize = 24;
 
-/// For each heap some segments in which little lives, as far as was known when they were noted: what a process keeps from one transaction to the next.
-#[derive(Default)]
-pub(super) struct Wasteful(Vec<(HeapNo, Vec<PageNo>)>);
+pub(super) use emptying::Wasteful;
+#[cfg(test)]
+pub(crate) use emptying::emptied;
 
 /// What a transaction knows of heaps.
 pub(super) struct Heaps {
@@ -86,67 +73,6 @@ impl Heaps {
 
 fn damaged(segment: PageNo) -> Error {
     Error::corrupt(segment, "what is known of a segment contradicts itself")
-}
-
-/// An item of a log record about what was added to a segment.
-struct LoggedRecords<'t> {
-    tail: &'t Tail,
-    /// Where it begins.
-    from: usize,
-    /// How many records replace others; otherwise the bytes are told as they are.
-    successors: usize,
-    told: Vec<u8>,
-}
-
-impl<'t> LoggedRecords<'t> {
-    fn new(tail: &'t Tail) -> Self {
-        Self {
-            tail,
-            from: 0,
-            successors: 0,
-            told: Vec::new(),
-        }
-    }
-
-    /// Where to tell of the record at a position, which replaces another.
-    fn successors(&mut self, at: usize, out: &mut Vec<u8>) -> &mut Vec<u8> {
-        if self.successors == 0 {
-            self.end(at, out);
-        }
-        self.successors += 1;
-        &mut self.told
-    }
-
-    /// The record at a position is told as it is.
-    fn plain(&mut self, at: usize, out: &mut Vec<u8>) {
-        if self.successors > 0 {
-            self.end(at, out);
-        }
-    }
-
-    fn end(&mut self, at: usize, out: &mut Vec<u8>) {
-        let begin = u64::from(self.tail.from) + self.from as u64;
-        if let Some(place) = Place::at(self.tail.segment.first, begin) {
-            if self.successors > 0 {
-                begin_successors(place, self.successors, out);
-                out.append(&mut self.told);
-            } else if self.from < at {
-                encode_records(place, &self.tail.bytes[self.from..at], out);
-            }
-        }
-        (self.from, self.successors) = (at, 0);
-    }
-}
-
-#[cfg(test)]
-thread_local! {
-    static EMPTIED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-/// How many segments this thread has emptied.
-#[cfg(test)]
-pub(crate) fn emptied() -> u64 {
-    EMPTIED.get()
 }
 
 impl OwnPages {
@@ -405,7 +331,7 @@ impl OwnPages {
         moved_from: Option<Place>,
         put: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Place> {
-        if bytes > u32::MAX as usize / 2 {
+        if bytes > RECORD_BYTES_MAX {
             return Err(Error::ValueTooLong(bytes));
         }
         let tail = self.tail_for(heap, bytes)?;
@@ -431,7 +357,7 @@ impl OwnPages {
             && let Some(tail) = open.tail
             && let Some(tail) = self.view.records_or_new().tails.get(tail)
         {
-            open.emptied_left = EMPTIED_MAX.saturating_mul(tail.segment.pages);
+            open.emptied_left = emptying::PAGES_MAX.saturating_mul(tail.segment.pages);
         }
         Ok(place)
     }
@@ -460,7 +386,7 @@ impl OwnPages {
         let left = live.checked_sub(bytes as u64);
         open.usage.live = left.ok_or_else(|| damaged(at.page()))?;
         if live / SEGMENT_BYTES != open.usage.live / SEGMENT_BYTES {
-            open.emptied_left = EMPTIED_MAX * SEGMENT_PAGES_MAX;
+            open.emptied_left = emptying::PAGES_MAX * SEGMENT_PAGES_MAX;
         }
         self.heaps.outdated.push((heap, at, bytes as u32));
         if self.heaps.outdated.len() >= OUTDATED_MAX && !self.has_savepoint() {
@@ -491,104 +417,9 @@ impl OwnPages {
         Ok(true)
     }
 
-    /// The segment of a heap with the fewest newest records, if one is to be emptied. What this transaction has added to stays.
-    pub(super) fn segment_to_empty_of(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
-        let at = self.open_heap(heap)?;
-        let open = &mut self.heaps.open[at];
-        if open.emptied_left == 0 || !open.usage.is_wasteful() {
-            return Ok(None);
-        }
-        if !self.has_savepoint() {
-            self.note_tails()?;
-            self.note_outdated()?;
-        }
-        let mut found = self.next_wasteful(heap)?;
-        if found.is_none() {
-            let wasteful = self.most_wasteful(heap)?;
-            self.shop.wasteful.0.retain(|(other, _)| *other != heap);
-            self.shop.wasteful.0.push((heap, wasteful));
-            found = self.next_wasteful(heap)?;
-        }
-        let left = &mut self.heaps.open[at].emptied_left;
-        *left = found.map_or(0, |(segment, _)| left.saturating_sub(segment.pages));
-        Ok(found)
-    }
-
-    /// The next of the segments that were found to be wasteful, if it still is.
-    fn next_wasteful(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
-        loop {
-            let mut known = self.shop.wasteful.0.iter_mut();
-            let known = known.find(|(other, _)| *other == heap);
-            let Some(first) = known.and_then(|(_, known)| known.pop()) else {
-                return Ok(None);
-            };
-            if let Some(usage) = self.segment_usage(&segment_key(heap, first))?
-                && usage.live_share() <= LIVE_SHARE_MAX
-                && !self.has_added_to(first)
-            {
-                let pages = usage.pages;
-                return Ok(Some((Segment { first, pages }, usage.used)));
-            }
-        }
-    }
-
-    /// Those segments of a heap in which the fewest bytes live, the first of them last. A look at all of them is not for each one that is emptied.
-    fn most_wasteful(&self, heap: HeapNo) -> Result<Vec<PageNo>> {
-        let mut found = Vec::new();
-        let mut cursor = View::new(self, self.heaps.segments).cursor();
-        let mut is_there = cursor.seek_after(&segment_key(heap, PageNo(0)))?;
-        while is_there && let Some((key, value)) = cursor.record()? {
-            let Some(first) = segment_of(heap, key) else {
-                break;
-            };
-            let usage = SegmentUse::decode(value).ok_or_else(|| damaged(first))?;
-            // Of a larger one more may live.
-            let share = usage.live_share();
-            if share <= LIVE_SHARE_MAX && !self.has_added_to(first) {
-                found.push((share, first));
-            }
-            is_there = cursor.next()?;
-        }
-        let kept = found.len().min(WASTEFUL_MIN + found.len() / WASTEFUL_SHARE);
-        if kept < found.len() {
-            found.select_nth_unstable(kept);
-            found.truncate(kept);
-        }
-        found.sort_unstable_by(|one, next| next.cmp(one));
-        Ok(found.into_iter().map(|(_, first)| first).collect())
-    }
-
-    /// Whether so many pages are to be had without those that are kept for others.
-    pub(super) fn has_room_for(&mut self, pages: u64) -> Result<bool> {
-        let end = self.view.limit() + pages;
-        match self.inner.make_room(end, RESERVE_PAGES) {
-            Err(error) if !error.is_full() => Err(error),
-            result => Ok(result.is_ok() || self.stock.has_pages(pages)),
-        }
-    }
-
     fn has_added_to(&self, segment: PageNo) -> bool {
         let own = self.view.records();
         own.is_some_and(|own| own.tails.iter().any(|tail| tail.segment.first == segment))
-    }
-
-    pub(super) fn free_segment_of(&mut self, heap: HeapNo, segment: Segment) -> Result<()> {
-        #[cfg(test)]
-        EMPTIED.set(EMPTIED.get() + 1);
-        let at = self.open_heap(heap)?;
-        let Some(usage) = self.segment_usage(&segment_key(heap, segment.first))? else {
-            // As soon as it was seen to be empty.
-            return Ok(());
-        };
-        // Those that were moved are counted where they are now, and those that are outdated are not counted any more.
-        let is_inside = |(other, place, _): &&(HeapNo, Place, u32)| {
-            let pages = segment.first.0..segment.first.0 + u64::from(segment.pages);
-            *other == heap && pages.contains(&place.page().0)
-        };
-        let outdated = self.heaps.outdated.iter().filter(is_inside);
-        let outdated = outdated.map(|(.., bytes)| u64::from(*bytes)).sum();
-        let counted = u64::from(usage.live).saturating_sub(outdated);
-        self.give_up_segment(at, segment, counted)
     }
 
     /// Frees a segment, so many bytes of which the sums still count.
@@ -687,67 +518,6 @@ impl OwnPages {
             .map_or(&mut [][..], |own| &mut own.tails);
         for tail in tails.iter_mut().filter(|tail| !tail.bytes.is_empty()) {
             file.write_all_at(&tail.bytes, tail.offset())?;
-        }
-        Ok(())
-    }
-
-    /// Has the log record tell of the records that were added.
-    pub(crate) fn log_records(&self, out: &mut Vec<u8>) -> Result<()> {
-        let tails = self.records().map_or(&[][..], |own| &own.tails);
-        tails.iter().try_for_each(|tail| self.log_tail(tail, out))
-    }
-
-    /// Records that replace others are told by what is new in them, many with one item.
-    fn log_tail(&self, tail: &Tail, out: &mut Vec<u8>) -> Result<()> {
-        let damaged = || damaged(tail.segment.first);
-        let mut moved = tail.moved.iter().peekable();
-        // A segment that begins here begins with its header.
-        let mut at = match tail.from {
-            0 => SEGMENT_HEADER_BYTES.min(tail.bytes.len()),
-            _ => 0,
-        };
-        let mut item = LoggedRecords::new(tail);
-        while let Some(bytes) = tail.bytes.get(at..).filter(|bytes| !bytes.is_empty()) {
-            let record = Record::decode(bytes).ok_or_else(damaged)?;
-            match moved.next_if(|(moved, _)| *moved as usize == at) {
-                Some(&(_, from)) => encode_moved(from, item.successors(at, out)),
-                None if record.previous == Place::NONE => item.plain(at, out),
-                None => {
-                    let old = Record::read(&self.view, record.previous)?.value;
-                    let checksum = Record::checksum_in(bytes);
-                    encode_successor(&record, checksum, old, item.successors(at, out));
-                }
-            }
-            at += Record::bytes(record.value.len());
-        }
-        item.end(at, out);
-        Ok(())
-    }
-
-    /// Has it tell of the places that will be stored to.
-    pub(crate) fn log_places(&self, out: &mut Vec<u8>) {
-        let Some(own) = self.records() else {
-            return;
-        };
-        for (leaf, places) in own.places() {
-            encode_places(leaf, places, out);
-        }
-    }
-
-    /// Whether there are places to be stored in leaves of earlier commits.
-    pub(crate) fn stores_places(&self) -> bool {
-        self.records().is_some_and(|own| own.stored() > 0)
-    }
-
-    /// Stores the places that leaves are to have from the commit with this head on, whose record is appended.
-    pub(crate) fn store_places(&mut self, appending: &AppendLock<'_>, head: &Head) -> Result<()> {
-        let Some(own) = self.view.records().filter(|own| own.stored() > 0) else {
-            return Ok(());
-        };
-        for (leaf, places) in own.places() {
-            let windows = &mut self.shop.windows;
-            let places = places.iter().copied();
-            appending.store_places(&self.inner, windows, head, leaf, places)?;
         }
         Ok(())
     }

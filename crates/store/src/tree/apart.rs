@@ -14,7 +14,7 @@ pub use leaf::PlaceLeaf;
 pub(crate) use leaf::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, clear_changed, set_place};
 pub(in crate::tree) use read::place;
 pub use record::Place;
-pub(crate) use record::Record;
+pub(crate) use record::{RECORD_BYTES_MAX, Record};
 pub use segment::Segment;
 pub(crate) use segment::{
     HeapUse, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse, segment_in_use, segment_key,

@@ -118,8 +118,16 @@ pub(super) trait Trees {
     }
 }
 
+/// About so many values that stand apart are in a page, which small entries are.
+const APART_VALUES: u64 = 12;
+
 fn is_large(tree: &Tree<'_>) -> bool {
-    tree.record().leaf_pages >= FETCHED_LEAF_PAGES_MIN
+    let record = tree.record();
+    let pages = match record.kind.apart {
+        true => record.leaf_pages + record.records / APART_VALUES,
+        false => record.leaf_pages,
+    };
+    pages >= FETCHED_LEAF_PAGES_MIN
 }
 
 /// The tree of a table, if it is one alone, and large. With several stores keys would have to be parted among them.

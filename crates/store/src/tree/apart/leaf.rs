@@ -62,11 +62,11 @@ const _: () = assert!(size_of::<PlaceLeaf>() == PAGE_BYTES);
 const _: () = assert!(align_of::<PlaceLeaf>() <= align_of::<Page>());
 
 impl PlaceLeaf {
-    /// A page that nobody else stores to.
-    pub(crate) fn of(page: &Page) -> &Self {
-        // SAFETY: of the same size, not more aligned, and any bytes are a leaf. Nobody stores to it through the reference to the page meanwhile, which
-        // is borrowed; what is stored through this one are words, of a page that the caller may not look at otherwise as long as it is borrowed.
-        unsafe { &*std::ptr::from_ref(page).cast::<Self>() }
+    /// A page in plain memory.
+    #[cfg(test)]
+    pub(crate) fn of(page: &mut Page) -> &Self {
+        // SAFETY: of the same size, not more aligned, and any bytes are a leaf. Nobody else has the page as long as it is borrowed.
+        unsafe { &*std::ptr::from_mut(page).cast::<Self>() }
     }
 
     /// Whether it is the page of a tree that it should be.
@@ -254,8 +254,8 @@ mod tests {
     }
 
     fn is_searched(keys: &[u64]) {
-        let page = leaf_of(keys);
-        let leaf = PlaceLeaf::of(&page);
+        let mut page = leaf_of(keys);
+        let leaf = PlaceLeaf::of(&mut page);
         assert!(leaf.is(PageNo(9)) && !leaf.is(PageNo(8)));
         assert_eq!((leaf.len(), leaf.commit()), (keys.len(), CommitNo(3)));
         let near = keys
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn places_are_stored() {
-        let page = leaf_of(&[4, 5, 6]);
-        let leaf = PlaceLeaf::of(&page);
+        let mut page = leaf_of(&[4, 5, 6]);
+        let leaf = PlaceLeaf::of(&mut page);
         assert_eq!(leaf.changed(), CommitNo(0));
         leaf.store(1, Place(77), CommitNo(12)).unwrap();
         assert_eq!(leaf.place(1), Some(Place(77)));
@@ -308,9 +308,9 @@ mod tests {
 
     #[test]
     fn a_leaf_is_seen_as_it_was() {
-        let page = leaf_of(&[4, 5, 6]);
+        let mut page = leaf_of(&[4, 5, 6]);
         let mut then = page.clone();
-        let leaf = PlaceLeaf::of(&page);
+        let leaf = PlaceLeaf::of(&mut page);
         leaf.store(0, Place(11), CommitNo(7)).unwrap();
         leaf.store(2, Place(12), CommitNo(9)).unwrap();
         leaf.store(0, Place(13), CommitNo(11)).unwrap();
@@ -323,7 +323,7 @@ mod tests {
             })
         };
         let seen = leaf.to_page(seen).unwrap();
-        PlaceLeaf::of(&then)
+        PlaceLeaf::of(&mut then)
             .store(0, Place(11), CommitNo(7))
             .unwrap();
         then.seal();
@@ -344,7 +344,7 @@ mod tests {
     fn too_many_keys_are_damage_that_stays_inside() {
         let mut page = leaf_of(&[1, 2]);
         page.bytes_mut()[24..26].copy_from_slice(&u16::MAX.to_le_bytes());
-        assert_eq!(PlaceLeaf::of(&page).len(), PAIRS_MAX);
-        assert!(PlaceLeaf::of(&page).has_too_many());
+        assert_eq!(PlaceLeaf::of(&mut page).len(), PAIRS_MAX);
+        assert!(PlaceLeaf::of(&mut page).has_too_many());
     }
 }

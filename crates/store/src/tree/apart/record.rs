@@ -20,6 +20,9 @@ use crate::page::{CommitNo, PAGE_BYTES, PageNo, ReadPages, checksum};
 /// Records begin at multiples of so many bytes.
 const STEP_BYTES: u64 = 8;
 
+/// The longest record, in bytes: what is in a segment is told in 32 bits.
+pub(crate) const RECORD_BYTES_MAX: usize = u32::MAX as usize / 2;
+
 const HEADER_BYTES: usize = 32;
 const CHECKSUM_AT: usize = 28;
 
