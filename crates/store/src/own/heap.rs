@@ -80,8 +80,11 @@ impl OwnPages {
     pub(crate) fn new_heap(&mut self) -> Result<HeapNo> {
         let key = segment_key(HeapNo::default(), PageNo(0));
         let mut segments = self.heaps.segments;
-        let last = View::new(&*self, segments).get(&key)?;
-        let mut usage = last.and_then(HeapUse::decode).unwrap_or_default();
+        // A number that is given out twice would mix the records of two trees.
+        let mut usage = match View::new(&*self, segments).get(&key)? {
+            Some(last) => HeapUse::decode(last).ok_or_else(|| damaged(segments.root))?,
+            None => HeapUse::default(),
+        };
         usage.open.0 += 1;
         let heap = u32::try_from(usage.open.0).map_err(|_| damaged(segments.root))?;
         tree::put(self, &mut segments, &key, &usage.encode())?;
