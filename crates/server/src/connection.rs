@@ -15,10 +15,14 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Pool, Share};
+use crate::processors::Seat;
 use crate::service::{Admission, Service};
 use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 
+/// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One whose client sends
+/// as fast as it is answered would keep them waiting until the runtime makes it stop, which is dozens of bursts later.
+const TURN_BYTES: u64 = 64 << 10;
 /// Seconds that a TLS handshake may take.
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
@@ -40,14 +44,23 @@ thread_local! {
 }
 
 /// The sessions of one thread.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct OpenSessions {
+    seat: Seat,
     /// To be told when the server stops.
     completions: Rc<RefCell<HashMap<u64, UnboundedSender<Completion>>>>,
     last_snapshot: LastSnapshot,
 }
 
 impl OpenSessions {
+    pub(crate) fn new(seat: Seat) -> Self {
+        Self {
+            seat,
+            completions: Rc::default(),
+            last_snapshot: LastSnapshot::default(),
+        }
+    }
+
     fn insert(&self, number: u64, session: UnboundedSender<Completion>) -> OpenSession {
         self.completions.borrow_mut().insert(number, session);
         OpenSession {
@@ -96,6 +109,7 @@ pub(crate) async fn serve(
     }
     let (completions, completed) = mpsc::unbounded_channel();
     let last_snapshot = open.last_snapshot.clone();
+    let seat = open.seat.clone();
     let open = open.insert(number, completions.clone());
     let mut connection = Connection {
         session: Session::new(
@@ -107,6 +121,7 @@ pub(crate) async fn serve(
             last_snapshot,
         ),
         service,
+        seat,
         stream,
         completed,
         idle: Box::pin(sleep_until(Instant::now())),
@@ -115,6 +130,7 @@ pub(crate) async fn serve(
         moved_before: 0,
         transaction_idle: None,
         moved_bytes: 0,
+        moved_bytes_of_others_turn: 0,
         stall: None,
         long_input: false,
         input_share: Share::default(),
@@ -147,6 +163,7 @@ type Wait = Pin<Box<dyn Future<Output = Share>>>;
 struct Connection {
     session: Session,
     service: Arc<Service>,
+    seat: Seat,
     stream: Stream,
     completed: UnboundedReceiver<Completion>,
     /// Fires at `last_active` plus the limit at the earliest; it is moved when it fires, not at each request.
@@ -160,6 +177,8 @@ struct Connection {
     transaction_idle: Option<Pin<Box<Sleep>>>,
     /// Bytes read and written.
     moved_bytes: u64,
+    /// The same when others had their turn last.
+    moved_bytes_of_others_turn: u64,
     stall: Option<Stall>,
     /// The last that was read did not fit into what is free of shares.
     long_input: bool,
@@ -184,6 +203,7 @@ struct Stall {
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         loop {
+            self.seat.begin_turn();
             self.session.process();
             match self.session.then() {
                 Then::Close if self.session.is_written() => break,
@@ -203,8 +223,10 @@ impl Connection {
                     if !poll_fn(|cx| self.poll_turn(cx, more_work)).await? {
                         break;
                     }
-                    if more_work {
+                    let moved = self.moved_bytes - self.moved_bytes_of_others_turn;
+                    if more_work || moved >= TURN_BYTES {
                         tokio::task::yield_now().await;
+                        self.moved_bytes_of_others_turn = self.moved_bytes;
                     }
                 }
             }

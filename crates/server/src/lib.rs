@@ -10,6 +10,7 @@ mod dispatch;
 pub mod listen;
 mod memory;
 pub mod password;
+mod processors;
 pub mod server;
 mod service;
 mod session;

@@ -20,6 +20,7 @@ use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
+use crate::processors::Processors;
 use crate::service::{Admission, Parts, Service, Settings, SettingsError};
 use crate::session::Peer;
 use crate::stream::{Detached, Stream};
@@ -222,18 +223,22 @@ impl Server {
             writer: Some(writer_threads),
             socket_files,
         };
-        for (index, (listeners, (dispatch, handed))) in
-            listeners.into_iter().zip(dispatches).enumerate()
+        let seats = Processors::seats(threads);
+        for (index, ((listeners, (dispatch, handed)), seat)) in
+            listeners.into_iter().zip(dispatches).zip(seats).enumerate()
         {
             let (service, stopping) = (Arc::clone(&service), stopping.clone());
+            let sleeper = seat.clone();
             let runtime = runtime::Builder::new_current_thread()
                 .enable_io()
                 .enable_time()
+                .on_thread_park(move || sleeper.sleep())
                 .build()?;
             let serve = move || {
+                seat.take();
                 let sessions = Sessions {
                     service,
-                    open: OpenSessions::default(),
+                    open: OpenSessions::new(seat),
                     dispatch,
                 };
                 LocalSet::new().block_on(&runtime, run(sessions, listeners, handed, stopping));

@@ -5,7 +5,9 @@
 mod support;
 
 use std::collections::{BTreeSet, HashSet};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
@@ -537,6 +539,47 @@ fn connections_fall_evenly_on_threads() {
         open.push(client);
     }
     assert_eq!(loads(), [4; THREADS]);
+}
+
+#[test]
+fn a_connection_that_sends_without_end_lets_others_have_their_turn() {
+    let server = TestServer::start();
+    // One of each thread, so that one of them is with the greedy one.
+    let mut modest: Vec<Client> = (0..THREADS).map(|_| server.connect()).collect();
+    modest.iter_mut().for_each(|client| drop(client.who_am_i()));
+    let search = |id| search_request(id, "cn=none", Scope::Base, "(objectClass=*)", &[]);
+    let requests: Vec<u8> = (1..=2000).flat_map(search).collect();
+    let greedy = server.tcp();
+    let (mut sending, mut receiving) = (greedy.try_clone().unwrap(), greedy.try_clone().unwrap());
+    let answered = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        // They end when the connection does.
+        scope.spawn(|| while sending.write_all(&requests).is_ok() {});
+        scope.spawn(|| {
+            let mut piece = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = receiving.read(&mut piece) {
+                answered.fetch_add(count, Ordering::Relaxed);
+            }
+        });
+        let meanwhile = modest.iter_mut().map(|client| {
+            let mut meanwhile: Vec<usize> = (0..21)
+                .map(|_| {
+                    let before = answered.load(Ordering::Relaxed);
+                    client.who_am_i();
+                    answered.load(Ordering::Relaxed) - before
+                })
+                .collect();
+            meanwhile.sort_unstable();
+            meanwhile[meanwhile.len() / 2]
+        });
+        let meanwhile: Vec<usize> = meanwhile.collect();
+        greedy.shutdown(Shutdown::Both).unwrap();
+        // The usual wait is one turn of the greedy one, of two bursts; until the runtime makes it stop it has six.
+        assert!(
+            meanwhile.iter().all(|bytes| *bytes < 100_000),
+            "{meanwhile:?}"
+        );
+    });
 }
 
 #[test]
