@@ -93,7 +93,12 @@ impl OwnRecords {
             }
             (Ok(at), None) => {
                 self.stored -= 1;
-                Some(places.remove(at).1)
+                let before = places.remove(at).1;
+                if places.is_empty() {
+                    // The log has no item about nothing.
+                    self.places.remove(leaf);
+                }
+                Some(before)
             }
             (Err(at), Some(to)) => {
                 self.stored += 1;

@@ -246,6 +246,38 @@ fn values_apart_are_those_of_a_map() {
     assert!(emptied > 50, "{emptied} segments were emptied");
 }
 
+/// The only place that a leaf was to say is taken back, and the transaction goes on: its record is one that a recovery reads.
+#[test]
+fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
+    let disk = Disk::new();
+    let env = Env::on_storage(Arc::new(disk.clone()), &options()).unwrap();
+    let put = |txn: &mut WriteTxn, name, byte| {
+        let tree = match txn.tree(name).unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree(name, TreeKind::APART).unwrap(),
+        };
+        txn.put(tree, &[0; 8], &[byte; 100]).unwrap();
+    };
+    let mut txn = env.write().unwrap();
+    NAMES.map(|name| put(&mut txn, name, 1));
+    txn.commit().unwrap().wait().unwrap();
+    let mut txn = env.write().unwrap();
+    put(&mut txn, NAMES[0], 2);
+    let savepoint = txn.savepoint();
+    put(&mut txn, NAMES[1], 3);
+    txn.rollback_to(&savepoint);
+    assert!(txn.own().stores_places());
+    txn.commit().unwrap().wait().unwrap();
+    let disk = Disk::from_image(&disk.synced_image()).unwrap();
+    let env = Env::on_storage(Arc::new(disk), &options()).unwrap();
+    let snapshot = env.read().unwrap();
+    let found = NAMES.map(|name| {
+        let tree = snapshot.tree(name).unwrap().unwrap();
+        tree.get(&[0; 8]).unwrap().unwrap()[0]
+    });
+    assert_eq!(found, [2, 1, 1]);
+}
+
 /// Whatever fails for want of room, half way through emptying a segment too, leaves no trace.
 #[test]
 fn values_apart_are_those_of_a_map_in_a_full_store() {
