@@ -259,7 +259,9 @@ fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
         txn.put(tree, &[0; 8], &[byte; 100]).unwrap();
     };
     let mut txn = env.write().unwrap();
-    NAMES.map(|name| put(&mut txn, name, 1));
+    for name in NAMES {
+        put(&mut txn, name, 1);
+    }
     txn.commit().unwrap().wait().unwrap();
     let mut txn = env.write().unwrap();
     put(&mut txn, NAMES[0], 2);
