@@ -8,6 +8,7 @@ use sapwood_wal::storage::recording::{Crash, Disk};
 
 use crate::append::AppendLock;
 use crate::commit::{self, Durability};
+use crate::crash_lives::{self, Length, Verdict};
 use crate::crash_tests::Dice;
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -17,8 +18,6 @@ use crate::own::heap;
 use crate::snapshot::Snapshot;
 use crate::tree::TreeKind;
 use crate::write::WriteTxn;
-
-type Verdict = std::result::Result<(), String>;
 
 /// What the tree of one store has.
 type Model = BTreeMap<u64, Vec<u8>>;
@@ -102,8 +101,8 @@ fn compare(snapshot: &Snapshot, model: &Model) -> Verdict {
     }
 }
 
-impl Life {
-    fn new(guards: Guards, seed: u64) -> std::result::Result<Self, String> {
+impl crash_lives::Life for Life {
+    fn begin(guards: Guards, seed: u64) -> std::result::Result<Self, String> {
         let disk = Disk::new();
         let envs = open(&disk, guards).map_err(told)?;
         let mut life = Self {
@@ -161,19 +160,6 @@ impl Life {
         Ok(life)
     }
 
-    fn try_commit(&mut self, store: usize, commit: u64, model: Model) {
-        self.disk.note(self.tried.len() as u64);
-        self.tried.push(Tried {
-            store,
-            commit,
-            model,
-        });
-    }
-
-    fn acknowledge(&self, store: usize, commit: u64) {
-        self.disk.note(ACKNOWLEDGED | (store as u64) << 48 | commit);
-    }
-
     fn work(&mut self, steps: usize) -> Verdict {
         let mut kept: Vec<(Snapshot, Model)> = Vec::new();
         for _ in 0..steps {
@@ -222,6 +208,25 @@ impl Life {
             }
         }
         Ok(())
+    }
+
+    fn disk(&self) -> &Disk {
+        &self.disk
+    }
+}
+
+impl Life {
+    fn try_commit(&mut self, store: usize, commit: u64, model: Model) {
+        self.disk.note(self.tried.len() as u64);
+        self.tried.push(Tried {
+            store,
+            commit,
+            model,
+        });
+    }
+
+    fn acknowledge(&self, store: usize, commit: u64) {
+        self.disk.note(ACKNOWLEDGED | (store as u64) << 48 | commit);
     }
 
     fn begin(&mut self, store: usize, changes: usize) -> Result<(WriteTxn, Model)> {
@@ -345,26 +350,8 @@ impl Life {
 }
 
 fn suite(guards: Guards, seeds: u64) -> Verdict {
-    for seed in 0..seeds {
-        let mut first = Life::new(guards, seed)?;
-        first
-            .work(40)
-            .map_err(|error| format!("seed {seed}: {error}"))?;
-        for (number, crash) in (0..).zip(first.disk.crashes(seed, 20)) {
-            let after = || {
-                let mut second = first.after(&crash, seed * 1000 + number)?;
-                second.work(8)?;
-                for crash in second.disk.crashes(seed + number, 5) {
-                    second
-                        .after(&crash, 0)
-                        .map_err(|error| format!("second {crash}: {error}"))?;
-                }
-                Ok(())
-            };
-            after().map_err(|error: String| format!("seed {seed}, {crash}: {error}"))?;
-        }
-    }
-    Ok(())
+    let length = |steps, crashes| Length { steps, crashes };
+    crash_lives::suite::<Life>(guards, seeds, [length(40, 20), length(8, 5)])
 }
 
 /// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.

@@ -22,6 +22,8 @@ mod compact;
 mod compact_tests;
 mod comparators;
 #[cfg(test)]
+mod crash_lives;
+#[cfg(test)]
 mod crash_tests;
 mod env;
 pub mod error;

@@ -14,6 +14,7 @@ use crate::append::AppendLock;
 use crate::archive::{self, Archive, Until};
 use crate::checkpoint::{CheckpointLock, Pinned};
 use crate::commit::Durability;
+use crate::crash_lives::{self, Length, Verdict};
 use crate::crash_tests::Dice;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
@@ -29,8 +30,6 @@ use crate::region::Region;
 use crate::sync::Ordering;
 use crate::tree::TreeRecord;
 use crate::tree::apart::{Place, PlaceLeaf, Record, Segment, set_place};
-
-type Verdict = std::result::Result<(), String>;
 
 /// Slots of the leaf, and what is stored there.
 type Stored = Vec<(u16, Place)>;
@@ -105,8 +104,8 @@ fn open(disk: &Disk, guards: Guards) -> Result<Env> {
     Env::on_storage(Arc::new(disk.clone()), &options(guards))
 }
 
-impl Life {
-    fn new(guards: Guards, seed: u64) -> std::result::Result<Self, String> {
+impl crash_lives::Life for Life {
+    fn begin(guards: Guards, seed: u64) -> std::result::Result<Self, String> {
         let disk = Disk::new();
         let env = open(&disk, guards).map_err(told)?;
         let state = State {
@@ -154,18 +153,6 @@ impl Life {
         Ok(life)
     }
 
-    fn inner(&self) -> &Arc<Inner> {
-        self.env.inner()
-    }
-
-    fn compare(&self) -> Verdict {
-        compare_with(&*self.inner().data.file, &self.state)
-    }
-
-    fn acknowledge(&self, commit: u64) {
-        self.disk.note(ACKNOWLEDGED | commit);
-    }
-
     fn work(&mut self, steps: usize) -> Verdict {
         for _ in 0..steps {
             match self.dice.below(10) {
@@ -196,6 +183,24 @@ impl Life {
             self.compare()?;
         }
         Ok(())
+    }
+
+    fn disk(&self) -> &Disk {
+        &self.disk
+    }
+}
+
+impl Life {
+    fn inner(&self) -> &Arc<Inner> {
+        self.env.inner()
+    }
+
+    fn compare(&self) -> Verdict {
+        compare_with(&*self.inner().data.file, &self.state)
+    }
+
+    fn acknowledge(&self, commit: u64) {
+        self.disk.note(ACKNOWLEDGED | commit);
     }
 
     fn checkpoint(&self) -> Verdict {
@@ -306,10 +311,18 @@ impl Life {
         Ok((new, old))
     }
 
-    fn next_state(&self) -> State {
+    /// What the next commit begins with, and where it copies the leaf to, if it does. Nothing if there is no room for that.
+    fn next_state(&mut self) -> Option<(State, Option<u64>)> {
         let mut next = self.state.clone();
         next.commit += 1;
-        next
+        if next.used as usize + 200 > SEGMENT.pages as usize * PAGE_BYTES {
+            return None;
+        }
+        let new_page = match self.copies() {
+            true => Some(self.choose_page()?),
+            false => None,
+        };
+        Some((next, new_page))
     }
 
     fn try_state(&mut self, next: &State) {
@@ -318,16 +331,8 @@ impl Life {
     }
 
     fn commit(&mut self, meanwhile: Meanwhile, fate: Fate) -> Result<()> {
-        let mut next = self.next_state();
-        if next.used as usize + 200 > SEGMENT.pages as usize * PAGE_BYTES {
+        let Some((mut next, new_page)) = self.next_state() else {
             return Ok(());
-        }
-        let new_page = match self.copies() {
-            true => match self.choose_page() {
-                Some(page) => Some(page),
-                None => return Ok(()),
-            },
-            false => None,
         };
         let (at, bytes, stored) = self.add_records(&mut next)?;
         let copied = new_page.map(|page| self.copy_leaf(&mut next, page));
@@ -449,16 +454,8 @@ impl Life {
 
     /// Without the log, but for places.
     fn commit_unlogged(&mut self) -> Result<()> {
-        let mut next = self.next_state();
-        if next.used as usize + 200 > SEGMENT.pages as usize * PAGE_BYTES {
+        let Some((mut next, new_page)) = self.next_state() else {
             return Ok(());
-        }
-        let new_page = match self.copies() {
-            true => match self.choose_page() {
-                Some(page) => Some(page),
-                None => return Ok(()),
-            },
-            false => None,
         };
         let (_, _, stored) = self.add_records(&mut next)?;
         let copied = new_page.map(|page| self.copy_leaf(&mut next, page));
@@ -566,26 +563,8 @@ impl ReadPages for Bytes<'_> {
 
 /// Lives, and what their crashes leave of them, which lives on, and crashes again.
 fn suite(guards: Guards, seeds: u64) -> Verdict {
-    for seed in 0..seeds {
-        let mut first = Life::new(guards, seed)?;
-        first
-            .work(25)
-            .map_err(|error| format!("seed {seed}: {error}"))?;
-        for (number, crash) in (0..).zip(first.disk.crashes(seed, 30)) {
-            let after = || {
-                let mut second = first.after(&crash, seed * 1000 + number)?;
-                second.work(5)?;
-                for crash in second.disk.crashes(seed + number, 6) {
-                    second
-                        .after(&crash, 0)
-                        .map_err(|error| format!("second {crash}: {error}"))?;
-                }
-                Ok(())
-            };
-            after().map_err(|error: String| format!("seed {seed}, {crash}: {error}"))?;
-        }
-    }
-    Ok(())
+    let length = |steps, crashes| Length { steps, crashes };
+    crash_lives::suite::<Life>(guards, seeds, [length(25, 30), length(5, 6)])
 }
 
 /// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
@@ -614,7 +593,7 @@ fn the_suite_fails_without_any_guard_of_places() {
 #[test]
 fn an_archive_leads_to_the_places_of_each_commit() {
     for seed in 0..5 {
-        let mut life = Life::new(Guards::default(), seed).unwrap();
+        let mut life = <Life as crash_lives::Life>::begin(Guards::default(), seed).unwrap();
         let disk = life.disk.clone();
         let mut options = options(Guards::default());
         options.archive = Some(Arc::new(Archive::new(Arc::new(disk.clone()))));
