@@ -130,7 +130,7 @@ pub(crate) async fn serve(
         moved_before: 0,
         transaction_idle: None,
         moved_bytes: 0,
-        moved_bytes_of_others_turn: 0,
+        moved_before_turn: 0,
         stall: None,
         long_input: false,
         input_share: Share::default(),
@@ -177,8 +177,8 @@ struct Connection {
     transaction_idle: Option<Pin<Box<Sleep>>>,
     /// Bytes read and written.
     moved_bytes: u64,
-    /// The same when others had their turn last.
-    moved_bytes_of_others_turn: u64,
+    /// The same when its turn began, after that of the thread's others.
+    moved_before_turn: u64,
     stall: Option<Stall>,
     /// The last that was read did not fit into what is free of shares.
     long_input: bool,
@@ -223,10 +223,10 @@ impl Connection {
                     if !poll_fn(|cx| self.poll_turn(cx, more_work)).await? {
                         break;
                     }
-                    let moved = self.moved_bytes - self.moved_bytes_of_others_turn;
+                    let moved = self.moved_bytes - self.moved_before_turn;
                     if more_work || moved >= TURN_BYTES {
                         tokio::task::yield_now().await;
-                        self.moved_bytes_of_others_turn = self.moved_bytes;
+                        self.moved_before_turn = self.moved_bytes;
                     }
                 }
             }
