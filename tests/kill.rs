@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
@@ -219,16 +219,16 @@ fn acknowledged_updates_survive_kill_9() {
     for round in 0..ROUNDS {
         let server = folder.serve();
         let mut client = Client::connect(server.port());
-        // The moment moves over the commits: from the first one on to some dozens later.
-        let after = Duration::from_micros(500 + (round * 7919) % 60_000);
-        let (begun, begin) = mpsc::channel::<()>();
+        // The moment moves over the commits: from before the first one on to some dozens later.
+        let after = Duration::from_micros((round * 7919) % 60_000);
+        let (acknowledges, acknowledges_received) = mpsc::channel::<()>();
         let killer = std::thread::spawn(move || {
-            begin.recv().unwrap();
-            let since = Instant::now();
-            std::thread::sleep(after.saturating_sub(since.elapsed()));
+            for _ in 0..round % 8 {
+                acknowledges_received.recv().unwrap();
+            }
+            std::thread::sleep(after);
             server.kill();
         });
-        begun.send(()).unwrap();
         let mut answered = next;
         'alive: loop {
             while next < answered + QUEUE {
@@ -243,6 +243,8 @@ fn acknowledged_updates_survive_kill_9() {
                     let number = id - FIRST_ID;
                     acknowledged.insert(target(number), number);
                     answered += 1;
+                    // The killer listens to the first few only.
+                    let _ = acknowledges.send(());
                 }
                 Some(answer) => panic!("{answer:?}"),
                 None => break,

@@ -6,15 +6,18 @@
 mod support;
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sapwood_client::{Client, Options};
-use sapwood_ldap::control::{Control, ControlsBuf, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::control::{Control, Controls, ControlsBuf, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
-use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{ModifyRequest, Request};
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStrings};
+use sapwood_ldap::message::{
+    DerefAliases, Frame, ModifyRequest, Request, Scope, SearchRequest, frame,
+};
 use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, text};
 
 const PEOPLE: usize = 200;
@@ -238,8 +241,8 @@ fn naming_contexts_are_added() {
     );
 }
 
-/// Describes `o=other` again and again and reads it, until the server is gone; how often that was acknowledged.
-async fn use_other(url: &str) -> usize {
+/// Describes `o=other` again and again and reads it, until the server is gone, and counts in `acknowledged` how often it may.
+async fn use_other(url: &str, acknowledged: &AtomicU32) {
     let client = Client::connect(url, &Options::default()).await.unwrap();
     client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
     for round in 0.. {
@@ -247,22 +250,73 @@ async fn use_other(url: &str) -> usize {
         let mut changes = ChangesBuf::default();
         changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
         if client.modify("o=other", changes.view()).await.is_err() {
-            return round;
+            return;
         }
         match client
             .compare("o=other", "description", text.as_bytes())
             .await
         {
             Ok(is_so) => assert!(is_so, "{text}"),
-            Err(_) => return round,
+            Err(_) => return,
         }
+        acknowledged.fetch_add(1, Ordering::SeqCst);
     }
-    unreachable!("the server is killed")
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(future)
+}
+
+/// The first `count` of LDAP messages one behind the other.
+fn first_messages(messages: &[u8], count: usize) -> &[u8] {
+    let length = (0..count).fold(0, |length, _| match frame(&messages[length..], 1 << 20) {
+        Ok(Frame::Complete(message)) => length + message,
+        other => panic!("{other:?}"),
+    });
+    &messages[..length]
+}
+
+/// Waits until the server has so many entries at and below the suffix.
+async fn wait_for_entries(url: &str, enough: usize, importer: &mut Child) {
+    let client = Client::connect(url, &Options::default()).await.unwrap();
+    client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
+    let filter = filter_text::parse("(objectClass=*)").unwrap();
+    let request = SearchRequest {
+        base: SUFFIX,
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: OctetStrings::EMPTY,
+    };
+    loop {
+        let mut search = client.search(request, Controls::EMPTY).unwrap();
+        let mut entries = 0;
+        // The suffix is no entry before it is imported.
+        while let Ok(Some(_)) = search.next().await {
+            entries += 1;
+        }
+        if entries >= enough {
+            break;
+        }
+        assert!(
+            importer.try_wait().unwrap().is_none(),
+            "the import has ended"
+        );
+    }
 }
 
 #[test]
 fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_serves_meanwhile() {
     const ENTRIES: usize = 4000;
+    const ROUNDS: usize = 6;
+    // A message of 16 MiB begins.
+    const ENDLESS: [u8; 6] = [0x30, 0x84, 1, 0, 0, 0];
+    // What an import wants to have before it looks at it.
+    const READ_AT_ONCE: usize = 1 << 20;
     let folder = Folder::init(&["--suffix", "o=other", "--own-stores"]);
     let (file, other) = (folder.name_beside("flat.ber"), folder.name_beside("other"));
     let count = ENTRIES.to_string();
@@ -272,12 +326,14 @@ fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_
     std::fs::write(&other, "dn: o=other\nobjectClass: organization\no: other\n").unwrap();
     folder.sapwood_ok("import", &[&other]);
     let password = folder.name_beside("password");
-    let import = |url: &str| {
-        let online = ["import", "--online", url, "--lburp", "always", "--continue"];
-        let bind = ["--bind-dn", ADMIN, "--password-file", &password];
-        let from = ["--queue", "64", "--format", "ber", &file];
-        support::sapwood(online.into_iter().chain(bind).chain(from))
+    let import = |url: &str, file: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sapwood"));
+        command.args(["import", "--online", url, "--lburp", "always", "--continue"]);
+        command.args(["--bind-dn", ADMIN, "--password-file", &password]);
+        command.args(["--queue", "64", "--format", "ber", file]);
+        command
     };
+    let entries = std::fs::read(&file).unwrap();
     let on_disk = || {
         let exported = folder.sapwood_ok("export", &["--base", SUFFIX]);
         exported
@@ -285,39 +341,52 @@ fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_
             .filter(|line| line.starts_with("dn: "))
             .count()
     };
-    let (mut before, mut served, mut stopped) = (0, 0, 0);
-    for round in 1..=6 {
+    let mut before = 0;
+    for round in 0..ROUNDS {
         let server = folder.serve();
         let url = server.ldap().to_owned();
-        let acknowledged = std::thread::scope(|scope| {
-            let importer = scope.spawn(|| text(&import(&url).stderr));
-            let user = scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .unwrap();
-                runtime.block_on(use_other(&url))
+        // It cannot come to its end, however fast it is: behind some entries more than the round before comes one that does not end.
+        let mut arrives = first_messages(&entries, ENTRIES / ROUNDS * (round + 1)).to_vec();
+        arrives.extend(ENDLESS);
+        arrives.resize(arrives.len() + READ_AT_ONCE, 0);
+        let mut importer = import(&url, "-")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = importer.stdin.take().unwrap();
+        let served = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let written = scope.spawn(|| {
+                // The importer may have ended before it read all.
+                let _ = pipe.write_all(&arrives);
+                pipe
             });
-            std::thread::sleep(Duration::from_millis(100 * round));
+            scope.spawn(|| block_on(use_other(&url, &served)));
+            // At the first new entry, or some later. The importer may keep the last hundreds until it knows that no more come.
+            block_on(wait_for_entries(
+                &url,
+                before + 1 + 30 * round,
+                &mut importer,
+            ));
+            while served.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             server.kill();
-            served += user.join().unwrap();
-            let said = importer.join().unwrap();
-            let part = said.split_once("stopped after ");
-            part.map(|(_, rest)| rest.split(' ').next().unwrap().parse::<usize>().unwrap())
+            drop(written);
         });
+        let said = text(&importer.wait_with_output().unwrap().stderr);
+        let (_, rest) = said.split_once("stopped after ").unwrap();
+        let acknowledged: usize = rest.split(' ').next().unwrap().parse().unwrap();
         let now = on_disk();
-        if let Some(acknowledged) = acknowledged {
-            stopped += 1;
-            assert!(
-                now >= before + acknowledged,
-                "{before} and {acknowledged}, now {now}"
-            );
-        }
+        assert!(
+            now >= before + acknowledged,
+            "{before} and {acknowledged}, now {now}"
+        );
         before = now;
     }
-    assert!(stopped > 0 && served > 0, "{stopped} {served}");
     let server = folder.serve();
-    let finished = import(server.ldap());
+    let finished = import(server.ldap(), &file).output().unwrap();
     let said = text(&finished.stdout) + &text(&finished.stderr);
     assert!(
         finished.status.success() && said.contains("0 rejected"),
@@ -391,17 +460,9 @@ fn killed_in_transactions(folder: &Folder) {
         let url = server.ldap().to_owned();
         let before = acknowledged.load(Ordering::SeqCst);
         std::thread::scope(|scope| {
+            // It ends when the server does.
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build()
-                    .unwrap();
-                // It ends when the server does.
-                assert!(
-                    runtime
-                        .block_on(describe_all(&url, before + 1, &acknowledged))
-                        .is_err()
-                );
+                assert!(block_on(describe_all(&url, before + 1, &acknowledged)).is_err())
             });
             while acknowledged.load(Ordering::SeqCst) < before + 3 {
                 std::thread::sleep(Duration::from_millis(1));
