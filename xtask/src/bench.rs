@@ -28,7 +28,7 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Count the server's instructions for each operation, under valgrind's callgrind; fail above the ceilings.
+    /// Count the server's instructions for each operation, under valgrind's callgrind; fail where they are more than in benches/baseline.json.
     Instructions {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -47,7 +47,7 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    /// Counts instructions with the entries that the ceilings are for.
+    /// Counts instructions with the entries that the baseline is for.
     pub(crate) fn instructions() -> Self {
         Bench::Instructions { args: Vec::new() }
     }

@@ -3,18 +3,20 @@
 //!
 //! The server runs under callgrind from its start, counting nothing. For each work counting is switched on once the load
 //! client's connections are made, and what was counted is written out when it has its last answer. Work that the server does
-//! later, as a checkpoint, is not in it.
+//! later, as a checkpoint, is not in it. Each work is counted in several rounds, of which the median is compared with the
+//! [baseline](Baseline).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use sapwood_client::drive::{
     EntryStream, Format, Observer, PhaseReport, Point, Settings, run as drive,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::load::plan;
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Product, Server, Shape, in_path};
@@ -22,6 +24,10 @@ use crate::{Folder, SUFFIX};
 
 /// Functions that are shown.
 const HOTTEST: usize = 10;
+/// Instructions more than in the baseline that a work may take.
+const MORE_PERCENT: u64 = 2;
+/// The same for one that a decision record allows more.
+const EXCEPTION_PERCENT: u64 = 5;
 /// What the instruction cache loads at once, in bytes.
 const CACHE_LINE_BYTES: u64 = 64;
 
@@ -36,9 +42,18 @@ pub(crate) struct Options {
     /// Only works whose name contains this
     #[arg(long, value_name = "TEXT")]
     work: Option<String>,
+    /// How often each work is counted; the median counts
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
     /// The sapwood program [default: beside this one]
     #[arg(long, value_name = "FILE")]
     sapwood: Option<PathBuf>,
+    /// The counts that are compared with
+    #[arg(long, value_name = "FILE", default_value = "benches/baseline.json")]
+    baseline: PathBuf,
+    /// Write what is counted as the baseline instead, under the name of the commit that was built
+    #[arg(long, value_name = "COMMIT")]
+    write_baseline: Option<String>,
     /// Where data goes; a folder is made in it and removed at the end
     #[arg(long, value_name = "DIR", default_value = "target")]
     folder: PathBuf,
@@ -51,10 +66,6 @@ struct Work {
     plan: &'static str,
     /// Requests under way at a time.
     queue: u32,
-    /// The most instructions that are allowed for each entry or operation, and how many are hoped for.
-    required: Option<(u64, u64)>,
-    /// What has been counted, with room for what differs from run to run: more is a step back, and a failure.
-    ceiling: u64,
     is_scan: bool,
 }
 
@@ -63,27 +74,23 @@ const WORKS: [Work; 7] = [
         name: "whole tree, per entry",
         plan: "expect-entries: ${entries}\nsearch: ${suffix}\n",
         queue: 1,
-        required: Some((1_200, 500)),
-        ceiling: 1_100,
         is_scan: true,
     },
-    work("base search", BASE, 1, 20_700),
-    work("base search, queue 1000", BASE, 1_000, 13_000),
+    work("base search", BASE, 1),
+    work("base search, queue 1000", BASE, 1_000),
     work(
         "equality search",
         "expect-entries: 1\nsearch: ${suffix}\nfilter: (uid=u${n:8})\n",
         1,
-        20_700,
     ),
-    work("modify", MODIFY, 1, 120_000),
-    work("modify, queue 1000", MODIFY, 1_000, 32_000),
+    work("modify", MODIFY, 1),
+    work("modify, queue 1000", MODIFY, 1_000),
     work(
         "add",
         "dn: uid=${new}x${next},${suffix}\nobjectClass: top\nobjectClass: person\n\
          objectClass: organizationalPerson\nobjectClass: inetOrgPerson\nuid: ${new}x${next}\ncn: New ${next}\n\
          sn: ${next}\ncarLicense: ${plate}\n",
         1,
-        440_000,
     ),
 ];
 
@@ -91,14 +98,41 @@ const BASE: &str = "expect-entries: 1\nsearch: uid=u${n:8},${suffix}\nscope: bas
 const MODIFY: &str =
     "dn: uid=u${n:8},${suffix}\nchangetype: modify\nreplace: carLicense\ncarLicense: ${plate}\n";
 
-const fn work(name: &'static str, plan: &'static str, queue: u32, ceiling: u64) -> Work {
+const fn work(name: &'static str, plan: &'static str, queue: u32) -> Work {
     Work {
         name,
         plan,
         queue,
-        required: None,
-        ceiling,
         is_scan: false,
+    }
+}
+
+/// What each work took at an earlier commit, with as many entries and operations as are counted by default.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Baseline {
+    commit: String,
+    /// For each entry or operation, by the name of the work.
+    instructions: BTreeMap<String, u64>,
+    /// Works that may take [`EXCEPTION_PERCENT`] more, each with the decision record that says what that buys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    exceptions: BTreeMap<String, PathBuf>,
+}
+
+impl Baseline {
+    fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| file.display().to_string())
+    }
+
+    /// The most instructions that a work may take.
+    fn most(&self, work: &str) -> Result<u64> {
+        let counted = self.instructions.get(work);
+        let counted = counted.with_context(|| format!("the baseline has no '{work}'"))?;
+        let percent = match self.exceptions.get(work) {
+            Some(_) => EXCEPTION_PERCENT,
+            None => MORE_PERCENT,
+        };
+        Ok(counted * (100 + percent) / 100)
     }
 }
 
@@ -107,6 +141,11 @@ const VARIABLES: &str = "let: n = random 1..${people}\nlet: next = sequence 1..1
     let: plate = characters 8 ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789\n";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    ensure!(options.rounds > 0, "at least one round");
+    let baseline = match options.write_baseline {
+        Some(_) => Baseline::default(),
+        None => Baseline::read(&options.baseline)?,
+    };
     let folder = Folder::create(&options.folder)?;
     let counts = folder.path.join("counts");
     let ldif = folder.path.join("entries.ldif");
@@ -126,44 +165,57 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         format!("--callgrind-out-file={}", counts.display()),
     ];
     let server = prepared.wrapped(wrapper.into()).start()?;
-    println!("| | instructions | ceiling | required | aim | |");
-    println!("| --- | ---: | ---: | ---: | ---: | --- |");
-    let (mut hottest, mut risen) = (Vec::new(), Vec::new());
+    println!("| | instructions | rounds | at most | |");
+    println!("| --- | ---: | ---: | ---: | --- |");
+    let (mut counted, mut hottest, mut risen) = (BTreeMap::new(), Vec::new(), Vec::new());
     let works = WORKS.iter().filter(|work| {
         let wanted = options.work.as_ref();
         wanted.is_none_or(|text| work.name.contains(text.as_str()))
     });
-    for (number, work) in works.enumerate() {
+    let mut times = 0..;
+    let mut dumps = 1..;
+    for work in works {
         // The caches of the server and of its tree are filled once before.
-        measure(work, options, &server, 2 * number, &mut ())?;
-        let mut counting = Counting {
-            server: &server,
-            dump: number + 1,
-            outcome: Ok(()),
-        };
-        let operations = measure(work, options, &server, 2 * number + 1, &mut counting)?;
-        counting.outcome?;
-        let file = PathBuf::from(format!("{}.{}", counts.display(), number + 1));
-        let file = fs::File::open(&file).with_context(|| file.display().to_string())?;
-        let counted = Counts::read(BufReader::new(file))?;
-        let each = counted.total / operations;
-        let text = |most: Option<u64>| most.map_or_else(String::new, |most| format!("≤ {most}"));
-        println!(
-            "| {} | {each} | ≤ {} | {} | {} | {} |",
-            work.name,
-            work.ceiling,
-            text(work.required.map(|required| required.0)),
-            text(work.required.map(|required| required.1)),
-            work.required.map_or("", |(most, aim)| match each {
-                each if each <= aim => "aim met",
-                each if each <= most => "met",
-                _ => "**missed**",
-            })
-        );
-        if each > work.ceiling {
-            risen.push(format!("{}: {each} > {}", work.name, work.ceiling));
+        measure(work, options, &server, times.next().unwrap_or(0), &mut ())?;
+        let mut rounds = Vec::new();
+        for dump in dumps.by_ref().take(options.rounds) {
+            let mut counting = Counting {
+                server: &server,
+                dump,
+                outcome: Ok(()),
+            };
+            let time = times.next().unwrap_or(0);
+            let operations = measure(work, options, &server, time, &mut counting)?;
+            counting.outcome?;
+            let file = PathBuf::from(format!("{}.{dump}", counts.display()));
+            let file = fs::File::open(&file).with_context(|| file.display().to_string())?;
+            let counts = Counts::read(BufReader::new(file))?;
+            rounds.push((counts.total / operations, counts, operations));
         }
-        hottest.push((work.name, counted.hot_bytes(), counted.hottest(operations)));
+        rounds.sort_by_key(|(each, ..)| *each);
+        let all: Vec<_> = rounds.iter().map(|(each, ..)| each.to_string()).collect();
+        let (each, counts, operations) = rounds.swap_remove(rounds.len() / 2);
+        let most = match options.write_baseline {
+            Some(_) => u64::MAX,
+            None => baseline.most(work.name)?,
+        };
+        let (bound, percent) = match baseline.instructions.get(work.name) {
+            Some(before) => (
+                most.to_string(),
+                format!("{:+.1} %", (each as f64 / *before as f64 - 1.0) * 100.0),
+            ),
+            None => Default::default(),
+        };
+        println!(
+            "| {} | {each} | {} | {bound} | {percent} |",
+            work.name,
+            all.join(", ")
+        );
+        if each > most {
+            risen.push(format!("{}: {each} > {most}", work.name));
+        }
+        counted.insert(work.name.to_owned(), each);
+        hottest.push((work.name, counts.hot_bytes(), counts.hottest(operations)));
     }
     for (name, hot_bytes, functions) in hottest {
         println!(
@@ -173,9 +225,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         functions.iter().for_each(|line| println!("    {line}"));
     }
     server.stop()?;
+    if let Some(commit) = &options.write_baseline {
+        let written = Baseline {
+            commit: commit.clone(),
+            instructions: counted,
+            ..Baseline::default()
+        };
+        let text = serde_json::to_string_pretty(&written)? + "\n";
+        fs::write(&options.baseline, text)
+            .with_context(|| options.baseline.display().to_string())?;
+    }
     ensure!(
         risen.is_empty(),
-        "more instructions than the ceilings allow: {}",
+        "more instructions than {} at commit {} and what may be added to them: {}",
+        options.baseline.display(),
+        baseline.commit,
         risen.join("; ")
     );
     Ok(())
