@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
@@ -422,6 +423,32 @@ fn a_hang_up_reloads_or_keeps_what_was() {
     hang_up("not reloaded, all stays as it was");
     assert!(server.log().contains("tls-cert.pem"), "{}", server.log());
     server.stop();
+}
+
+/// What a command line names is relative to where it is given; what the configuration names, to its own folder.
+#[test]
+fn a_certificate_on_the_command_line_is_looked_for_in_the_current_folder() {
+    let folder = Folder::init(&[]);
+    let here = folder.beside("here");
+    std::fs::create_dir(&here).unwrap();
+    for (from, to) in [("tls-cert.pem", "own.pem"), ("tls-key.pem", "own.key")] {
+        std::fs::rename(folder.path().join(from), here.join(to)).unwrap();
+    }
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sapwood"))
+        .current_dir(&here)
+        .args(["serve", "../directory", "--listen", "ldaps://127.0.0.1:0"])
+        .args(["--tls-cert", "own.pem", "--tls-key", "./own.key"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut seen = String::new();
+    while !seen.contains("listening on ldaps:") {
+        seen += &log.next().unwrap_or_else(|| panic!("{seen}")).unwrap();
+    }
+    assert!(folder.sapwood_ok("reload", &[]).contains("reloaded"));
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -22,6 +22,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What signals do to a server.
+const SIGNALS: &str = "Signals:
+  SIGTERM, SIGINT  finish what is under way, for 10 s at most, and stop
+  SIGHUP           read configuration, password and certificates again, as 'sapwood reload' does
+  SIGQUIT          end at once with a core dump, for whoever looks for a fault; as after a crash, nothing that was acknowledged is lost
+
+Others that would end a program, such as SIGUSR1, SIGUSR2, SIGALRM and SIGPIPE, are ignored.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a new directory in an empty or missing folder
@@ -31,6 +39,7 @@ pub(crate) enum Command {
     /// Load entries, as LDIF or AddRequest messages, while no server runs or over LDAP; '-' is standard input
     Import(Import),
     /// Serve a directory
+    #[command(after_help = SIGNALS)]
     Serve(Serve),
     /// Write entries as LDIF to standard output, also while a server runs
     Export(Export),
@@ -174,10 +183,10 @@ pub(crate) struct Serve {
     /// Where to listen: ldap://HOST:PORT, ldaps://HOST:PORT or ldapi://%2Fpath; replaces what the configuration says
     #[arg(long, value_name = "URL")]
     pub(crate) listen: Vec<ListenUrl>,
-    /// The certificate chain in PEM
+    /// The certificate chain in PEM, in place of the one that the configuration names
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key in PEM
+    /// The private key in PEM, in place of the one that the configuration names
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
 }

@@ -1,52 +1,54 @@
 //! The `sapwood` command: parses the command line and calls the libraries.
 
+// They panic when nobody reads: see `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 mod commands;
 mod index_spec;
 mod memory;
 mod open;
+mod output;
 mod progress;
 
-use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
 
 use cli::{Cli, Command};
+use output::{Output, is_reader_gone, note};
 
 fn main() -> ExitCode {
     memory::keep_little();
-    let result = match Cli::parse().command {
-        Command::Init(args) => commands::init::run(&args),
-        Command::Suffix(args) => commands::suffix::run(&args),
-        Command::Import(args) => commands::import::run(&args),
-        Command::Serve(args) => commands::serve::run(&args),
-        Command::Export(args) => commands::export::run(&args),
-        Command::Check(args) => commands::check::run(&args),
-        Command::Stat(args) => commands::stat::run(&args),
-        Command::Backup(args) => commands::backup::backup(&args),
-        Command::Restore(args) => commands::backup::restore(&args),
-        Command::Reload(args) => commands::reload::run(&args),
-        Command::Passwd(args) => commands::passwd::run(&args),
-        Command::Demo(args) => commands::demo::run(&args),
-        Command::Store(command) => commands::store::run(&command),
-        Command::Drive(args) => commands::drive::run(&args),
-        Command::Index(args) => commands::index::run(&args),
-    };
-    match result {
+    match run(Cli::parse().command, &mut Output::new()) {
         Ok(code) => code,
-        // Who reads our output has had enough, as `head` does: no reason to complain.
-        Err(error)
-            if error
-                .downcast_ref::<io::Error>()
-                .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) =>
-        {
-            ExitCode::FAILURE
-        }
+        // No reason to complain.
+        Err(error) if is_reader_gone(&error) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("sapwood: {}", told(&error));
+            note(format_args!("sapwood: {}", told(&error)));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(command: Command, out: &mut Output) -> Result<ExitCode> {
+    match command {
+        Command::Init(args) => commands::init::run(&args, out),
+        Command::Suffix(args) => commands::suffix::run(&args, out),
+        Command::Import(args) => commands::import::run(&args, out),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Export(args) => commands::export::run(&args, out),
+        Command::Check(args) => commands::check::run(&args, out),
+        Command::Stat(args) => commands::stat::run(&args, out),
+        Command::Backup(args) => commands::backup::backup(&args, out),
+        Command::Restore(args) => commands::backup::restore(&args, out),
+        Command::Reload(args) => commands::reload::run(&args, out),
+        Command::Passwd(args) => commands::passwd::run(&args, out),
+        Command::Demo(args) => commands::demo::run(&args, out),
+        Command::Store(command) => commands::store::run(&command, out),
+        Command::Drive(args) => commands::drive::run(&args, out),
+        Command::Index(args) => commands::index::run(&args, out),
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::output::note;
+
 /// How long something runs before its bar appears.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -65,7 +67,7 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub(crate) fn tell(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| note(line));
     }
 
     pub(crate) fn finish(self) {

@@ -10,9 +10,10 @@ use sapwood_server::{Config, admin};
 
 use crate::cli::{Backup, Restore};
 use crate::open;
+use crate::output::Output;
 
 /// Copies the data to one file: a snapshot, whoever writes meanwhile.
-pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
+pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     if args.file.exists() {
         bail!(
@@ -23,7 +24,7 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
     let directory = open::directory(&args.folder, &config, true)?;
     let backup = directory.engine().backup(args.since.as_deref(), &args.file);
     backup.with_context(|| args.file.display().to_string())?;
-    println!(
+    out.say(format_args!(
         "{} holds {} of {}",
         args.file.display(),
         match &args.since {
@@ -31,15 +32,15 @@ pub(crate) fn backup(args: &Backup) -> Result<ExitCode> {
             None => "all entries".into(),
         },
         args.folder.display()
-    );
-    println!(
+    ));
+    out.say(format_args!(
         "Configuration, password and certificate are not in it: copy {CONFIG_FILE} and the files it names as well."
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Makes the data of a folder from a backup. What is there already stays: it must be moved away first.
-pub(crate) fn restore(args: &Restore) -> Result<ExitCode> {
+pub(crate) fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     if admin::is_running(&args.folder) {
         bail!("a server runs on {}: stop it first", args.folder.display());
     }
@@ -68,9 +69,14 @@ pub(crate) fn restore(args: &Restore) -> Result<ExitCode> {
         let _ = fs::remove_dir_all(&data);
     }
     restored.with_context(|| args.folder.display().to_string())?;
-    println!("{} holds what is in the backup", args.folder.display());
+    out.say(format_args!(
+        "{} holds what is in the backup",
+        args.folder.display()
+    ));
     if !args.folder.join(CONFIG_FILE).exists() {
-        println!("There is no {CONFIG_FILE} in it yet: put back a copy, with the files it names.");
+        out.say(format_args!(
+            "There is no {CONFIG_FILE} in it yet: put back a copy, with the files it names."
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

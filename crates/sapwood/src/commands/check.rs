@@ -1,6 +1,6 @@
 //! `sapwood check`: every page, and every index against the entries.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -8,10 +8,10 @@ use sapwood_server::Config;
 
 use crate::cli::Folder;
 use crate::open;
+use crate::output::Output;
 use crate::progress::Progress;
 
-pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+pub(crate) fn run(args: &Folder, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let mut problems = Vec::new();

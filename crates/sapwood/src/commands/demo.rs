@@ -26,8 +26,9 @@ use sapwood_server::{Config, Flags, Server};
 
 use crate::cli::{Demo, Init};
 use crate::commands::init;
-use crate::commands::serve::Signals;
+use crate::commands::serve::{HangUp, Signals};
 use crate::open;
+use crate::output::Output;
 
 const SUFFIX: &str = "dc=example,dc=com";
 const ENTRIES: u64 = 10_000;
@@ -45,7 +46,7 @@ struct Suggestion {
     attributes: &'static [&'static str],
 }
 
-pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
+pub(crate) fn run(args: &Demo, out: &mut Output) -> Result<ExitCode> {
     // Ctrl-C removes the scratch folder whenever it comes.
     let mut signals = Signals::catch()?;
     let scratch = tempfile::Builder::new().prefix("sapwood-demo-").tempdir()?;
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         own_stores: false,
         partitions: Vec::new(),
     };
-    let made = init::make(&make, &password)?;
+    let made = init::make(&make, &password, |_| Ok(()))?;
     let config = Config::load(&folder)?;
     let directory = open::directory(&folder, &config, false)?;
     let generator = Generator::new(SUFFIX, ENTRIES, SEED)?;
@@ -84,12 +85,12 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         .map(ToString::to_string)
         .context("no address to listen on")?;
     let password_text = String::from_utf8_lossy(&password).into_owned();
-    println!("Serving {ENTRIES} made-up entries below {SUFFIX}");
-    println!("  URL:            {url}");
-    println!("  Administrator:  {}", made.admin_dn);
-    println!("  Password:       {password_text}");
+    writeln!(out, "Serving {ENTRIES} made-up entries below {SUFFIX}")?;
+    writeln!(out, "  URL:            {url}")?;
+    writeln!(out, "  Administrator:  {}", made.admin_dn)?;
+    writeln!(out, "  Password:       {password_text}")?;
     let suggestions = suggestions(&generator);
-    println!("Try:");
+    writeln!(out, "Try:")?;
     for Suggestion {
         what,
         base,
@@ -98,23 +99,24 @@ pub(crate) fn run(args: &Demo) -> Result<ExitCode> {
         attributes,
     } in &suggestions
     {
-        println!("  # {what}");
-        println!(
+        writeln!(out, "  # {what}")?;
+        writeln!(
+            out,
             "  ldapsearch -x -LLL -H {url} -D '{}' -w '{password_text}' -b '{base}' -s {scope} '{filter}' {}",
             made.admin_dn,
             attributes.join(" ")
-        );
+        )?;
     }
     if args.once {
         let mut client = Client::connect(&url)?;
         client.bind(&made.admin_dn, &password)?;
         for suggestion in &suggestions {
-            println!("\n# {}", suggestion.what);
-            client.search(suggestion)?;
+            writeln!(out, "\n# {}", suggestion.what)?;
+            client.search(suggestion, out)?;
         }
     } else {
-        println!("Ctrl-C stops and removes everything.");
-        signals.until_stopped(&server, None);
+        writeln!(out, "Ctrl-C stops and removes everything.")?;
+        signals.until_stopped(&server, HangUp::Stops, None);
     }
     drop(server);
     scratch.close().context("removing the scratch folder")?;
@@ -219,7 +221,7 @@ impl Client {
     }
 
     /// Searches and prints the entries as LDIF.
-    fn search(&mut self, suggestion: &Suggestion) -> Result<()> {
+    fn search(&mut self, suggestion: &Suggestion, out: &mut Output) -> Result<()> {
         let filter = filter_text::parse(&suggestion.filter)?;
         let mut attributes = OctetStringsBuf::default();
         suggestion
@@ -250,7 +252,7 @@ impl Client {
                 text.push(b'\n');
             }
         })?;
-        Ok(std::io::stdout().write_all(&text)?)
+        Ok(out.write_all(&text)?)
     }
 
     /// Sends a request and hands its responses to `each`, up to the one that ends it, which must be a success.

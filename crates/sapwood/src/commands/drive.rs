@@ -17,18 +17,19 @@ use sapwood_client::{Options, Trust};
 
 use crate::cli::drive::{Connect, Drive, DriveCommand, Preset, Run};
 use crate::commands::{generate, passwd, serve};
+use crate::output::Output;
 use interrupt::Interrupt;
 use live::Live;
 use reports::Reports;
 
-pub(crate) fn run(args: &Drive) -> Result<ExitCode> {
+pub(crate) fn run(args: &Drive, out: &mut Output) -> Result<ExitCode> {
     match &args.command {
-        Some(DriveCommand::Generate(args)) => generate::run(args),
-        None => load(&args.run),
+        Some(DriveCommand::Generate(args)) => generate::run(args, out),
+        None => load(&args.run, out),
     }
 }
 
-fn load(args: &Run) -> Result<ExitCode> {
+fn load(args: &Run, out: &mut Output) -> Result<ExitCode> {
     let url = args.url.as_deref().context("the server's URL is missing")?;
     serve::raise_open_files();
     let (connect, bind) = connection(&args.connect)?;
@@ -101,7 +102,7 @@ fn load(args: &Run) -> Result<ExitCode> {
     }
     drop(live);
     // Whoever reads it may have been ended by the same Ctrl-C, which takes nothing from the files.
-    let printed = reports.print(&report);
+    let printed = reports.print(&report, out);
     reports.write(&report)?;
     if let Some(status) = interrupt.and_then(|interrupt| interrupt.status()) {
         return Ok(ExitCode::from(status));

@@ -4,7 +4,7 @@
 //! whole tree is walked level by level, into the entries that have subordinates. With a filter, which may well leave parents
 //! out, one search does.
 
-use std::io::{BufWriter, StdoutLock, Write, stdout};
+use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +20,7 @@ use sapwood_server::Config;
 
 use crate::cli::Export;
 use crate::open;
+use crate::output::Output;
 
 /// LDIF is written in pieces of about this size.
 const PIECE_BYTES: usize = 256 << 10;
@@ -35,7 +36,7 @@ const DERIVED: [&[u8]; 5] = [
     b"subschemaSubentry",
 ];
 
-pub(crate) fn run(args: &Export) -> Result<ExitCode> {
+pub(crate) fn run(args: &Export, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let snapshot = directory.snapshot()?;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Export) -> Result<ExitCode> {
             dn: config.admin.dn,
         },
         attributes,
-        out: BufWriter::with_capacity(PIECE_BYTES, stdout().lock()),
+        out: BufWriter::with_capacity(PIECE_BYTES, out),
         text,
         with_subordinates: Vec::new(),
     };
@@ -79,17 +80,17 @@ pub(crate) fn run(args: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-struct Exporter {
+struct Exporter<'o> {
     snapshot: Snapshot,
     identity: Identity,
     attributes: OctetStringsBuf,
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<&'o mut Output>,
     text: Vec<u8>,
     /// DNs of entries that were written and whose subordinates were not.
     with_subordinates: Vec<String>,
 }
 
-impl Exporter {
+impl Exporter<'_> {
     /// Writes an entry and everything below it, parents first.
     fn walk(&mut self, base: &str) -> Result<(ResultCode, String)> {
         self.with_subordinates.clear();

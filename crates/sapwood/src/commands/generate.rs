@@ -1,7 +1,7 @@
 //! `sapwood drive generate`: made-up entries as LDIF or as AddRequest messages.
 
 use std::fs::File;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,8 +10,9 @@ use sapwood_client::drive::{self, EntryStream, PlanOptions};
 
 use crate::cli::drive::{Format, Generate, Shape};
 use crate::commands::drive::Input;
+use crate::output::Output;
 
-pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
+pub(crate) fn run(args: &Generate, out: &mut Output) -> Result<ExitCode> {
     let stream = match (&args.template, args.shape) {
         (Some(file), _) => {
             let input = Input::open(file)?;
@@ -36,7 +37,10 @@ pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
             stream.write(format, &mut out)?;
             out.flush()?;
         }
-        _ => stream.write(format, &mut stdout().lock())?,
+        _ => {
+            stream.write(format, out)?;
+            out.flush()?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

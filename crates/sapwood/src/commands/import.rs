@@ -23,12 +23,13 @@ use sapwood_server::{Config, admin};
 use crate::cli::Import;
 use crate::cli::drive::Format;
 use crate::open;
+use crate::output::{Output, note};
 use crate::progress::Progress;
 use rejects::Rejects;
 
-pub(crate) fn run(args: &Import) -> Result<ExitCode> {
+pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
     if let Some(url) = &args.online {
-        return online::run(args, url);
+        return online::run(args, url, out);
     }
     let (folder, files) = match args.paths.split_first() {
         Some((folder, files)) if !files.is_empty() => (folder, files),
@@ -58,10 +59,10 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
         creator: config.admin.dn.clone(),
         skip_present: args.go_on,
     };
-    eprintln!(
+    note(format_args!(
         "Sorting in {} MiB of memory, parsing on {threads} threads",
         options.memory_bytes >> 20
-    );
+    ));
     let observer = Observer {
         total_bytes,
         state: Mutex::new(State {
@@ -77,20 +78,20 @@ pub(crate) fn run(args: &Import) -> Result<ExitCode> {
         progress, rejects, ..
     } = state.unwrap_or_else(PoisonError::into_inner);
     progress.finish();
-    tell(report, rejects)
+    tell(report, rejects, out)
 }
 
 /// Says what was done; rejected entries are a failure.
-fn tell(report: ImportReport, rejects: Rejects) -> Result<ExitCode> {
+fn tell(report: ImportReport, rejects: Rejects, out: &mut Output) -> Result<ExitCode> {
     let present = match report.present {
         0 => String::new(),
         present => format!(", {present} there already"),
     };
-    println!(
+    out.say(format_args!(
         "{} entries added, {} rejected{present}",
         report.added, report.rejected
-    );
-    rejects.finish()
+    ));
+    rejects.finish(out)
 }
 
 fn format(args: &Import) -> ImportFormat {

@@ -1,6 +1,6 @@
 //! `sapwood index`: indexes added, dropped and listed, by the running server if there is one.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
@@ -10,14 +10,14 @@ use sapwood_server::{Config, admin};
 use crate::cli::{Index, IndexAction};
 use crate::index_spec::{self, IndexSpec};
 use crate::open;
+use crate::output::{Output, note};
 use crate::progress::Progress;
 
-pub(crate) fn run(args: &Index) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+pub(crate) fn run(args: &Index, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let word = match args.action {
         IndexAction::List => {
-            list(&open::directory(&args.folder, &config, true)?, &mut out)?;
+            list(&open::directory(&args.folder, &config, true)?, out)?;
             return Ok(ExitCode::SUCCESS);
         }
         IndexAction::Add => "add",
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &Index) -> Result<ExitCode> {
     let specs: Vec<String> = definitions.iter().map(index_spec::display).collect();
     let mut command = vec!["index", word];
     command.extend(specs.iter().map(String::as_str));
-    if let Some(done) = admin::ask(&args.folder, &command, |note| eprintln!("{note}"))? {
-        writeln!(out, "{done}")?;
+    if let Some(done) = admin::ask(&args.folder, &command, |text| note(text))? {
+        out.say(done);
         return Ok(ExitCode::SUCCESS);
     }
     let directory = open::directory(&args.folder, &config, false)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Index) -> Result<ExitCode> {
     .map_err(|error| anyhow!(error))?;
     open::save_memory(&args.folder, &directory)?;
     progress.finish();
-    writeln!(out, "{done}")?;
+    out.say(done);
     Ok(ExitCode::SUCCESS)
 }
 

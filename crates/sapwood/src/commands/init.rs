@@ -1,19 +1,21 @@
 //! `sapwood init`: a new directory.
 
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sapwood_directory::Directory;
 use sapwood_directory::engine::Embedded;
 use sapwood_server::config::CONFIG_FILE;
-use sapwood_server::password;
+use sapwood_server::password::Password;
 use sapwood_server::{Config, tls};
 
 use crate::cli::Init;
-use crate::commands::passwd;
+use crate::commands::passwd::{self, StoredPassword};
+use crate::output::Output;
 use crate::{index_spec, open};
 
 /// What `init` has to tell.
@@ -22,35 +24,54 @@ pub(crate) struct Made {
     pub(crate) fingerprint: String,
 }
 
-pub(crate) fn run(args: &Init) -> Result<ExitCode> {
-    let (password, generated) = match &args.admin_password_file {
-        Some(file) => (passwd::read(file)?, false),
-        None => (password::generate(), true),
+pub(crate) fn run(args: &Init, out: &mut Output) -> Result<ExitCode> {
+    let Some(file) = &args.admin_password_file else {
+        let password = passwd::generate(out, "--admin-password-file")?;
+        make(args, &password, |made| {
+            // A directory whose password nobody has seen is of no use to anybody.
+            tell(args, made, Some(&password), out).map_err(|error| {
+                anyhow!("the password could not be shown, and nothing was made: {error}")
+            })
+        })?;
+        return Ok(ExitCode::SUCCESS);
     };
-    let made = make(args, &password)?;
-    println!(
-        "Made {} for {}",
-        args.folder.display(),
-        args.suffixes.join(", ")
-    );
-    println!("Administrator:    {}", made.admin_dn);
-    if generated {
-        println!(
-            "Password:         {}   (shown this once; 'sapwood passwd' sets a new one)",
-            String::from_utf8_lossy(&password)
-        );
-    }
-    println!("TLS certificate:  self-signed, SHA-256 fingerprint");
-    println!("  {}", made.fingerprint);
-    println!(
-        "Next: 'sapwood import {0} FILE.ldif', then 'sapwood serve {0}'",
-        args.folder.display()
-    );
+    let made = make(args, &passwd::read(file)?, |_| Ok(()))?;
+    // It is made, whether that can be told or not.
+    let _ = tell(args, &made, None, out);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the folder and all that is in it; what was begun is taken away again when something fails.
-pub(crate) fn make(args: &Init, password: &[u8]) -> Result<Made> {
+fn tell(
+    args: &Init,
+    made: &Made,
+    generated: Option<&Password>,
+    out: &mut Output,
+) -> io::Result<()> {
+    let folder = args.folder.display();
+    writeln!(out, "Made {folder} for {}", args.suffixes.join(", "))?;
+    writeln!(out, "Administrator:    {}", made.admin_dn)?;
+    if let Some(password) = generated {
+        writeln!(
+            out,
+            "Password:         {}   (shown this once; 'sapwood passwd' sets a new one)",
+            String::from_utf8_lossy(password)
+        )?;
+    }
+    writeln!(out, "TLS certificate:  self-signed, SHA-256 fingerprint")?;
+    writeln!(out, "  {}", made.fingerprint)?;
+    writeln!(
+        out,
+        "Next: 'sapwood import {folder} FILE.ldif', then 'sapwood serve {folder}'"
+    )?;
+    out.flush()
+}
+
+/// Makes the folder and all that is in it, and does `then`; what was begun is taken away again when something fails.
+pub(crate) fn make(
+    args: &Init,
+    password: &[u8],
+    then: impl FnOnce(&Made) -> Result<()>,
+) -> Result<Made> {
     let folder = args.folder.as_path();
     let existed = folder.exists();
     if existed
@@ -64,7 +85,7 @@ pub(crate) fn make(args: &Init, password: &[u8]) -> Result<Made> {
             folder.display()
         );
     }
-    let made = fill(folder, args, password);
+    let made = fill(folder, args, password).and_then(|made| then(&made).map(|()| made));
     if made.is_err() {
         if existed {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -97,7 +118,7 @@ fn fill(folder: &Path, args: &Init, password: &[u8]) -> Result<Made> {
     let path = folder.join(CONFIG_FILE);
     fs::write(&path, Config::template(&admin_dn)).with_context(|| path.display().to_string())?;
     let config = Config::load(folder)?;
-    passwd::store(folder, &config, password)?;
+    StoredPassword::write(folder, &config, password)?.put_in_place()?;
     let year = jiff::Zoned::now().year();
     let fingerprint = tls::create_self_signed(
         &folder.join(&config.tls.cert),

@@ -6,13 +6,14 @@ use anyhow::{Result, bail};
 use sapwood_server::{Config, admin};
 
 use crate::cli::Folder;
+use crate::output::Output;
 
-pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
+pub(crate) fn run(args: &Folder, out: &mut Output) -> Result<ExitCode> {
     // A mistake is better told here, where somebody looks.
     Config::load(&args.folder)?;
-    let Some(text) = admin::ask(&args.folder, &["reload"], |note| println!("{note}"))? else {
+    let Some(text) = admin::ask(&args.folder, &["reload"], |note| out.say(note))? else {
         bail!("no server runs on {}", args.folder.display());
     };
-    println!("{text}");
+    out.say(text);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,11 @@
 //! `sapwood serve`: the server in the foreground, until a signal stops it.
 
-use std::path::Path;
+use std::future::poll_fn;
+use std::io;
+use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +20,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
 use crate::commands::index;
+use crate::output::LogOutput;
 use crate::{memory, open};
 
 /// How often free memory is looked for, and whether the archive is behind.
@@ -38,8 +42,8 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     let archiver = Archiver::new(&directory, &config.archive);
     let flags = Flags {
         listen: args.listen.clone(),
-        tls_cert: args.tls_cert.clone(),
-        tls_key: args.tls_key.clone(),
+        tls_cert: named_here(args.tls_cert.as_deref())?,
+        tls_key: named_here(args.tls_key.as_deref())?,
     };
     let server = Arc::new(Server::start(
         &args.folder,
@@ -52,7 +56,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         tracing::info!("listening on {url}");
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let name = signals.until_stopped(&server, archiver);
+    let name = signals.until_stopped(&server, HangUp::Reloads, archiver);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(server);
@@ -87,7 +91,14 @@ fn save_memory(folder: &Path, directory: &Directory, signals: &mut Signals) -> R
     }
 }
 
-/// Logs go to standard error, in one line each.
+/// A file that the command line names, as it is called in the directory's folder, too: as everywhere on a command line, it is looked for in the
+/// current folder.
+fn named_here(file: Option<&Path>) -> Result<Option<PathBuf>> {
+    let absolute = |file| path::absolute(file).with_context(|| Path::display(file).to_string());
+    file.map(absolute).transpose()
+}
+
+/// Logs go to standard error, in one line each. A reader that goes away does not end the server.
 fn start_log(level: Level) {
     let level = match level {
         Level::Error => LevelFilter::ERROR,
@@ -98,7 +109,8 @@ fn start_log(level: Level) {
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogOutput)
+        .log_internal_errors(false)
         .with_ansi(false)
         .init();
 }
@@ -183,7 +195,30 @@ pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
+    /// Those that would end the program, and mean nothing to it.
+    meaningless: Vec<(&'static str, Signal)>,
 }
+
+/// What SIGHUP does.
+#[derive(Clone, Copy)]
+pub(crate) enum HangUp {
+    /// As to any server that runs in the background.
+    Reloads,
+    /// As to what belongs to a terminal.
+    Stops,
+}
+
+/// Signals that end a program which does not catch them, sent by mistake or to see whether it does something. (Rust's runtime has the program
+/// ignore SIGPIPE.) SIGQUIT is left as it is: it ends a program that hangs, with a core dump.
+const MEANINGLESS: [(&str, i32); 7] = [
+    ("SIGUSR1", libc::SIGUSR1),
+    ("SIGUSR2", libc::SIGUSR2),
+    ("SIGALRM", libc::SIGALRM),
+    ("SIGVTALRM", libc::SIGVTALRM),
+    ("SIGPROF", libc::SIGPROF),
+    ("SIGIO", libc::SIGIO),
+    ("SIGPWR", libc::SIGPWR),
+];
 
 impl Signals {
     /// To be called before anybody may know that there is a server.
@@ -196,19 +231,27 @@ impl Signals {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         let hang_up = signal(SignalKind::hangup())?;
+        let meaningless = MEANINGLESS.iter().map(|&(name, number)| {
+            let caught = signal(SignalKind::from_raw(number));
+            caught.map(|signal| (name, signal))
+        });
+        let meaningless = meaningless.collect::<io::Result<_>>()?;
         drop(entered);
         Ok(Self {
             runtime,
             terminate,
             interrupt,
             hang_up,
+            meaningless,
         })
     }
 
-    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads. Meanwhile free memory goes back to the system, and updates to the archive.
+    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads, or stops as well. Meanwhile free memory goes back to the system, and updates to the
+    /// archive.
     pub(crate) fn until_stopped(
         &mut self,
         server: &Server,
+        hang_up: HangUp,
         mut archiver: Option<Archiver>,
     ) -> &'static str {
         self.runtime.block_on(async {
@@ -216,7 +259,11 @@ impl Signals {
                 tokio::select! {
                     _ = self.terminate.recv() => return "SIGTERM",
                     _ = self.interrupt.recv() => return "SIGINT",
-                    _ = self.hang_up.recv() => drop(reload(server)),
+                    _ = self.hang_up.recv() => match hang_up {
+                        HangUp::Reloads => drop(reload(server)),
+                        HangUp::Stops => return "SIGHUP",
+                    },
+                    name = any_of(&mut self.meaningless) => tracing::info!("{name} means nothing here"),
                     () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {
                         memory::give_back();
                         if let Some(archiver) = &mut archiver {
@@ -239,4 +286,15 @@ impl Signals {
             }
         })
     }
+}
+
+/// Waits for the next of these signals; its name.
+async fn any_of(signals: &mut [(&'static str, Signal)]) -> &'static str {
+    poll_fn(|context| {
+        let came = signals
+            .iter_mut()
+            .find_map(|(name, signal)| signal.poll_recv(context).is_ready().then_some(*name));
+        came.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }

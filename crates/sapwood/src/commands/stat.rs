@@ -1,6 +1,6 @@
 //! `sapwood stat`: sizes and numbers.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -10,9 +10,9 @@ use sapwood_store::page::PAGE_BYTES;
 
 use crate::cli::Folder;
 use crate::open;
+use crate::output::Output;
 
-pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+pub(crate) fn run(args: &Folder, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     let directory = open::directory(&args.folder, &config, true)?;
     let contexts: Vec<_> = directory
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Folder) -> Result<ExitCode> {
         if envs.len() > 1 {
             writeln!(out, "\nStore {number}")?;
         }
-        store(env, &mut out)?;
+        store(env, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ mod dump;
 mod load;
 
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,18 +15,19 @@ use sapwood_store::{CommitNo, Env, Options, Restore as Restoring};
 
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
 use crate::open::{data_folder, store_options};
+use crate::output::Output;
 
-pub(crate) fn run(command: &Store) -> Result<ExitCode> {
+pub(crate) fn run(command: &Store, out: &mut Output) -> Result<ExitCode> {
     match command {
-        Store::Stat(place) => stat(place),
-        Store::Check(place) => check(place),
-        Store::Readers(args) => readers(args),
-        Store::Compact(place) => compact(place),
-        Store::Copy(args) => copy(args),
-        Store::Backup(args) => backup(args),
-        Store::Restore(args) => restore(args),
-        Store::Dump(args) => dump::run(args),
-        Store::Load(args) => load::run(args),
+        Store::Stat(place) => stat(place, out),
+        Store::Check(place) => check(place, out),
+        Store::Readers(args) => readers(args, out),
+        Store::Compact(place) => compact(place, out),
+        Store::Copy(args) => copy(args, out),
+        Store::Backup(args) => backup(args, out),
+        Store::Restore(args) => restore(args, out),
+        Store::Dump(args) => dump::run(args, out),
+        Store::Load(args) => load::run(args, out),
     }
 }
 
@@ -88,11 +89,10 @@ fn mebibytes(pages: u64) -> u64 {
     (pages * PAGE_BYTES as u64) >> 20
 }
 
-fn stat(place: &Place) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+fn stat(place: &Place, out: &mut Output) -> Result<ExitCode> {
     for (heading, store) in stores(&open(&place.folder)?) {
         write!(out, "{heading}")?;
-        put_stat(&store, &mut out)?;
+        put_stat(&store, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -154,8 +154,7 @@ fn put_stat(env: &Env, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn check(place: &Place) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+fn check(place: &Place, out: &mut Output) -> Result<ExitCode> {
     let mut is_clean = true;
     for (heading, store) in stores(&open(&place.folder)?) {
         let report = store.check()?;
@@ -176,7 +175,7 @@ fn check(place: &Place) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compact(place: &Place) -> Result<ExitCode> {
+fn compact(place: &Place, out: &mut Output) -> Result<ExitCode> {
     let folder = environment(&place.folder);
     let env = Env::open(&folder, &options(&place.folder)?.create(false));
     let env = env.with_context(|| folder.display().to_string())?;
@@ -185,27 +184,26 @@ fn compact(place: &Place) -> Result<ExitCode> {
             continue;
         };
         let done = store.compact(|now| {
-            println!(
+            out.say(format_args!(
                 "Store {number}: {} KiB, of which {} KiB are needed",
                 now.now >> 10,
                 now.target >> 10
-            );
+            ));
         })?;
-        println!(
+        out.say(format_args!(
             "Store {number}: {} KiB before, {} KiB now",
             done.before >> 10,
             done.now >> 10
-        );
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn readers(args: &Readers) -> Result<ExitCode> {
-    let mut out = stdout().lock();
+fn readers(args: &Readers, out: &mut Output) -> Result<ExitCode> {
     let mut oldest = 0;
     for (heading, store) in stores(&open(&args.place.folder)?) {
         write!(out, "{heading}")?;
-        oldest = oldest.max(put_readers(&store, args, &mut out)?);
+        oldest = oldest.max(put_readers(&store, args, out)?);
     }
     match args.max_age {
         Some(max) if oldest > max => Ok(ExitCode::FAILURE),
@@ -275,7 +273,7 @@ impl Drop for Passing {
     }
 }
 
-fn copy(args: &Copy) -> Result<ExitCode> {
+fn copy(args: &Copy, out: &mut Output) -> Result<ExitCode> {
     let env = open(&args.place.folder)?;
     let one = chosen(&env, &args.place.folder, args.which.number)?;
     refuse_existing(&args.dest)?;
@@ -287,10 +285,10 @@ fn copy(args: &Copy) -> Result<ExitCode> {
         (None, false) => env.backup_stores(&passing.0).map(drop),
     };
     commits.with_context(|| passing.0.display().to_string())?;
-    restore_to(&Restoring::of(&passing.0), &args.dest)
+    restore_to(&Restoring::of(&passing.0), &args.dest, out)
 }
 
-fn backup(args: &Backup) -> Result<ExitCode> {
+fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     let (folder, dest) = (&args.place.folder, &args.file);
     let env = open(folder)?;
     let one = chosen(&env, folder, args.which.number)?;
@@ -317,13 +315,17 @@ fn backup(args: &Backup) -> Result<ExitCode> {
         // If it is a folder, nothing is left in it.
         let _ = fs::remove_dir(dest);
     }
-    say_held(dest, &commits.with_context(|| dest.display().to_string())?);
+    say_held(
+        out,
+        dest,
+        &commits.with_context(|| dest.display().to_string())?,
+    );
     Ok(ExitCode::SUCCESS)
 }
 
-fn restore(args: &Restore) -> Result<ExitCode> {
+fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
-    restore_to(&args.sources.restore()?, &args.dest)
+    restore_to(&args.sources.restore()?, &args.dest, out)
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
@@ -333,17 +335,25 @@ fn refuse_existing(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn restore_to(restore: &Restoring, dest: &Path) -> Result<ExitCode> {
+fn restore_to(restore: &Restoring, dest: &Path, out: &mut Output) -> Result<ExitCode> {
     let restored = restore.into_folder(dest);
     if restored.is_err() {
         let _ = fs::remove_dir(dest);
     }
-    say_held(dest, &restored.with_context(|| dest.display().to_string())?);
+    say_held(
+        out,
+        dest,
+        &restored.with_context(|| dest.display().to_string())?,
+    );
     Ok(ExitCode::SUCCESS)
 }
 
 /// Tells the commit of each store.
-fn say_held(dest: &Path, commits: &[CommitNo]) {
+fn say_held(out: &mut Output, dest: &Path, commits: &[CommitNo]) {
     let commits: Vec<String> = commits.iter().map(ToString::to_string).collect();
-    println!("{} holds commit {}", dest.display(), commits.join(", "));
+    out.say(format_args!(
+        "{} holds commit {}",
+        dest.display(),
+        commits.join(", ")
+    ));
 }

@@ -1,6 +1,6 @@
 //! `sapwood suffix`: naming contexts added and listed.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -10,22 +10,23 @@ use sapwood_server::{Config, admin};
 
 use crate::cli::{Suffix, SuffixAction};
 use crate::open;
+use crate::output::Output;
 
-pub(crate) fn run(args: &Suffix) -> Result<ExitCode> {
+pub(crate) fn run(args: &Suffix, out: &mut Output) -> Result<ExitCode> {
     let config = Config::load(&args.folder)?;
     match (args.action, &args.dn) {
-        (SuffixAction::Add, Some(dn)) => add(args, &config, dn)?,
+        (SuffixAction::Add, Some(dn)) => add(args, &config, dn, out)?,
         _ => {
             let directory = open::directory(&args.folder, &config, true)?;
             for dn in directory.snapshot()?.naming_contexts() {
-                writeln!(stdout(), "{dn}")?;
+                writeln!(out, "{dn}")?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn add(args: &Suffix, config: &Config, dn: &str) -> Result<()> {
+fn add(args: &Suffix, config: &Config, dn: &str, out: &mut Output) -> Result<()> {
     let folder = &args.folder;
     if admin::is_running(folder) {
         bail!("a server runs on {}: stop it first", folder.display());
@@ -46,6 +47,8 @@ fn add(args: &Suffix, config: &Config, dn: &str) -> Result<()> {
     };
     directory.add_naming_context(dn, store)?;
     open::save_memory(folder, &directory)?;
-    println!("Added {dn}; its own entry is still to be added.");
+    out.say(format_args!(
+        "Added {dn}; its own entry is still to be added."
+    ));
     Ok(())
 }

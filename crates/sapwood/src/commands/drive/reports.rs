@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use sapwood_client::drive::Report;
 
 use crate::cli::drive::Run;
+use crate::output::Output;
 
 type Form = fn(&Report) -> String;
 
@@ -52,8 +53,7 @@ impl<'a> Reports<'a> {
     }
 
     /// Writes what goes to standard output.
-    pub(super) fn print(&self, report: &Report) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    pub(super) fn print(&self, report: &Report, out: &mut Output) -> io::Result<()> {
         out.write_all((self.printed)(report).as_bytes())?;
         out.flush()
     }

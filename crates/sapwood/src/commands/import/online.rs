@@ -19,6 +19,7 @@ use tokio::task::LocalSet;
 use super::rejects::Rejects;
 use crate::cli::{Import, Lburp};
 use crate::commands::drive;
+use crate::output::Output;
 use crate::progress::Progress;
 
 /// Connections at once: more sources share them.
@@ -29,7 +30,7 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// Batches that wait to be sent over a connection.
 const BATCHES_MAX: usize = 2;
 
-pub(super) fn run(args: &Import, url: &str) -> Result<ExitCode> {
+pub(super) fn run(args: &Import, url: &str, out: &mut Output) -> Result<ExitCode> {
     let format = super::format(args);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Import, url: &str) -> Result<ExitCode> {
         .context("a connection is in use")?
         .into_inner();
     progress.finish();
-    super::tell(report, rejects)
+    super::tell(report, rejects, out)
 }
 
 /// Opens the connections, and starts a bulk update on each if that is wanted and can be.

@@ -13,6 +13,7 @@ use rustix::fs::{Access, access};
 use sapwood_directory::{ImportFormat, ImportRejection};
 
 use crate::cli::Import;
+use crate::output::Output;
 use crate::progress::Progress;
 
 /// Rejected entries that are told on standard error; all are in the reject file.
@@ -91,7 +92,7 @@ impl Rejects {
     }
 
     /// Says where they are; there having been any is a failure.
-    pub(super) fn finish(self) -> Result<ExitCode> {
+    pub(super) fn finish(self, out: &mut Output) -> Result<ExitCode> {
         if let Some(failure) = self.failure {
             return Err(failure).with_context(|| self.path.display().to_string());
         }
@@ -100,15 +101,13 @@ impl Rejects {
         }
         let file = self.path.display();
         match self.format {
-            ImportFormat::Ldif => {
-                println!(
-                    "The rejected entries are in {file}: correct them there and import that file."
-                );
-            }
-            ImportFormat::Ber => println!(
+            ImportFormat::Ldif => out.say(format_args!(
+                "The rejected entries are in {file}: correct them there and import that file."
+            )),
+            ImportFormat::Ber => out.say(format_args!(
                 "The rejected entries are in {file}, the reasons in {}.",
                 self.reasons().display()
-            ),
+            )),
         }
         Ok(ExitCode::FAILURE)
     }

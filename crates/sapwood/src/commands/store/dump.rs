@@ -19,7 +19,7 @@
 //! A dump of several stores is a folder with a file for each. Their names say how many belong together: see [`file_name`].
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write, stdout};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -28,8 +28,9 @@ use sapwood_store::page::PAGE_BYTES;
 use sapwood_store::{Env, KeyOrder, Snapshot, Tree, TreeKind};
 
 use crate::cli::store::Dump;
+use crate::output::Output;
 
-pub(super) fn run(args: &Dump) -> Result<ExitCode> {
+pub(super) fn run(args: &Dump, out: &mut Output) -> Result<ExitCode> {
     let folder = &args.place.folder;
     let env = super::open(folder)?;
     let Some(store) = super::chosen(&env, folder, args.which.number)? else {
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Dump) -> Result<ExitCode> {
     match &args.file {
         Some(path) => dump_to_file(&store, &snapshot, &names, args, path)?,
         None => {
-            let mut out = BufWriter::new(stdout().lock());
+            let mut out = BufWriter::new(out);
             dump(&snapshot, &names, text(args), room(&store)?, &mut out)?;
             out.flush()?;
         }

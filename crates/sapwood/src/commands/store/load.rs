@@ -12,6 +12,7 @@ use sapwood_store::{
 
 use super::dump::{Text, file_name};
 use crate::cli::store::Load;
+use crate::output::Output;
 
 /// The longest line that is read, in bytes: a value of 128 MiB in hexadecimal digits.
 const LINE_BYTES_MAX: u64 = 256 << 20;
@@ -22,7 +23,7 @@ const COMMIT_RECORDS: u64 = 100_000;
 /// How many bytes of keys and values make a commit before that.
 const COMMIT_BYTES: usize = 256 << 20;
 
-pub(super) fn run(args: &Load) -> Result<ExitCode> {
+pub(super) fn run(args: &Load, out: &mut Output) -> Result<ExitCode> {
     let folder = super::environment(&args.folder);
     let options = super::options(&args.folder)?;
     let mut loaded = 0;
@@ -60,7 +61,10 @@ pub(super) fn run(args: &Load) -> Result<ExitCode> {
             load_from(args, &store, input, &place, &mut loaded)
         }
     };
-    println!("{loaded} records stored in {}", folder.display());
+    out.say(format_args!(
+        "{loaded} records stored in {}",
+        folder.display()
+    ));
     result?;
     Ok(ExitCode::SUCCESS)
 }
