@@ -425,6 +425,59 @@ fn a_hang_up_reloads_or_keeps_what_was() {
     server.stop();
 }
 
+#[test]
+fn a_reload_tells_what_is_in_force_and_what_needs_a_restart() {
+    let folder = Folder::init(&[]);
+    let server = folder.serve();
+    let reload = || folder.sapwood_ok("reload", &[]);
+    let said = reload();
+    assert!(
+        said.contains("no other setting") && !said.contains("restart"),
+        "{said}"
+    );
+    let path = folder.path().join("sapwood.toml");
+    let template = std::fs::read_to_string(&path).unwrap();
+    let changed = template
+        .replace("connections_max = 1000", "connections_max = 999")
+        .replace("threads = 0", "threads = 7")
+        .replace("hashers_max = 1", "hashers_max = 2");
+    std::fs::write(&path, changed).unwrap();
+    let schema = folder.path().join("schema/own.schema");
+    let waiting = "needs a restart: limits.hashers_max = 2, threads = 7";
+    let first = reload();
+    assert!(
+        first.contains("in force now: limits.connections_max = 999; "),
+        "{first}"
+    );
+    assert!(
+        first.contains(waiting) && !first.contains("schema"),
+        "{first}"
+    );
+    // What waits is told each time, until it has been.
+    std::fs::write(&schema, "# nothing yet\n").unwrap();
+    let second = reload();
+    assert!(
+        second.contains("no other setting") && second.contains(waiting),
+        "{second}"
+    );
+    assert!(second.contains("the files in schema"), "{second}");
+    assert!(server.log().contains(waiting), "{}", server.log());
+    server.stop();
+    let server = folder.serve();
+    assert!(!reload().contains("restart"));
+    // What was started with limits what goes with it.
+    let larger = template
+        .replace("message_bytes_max = 4194304", "message_bytes_max = 8388608")
+        .replace("input_bytes_max = 5242880", "input_bytes_max = 9388608");
+    std::fs::write(&path, larger).unwrap();
+    let refused = text(&folder.sapwood("reload", &[]).stderr);
+    assert!(
+        refused.contains("input_bytes_max, which needs a restart"),
+        "{refused}"
+    );
+    server.stop();
+}
+
 /// What a command line names is relative to where it is given; what the configuration names, to its own folder.
 #[test]
 fn a_certificate_on_the_command_line_is_looked_for_in_the_current_folder() {

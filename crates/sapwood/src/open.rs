@@ -22,7 +22,7 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
 
 /// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
-    let mut options = Options::new(schema(&folder.join(SCHEMA_FOLDER))?);
+    let mut options = Options::new(SchemaFiles::read(folder)?.schema()?);
     options.root_dse = root_dse(
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
@@ -30,29 +30,51 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
     Ok(options)
 }
 
-/// The built-in schema and the `.schema` and `.ldif` files of `folder`, if it is there, in the order of their names.
-fn schema(folder: &Path) -> Result<Schema> {
-    if !folder.exists() {
-        return Ok(Schema::standard());
-    }
-    let mut files = Vec::new();
-    for file in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = file.with_context(|| folder.display().to_string())?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "schema" || extension == "ldif")
-        {
-            files.push(path);
+/// The `.schema` and `.ldif` files beside a directory's data, in the order of their names.
+pub(crate) struct SchemaFiles {
+    /// The directory's folder.
+    folder: PathBuf,
+    /// Each with its text.
+    files: Vec<(PathBuf, String)>,
+}
+
+impl SchemaFiles {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        let mut this = Self {
+            folder: folder.to_owned(),
+            files: Vec::new(),
+        };
+        let folder = folder.join(SCHEMA_FOLDER);
+        if !folder.exists() {
+            return Ok(this);
         }
+        for file in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = file.with_context(|| folder.display().to_string())?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "schema" || extension == "ldif")
+            {
+                let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+                this.files.push((path, text));
+            }
+        }
+        this.files.sort();
+        Ok(this)
     }
-    files.sort();
-    let mut builder = SchemaBuilder::new();
-    for path in files {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(&path).with_context(|| name.clone())?;
-        builder.add_file(&name, &text)?;
+
+    /// What they make of the built-in schema.
+    fn schema(&self) -> Result<Schema> {
+        let mut builder = SchemaBuilder::new();
+        for (path, text) in &self.files {
+            builder.add_file(&path.display().to_string(), text)?;
+        }
+        Ok(builder.build()?)
     }
-    Ok(builder.build()?)
+
+    /// Whether others are there now, or others cannot be read.
+    pub(crate) fn have_changed(&self) -> bool {
+        Self::read(&self.folder).map_or(true, |now| now.files != self.files)
+    }
 }
 
 /// What a directory in memory begins with, in the form of a backup: a file or, of several stores, a folder.

@@ -1,11 +1,15 @@
 //! `sapwood.toml`: everything that can be set, with its defaults.
 
+mod reload;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::listen::ListenUrl;
+
+pub use reload::Reloaded;
 
 /// The name of the configuration file inside a directory's folder.
 pub const CONFIG_FILE: &str = "sapwood.toml";
@@ -13,7 +17,7 @@ pub const CONFIG_FILE: &str = "sapwood.toml";
 const TEMPLATE: &str = include_str!("sapwood.toml");
 
 /// The configuration of one directory. Paths are relative to its folder.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where to listen.
@@ -48,28 +52,31 @@ pub struct Config {
 }
 
 /// The administrator.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Admin {
     /// The DN to bind with; it need not be an entry.
     pub dn: String,
     /// The file that holds the hash of the password.
     #[serde(default = "default_password_file")]
+    #[serde(serialize_with = "as_shown")]
     pub password_file: PathBuf,
 }
 
 /// Files with the certificate chain and its key, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsFiles {
     /// The certificate chain, the server's own certificate first.
+    #[serde(serialize_with = "as_shown")]
     pub cert: PathBuf,
     /// The private key.
+    #[serde(serialize_with = "as_shown")]
     pub key: PathBuf,
 }
 
 /// What is allowed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
     /// Anonymous connections may read what other users may read.
@@ -79,7 +86,7 @@ pub struct Access {
 }
 
 /// Extensions of the protocol that are Sapwood's own (`docs/protocol-extensions.md`), each off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Extensions {
     /// An identifier that the client chooses starts a transaction with its first update.
@@ -93,7 +100,7 @@ pub struct Extensions {
 }
 
 /// Limits; each is named with its unit.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at once.
@@ -143,7 +150,7 @@ pub struct Limits {
 }
 
 /// A directory in memory (`sapwood init --in-memory`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
     /// Whether it is written to its file when the server stops.
@@ -151,17 +158,18 @@ pub struct Memory {
 }
 
 /// The archive: all updates, kept for good, so that a backup can be brought to any moment after it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Archive {
     /// The folder, which must exist; empty if nothing is archived.
+    #[serde(serialize_with = "as_shown")]
     pub folder: PathBuf,
     /// After so many seconds, at the latest, an update is in the archive.
     pub seconds_max: u64,
 }
 
 /// What is logged to standard error.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// One line for each connection, request and result.
@@ -196,7 +204,7 @@ impl Flags {
 }
 
 /// How much is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// What failed.
@@ -210,6 +218,11 @@ pub enum Level {
     Debug,
     /// For finding faults in detail.
     Trace,
+}
+
+/// A path as it is shown: what a command line names need not be Unicode.
+fn as_shown<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
 }
 
 fn default_listen() -> Vec<ListenUrl> {
@@ -306,6 +319,14 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
+    /// Settings that are in force until a restart do not go together with others that were read again.
+    #[error("{key}, which needs a restart to change: {reason}")]
+    Together {
+        /// The setting.
+        key: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl Config {
@@ -397,6 +418,12 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Whether settings go together of which some were read at another time than the others.
+    pub(crate) fn check_together(&self) -> Result<(), Error> {
+        self.validate()
+            .map_err(|(key, reason)| Error::Together { key, reason })
     }
 
     /// The commented file that `init` writes.

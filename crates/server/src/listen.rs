@@ -17,8 +17,8 @@ pub const LDAPI_PATH: &str = "/run/sapwood.sock";
 const BACKLOG: i32 = 1024;
 
 /// One address to listen on. Port 0 takes any free port.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum ListenUrl {
     /// TCP, in the clear until StartTLS.
     Ldap(String, u16),
@@ -99,6 +99,12 @@ impl TryFrom<String> for ListenUrl {
 
     fn try_from(url: String) -> Result<Self, UrlError> {
         url.parse()
+    }
+}
+
+impl From<ListenUrl> for String {
+    fn from(url: ListenUrl) -> Self {
+        url.to_string()
     }
 }
 

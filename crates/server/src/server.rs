@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-use crate::config::{Config, Extensions, Flags};
+use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::listen::{self, ListenUrl};
@@ -276,10 +276,11 @@ impl Server {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn reload(&self) -> Result<(), SettingsError> {
-        self.service
-            .as_ref()
-            .map_or(Ok(()), |service| service.reload())
+    pub fn reload(&self) -> Result<Reloaded, SettingsError> {
+        match &self.service {
+            Some(service) => service.reload(),
+            None => Ok(Reloaded::default()),
+        }
     }
 
     /// Stops: no new connections, what is under way is finished (within [`STOP_SECONDS_MAX`]) and answered, each client gets

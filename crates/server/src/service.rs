@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
 
-use crate::config::{self, Config, Extensions, Flags};
+use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::HasherPool;
 use crate::tls::{self, Tls};
@@ -26,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) extensions: Extensions,
     connections: AtomicUsize,
     connection_number: AtomicU64,
+    /// The configuration that the server was started with, some of which stays in force until it stops.
+    started: Config,
     settings: RwLock<Arc<Settings>>,
     /// Where those in force are, so that nobody who holds them has to write to memory that all share.
     settings_place: AtomicPtr<Settings>,
@@ -131,6 +133,7 @@ impl Service {
             memory: Memory::new(&settings.config.limits),
             connections: AtomicUsize::new(0),
             connection_number: AtomicU64::new(0),
+            started: settings.config.clone(),
             settings_place: AtomicPtr::new(place(&settings)),
             settings: RwLock::new(settings),
             flags: parts.flags,
@@ -151,16 +154,22 @@ impl Service {
     }
 
     /// Reads configuration and certificates again. On an error everything stays as it was.
-    pub(crate) fn reload(&self) -> Result<(), SettingsError> {
-        let mut config = Config::load(&self.folder)?;
-        self.flags.override_in(&mut config);
-        let settings = Settings::new(&self.folder, config, self.directory.schema())?;
-        if let Some(tls) = &self.tls {
-            let files = &settings.config.tls;
-            tls.reload(
-                &self.folder.join(&files.cert),
-                &self.folder.join(&files.key),
-            )?;
+    pub(crate) fn reload(&self) -> Result<Reloaded, SettingsError> {
+        let mut wanted = Config::load(&self.folder)?;
+        self.flags.override_in(&mut wanted);
+        let running = wanted.running_since(&self.started);
+        running.check_together()?;
+        let mut reloaded = Reloaded::new(&self.settings().config, &running, &wanted);
+        let settings = Settings::new(&self.folder, running, self.directory.schema())?;
+        let files = &settings.config.tls;
+        let (cert, key) = (self.folder.join(&files.cert), self.folder.join(&files.key));
+        match &self.tls {
+            Some(tls) => tls.reload(&cert, &key)?,
+            None if cert.exists() || key.exists() => {
+                let without = "the certificate (there was none when the server was started)";
+                reloaded.at_restart.push(without.into());
+            }
+            None => {}
         }
         apply_access(&settings, &self.directory);
         let settings = Arc::new(settings);
@@ -171,7 +180,7 @@ impl Service {
         self.settings_place
             .store(place(&settings), Ordering::Release);
         *in_force = settings;
-        Ok(())
+        Ok(reloaded)
     }
 
     /// Counts a new connection in and gives it its number; `None` when there are too many.

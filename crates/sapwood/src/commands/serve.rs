@@ -20,6 +20,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::Serve;
 use crate::commands::index;
+use crate::open::SchemaFiles;
 use crate::output::LogOutput;
 use crate::{memory, open};
 
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     }
     raise_open_files();
     let mut signals = Signals::catch()?;
+    let schema = Arc::new(SchemaFiles::read(&args.folder)?);
     let directory = open::directory(&args.folder, &config, false)?;
     let saves_memory = config.memory.save && open::is_in_memory(&args.folder);
     let archiver = Archiver::new(&directory, &config.archive);
@@ -51,12 +53,12 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
         config,
         flags,
     )?);
-    let control = control_socket(&args.folder, &server, directory.clone())?;
+    let control = control_socket(&args.folder, &server, directory.clone(), schema.clone())?;
     for url in server.urls() {
         tracing::info!("listening on {url}");
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let name = signals.until_stopped(&server, HangUp::Reloads, archiver);
+    let name = signals.until_stopped(&server, HangUp::Reloads(&schema), archiver);
     tracing::info!("{name}: stopping");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     drop(server);
@@ -132,12 +134,13 @@ fn control_socket(
     folder: &Path,
     server: &Arc<Server>,
     directory: Directory,
+    schema: Arc<SchemaFiles>,
 ) -> Result<ControlSocket> {
     let server = Arc::downgrade(server);
     let handler = move |words: &[String], notes: &mut dyn FnMut(&str)| {
         let server = server.upgrade().ok_or("the server is stopping")?;
         match words.first().map(String::as_str) {
-            Some("reload") => reload(&server),
+            Some("reload") => reload(&server, &schema),
             Some("index") => index::by_command(&directory, &words[1..], notes),
             _ => Err(format!("unknown command '{}'", words.join(" "))),
         }
@@ -146,11 +149,20 @@ fn control_socket(
         .with_context(|| format!("control socket in {}", folder.display()))
 }
 
-fn reload(server: &Server) -> Result<String, String> {
+/// Tells what is in force now, and what is not.
+fn reload(server: &Server, schema: &SchemaFiles) -> Result<String, String> {
     match server.reload() {
-        Ok(()) => {
-            tracing::info!("configuration and certificates reloaded");
-            Ok("configuration and certificates reloaded".into())
+        Ok(mut reloaded) => {
+            if schema.have_changed() {
+                let files = format!("the files in {}", open::SCHEMA_FOLDER);
+                reloaded.at_restart.push(files);
+            }
+            let text = format!("configuration and certificates reloaded: {reloaded}");
+            match reloaded.at_restart.as_slice() {
+                [] => tracing::info!("{text}"),
+                _ => tracing::warn!("{text}"),
+            }
+            Ok(text)
         }
         Err(error) => {
             tracing::error!("not reloaded, all stays as it was: {error}");
@@ -201,9 +213,9 @@ pub(crate) struct Signals {
 
 /// What SIGHUP does.
 #[derive(Clone, Copy)]
-pub(crate) enum HangUp {
-    /// As to any server that runs in the background.
-    Reloads,
+pub(crate) enum HangUp<'s> {
+    /// As to any server that runs in the background, which was started with this schema.
+    Reloads(&'s SchemaFiles),
     /// As to what belongs to a terminal.
     Stops,
 }
@@ -251,7 +263,7 @@ impl Signals {
     pub(crate) fn until_stopped(
         &mut self,
         server: &Server,
-        hang_up: HangUp,
+        hang_up: HangUp<'_>,
         mut archiver: Option<Archiver>,
     ) -> &'static str {
         self.runtime.block_on(async {
@@ -260,7 +272,7 @@ impl Signals {
                     _ = self.terminate.recv() => return "SIGTERM",
                     _ = self.interrupt.recv() => return "SIGINT",
                     _ = self.hang_up.recv() => match hang_up {
-                        HangUp::Reloads => drop(reload(server)),
+                        HangUp::Reloads(schema) => drop(reload(server, schema)),
                         HangUp::Stops => return "SIGHUP",
                     },
                     name = any_of(&mut self.meaningless) => tracing::info!("{name} means nothing here"),
