@@ -198,6 +198,17 @@ fn crash(factor: u32) -> Result<()> {
         .try_for_each(|package| cargo(["test", "--package", package].into_iter().chain(feature)))
 }
 
+/// Whether every fuzz target still compiles. It needs neither a nightly toolchain nor libFuzzer itself, which is linked with nothing here.
+pub(crate) fn fuzz_compiles() -> Result<()> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(program)
+        .args(["check", "--locked", "--bins", "--manifest-path"])
+        .args(["fuzz/Cargo.toml", "--target-dir", "target/fuzz"])
+        // Otherwise the crate compiles libFuzzer, for which it needs a C++ compiler.
+        .env("CUSTOM_LIBFUZZER_PATH", "none/libfuzzer.a")
+        .current_dir(root()))
+}
+
 fn fuzz(seconds: u32) -> Result<()> {
     tool("fuzz", "cargo-fuzz")?;
     let folder = root().join("fuzz");

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod checks;
 mod jars;
 mod judge_lmdb;
 mod packages;
@@ -11,13 +12,14 @@ mod tidy;
 use anyhow::Result;
 use clap::Parser;
 
+use crate::checks::Checks;
 use crate::run::cargo;
 
 /// The developers' own commands.
 #[derive(Parser)]
 #[command(name = "cargo xtask", max_term_width = 100)]
 enum Command {
-    /// Install what the tests need, then check formatting, lints and layering, and run every test.
+    /// Install what the tests need, then check formatting, lints and layering, and run every test; list all that failed.
     Test {
         /// Do not install missing operating-system packages, only name them.
         #[arg(long)]
@@ -49,28 +51,27 @@ fn main() -> Result<()> {
     }
 }
 
-/// The checks of every commit, fast ones first.
+/// The checks of every commit, fast ones first, and all of them: who mends a failure wants to know of the others.
 fn test(no_install: bool, cargo_test_args: &[String]) -> Result<()> {
     packages::ensure(packages::TEST, !no_install)?;
     jars::ensure(jars::TEST)?;
-    tidy::check()?;
-    cargo(["fmt", "--all", "--check"])?;
-    cargo([
+    let mut checks = Checks::default();
+    checks.note("tidy", tidy::check());
+    checks.note("format", cargo(["fmt", "--all", "--check"]));
+    let lints = [
         "clippy",
         "--workspace",
         "--all-targets",
         "--",
         "-D",
         "warnings",
-    ])?;
-    audit::portable_by_feature()?;
-    if cargo_test_args.is_empty() {
-        cargo(["test", "--workspace"])
-    } else {
-        cargo(
-            ["test"]
-                .into_iter()
-                .chain(cargo_test_args.iter().map(String::as_str)),
-        )
+    ];
+    checks.note("lints", cargo(lints));
+    checks.note("fuzz targets", audit::fuzz_compiles());
+    checks.note("portable", audit::portable_by_feature());
+    match cargo_test_args {
+        [] => checks.cargo_test(["--workspace"])?,
+        args => checks.cargo_test(args.iter().map(String::as_str))?,
     }
+    checks.finish()
 }

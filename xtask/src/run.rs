@@ -38,7 +38,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-fn line(command: &Command) -> String {
+pub(crate) fn line(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let mut line = program
         .file_name()
