@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
 
 use crate::packages;
-use crate::run::{cargo, root, run};
+use crate::run::{cargo, root, run, target};
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
@@ -78,7 +78,9 @@ fn store(args: &[String]) -> Result<()> {
 
 fn xact(args: &[String]) -> Result<()> {
     packages::ensure(packages::BENCH_XACT, true)?;
-    let peers = root().join("target/xact-peers");
+    // Where the program looks for it, and nobody but cargo makes the folder.
+    let peers = target().join("xact-peers");
+    std::fs::create_dir_all(target()).context("cannot make the folder for what is built")?;
     run(Command::new("cc")
         .args(["-O2", "-o"])
         .arg(&peers)

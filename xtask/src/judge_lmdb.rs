@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::packages;
-use crate::run::{cargo, root};
+use crate::run::{cargo, target};
 
 /// Let programs written for LMDB judge liblmdb.so. Without a choice all of them do.
 #[derive(Args)]
@@ -141,8 +141,7 @@ struct Bench {
 
 impl Bench {
     fn set_up(release: bool) -> Result<Self> {
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root().join("target"), PathBuf::from);
+        let target = target();
         let profile = if release { "release" } else { "dev" };
         cargo([
             "build",

@@ -12,6 +12,16 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().map_or(manifest.clone(), PathBuf::from)
 }
 
+/// Where cargo puts what it builds, and we what is built besides.
+pub(crate) fn target() -> PathBuf {
+    target_named(std::env::var_os("CARGO_TARGET_DIR"))
+}
+
+/// The folder that was asked for, which for cargo is relative to where it runs: for the one that [`cargo`] starts, the root.
+fn target_named(asked: Option<OsString>) -> PathBuf {
+    root().join(asked.unwrap_or_else(|| OsString::from("target")))
+}
+
 /// Runs the cargo that runs us, in the root of the workspace.
 pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
@@ -50,4 +60,18 @@ pub(crate) fn line(command: &Command) -> String {
         line.push_str(&arg.to_string_lossy());
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_goes_where_cargo_was_told_to_put_it() {
+        assert_eq!(target_named(None), root().join("target"));
+        let elsewhere = target_named(Some(OsString::from("/elsewhere")));
+        assert_eq!(elsewhere, PathBuf::from("/elsewhere"));
+        let beside = target_named(Some(OsString::from("beside")));
+        assert_eq!(beside, root().join("beside"));
+    }
 }

@@ -30,7 +30,7 @@ const POOL_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let place = options.place()?;
-    let crew = options.crew();
+    let crew = options.crew()?;
     let mut measured: Vec<(Engine, u64, Vec<Outcome>)> = ENGINES
         .iter()
         .flat_map(|engine| COUNTS.iter().map(|count| (*engine, *count, Vec::new())))

@@ -15,7 +15,7 @@ mod worker;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::crew::Crew;
@@ -61,15 +61,15 @@ struct Options {
     /// Only engines whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end
-    #[arg(long, value_name = "DIR", default_value = "target")]
-    folder: PathBuf,
+    /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end [default: cargo's target folder]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
     /// Put the tables and plots into performance.md in this folder
     #[arg(long, value_name = "DIR")]
     docs: Option<PathBuf>,
-    /// The program that peers.c makes
-    #[arg(long, value_name = "FILE", default_value = "target/xact-peers")]
-    peers: PathBuf,
+    /// The program that peers.c makes [default: xact-peers in cargo's target folder]
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
 }
 
 impl Options {
@@ -81,19 +81,29 @@ impl Options {
 
     /// A folder for data that is removed in the end.
     fn place(&self) -> Result<Place> {
-        let folder = self
-            .folder
-            .join(format!("xact-bench-{}", std::process::id()));
+        let within = match &self.folder {
+            Some(folder) => folder.clone(),
+            None => target()?,
+        };
+        let folder = within.join(format!("xact-bench-{}", std::process::id()));
         worker::clear(&folder)?;
         Ok(Place { folder })
     }
 
-    fn crew(&self) -> Crew {
-        Crew {
-            peers: self.peers.clone(),
-            limit: None,
-        }
+    fn crew(&self) -> Result<Crew> {
+        let peers = match &self.peers {
+            Some(peers) => peers.clone(),
+            None => target()?.join("xact-peers"),
+        };
+        Ok(Crew { peers, limit: None })
     }
+}
+
+/// The folder that cargo builds in: this program lies in that of its profile there.
+fn target() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let folder = program.ancestors().nth(2).map(PathBuf::from);
+    folder.context("this program is in no target folder")
 }
 
 struct Place {

@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         recall(results, &mut candidates)?;
     }
     let memory_bytes = options.memory_mib << 20;
-    let mut crew = options.crew();
+    let mut crew = options.crew()?;
     crew.limit = Limit::new(memory_bytes);
     let limited = crew.limit.is_some();
     for round in 0..options.rounds {
