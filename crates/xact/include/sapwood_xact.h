@@ -19,12 +19,14 @@ extern "C" {
 /* See xact_message. */
 #define XACT_ERROR 2
 
-/* Modes of a new space. */
+/* Modes. A space that was made in another one is not opened. */
 #define XACT_EXPLICIT 0 /* xact_read and xact_write say what is used; serialisable */
 #define XACT_TRACKED 1  /* loads and stores at xact_map; serialisable */
 #define XACT_SNAPSHOT 2 /* loads and stores at xact_map; snapshot isolation */
 /* Added to the mode: a commit survives the death of processes, but after a power cut the last ones may be missing. */
 #define XACT_EVENTUAL 16
+/* In place of all that: as the space was made, which xact_mode tells; if it is made now, explicit and durable. */
+#define XACT_AS_MADE 8
 
 /* How a transaction is begun, and what xact_set_page_access announces. */
 #define XACT_READ 0
@@ -33,13 +35,16 @@ extern "C" {
 typedef struct xact_space xact_space;
 typedef struct xact_transaction xact_transaction;
 
-/* Opens the space in a folder, or makes one of so many bytes. Mode and size count only for a new space. */
+/* Opens the space in a folder, or makes one of so many bytes (more than 0), which count only for a new space. */
 int xact_open(const char *folder, int mode, uint64_t bytes, xact_space **space);
+/* The mode of a space, with XACT_EVENTUAL if that was added, and its size. */
+int xact_mode(const xact_space *space);
+uint64_t xact_bytes(const xact_space *space);
 /* Closes it, after all its transactions have ended. */
 void xact_close(xact_space *space);
 
-/* Begins a transaction that reads, or reads and writes. While one that writes runs in this thread, what begins on the same space is
- * a part of it: it sees what that one has written, its commit is only its end, and when it is aborted the one around it can no
+/* Begins a transaction that reads, or reads and writes. While one that writes runs in this thread, what begins on the same space, also
+ * if its folder was opened twice, is a part of it: it sees what that one has written, its commit is only its end, and when it is aborted the one around it can no
  * longer be committed. */
 int xact_begin(xact_space *space, int access, xact_transaction **transaction);
 /* Commits: what was written is on the disk when this returns XACT_OK, unless the space was made with XACT_EVENTUAL. The

@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
-use std::sync::Arc;
 
 use crate::commit::Wait;
 use crate::error::{Error, Result};
@@ -19,6 +18,11 @@ const OK: c_int = 0;
 const CONFLICT: c_int = 1;
 const ERROR: c_int = 2;
 const WRITE: c_int = 1;
+const EXPLICIT: c_int = 0;
+const TRACKED: c_int = 1;
+const SNAPSHOT: c_int = 2;
+/// In place of a mode.
+const AS_MADE: c_int = 8;
 /// Added to the mode.
 const EVENTUAL: c_int = 16;
 
@@ -43,7 +47,7 @@ fn writing_on(space: &Space) -> Option<*mut COwned> {
         let is_on = |owned: &&*mut COwned| {
             // SAFETY: whoever frees one takes it out first, in this thread.
             let other = unsafe { &(***owned).space };
-            Arc::ptr_eq(&other.inner, &space.inner)
+            other.inner.identity == space.inner.identity
         };
         writing.iter().find(is_on).copied()
     })
@@ -83,22 +87,52 @@ pub unsafe extern "C" fn xact_open(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let folder = OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes());
-    let durability = match mode & EVENTUAL {
-        0 => Durability::Durable,
-        _ => Durability::Eventual,
-    };
-    let mode = match mode & !EVENTUAL {
-        0 => Mode::Explicit,
-        1 => Mode::Tracked,
-        2 => Mode::Snapshot,
+    let options = Options::new().bytes(bytes);
+    let options = match mode & !EVENTUAL {
+        EXPLICIT => options.mode(Mode::Explicit),
+        TRACKED => options.mode(Mode::Tracked),
+        SNAPSHOT => options.mode(Mode::Snapshot),
+        AS_MADE if mode == AS_MADE => options,
         _ => return code(Err(Error::BadOptions("there is no such mode"))),
     };
-    let options = Options::new().mode(mode).durability(durability);
-    let options = options.bytes(bytes);
+    let options = match mode {
+        AS_MADE => options,
+        _ if mode & EVENTUAL != 0 => options.durability(Durability::Eventual),
+        _ => options.durability(Durability::Durable),
+    };
     code(Space::open(folder, &options).map(|opened| {
         // SAFETY: the caller's promise.
         unsafe { space.write(Box::into_raw(Box::new(opened))) }
     }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `space` came from [`xact_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_mode(space: *const Space) -> c_int {
+    // SAFETY: the caller's promise.
+    let space = unsafe { &*space };
+    let mode = match space.mode() {
+        Mode::Explicit => EXPLICIT,
+        Mode::Tracked => TRACKED,
+        Mode::Snapshot => SNAPSHOT,
+    };
+    match space.durability() {
+        Durability::Durable => mode,
+        Durability::Eventual => mode | EVENTUAL,
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `space` came from [`xact_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_bytes(space: *const Space) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { &*space }.bytes()
 }
 
 /// See the header.
@@ -339,6 +373,43 @@ mod tests {
         // SAFETY: the space is open.
         assert_eq!(unsafe { xact_begin(space, access, &mut transaction) }, OK);
         transaction
+    }
+
+    #[test]
+    fn another_mode_than_that_of_the_space_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), EVENTUAL);
+        let name = CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+        let mut other = ptr::null_mut();
+        // SAFETY: here and below, a string and a place, and spaces until they are closed.
+        unsafe {
+            assert_eq!(xact_mode(space), EVENTUAL);
+            assert_eq!(xact_bytes(space), 1 << 20);
+            for (mode, said) in [
+                (TRACKED | EVENTUAL, "mode explicit"),
+                (EXPLICIT, "eventual"),
+            ] {
+                let opened = xact_open(name.as_ptr(), mode, 1 << 20, &mut other);
+                assert_eq!(opened, ERROR);
+                let message = CStr::from_ptr(xact_message()).to_string_lossy();
+                assert!(message.contains(said), "{message}");
+            }
+            for mode in [AS_MADE | EVENTUAL, AS_MADE | TRACKED, 3, -1] {
+                let opened = xact_open(name.as_ptr(), mode, 1 << 20, &mut other);
+                assert_eq!(opened, ERROR, "{mode}");
+            }
+            assert!(other.is_null());
+            let opened = xact_open(name.as_ptr(), AS_MADE, 0, &mut other);
+            assert_eq!(opened, ERROR, "a space of no bytes");
+            let opened = xact_open(name.as_ptr(), AS_MADE, 1, &mut other);
+            assert_eq!((opened, xact_mode(other)), (OK, EVENTUAL));
+            // It is the same space, so that a transaction on it is a part of the one that runs.
+            let (outer, inner) = (begin(space, WRITE), begin(other, WRITE));
+            assert_eq!(outer, inner);
+            assert_eq!((xact_commit(inner), xact_commit(outer)), (OK, OK));
+            xact_close(other);
+            xact_close(space);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
+use std::time::Instant;
 
 use sapwood_wal::lock::Taken;
 use sapwood_wal::sync::Ordering;
@@ -30,7 +31,13 @@ use crate::record::{Pages, Record};
 use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Durability, Inner};
 use crate::step::step;
+use crate::transaction::runs_on_several_spaces;
 use crate::versions::NewVersion;
+
+/// What keeps a transaction from being committed that has to make way.
+const OLDER: &str = "runs an older transaction that goes first";
+const OLDER_ON_ANOTHER_SPACE: &str = "runs an older transaction that goes first, and may be waiting for the one that this thread runs on \
+    another space (transactions on several spaces are to be nested in the same order everywhere)";
 
 /// What a transaction asks for when it wants to be committed.
 pub(crate) struct Attempt<'a> {
@@ -216,12 +223,26 @@ impl Inner {
     }
 
     /// Waits until an older transaction has ended.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`] if it does not end in time: its process may have been stopped, or its thread may be waiting on another space for
+    /// this one.
     fn make_way(&self, older: u32, turn: u32) -> Result<()> {
         let slot = self.slot(older);
+        let started = Instant::now();
         while slot.turn() == turn && slot.age(older).is_some() {
             self.check_usable()?;
             self.check_gate()?;
             slot.wait_for_end(turn);
+            if started.elapsed() >= self.options.patience && slot.turn() == turn {
+                return Err(Error::Stalled {
+                    pid: slot.owner().map_or(0, |owner| self.pid_of(owner)),
+                    by: match runs_on_several_spaces() {
+                        true => OLDER_ON_ANOTHER_SPACE,
+                        false => OLDER,
+                    },
+                });
+            }
             if let Some(owner) = slot.owner()
                 && !self.is_alive(owner)
             {

@@ -92,6 +92,10 @@ impl Context {
             touched,
             ..
         } = self;
+        if let Access::Mapped(view) = access {
+            // What a signal handler did from here on would be in no commit.
+            view.close();
+        }
         builder.clear();
         touched.clear();
         let mut changes: Vec<NewVersion<'_>> = Vec::new();

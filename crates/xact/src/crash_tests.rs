@@ -129,7 +129,7 @@ impl Life {
     /// So is a commit, if it is a durable one.
     fn note_commit(&mut self) {
         self.promised = self.number;
-        if self.options.durability == Durability::Durable {
+        if self.options.durability == Some(Durability::Durable) {
             self.note();
         }
     }
@@ -226,7 +226,7 @@ impl Life {
         match committed {
             Ok(()) => {
                 self.number = next;
-                if self.options.durability == Durability::Eventual {
+                if self.options.durability == Some(Durability::Eventual) {
                     self.note_commit();
                 }
                 Ok(())

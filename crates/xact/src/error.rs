@@ -32,8 +32,8 @@ pub enum Error {
     /// A write in a transaction that only reads.
     #[error("a read-only transaction cannot write")]
     ReadOnly,
-    /// A transaction on a space in which this thread runs one already: [`Transaction::transaction`](crate::Transaction::transaction)
-    /// runs one inside the other.
+    /// A transaction on a space in which this thread runs one already, also if the folder was opened a second time:
+    /// [`Transaction::transaction`](crate::Transaction::transaction) runs one inside the other.
     #[error("this thread already runs a transaction on this space")]
     Nested,
     /// A file that is damaged, or belongs to something else.
@@ -55,6 +55,15 @@ pub enum Error {
         /// The process that runs it.
         pid: u32,
     },
+    /// Another process or thread has held this transaction up for longer than [`Options::patience`](crate::Options::patience); it has changed
+    /// nothing. It may have been stopped, or waits for what this thread holds.
+    #[error("process {pid} {by}, and has not gone on in time")]
+    Stalled {
+        /// The process that runs it: perhaps this one.
+        pid: u32,
+        /// What it does.
+        by: &'static str,
+    },
     /// As many transactions run as can: [`SLOTS_MAX`](crate::SLOTS_MAX).
     #[error("too many transactions run at the same time")]
     SlotsFull,
@@ -68,6 +77,18 @@ pub enum Error {
     /// all processes and opened again, which recovers it from the log.
     #[error("an earlier failure left the space unusable until it is closed and recovered")]
     Poisoned,
+    /// A space that is there already was opened with options that say otherwise than those that it was made with.
+    #[error(
+        "the space was made with {what} {made}, and is asked for with {asked}: leave it out, or say the same"
+    )]
+    MadeOtherwise {
+        /// Which option.
+        what: &'static str,
+        /// What it was when the space was made.
+        made: &'static str,
+        /// What it is now.
+        asked: &'static str,
+    },
     /// Options that cannot be.
     #[error("a space cannot be like this: {0}")]
     BadOptions(&'static str),

@@ -1,12 +1,15 @@
 //! The signal handler that learns of accesses to protected pages, and the views that it knows.
 //!
 //! It is installed when the first view is made, hands on to the handler that was there before whatever is not an access to a
-//! running transaction's view, and runs on the thread's alternate stack if there is one, so that it does not stand in the way of
-//! a handler that reports stack overflows. A program that installs another handler for SIGSEGV later must hand on to this one in
-//! turn.
+//! running transaction's view by the thread that runs it, and runs on the thread's alternate stack if there is one, so that it does not
+//! stand in the way of a handler that reports stack overflows. A program that installs another handler for SIGSEGV later must hand on to
+//! this one in turn.
+//!
+//! Handlers of other signals may touch the view in the middle of a transaction. So while a view changes, in this handler or outside of it,
+//! no signal is delivered to the thread but those that its own instructions raise.
 
-// Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but mprotect(2)
-// and madvise(2).
+// Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but mprotect(2),
+// madvise(2) and sigprocmask(2).
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -60,6 +63,7 @@ fn install() -> Result<()> {
     let mut own: libc::sigaction = unsafe { std::mem::zeroed() };
     own.sa_sigaction = handle as *const () as usize;
     own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    own.sa_mask = asynchronous();
     // SAFETY: the handler has the signature that SA_SIGINFO asks for.
     let installed = unsafe { libc::sigaction(libc::SIGSEGV, &own, ptr::null_mut()) };
     if installed != 0 {
@@ -69,21 +73,75 @@ fn install() -> Result<()> {
     Ok(())
 }
 
+/// All signals but those that a thread's own instructions raise, which would end the process while they are blocked.
+fn asynchronous() -> libc::sigset_t {
+    let raised = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+    ];
+    // SAFETY: a set of signals consists of integers, and the calls fill it.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut signals);
+        for signal in raised {
+            libc::sigdelset(&mut signals, signal);
+        }
+        signals
+    }
+}
+
+/// Does something to a view outside of the handler while no handler of another signal can touch that view in this thread.
+pub(crate) fn undisturbed<R>(what: impl FnOnce() -> R) -> R {
+    /// The signals blocked before, blocked again when this is dropped.
+    struct Before(libc::sigset_t);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            set_blocked(libc::SIG_SETMASK, &self.0);
+        }
+    }
+    let _before = Before(set_blocked(libc::SIG_BLOCK, &asynchronous()));
+    what()
+}
+
+/// Changes which signals are blocked in this thread; gives those that were.
+fn set_blocked(how: i32, signals: &libc::sigset_t) -> libc::sigset_t {
+    // SAFETY: as above.
+    let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both are sets of signals.
+    unsafe { libc::pthread_sigmask(how, signals, &mut before) };
+    before
+}
+
+/// What tells this thread from all others that run.
+pub(crate) fn this_thread() -> usize {
+    // SAFETY: it takes nothing, and may be called in a handler.
+    unsafe { libc::pthread_self() as usize }
+}
+
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the place of this thread's errno, which the interrupted code may be about to read.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the system passes a valid siginfo, which for this signal has an address.
-    let address = unsafe { (*info).si_addr() }.addr();
-    let is_store = is_store(context);
-    let end = VIEWS_END.load(Ordering::SeqCst);
-    let resolved = VIEWS.iter().take(end).any(|place| {
-        let view = place.load(Ordering::SeqCst);
-        // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction uses it; only
-        // the thread that runs a view's transaction touches it where it is protected.
-        !view.is_null() && unsafe { View::resolve_fault(view, address, is_store) }
-    });
+    // SAFETY: the system passes a valid siginfo.
+    let code = unsafe { (*info).si_code };
+    // Otherwise somebody has sent it, and there is no address.
+    let is_fault = code > 0;
+    let resolved = is_fault && {
+        // SAFETY: a fault has an address.
+        let address = unsafe { (*info).si_addr() }.addr();
+        let is_store = is_store(context);
+        let end = VIEWS_END.load(Ordering::SeqCst);
+        VIEWS.iter().take(end).any(|place| {
+            let view = place.load(Ordering::SeqCst);
+            // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction uses it.
+            !view.is_null() && unsafe { View::resolve_fault(view, address, is_store) }
+        })
+    };
     if !resolved {
-        hand_on(signal, info, context);
+        hand_on(signal, info, context, is_fault);
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
@@ -103,17 +161,43 @@ fn is_store(_: *mut libc::c_void) -> Option<bool> {
     None
 }
 
-fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+/// Does what would have happened without this handler.
+fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_fault: bool) {
     let before = BEFORE.load(Ordering::SeqCst);
     // SAFETY: stored before the handler was installed, and never freed.
     let Some(before) = (unsafe { before.as_ref() }) else {
         return;
     };
+    if before.sa_sigaction == libc::SIG_IGN && !is_fault {
+        return;
+    }
     if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-        // The access is repeated when this returns, and ends the process as it would have without this handler.
         // SAFETY: an action that the system gave out before.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
-    } else if before.sa_flags & libc::SA_SIGINFO != 0 {
+        // A faulting access is repeated when this returns, and ends the process; what somebody has sent has to come once more.
+        if !is_fault {
+            // SAFETY: it takes a number. The signal arrives when this handler returns.
+            unsafe { libc::raise(signal) };
+        }
+        return;
+    }
+    // That handler runs with the signals blocked that it asked for, and none of those that this one has blocked.
+    let context_before: *const libc::ucontext_t = context.cast();
+    // SAFETY: with SA_SIGINFO the third argument is the interrupted context.
+    let interrupted = unsafe { (*context_before).uc_sigmask };
+    let blocked_here = set_blocked(libc::SIG_SETMASK, &interrupted);
+    set_blocked(libc::SIG_BLOCK, &before.sa_mask);
+    if before.sa_flags & libc::SA_NODEFER == 0 {
+        block_this(signal);
+    }
+    if before.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: zero is the default action.
+        unsafe {
+            let default: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, &default, ptr::null_mut());
+        }
+    }
+    if before.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: with this flag the system would have called it like this.
         let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
             unsafe { std::mem::transmute(before.sa_sigaction) };
@@ -123,4 +207,16 @@ fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
         let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(before.sa_sigaction) };
         handler(signal);
     }
+    set_blocked(libc::SIG_SETMASK, &blocked_here);
+}
+
+fn block_this(signal: i32) {
+    // SAFETY: a set of signals consists of integers, and the calls fill it.
+    let signals = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, signal);
+        signals
+    };
+    set_blocked(libc::SIG_BLOCK, &signals);
 }

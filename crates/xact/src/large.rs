@@ -168,8 +168,7 @@ impl<'a> Gate<'a> {
                 continue;
             }
             if started.elapsed() >= inner.options.patience {
-                let entry = owner.and_then(|owner| inner.region.processes.get(usize::from(owner)));
-                let pid = entry.map_or(0, |entry| entry.pid());
+                let pid = owner.map_or(0, |owner| inner.pid_of(owner));
                 return Err(Error::Pinned { pid });
             }
             sync::sleep(Duration::from_micros(200));

@@ -135,7 +135,7 @@ impl Inner {
                 continue;
             }
             if started.elapsed() >= self.options.patience {
-                let pid = pin.map_or(0, |owner| self.region.processes[usize::from(owner)].pid());
+                let pid = pin.map_or(0, |owner| self.pid_of(owner));
                 return Err(Error::Pinned { pid });
             }
             sync::sleep(LOOK_AFTER);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{
-    File, Folder, Map, OpenMode, PRIVATE_PERMISSIONS, Storage, creating_with,
+    File, Folder, Identity, Map, OpenMode, PRIVATE_PERMISSIONS, Storage, creating_with,
 };
 use sapwood_wal::sync::Mutex;
 use sapwood_wal::{LogId, Position, Wal};
@@ -29,7 +29,7 @@ use crate::page::PAGE_BYTES;
 use crate::page_writer::PageWriter;
 use crate::recovery;
 use crate::region::Region;
-use crate::space::{Inner, Options, Space, free_slots_of};
+use crate::space::{Durability, Inner, Mode, Options, Space, free_slots_of};
 
 const LOCK_NAME: &str = "lock";
 const DATA_NAME: &str = "data";
@@ -58,7 +58,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
     let locks = LockFile::new(file.try_clone().doing(opening)?);
     locks.lock_opening().doing(opening)?;
     let opened = if locks.is_in_use().doing(opening)? {
-        join(&storage, Arc::new(Region::join(&file)?))?
+        join(&storage, Arc::new(Region::join(&file)?), options)?
     } else {
         let frames = options.frames.next_power_of_two();
         start(&storage, Arc::new(Region::create(&file, frames)?), options)?
@@ -103,6 +103,7 @@ struct Opened {
     map: Map,
     wal: Wal,
     header: Header,
+    identity: Identity,
 }
 
 impl Opened {
@@ -130,6 +131,7 @@ impl Opened {
                 map: self.map,
                 wal: self.wal,
                 id: self.header.id,
+                identity: self.identity,
                 pages: self.header.pages,
                 mode: self.header.mode,
                 durability: self.header.durability,
@@ -152,11 +154,13 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
     };
     let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
+    options.check_made(header.mode, header.durability)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
     recovery::recover(&**storage, &*data, &wal, &headers, &region)?;
     Ok(Opened {
         region,
+        identity: identity_of(&*data)?,
         data,
         map,
         wal,
@@ -164,14 +168,19 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
     })
 }
 
+fn identity_of(data: &dyn File) -> Result<Identity> {
+    data.identity().doing("cannot look at the data file")
+}
+
 /// Opens the files of a space that others have open.
-fn join(storage: &Arc<dyn Storage>, region: Arc<Region>) -> Result<Opened> {
+fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> Result<Opened> {
     let data = storage
         .open(DATA_NAME, OpenMode::Write)
         .doing("cannot open the data file")?;
     // One of them may be under the pen of a checkpoint, but both say what does not change.
     let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
+    options.check_made(header.mode, header.durability)?;
     if header.pages != region.pages() {
         return Err(Error::Damaged(
             "the lock region belongs to a space of another size".into(),
@@ -184,6 +193,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>) -> Result<Opened> {
     }
     Ok(Opened {
         region,
+        identity: identity_of(&*data)?,
         data,
         map,
         wal,
@@ -215,8 +225,8 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
         id: new_id()?,
         pages: options.pages,
         replay_from: Position::START,
-        mode: options.mode,
-        durability: options.durability,
+        mode: options.mode.unwrap_or(Mode::Explicit),
+        durability: options.durability.unwrap_or(Durability::Durable),
         number: 0,
     };
     Wal::remove(&**storage, LOG_NAME)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sapwood_wal::process::Membership;
-use sapwood_wal::storage::{File, Map, Memory as MemoryFolder, Storage};
+use sapwood_wal::storage::{File, Identity, Map, Memory as MemoryFolder, Storage};
 use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use sapwood_wal::{Lsn, Wal};
 
@@ -37,6 +37,16 @@ pub enum Mode {
     Snapshot,
 }
 
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Tracked => "tracked",
+            Self::Snapshot => "snapshot",
+        }
+    }
+}
+
 /// Whether a commit survives a power cut. Chosen when a space is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
@@ -47,12 +57,21 @@ pub enum Durability {
     Eventual,
 }
 
+impl Durability {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Durable => "durable",
+            Self::Eventual => "eventual",
+        }
+    }
+}
+
 /// How a space is made and opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) create: bool,
-    pub(crate) mode: Mode,
-    pub(crate) durability: Durability,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) durability: Option<Durability>,
     pub(crate) pages: u64,
     pub(crate) log_bytes: u64,
     pub(crate) frames: u64,
@@ -72,8 +91,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             create: true,
-            mode: Mode::Explicit,
-            durability: Durability::Durable,
+            mode: None,
+            durability: None,
             pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
             log_bytes: LOG_BYTES_DEFAULT,
             frames: VERSIONS_BYTES_DEFAULT / PAGE_BYTES as u64,
@@ -85,7 +104,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A durable space in explicit mode, made if it is not there.
+    /// The space as it was made; if it is not there a durable one in explicit mode is made.
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,15 +115,17 @@ impl Options {
         self
     }
 
-    /// The mode of a new space.
+    /// The mode: of a new space, which is [`Mode::Explicit`] otherwise. One that was made in another mode is not opened
+    /// ([`Error::MadeOtherwise`]); [`Space::mode`] tells it to whoever asks for none.
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+        self.mode = Some(mode);
         self
     }
 
-    /// The durability of a new space.
+    /// The durability: of a new space, which is [`Durability::Durable`] otherwise. One that was made with another is not opened, as with
+    /// [`Options::mode`].
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -142,6 +163,18 @@ impl Options {
         self
     }
 
+    /// Refuses a space that was made otherwise than it is asked for.
+    pub(crate) fn check_made(&self, mode: Mode, durability: Durability) -> Result<()> {
+        let differs = |what, made, asked| Err(Error::MadeOtherwise { what, made, asked });
+        if let Some(asked) = self.mode.filter(|asked| *asked != mode) {
+            return differs("mode", mode.name(), asked.name());
+        }
+        if let Some(asked) = self.durability.filter(|asked| *asked != durability) {
+            return differs("durability", durability.name(), asked.name());
+        }
+        Ok(())
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if self.pages == 0 || self.pages > PAGES_MAX {
             Err(Error::BadOptions("it has 1 byte to 16 TiB"))
@@ -167,7 +200,7 @@ impl Space {
     /// Opens the space in the folder `path`, or makes it. The first process to open it recovers it.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::ProcessesFull`],
+    /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::MadeOtherwise`], [`Error::ProcessesFull`],
     /// [`Error::BadOptions`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         open::open(path.as_ref(), options)
@@ -208,7 +241,7 @@ impl Space {
     /// transaction got in the way; whoever began first gets through.
     ///
     /// # Errors
-    /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`]. After an
+    /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Stalled`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`]. After an
     /// error of the log or the disk it is undetermined whether the commit survives.
     pub fn transaction<R, E: From<Error>>(
         &self,
@@ -270,7 +303,7 @@ impl Space {
     /// Begins a transaction that the caller commits and, if that fails with [`Error::Conflict`], repeats.
     ///
     /// # Errors
-    /// [`Error::SlotsFull`], [`Error::Nested`], [`Error::Forked`].
+    /// [`Error::SlotsFull`], [`Error::Nested`], [`Error::Forked`], [`Error::Io`].
     pub fn begin(&self) -> Result<Transaction<'_>> {
         Transaction::begin(&self.inner, false)
     }
@@ -355,6 +388,8 @@ pub(crate) struct Inner {
     pub(crate) map: Map,
     pub(crate) wal: Wal,
     pub(crate) id: [u8; 16],
+    /// Of the data file: what tells the space from all others, however often it was opened.
+    pub(crate) identity: Identity,
     pub(crate) pages: u64,
     pub(crate) mode: Mode,
     pub(crate) durability: Durability,
@@ -383,6 +418,12 @@ impl Inner {
     pub(crate) fn is_alive(&self, process: u16) -> bool {
         self.membership
             .is_alive(process, &self.region.processes[..])
+    }
+
+    /// The id of the process with an entry.
+    pub(crate) fn pid_of(&self, process: u16) -> u32 {
+        let entry = self.region.processes.get(usize::from(process));
+        entry.map_or(0, |entry| entry.pid())
     }
 
     /// All slots that were ever used.

@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
+use sapwood_wal::storage::Identity;
+
 use crate::allocator;
 use crate::commit::Wait;
 use crate::context::{Access, Context};
@@ -22,7 +24,13 @@ const PREFETCH_BYTES_MIN: u64 = 64 << 10;
 
 sapwood_wal::sync::thread_local! {
     /// The spaces on which this thread runs a transaction that may write.
-    static RUNNING: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: RefCell<Vec<Identity>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this thread runs transactions that may write on several spaces, so that others may wait for it on one of them while it waits on
+/// another one.
+pub(crate) fn runs_on_several_spaces() -> bool {
+    RUNNING.with(|running| running.borrow().len() > 1)
 }
 
 /// What a transaction is going to do with some bytes.
@@ -109,7 +117,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// [`Error::Conflict`] if another transaction has got in the way: nothing has happened, and it may be begun again.
-    /// [`Error::GivenUp`], [`Error::Pinned`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`].
+    /// [`Error::GivenUp`], [`Error::Pinned`], [`Error::Stalled`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`].
     pub fn commit(mut self) -> Result<()> {
         self.try_commit(Wait::Promised)
     }
@@ -198,6 +206,10 @@ impl<'s> Transaction<'s> {
     /// Gives it up; what it has shown to the program is durable then.
     pub(crate) fn abort(&mut self) -> Result<()> {
         let inner = self.inner;
+        if inner.membership.is_forked() {
+            // The slot is the parent's, whose transaction goes on.
+            return Err(Error::Forked);
+        }
         match self.context.get_mut() {
             Some(context) => {
                 context.end(inner);
@@ -222,20 +234,21 @@ impl<'s> Transaction<'s> {
 }
 
 fn enter(inner: &Inner) -> Result<()> {
-    let address = std::ptr::from_ref(inner).addr();
     RUNNING.with(|running| {
         let mut running = running.borrow_mut();
-        if running.contains(&address) {
+        if running.contains(&inner.identity) {
             return Err(Error::Nested);
         }
-        running.push(address);
+        running.push(inner.identity);
         Ok(())
     })
 }
 
 fn leave(inner: &Inner) {
-    let address = std::ptr::from_ref(inner).addr();
-    RUNNING.with(|running| running.borrow_mut().retain(|other| *other != address));
+    RUNNING.with(|running| {
+        let mut running = running.borrow_mut();
+        running.retain(|other| *other != inner.identity);
+    });
 }
 
 impl fmt::Debug for Transaction<'_> {

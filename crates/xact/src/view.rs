@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
@@ -67,6 +67,8 @@ pub(crate) struct View {
     touched_count: usize,
     /// Whether a transaction runs that may be given pages.
     running: AtomicBool,
+    /// The thread that runs it.
+    thread: AtomicUsize,
     read_only: bool,
     inner: *const Inner,
     snapshot: Snapshot,
@@ -117,6 +119,7 @@ impl View {
             touched: Area::new(inner.pages as usize * size_of::<u64>())?,
             touched_count: 0,
             running: AtomicBool::new(false),
+            thread: AtomicUsize::new(0),
             read_only: true,
             inner: ptr::null(),
             snapshot: Snapshot {
@@ -163,6 +166,7 @@ impl View {
         if self.mode == Mode::Snapshot {
             self.hide_newer(inner, before)?;
         }
+        self.thread.store(fault::this_thread(), Ordering::SeqCst);
         self.running.store(true, Ordering::SeqCst);
         Ok(())
     }
@@ -225,9 +229,14 @@ impl View {
         }
     }
 
+    /// The transaction is given no more pages: it is being committed.
+    pub(crate) fn close(&mut self) {
+        self.running.store(false, Ordering::SeqCst);
+    }
+
     /// The transaction looks at nothing any more. `committed` is its version if it was committed.
     pub(crate) fn end(&mut self, committed: Option<u64>) {
-        self.running.store(false, Ordering::SeqCst);
+        self.close();
         self.is_clean = self.forget_touched(committed).is_ok();
         self.touched_count = 0;
     }
@@ -295,28 +304,30 @@ impl View {
     /// processor does not say: the first access to a page counts as reading then, and if it was a store it comes here again.
     ///
     /// # Safety
-    /// The view is registered, and if the address is within it this is the thread that runs its transaction.
+    /// The view is registered.
     pub(crate) unsafe fn resolve_fault(
         view: *mut Self,
         address: usize,
         is_store: Option<bool>,
     ) -> bool {
         // SAFETY: these fields do not change while the view is registered, or are atomic.
-        let (base, pages, running) = unsafe {
+        let (base, pages, running, thread) = unsafe {
             (
                 (*view).base,
                 (*view).pages,
                 (*view).running.load(Ordering::SeqCst),
+                (*view).thread.load(Ordering::SeqCst),
             )
         };
         let Some(offset) = address.checked_sub(base.addr().get()) else {
             return false;
         };
         let page = page_of(offset as u64);
-        if page >= pages || !running {
+        if page >= pages || !running || thread != fault::this_thread() {
             return false;
         }
-        // SAFETY: the thread that runs the transaction is here, so nobody else uses the view now.
+        // SAFETY: the thread that runs the transaction is here, and whatever else it does with the view is not interrupted by a signal
+        // (`fault::undisturbed`), so nobody else uses the view now.
         unsafe { (*view).resolve(page, is_store) }
     }
 
@@ -334,6 +345,9 @@ impl View {
     }
 
     /// Gives the transaction access to a page that it had not, and perhaps to its neighbours.
+    ///
+    /// A function of its own in the program, too: what it looks at may have been changed by a handler since the caller looked.
+    #[inline(never)]
     fn admit(&mut self, page: u64, access: u8) -> Result<()> {
         if access == WRITTEN && self.read_only {
             return Err(Error::ReadOnly);
@@ -389,7 +403,7 @@ impl View {
             let state = self.state(page);
             let rests_readable = self.mode == Mode::Snapshot && state & HIDDEN == 0;
             if state & wanted == 0 && (write || !rests_readable) {
-                self.admit(page, wanted)?;
+                fault::undisturbed(|| self.admit(page, wanted))?;
             }
         }
         Ok(())

@@ -5,6 +5,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use sapwood_xact::{
     Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, Space, Transaction,
@@ -246,8 +247,12 @@ const CASE: &str = "SAPWOOD_XACT_CASE";
 
 /// Runs [`faults`] in a process of its own.
 fn child(case: &str) -> Output {
+    run_child("faults", case)
+}
+
+fn run_child(test: &str, case: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["faults", "--exact", "--nocapture"])
+        .args([test, "--exact", "--nocapture"])
         .env(CASE, case)
         .output()
         .unwrap()
@@ -281,6 +286,16 @@ fn faults() {
             libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
         }
     }
+    let before = match case.as_str() {
+        // What programs in C begin with: the runtime of Rust has a handler.
+        "sent" => Some(libc::SIG_DFL),
+        "sent and ignored" => Some(libc::SIG_IGN),
+        _ => None,
+    };
+    if let Some(action) = before {
+        // SAFETY: no handler at all.
+        unsafe { libc::signal(libc::SIGSEGV, action) };
+    }
     let folder = tempfile::tempdir().unwrap();
     let space = open(folder.path(), Mode::Tracked);
     let mut t = space.begin().unwrap();
@@ -293,6 +308,28 @@ fn faults() {
             t.store(Offset::new(PAGE_BYTES as u64 * 31), &6_u64)
                 .unwrap();
             println!("{}", overflow_the_stack(0));
+        }
+        "sent" => {
+            // SAFETY: it takes a number.
+            unsafe { libc::raise(libc::SIGSEGV) };
+            // Nobody gets here.
+            t.commit().unwrap();
+        }
+        "sent and ignored" => {
+            // SAFETY: as above.
+            unsafe { libc::raise(libc::SIGSEGV) };
+            bytes_of_mut(&mut t)[31 * PAGE_BYTES] = 6;
+            t.commit().unwrap();
+        }
+        "another thread" => {
+            let base = base.expose_provenance();
+            let other = move || {
+                let place = std::ptr::with_exposed_provenance_mut::<u8>(base + 40 * PAGE_BYTES);
+                // SAFETY: none; this must end the process.
+                unsafe { place.write_volatile(1) };
+            };
+            std::thread::spawn(other).join().unwrap();
+            t.commit().unwrap();
         }
         "store in a reader" => {
             t.commit().unwrap();
@@ -312,6 +349,153 @@ fn faults() {
             // SAFETY: none; this must end the process.
             unsafe { std::ptr::without_provenance_mut::<u8>(64).write_volatile(1) };
         }
+    }
+}
+
+/// Where the transaction that runs has the space, for the signal handler below.
+static RUNNING_AT: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+/// The thread that runs it.
+static RUNNING_IN: AtomicUsize = AtomicUsize::new(0);
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks at a page that the transaction has hardly touched yet.
+extern "C" fn look(signal: i32) {
+    let thread = RUNNING_IN.load(Ordering::SeqCst) as libc::pthread_t;
+    // SAFETY: that thread runs as long as the timer does.
+    unsafe {
+        if libc::pthread_self() != thread {
+            libc::pthread_kill(thread, signal);
+            return;
+        }
+    }
+    let base = RUNNING_AT.load(Ordering::SeqCst);
+    if !base.is_null() {
+        let page = LOOKS.fetch_add(1, Ordering::SeqCst) * 37 % PAGES;
+        // SAFETY: within the space, of which the interrupted thread runs a transaction.
+        unsafe { base.add(page * PAGE_BYTES).read_volatile() };
+    }
+}
+
+/// Transactions that a timer interrupts all the time, whose handler looks at the space; for nobody but a child of the test below.
+#[test]
+fn interrupted() {
+    let Ok(case) = std::env::var(CASE) else {
+        return;
+    };
+    let mode = if case == "tracked" {
+        Mode::Tracked
+    } else {
+        Mode::Snapshot
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let space = open(folder.path(), mode);
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 40,
+    };
+    let timer = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: zero is a value of `sigaction`, and the handler has the signature asked for.
+    unsafe {
+        RUNNING_IN.store(libc::pthread_self() as usize, Ordering::SeqCst);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = look as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+        libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
+    }
+    let mut round = 0;
+    while round < 10 || LOOKS.load(Ordering::SeqCst) < 200 {
+        round += 1;
+        let stored: Result<(), Error> = space.transaction(|t| {
+            let base = t.map().unwrap().as_ptr();
+            RUNNING_AT.store(base, Ordering::SeqCst);
+            for page in 20..PAGES {
+                // In turns by faults and by asking.
+                if page % 2 == 0 {
+                    t.store(Offset::new((page * PAGE_BYTES) as u64), &round)?;
+                } else {
+                    // SAFETY: within the space, which this thread's transaction borrows.
+                    unsafe { base.add(page * PAGE_BYTES).cast::<u32>().write(round) };
+                }
+            }
+            RUNNING_AT.store(std::ptr::null_mut(), Ordering::SeqCst);
+            Ok(())
+        });
+        stored.unwrap();
+    }
+    // SAFETY: no timer any more.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &std::mem::zeroed(), std::ptr::null_mut()) };
+    let reader = space.begin_read().unwrap();
+    let stored = |page: usize| {
+        let bytes = bytes_of(&reader)[page * PAGE_BYTES..].first_chunk();
+        u32::from_le_bytes(*bytes.unwrap())
+    };
+    assert!((20..PAGES).all(|page| stored(page) == round));
+    println!("all stored");
+}
+
+#[test]
+fn a_signal_handler_may_look_at_the_space_while_a_transaction_runs() {
+    for case in ["tracked", "snapshot"] {
+        let output = run_child("interrupted", case);
+        assert!(output.status.success(), "{case}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("all stored"));
+    }
+}
+
+#[test]
+fn a_fault_signal_that_somebody_sends_is_not_swallowed() {
+    let output = child("sent");
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGSEGV),
+        "the first one ends the process: {output:?}"
+    );
+    let output = child("sent and ignored");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn another_thread_is_refused_the_address_of_a_transaction() {
+    let output = child("another thread");
+    assert_eq!(
+        output.status.signal(),
+        Some(libc::SIGSEGV),
+        "its accesses would be learnt of by nobody: {output:?}"
+    );
+}
+
+#[test]
+fn a_child_that_gives_up_leaves_the_transaction_of_its_parent_alone() {
+    for mode in [Mode::Explicit, Mode::Tracked] {
+        let folder = tempfile::tempdir().unwrap();
+        let space = open(folder.path(), mode);
+        let at = Offset::<u64>::new(PAGE_BYTES as u64 * 40);
+        let mut parent = true;
+        let committed: Result<(), Error> = space.transaction(|t| {
+            t.store(at, &1)?;
+            // SAFETY: the child does what the parent does, up to `_exit`.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                parent = false;
+                return Err(Error::ReadOnly);
+            }
+            let mut status = 0;
+            // SAFETY: a place for a number.
+            unsafe { libc::waitpid(pid, &mut status, 0) };
+            assert_eq!(status, 0, "the child is told, and does no harm");
+            assert_eq!(space.stat().transactions, 1, "this one still runs");
+            Ok(())
+        });
+        if !parent {
+            let refused = matches!(committed, Err(Error::Forked | Error::ReadOnly));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        committed.unwrap();
     }
 }
 

@@ -47,6 +47,40 @@ fn what_is_committed_is_there_after_opening_again() {
 }
 
 #[test]
+fn a_space_is_not_opened_as_what_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = small()
+        .mode(Mode::Snapshot)
+        .durability(Durability::Eventual);
+    let mut first = Some(Space::open(folder.path(), &made).unwrap());
+    // While others have it open, and when nobody has.
+    for _ in 0..2 {
+        let open = |options: &Options| Space::open(folder.path(), options);
+        let refused = [
+            (small().mode(Mode::Tracked), "mode", "snapshot", "tracked"),
+            (
+                small().durability(Durability::Durable),
+                "durability",
+                "eventual",
+                "durable",
+            ),
+        ];
+        for (options, option, is, is_not) in refused {
+            assert!(matches!(
+                open(&options),
+                Err(Error::MadeOtherwise { what, made, asked })
+                    if (what, made, asked) == (option, is, is_not)
+            ));
+        }
+        let same = open(&made).unwrap();
+        assert_eq!(same.mode(), Mode::Snapshot);
+        let any = open(&small()).unwrap();
+        assert_eq!(any.durability(), Durability::Eventual);
+        drop((first.take(), same, any));
+    }
+}
+
+#[test]
 fn files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
