@@ -581,6 +581,89 @@ fn the_root_dse_tells_of_it() {
     );
 }
 
+/// A request was answered only when no other one's passwords were being hashed as its last operation ended: of several with
+/// passwords in the clear, all but the last were never answered.
+#[test]
+fn each_of_many_requests_with_cleartext_passwords_is_answered() {
+    const REQUESTS: u32 = 6;
+    const OPERATIONS: u32 = 50;
+    let server = TestServer::start();
+    let mut admin = server.admin();
+    admin.begin();
+    let mut bytes = Vec::new();
+    for number in 1..=REQUESTS {
+        let mut list = List::default();
+        for operation in 0..OPERATIONS {
+            let name = format!("p{number}x{operation}");
+            let mut person = vec![("objectClass", "person"), ("cn", &name), ("sn", "x")];
+            if operation % 25 == 0 {
+                person.push(("userPassword", "secret"));
+            }
+            list = list.add(&dn(&name), &person);
+        }
+        bytes.extend(update_message(100 + number, &list.value(number)));
+    }
+    bytes.extend(message(
+        200,
+        Request::Extended(ExtendedRequest {
+            name: END_LBURP,
+            value: Some(&end_value(REQUESTS + 1)),
+        }),
+    ));
+    admin.send(&bytes);
+    let mut answered = Vec::new();
+    for _ in 0..=REQUESTS {
+        let answer = admin.receive().unwrap();
+        assert_code(&answer, ResultCode::Success);
+        answered.push(answer.id);
+    }
+    assert_eq!(answered.pop(), Some(200), "the end is answered last");
+    answered.sort_unstable();
+    assert_eq!(answered, (101..=100 + REQUESTS).collect::<Vec<_>>());
+    let mut client = server.connect();
+    let last = dn(&format!("p{REQUESTS}x25"));
+    assert_code(&client.bind(&last, b"secret"), ResultCode::Success);
+}
+
+/// What a client that is gone still had to have hashed is not waited for, neither by its session nor by a stop.
+#[test]
+fn a_supplier_that_disappears_takes_its_session_along() {
+    let mut server = TestServer::start();
+    let mut admin = server.admin();
+    admin.begin();
+    let mut bytes = Vec::new();
+    for number in 1..=3 {
+        let mut list = List::default();
+        for operation in 0..20 {
+            let name = format!("p{number}x{operation}");
+            let person = [
+                ("objectClass", "person"),
+                ("cn", name.as_str()),
+                ("sn", "x"),
+                ("userPassword", "secret"),
+            ];
+            list = list.add(&dn(&name), &person);
+        }
+        bytes.extend(update_message(100 + number, &list.value(number)));
+    }
+    admin.send(&bytes);
+    drop(admin);
+    while server.server.as_ref().unwrap().connections() > 0 {
+        std::thread::yield_now();
+    }
+    server.stop();
+}
+
+fn update_message(id: u32, value: &[u8]) -> Vec<u8> {
+    message(
+        id,
+        Request::Extended(ExtendedRequest {
+            name: LBURP_UPDATE,
+            value: Some(value),
+        }),
+    )
+}
+
 #[test]
 fn operations_in_several_stores_keep_their_order() {
     const PEOPLE: &str = "ou=people,dc=example,dc=com";

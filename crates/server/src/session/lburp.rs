@@ -502,6 +502,9 @@ impl Session {
         let Some(mut hashing) = self.lburp.hashing.take() else {
             return;
         };
+        if self.draining.is_some() {
+            return self.refuse_hashing(hashing);
+        }
         while let Some(mut operation) = hashing.to_do.pop() {
             if !operation.has_cleartext {
                 hashing.done.push(operation);
@@ -538,6 +541,24 @@ impl Session {
         self.push_operations(request, id, done, share, &mut unit);
         self.submit(unit);
         self.answer_if_done(request);
+        self.end_if_done();
+    }
+
+    /// Does nothing of a request whose passwords are being hashed: its session ends.
+    fn refuse_hashing(&mut self, hashing: Hashing) {
+        let Hashing {
+            request,
+            to_do,
+            done,
+            ..
+        } = hashing;
+        for operation in done.into_iter().chain(to_do) {
+            let reason = "the session ended before the passwords of the request were hashed";
+            let outcome = Outcome::new(ResultCode::Unavailable, reason);
+            self.operation_done(request, operation.number, outcome);
+        }
+        self.answer_if_done(request);
+        self.end_if_done();
     }
 
     /// The passwords of an operation have been hashed.
@@ -569,7 +590,9 @@ impl Session {
             self.operation_failed(self.lburp.under_way[at].id, number, outcome, &mut failed);
             self.lburp.under_way[at].failed = failed;
         }
-        if self.lburp.hashing.is_none() {
+        // One whose passwords are being hashed is answered when the last of them is.
+        let hashing = self.lburp.hashing.as_ref();
+        if hashing.is_none_or(|hashing| hashing.request != request) {
             self.answer_if_done(request);
         }
     }
