@@ -342,6 +342,56 @@ fn an_import_over_ldap_brings_cleartext_passwords() {
     assert!(said.contains("321 entries added, 0 rejected"), "{said}");
 }
 
+/// Values that no password can match were stored in silence, or hashed as if they were passwords.
+#[test]
+fn passwords_that_cannot_be_used_are_rejected_with_line_and_reason() {
+    let folder = Folder::init(&[]);
+    let [file, rejects] = ["people.ldif", "rejects"].map(|name| folder.name_beside(name));
+    let person = |name: &str, more: &str| {
+        format!("dn: cn={name},dc=example,dc=com\nobjectClass: person\ncn: {name}\nsn: x\n{more}\n")
+    };
+    let many: String = (0..9)
+        .map(|number| format!("userPassword: clear{number}\n"))
+        .collect();
+    let text = [
+        "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n".to_owned(),
+        person("sasl", "userPassword: {SASL}x@Y\n"),
+        person("crypt", "userPassword: {crypt}text\n"),
+        person("many", &many),
+        person("damaged", "userPassword: {SSHA}x\n"),
+        "dn: userPassword=clear,dc=example,dc=com\nobjectClass: person\ncn: x\nsn: x\n\n".into(),
+        person(
+            "right",
+            "userPassword: {CRYPT}abNANd1rDfiNc\nuserPassword: clear\n",
+        ),
+    ];
+    fs::write(&file, text.concat()).unwrap();
+    let output = folder.sapwood("import", &["--reject-file", &rejects, &file]);
+    let said = text_of(&output);
+    assert!(said.contains("2 entries added, 5 rejected"), "{said}");
+    let rejected = fs::read_to_string(&rejects).unwrap();
+    for (line, reason) in [
+        (5, "{SASL}"),
+        (11, "{CRYPT}"),
+        (17, "password_values_max"),
+        (31, "{SSHA}"),
+        (
+            37,
+            "userPassword: a protected attribute cannot name an entry",
+        ),
+    ] {
+        let told = rejected
+            .lines()
+            .any(|told| told.contains(&format!(":{line}: ")) && told.contains(reason));
+        assert!(told, "line {line}, {reason}: {rejected}");
+    }
+    assert!(!rejected.contains("right"), "{rejected}");
+}
+
+fn text_of(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
 #[test]
 fn a_server_that_runs_is_filled_from_several_pipes_at_once() {
     let (folder, server) = flat();

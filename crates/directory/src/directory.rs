@@ -20,7 +20,7 @@ use crate::names::{self, DnCache};
 use crate::root_dse::RootDse;
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
-use crate::sources::{Clock, SystemClock, TimedUuids, UuidSource};
+use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
@@ -99,10 +99,12 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Where entryUUID comes from.
     pub uuids: Arc<dyn UuidSource>,
+    /// Checks the passwords that are stored; with `None` any value is.
+    pub passwords: Option<Arc<dyn PasswordHasher>>,
 }
 
 impl Options {
-    /// The system's clock, UUIDs of the time, nothing readable to who is anonymous.
+    /// The system's clock, UUIDs of the time, nothing readable to who is anonymous, passwords stored as they come.
     pub fn new(schema: Schema) -> Options {
         Options {
             schema,
@@ -110,6 +112,7 @@ impl Options {
             root_dse: RootDse::default(),
             clock: Arc::new(SystemClock),
             uuids: Arc::new(TimedUuids),
+            passwords: None,
         }
     }
 }
@@ -467,7 +470,7 @@ pub struct Credentials {
     pub entry: EntryId,
     /// Its DN as stored.
     pub dn: String,
-    /// Its userPassword values.
+    /// Its userPassword values, the first of them if there are many.
     pub stored: Vec<Vec<u8>>,
 }
 
@@ -561,8 +564,8 @@ impl<E: Engine> Snapshot<E> {
             .map(|context| context.dn.as_str())
     }
 
-    /// The entry with this DN and its passwords; `None` when there is no such entry or no such DN.
-    pub fn credentials(&self, dn: &str) -> Result<Option<Credentials>> {
+    /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or no such DN.
+    pub fn credentials(&self, dn: &str, values_max: usize) -> Result<Option<Credentials>> {
         let mut normal = NormalDn::new();
         if normal.parse(self.schema(), dn.as_bytes()).is_err() {
             return Ok(None);
@@ -588,6 +591,7 @@ impl<E: Engine> Snapshot<E> {
                 values
                     .iter()
                     .flat_map(|values| values.values())
+                    .take(values_max.saturating_sub(stored.len()))
                     .map(<[u8]>::to_vec),
             );
         }

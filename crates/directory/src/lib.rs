@@ -33,7 +33,7 @@ mod subschema;
 mod target;
 mod update;
 
-pub use access::{AccessPolicy, Identity};
+pub use access::{AccessPolicy, Identity, is_secret};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::CompareOptions;
 pub use directory::{

@@ -392,48 +392,102 @@ impl std::str::FromStr for FilterBuf {
 /// The text of RFC 4515. A choice that RFC 4511 does not have, which has no text, shows as `(?=unknown)`.
 impl fmt::Display for Filter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redacted(&|_| false).fmt(f)
+    }
+}
+
+/// A filter as text for others to read, see [`Filter::redacted`].
+#[derive(Clone, Copy)]
+pub struct Redacted<'f> {
+    filter: Filter<'f>,
+    is_secret: &'f dyn Fn(&[u8]) -> bool,
+}
+
+impl<'f> Filter<'f> {
+    /// The filter as text in which values of the attributes that `is_secret` are left out: it is given their descriptions, and an empty one where an
+    /// extensible match names none.
+    pub fn redacted(self, is_secret: &'f dyn Fn(&[u8]) -> bool) -> Redacted<'f> {
+        Redacted {
+            filter: self,
+            is_secret,
+        }
+    }
+}
+
+impl Redacted<'_> {
+    fn write_value(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        attribute: &[u8],
+        value: &[u8],
+    ) -> fmt::Result {
+        match (self.is_secret)(attribute) {
+            true => write!(f, "<{} bytes>", value.len()),
+            false => write_escaped(f, value),
+        }
+    }
+
+    fn write_comparison(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        attribute: &[u8],
+        operator: &str,
+        value: &[u8],
+    ) -> fmt::Result {
+        write_escaped(f, attribute)?;
+        f.write_str(operator)?;
+        self.write_value(f, attribute, value)
+    }
+}
+
+impl fmt::Display for Redacted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The checked filter bounds how deep this goes.
+        let is_secret = self.is_secret;
         f.write_str("(")?;
-        match self.view() {
+        match self.filter.view() {
             FilterView::And(filters) => {
                 f.write_str("&")?;
-                filters.iter().try_for_each(|filter| filter.fmt(f))?;
+                let mut filters = filters.iter();
+                filters.try_for_each(|filter| filter.redacted(is_secret).fmt(f))?;
             }
             FilterView::Or(filters) => {
                 f.write_str("|")?;
-                filters.iter().try_for_each(|filter| filter.fmt(f))?;
+                let mut filters = filters.iter();
+                filters.try_for_each(|filter| filter.redacted(is_secret).fmt(f))?;
             }
-            FilterView::Not(filter) => write!(f, "!{filter}")?,
+            FilterView::Not(filter) => write!(f, "!{}", filter.redacted(is_secret))?,
             FilterView::EqualityMatch(assertion) => {
-                write_comparison(f, assertion.attribute, "=", assertion.value)?
+                self.write_comparison(f, assertion.attribute, "=", assertion.value)?
             }
             FilterView::GreaterOrEqual(assertion) => {
-                write_comparison(f, assertion.attribute, ">=", assertion.value)?
+                self.write_comparison(f, assertion.attribute, ">=", assertion.value)?
             }
             FilterView::LessOrEqual(assertion) => {
-                write_comparison(f, assertion.attribute, "<=", assertion.value)?
+                self.write_comparison(f, assertion.attribute, "<=", assertion.value)?
             }
             FilterView::ApproxMatch(assertion) => {
-                write_comparison(f, assertion.attribute, "~=", assertion.value)?
+                self.write_comparison(f, assertion.attribute, "~=", assertion.value)?
             }
             FilterView::Present(attribute) => {
                 write_escaped(f, attribute)?;
                 f.write_str("=*")?;
             }
             FilterView::Substrings(substrings) => {
-                write_escaped(f, substrings.attribute)?;
+                let attribute = substrings.attribute;
+                write_escaped(f, attribute)?;
                 f.write_str("=")?;
                 let mut ended = false;
                 for (index, part) in substrings.parts().enumerate() {
                     match part {
-                        SubstringPart::Initial(part) => write_escaped(f, part)?,
+                        SubstringPart::Initial(part) => self.write_value(f, attribute, part)?,
                         SubstringPart::Any(part) => {
                             f.write_str(if index == 0 { "*" } else { "" })?;
-                            write_escaped(f, part)?;
+                            self.write_value(f, attribute, part)?;
                         }
                         SubstringPart::Final(part) => {
                             f.write_str(if index == 0 { "*" } else { "" })?;
-                            write_escaped(f, part)?;
+                            self.write_value(f, attribute, part)?;
                             ended = true;
                         }
                     }
@@ -441,13 +495,15 @@ impl fmt::Display for Filter<'_> {
                 }
             }
             FilterView::ExtensibleMatch(matched) => {
-                write_escaped(f, matched.attribute.unwrap_or_default())?;
+                let attribute = matched.attribute.unwrap_or_default();
+                write_escaped(f, attribute)?;
                 f.write_str(if matched.dn_attributes { ":dn" } else { "" })?;
                 if let Some(rule) = matched.rule {
                     f.write_str(":")?;
                     write_escaped(f, rule)?;
                 }
-                write_comparison(f, b"", ":=", matched.value)?;
+                f.write_str(":=")?;
+                self.write_value(f, attribute, matched.value)?;
             }
             FilterView::Unknown => f.write_str("?=unknown")?,
         }
@@ -459,17 +515,6 @@ impl fmt::Display for FilterBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_filter().fmt(f)
     }
-}
-
-fn write_comparison(
-    f: &mut fmt::Formatter<'_>,
-    attribute: &[u8],
-    operator: &str,
-    value: &[u8],
-) -> fmt::Result {
-    write_escaped(f, attribute)?;
-    f.write_str(operator)?;
-    write_escaped(f, value)
 }
 
 /// Writes `value` with its special characters, its control characters and what is no UTF-8 escaped.

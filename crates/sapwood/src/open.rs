@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{CWD, RenameFlags};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{Directory, Options};
+use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin, root_dse};
 
 /// The folder of the store inside a directory's folder.
@@ -27,7 +29,15 @@ pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
     );
+    options.passwords = Some(Arc::new(hasher(config)));
     Ok(options)
+}
+
+/// How the passwords of a directory are hashed, and which it stores.
+pub(crate) fn hasher(config: &Config) -> Hasher {
+    Hasher {
+        limits: config.limits.passwords(),
+    }
 }
 
 /// The `.schema` and `.ldif` files beside a directory's data, in the order of their names.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::listen::ListenUrl;
+use crate::password::{PasswordLimits, Work};
 
 pub use reload::Reloaded;
 
@@ -145,8 +146,23 @@ pub struct Limits {
     pub search_entries_max: u32,
     /// Seconds that one search of anyone but the administrator takes; 0 means no limit.
     pub search_seconds_max: u32,
-    /// Passwords that are hashed at once, 19 MiB each.
+    /// Passwords that are hashed or checked at once, 19 MiB each, and up to 64 MiB for stored hashes from elsewhere.
     pub hashers_max: usize,
+    /// Values of userPassword that an entry may have; no more of them are tried.
+    pub password_values_max: usize,
+    /// Milliseconds that checking a password against all of them may take, estimated from what the stored hashes ask for.
+    pub password_cost_ms_max: u64,
+}
+
+impl Limits {
+    /// Those of the passwords of an entry.
+    #[must_use]
+    pub fn passwords(&self) -> PasswordLimits {
+        PasswordLimits {
+            values_max: self.password_values_max,
+            work_max: Work::from_millis(self.password_cost_ms_max),
+        }
+    }
 }
 
 /// A directory in memory (`sapwood init --in-memory`).
@@ -269,6 +285,8 @@ impl Default for Limits {
             search_entries_max: 0,
             search_seconds_max: 0,
             hashers_max: 1,
+            password_values_max: 8,
+            password_cost_ms_max: 2000,
         }
     }
 }
@@ -392,6 +410,9 @@ impl Config {
         )?;
         at_least("lburp_operations_max", limits.lburp_operations_max, 1)?;
         at_least("hashers_max", limits.hashers_max, 1)?;
+        at_least("password_values_max", limits.password_values_max, 1)?;
+        let cost_ms = usize::try_from(limits.password_cost_ms_max).unwrap_or(usize::MAX);
+        at_least("password_cost_ms_max", cost_ms, 100)?;
         let seconds = usize::try_from(self.archive.seconds_max).unwrap_or(usize::MAX);
         at_least("seconds_max", seconds, 1)?;
         at_least(

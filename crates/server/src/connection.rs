@@ -128,7 +128,7 @@ pub(crate) async fn serve(
         idle_is_set: false,
         last_active: Instant::now(),
         moved_before: 0,
-        transaction_idle: None,
+        deadline: None,
         moved_bytes: 0,
         moved_before_turn: 0,
         stall: None,
@@ -173,8 +173,8 @@ struct Connection {
     last_active: Instant,
     /// `moved_bytes` at that time.
     moved_before: u64,
-    /// While a transaction is open: fires when one was left alone for too long at the earliest.
-    transaction_idle: Option<Pin<Box<Sleep>>>,
+    /// Fires when the session has something to do at a [time](Session::deadline), at the latest.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// Bytes read and written.
     moved_bytes: u64,
     /// The same when its turn began, after that of the thread's others.
@@ -287,7 +287,7 @@ impl Connection {
             return Poll::Ready(Ok(true));
         }
         self.rest();
-        if self.poll_transactions(cx) {
+        if self.poll_deadline(cx) {
             return Poll::Ready(Ok(true));
         }
         if self.poll_stalled(cx).is_ready() {
@@ -314,7 +314,9 @@ impl Connection {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !self.session.wants_input() || !self.poll_input_share(cx) {
+        if !(self.session.wants_input() || self.session.watches_peer())
+            || !self.poll_input_share(cx)
+        {
             return Ok(false);
         }
         let room = self.input_share.bytes().max(INPUT_FREE_BYTES);
@@ -469,18 +471,21 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Whether a transaction was left alone for too long, and has been aborted.
-    fn poll_transactions(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether a failed bind was answered, or a transaction was left alone for too long and has been aborted.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(deadline) = self.session.deadline().map(Instant::from_std) else {
-            self.transaction_idle = None;
+            self.deadline = None;
             return false;
         };
         let timer = self
-            .transaction_idle
+            .deadline
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
         while timer.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
-                self.transaction_idle = None;
+                self.deadline = None;
                 self.session.expire();
                 return true;
             }

@@ -9,7 +9,7 @@ use sapwood_directory::schema::{NormalDn, Schema};
 
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
-use crate::password::HasherPool;
+use crate::password::{HasherPool, PasswordError, StoredPassword};
 use crate::tls::{self, Tls};
 use crate::writer::Writer;
 
@@ -70,6 +70,14 @@ pub enum SettingsError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// What the administrator's password file holds.
+    #[error("{}: {reason} (sapwood passwd DIR makes a new one)", path.display())]
+    StoredPassword {
+        /// The file.
+        path: PathBuf,
+        /// Why it is none that could be used.
+        reason: PasswordError,
+    },
 }
 
 impl Settings {
@@ -90,12 +98,17 @@ impl Settings {
             return Err(wrong("it is empty".into()));
         }
         let path = folder.join(&config.admin.password_file);
-        let stored =
-            std::fs::read(&path).map_err(|source| SettingsError::AdminPassword { path, source })?;
+        let stored = std::fs::read(&path).map_err(|source| SettingsError::AdminPassword {
+            path: path.clone(),
+            source,
+        })?;
+        let admin_password = stored.trim_ascii().to_vec();
+        StoredPassword::parse(&admin_password)
+            .map_err(|reason| SettingsError::StoredPassword { path, reason })?;
         Ok(Self {
             config,
             admin_name,
-            admin_password: stored.trim_ascii().to_vec(),
+            admin_password,
         })
     }
 }

@@ -647,6 +647,7 @@ impl<'w, E: Engine> Worker<'w, E> {
         values: &'r [AttributeValue<'r>],
     ) -> std::result::Result<(), Stop> {
         let mut rest = values;
+        let mut passwords = Vec::new();
         while let Some(first) = rest.first() {
             // Values of an attribute mostly stand together; those that do not are added to the ones before.
             let run = rest
@@ -669,6 +670,13 @@ impl<'w, E: Engine> Worker<'w, E> {
                 .options
                 .hasher
                 .filter(|_| is_protected(self.schema, known.id()));
+            if let Some(hasher) = hasher {
+                // No more of them are hashed than an entry may have.
+                passwords.extend(together.iter().map(|value| &*value.value));
+                hasher
+                    .check(&passwords)
+                    .map_err(|why| Stop::refuse(ResultCode::ConstraintViolation, why))?;
+            }
             let list = together
                 .iter()
                 .map(|value| stored(hasher, &value.value))
@@ -688,7 +696,7 @@ fn stored<'r>(
         Some(hasher) if !hasher.is_hashed(value) => hasher
             .hash(value)
             .map(Cow::Owned)
-            .map_err(|why| Stop::refuse(ResultCode::UnknownError, why)),
+            .map_err(|why| Stop::refuse(ResultCode::ConstraintViolation, why)),
         _ => Ok(Cow::Borrowed(value)),
     }
 }

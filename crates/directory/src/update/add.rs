@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sapwood_ldap::dn::Dn;
-use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
+use sapwood_ldap::list::{Attribute, AttributesBuf, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
@@ -49,6 +49,9 @@ impl<T: Write> Run<'_, T> {
         let class = draft.check(schema)?.ok_or_else(no_class)?;
         if let Some(rdn) = name.rdn() {
             draft.check_rdn(schema, rdn, ResultCode::NamingViolation)?;
+        }
+        if let Some(hasher) = &self.options.passwords {
+            draft.check_passwords(schema, &**hasher)?;
         }
         let flags = flags_of(schema, class);
         let stamp = Stamp::from(self.moment());
@@ -165,11 +168,34 @@ pub(crate) fn no_class() -> Stop {
     .into()
 }
 
+/// The values that an add or a modify gives to attributes of a kind.
+fn new_values<'m>(op: &Request<'m>, is_of_kind: impl Fn(&[u8]) -> bool) -> Vec<&'m [u8]> {
+    use sapwood_ldap::list::ChangeKind;
+    let mut values = Vec::new();
+    let mut take = |attribute: Attribute<'m>| {
+        if is_of_kind(attribute.description) {
+            values.extend(attribute.values);
+        }
+    };
+    match op {
+        Request::Add(request) => request.attributes.into_iter().for_each(take),
+        Request::Modify(request) => {
+            for change in request.changes {
+                if matches!(change.kind, ChangeKind::Add | ChangeKind::Replace) {
+                    take(change.attribute);
+                }
+            }
+        }
+        _ => {}
+    }
+    values
+}
+
 /// Puts stored passwords in the place of the cleartext ones of an add or a modify. Expensive: to be called before the
 /// update joins the writer's queue. What is not an add or a modify, or carries no cleartext password, stays as it is.
 ///
 /// # Errors
-/// The outcome to answer with when a password cannot be hashed.
+/// The outcome to answer with when there are too many passwords, or one cannot be hashed or stored.
 pub fn hash_passwords(
     request: &mut UpdateRequest,
     schema: &Schema,
@@ -186,12 +212,14 @@ pub fn hash_passwords(
         let known = described(schema, description).ok();
         known.is_some_and(|(known, _)| is_protected(schema, known.id()))
     };
+    let refuse = |why: String| Outcome::new(ResultCode::ConstraintViolation, why);
+    // All passwords of one request are those of one entry: no more are hashed than it may have.
+    let given = new_values(&message.op, is_password);
+    hasher.check(&given).map_err(refuse)?;
     let hashed = |description: &[u8], values: Vec<&[u8]>| -> Result<Vec<Vec<u8>>, Outcome> {
         let stored = |value: &&[u8]| {
             if is_password(description) && !hasher.is_hashed(value) {
-                hasher
-                    .hash(value)
-                    .map_err(|why| Outcome::new(ResultCode::UnknownError, why))
+                hasher.hash(value).map_err(refuse)
             } else {
                 Ok(value.to_vec())
             }

@@ -16,6 +16,7 @@ use crate::outcome::Stop;
 use crate::schema::{
     AttributeType, AttributeTypeId, AttributeValues, CheckMode, ObjectClassId, Schema,
 };
+use crate::sources::PasswordHasher;
 use crate::state::State;
 
 use super::stamp::Stamp;
@@ -228,6 +229,13 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<(), Stop> {
         for ava in rdn.avas() {
             let known = schema.defined_attribute_type(ava.attribute())?;
+            if is_protected(schema, known.id()) {
+                let diagnostic = format!(
+                    "{}: a protected attribute cannot name an entry: names are shown to everybody, and logged",
+                    known.name()
+                );
+                return Err(Stop::refuse(ResultCode::NamingViolation, diagnostic));
+            }
             if !known.is_operational() {
                 self.add_if_missing(schema, known, Cow::Owned(ava.value().into_owned()));
             }
@@ -426,6 +434,23 @@ impl<'a> Draft<'a> {
             .collect();
         let checked = schema.check_entry(&attributes, CheckMode::Trusted)?;
         Ok(Some(checked.structural_class))
+    }
+
+    /// Checks the passwords of the entry.
+    pub(crate) fn check_passwords(
+        &self,
+        schema: &Schema,
+        hasher: &dyn PasswordHasher,
+    ) -> std::result::Result<(), Stop> {
+        let mut values = Vec::new();
+        for known in &self.attributes {
+            if is_protected(schema, known.attribute_type) {
+                known.append_current(&mut values);
+            }
+        }
+        hasher
+            .check(&values)
+            .map_err(|why| Stop::refuse(ResultCode::ConstraintViolation, why))
     }
 
     /// Checks that the attributes of an RDN can name an entry and are there; `missing` is the result code when they are not.

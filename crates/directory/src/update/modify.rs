@@ -184,6 +184,15 @@ impl<T: Write> Run<'_, T> {
             }
         }
         draft.check(schema)?;
+        // What is there already may always be deleted.
+        let is_new_password = |change: &Resolved<'_>| {
+            change.kind != Modification::Delete && is_protected(schema, change.known.id())
+        };
+        if let Some(hasher) = &self.options.passwords
+            && changes.iter().any(is_new_password)
+        {
+            draft.check_passwords(schema, &**hasher)?;
+        }
         let (parent, flags) = (old[0].parent(), old[0].flags());
         let frame = Frame { parent, flags, rdn };
         if let Some(brief) = brief {

@@ -234,7 +234,11 @@ fn users_see_through_controls_what_they_may_read() {
     );
     let snapshot = directory.snapshot().unwrap();
     let user = Identity::User {
-        entry: snapshot.credentials(ANNE).unwrap().unwrap().entry,
+        entry: snapshot
+            .credentials(ANNE, usize::MAX)
+            .unwrap()
+            .unwrap()
+            .entry,
         dn: ANNE.into(),
     };
     let change = || modify(ANNE, &[(Replace, "userPassword", &["{SSHA}second"])]);

@@ -282,7 +282,7 @@ pub(crate) fn exists<E: Engine>(directory: &Directory<E>, dn: &str) -> bool {
     directory
         .snapshot()
         .unwrap()
-        .credentials(dn)
+        .credentials(dn, usize::MAX)
         .unwrap()
         .is_some()
 }

@@ -395,7 +395,7 @@ fn users_change_their_own_password_and_nothing_else() {
     let entry = directory
         .snapshot()
         .unwrap()
-        .credentials(ANNE)
+        .credentials(ANNE, usize::MAX)
         .unwrap()
         .unwrap()
         .entry;
@@ -412,7 +412,7 @@ fn users_change_their_own_password_and_nothing_else() {
         directory
             .snapshot()
             .unwrap()
-            .credentials(ANNE)
+            .credentials(ANNE, usize::MAX)
             .unwrap()
             .unwrap()
             .stored,
@@ -431,7 +431,7 @@ fn users_change_their_own_password_and_nothing_else() {
         directory
             .snapshot()
             .unwrap()
-            .credentials(ANNE)
+            .credentials(ANNE, usize::MAX)
             .unwrap()
             .unwrap()
             .stored,

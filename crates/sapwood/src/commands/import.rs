@@ -17,7 +17,6 @@ use sapwood_directory::{
     ImportProgress, ImportRejection, ImportReport, ImportSource,
 };
 use sapwood_ldap::ber;
-use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin};
 
 use crate::cli::Import;
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &Import, out: &mut Output) -> Result<ExitCode> {
         // Files there have no names: nothing is left of them, however the import ends.
         folder: folder.clone(),
         threads,
-        hasher: Some(&Hasher),
+        hasher: Some(&open::hasher(&config)),
         creator: config.admin.dn.clone(),
         skip_present: args.go_on,
     };

@@ -80,6 +80,7 @@ pub(crate) fn read(file: &Path) -> Result<Password> {
             name()
         );
     }
+    password::check_new(line).with_context(name)?;
     Ok(Password::new(line.to_vec()))
 }
 

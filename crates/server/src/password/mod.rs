@@ -1,15 +1,23 @@
 //! Passwords as `userPassword` keeps them: `{SCHEME}` and a hash (RFC 3112 §2, and the names that servers share in practice).
 //!
-//! New passwords are hashed with Argon2id. Verification also knows the schemes that people bring along from elsewhere.
-//! Each stored hash names its own cost, and a stored hash may come from a client, so each cost has an upper limit here.
+//! New passwords are hashed with Argon2id. Verification also knows the schemes that people bring along from elsewhere
+//! ([`StoredPassword`]). Each stored hash names its own cost, and a stored hash may come from a client: what one may cost is limited, and what all of an
+//! entry may together ([`PasswordLimits`]), both when they are stored and when they are tried.
 
+mod crypt;
+mod fair;
 mod pool;
-mod scheme;
+mod stored;
+mod verifier;
 
 use base64ct::{Base64Unpadded, Encoding};
 use zeroize::Zeroizing;
 
-pub use pool::{HasherPool, PoolFull};
+pub(crate) use pool::{Claim, Delayed, HasherPool, Origin, Owner, Ticket, Turn};
+pub use stored::{
+    Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
+};
+pub use verifier::{Verified, Verifier};
 
 /// Memory of one new Argon2id hash, in KiB (the second choice of the OWASP recommendations; [`HasherPool`] runs one at a time).
 pub const ARGON2_MEMORY_KIB: u32 = 19 * 1024;
@@ -20,18 +28,129 @@ pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// Letters and digits of a generated password: 20 of 57 characters are 116 bits.
 pub const GENERATED_CHARACTERS: usize = 20;
 
-/// How many values are checked where the session runs.
-const QUICK_VALUES_MAX: usize = 8;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
+/// Bytes of the name of a scheme that a diagnostic repeats.
+const SCHEME_NAME_BYTES_MAX: usize = 32;
 
 /// A password in memory, wiped when dropped.
 pub type Password = Zeroizing<Vec<u8>>;
 
-/// Whether a `userPassword` value is already a hash of a known scheme, and so is to be stored as it is.
+/// How much the values of userPassword of one entry may cost whoever checks a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordLimits {
+    /// Values.
+    pub values_max: usize,
+    /// Work of all together.
+    pub work_max: Work,
+}
+
+impl Default for PasswordLimits {
+    fn default() -> Self {
+        Self {
+            values_max: 8,
+            work_max: Work::from_millis(2000),
+        }
+    }
+}
+
+/// Why a value of userPassword, or a new password, is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PasswordError {
+    /// No scheme has this name here.
+    #[error(
+        "no password can match a value with the scheme {{{scheme}}}, which is not known here (a password in clear text comes without a scheme, and does not \
+         begin like one)"
+    )]
+    UnknownScheme {
+        /// The name, cut off if it is long.
+        scheme: String,
+    },
+    /// A hash of `crypt(3)` that is none of those known here.
+    #[error(
+        "no password can match the value: what follows {{CRYPT}} is no hash of DES, $1$, $2a$, $2b$, $2y$, $5$, $6$ or $y$ in its whole length"
+    )]
+    UnknownCrypt,
+    /// Not what the scheme has.
+    #[error(
+        "no password can match the value: what follows {{{scheme}}} has not the form of this scheme"
+    )]
+    Malformed {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// A value longer than any of its scheme.
+    #[error("a value of {{{scheme}}} has at most {STORED_BYTES_MAX} bytes")]
+    TooLong {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// Its own parameters ask for too much.
+    #[error(
+        "checking a password against the value of {{{scheme}}} would take more than about {} ms or more than {} MiB",
+        VALUE_WORK_MAX.millis(),
+        VALUE_MEMORY_KIB_MAX >> 10
+    )]
+    TooCostly {
+        /// The scheme.
+        scheme: &'static str,
+    },
+    /// Too many passwords of one entry.
+    #[error("an entry has at most {max} values of userPassword (password_values_max)")]
+    TooManyValues {
+        /// How many it may have.
+        max: usize,
+    },
+    /// All passwords of one entry together ask for too much.
+    #[error(
+        "checking a password against all values of userPassword would take about {millis} ms, more than {max} (password_cost_ms_max)"
+    )]
+    TooCostlyTogether {
+        /// What they would take.
+        millis: u64,
+        /// What they may.
+        max: u64,
+    },
+    /// A password in clear text that looks like a stored one.
+    #[error("a password does not begin like a stored one, with a scheme in braces")]
+    BeginsWithScheme,
+    /// A password in clear text that is too long.
+    #[error("a password has at most {PASSWORD_BYTES_MAX} bytes")]
+    PasswordTooLong,
+}
+
+impl PasswordError {
+    fn unknown_scheme(scheme: &str) -> Self {
+        let mut shown = scheme
+            .get(..SCHEME_NAME_BYTES_MAX)
+            .unwrap_or(scheme)
+            .to_owned();
+        if shown.len() < scheme.len() {
+            shown.push_str("...");
+        }
+        Self::UnknownScheme { scheme: shown }
+    }
+}
+
+/// Whether a `userPassword` value begins with a scheme, known or not, and so is never hashed.
 #[must_use]
 pub fn is_hashed(value: &[u8]) -> bool {
-    scheme::split(value).is_some()
+    scheme_of(value).is_some()
+}
+
+/// Checks that a password in clear text can be one.
+///
+/// # Errors
+/// When it is too long or begins like a stored one.
+pub fn check_new(password: &[u8]) -> Result<(), PasswordError> {
+    if password.len() > PASSWORD_BYTES_MAX {
+        return Err(PasswordError::PasswordTooLong);
+    }
+    if is_hashed(password) {
+        return Err(PasswordError::BeginsWithScheme);
+    }
+    Ok(())
 }
 
 /// Hashes a password with Argon2id: `{ARGON2}$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
@@ -44,64 +163,76 @@ pub fn is_hashed(value: &[u8]) -> bool {
 pub fn hash(password: &[u8]) -> Vec<u8> {
     let mut salt = [0; SALT_BYTES];
     random(&mut salt);
-    hash_with_salt(password, &salt)
-}
-
-fn hash_with_salt(password: &[u8], salt: &[u8; SALT_BYTES]) -> Vec<u8> {
     let params = argon2::Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, Some(HASH_BYTES))
         .expect("the parameters are constants within Argon2's limits");
     let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let mut hash = [0; HASH_BYTES];
     argon2
-        .hash_password_into(password, salt, &mut hash)
+        .hash_password_into(password, &salt, &mut hash)
         .expect("salt and output have lengths that Argon2 accepts");
     format!(
         "{{ARGON2}}$argon2id$v=19$m={ARGON2_MEMORY_KIB},t={ARGON2_PASSES},p=1${}${}",
-        Base64Unpadded::encode_string(salt),
+        Base64Unpadded::encode_string(&salt),
         Base64Unpadded::encode_string(&hash)
     )
     .into_bytes()
 }
 
-/// How the directory hashes cleartext passwords in adds, modifies and imports.
+/// The work of [`hash`].
+#[must_use]
+pub const fn hash_work() -> Work {
+    Work::passes(ARGON2_MEMORY_KIB, ARGON2_PASSES)
+}
+
+/// How the directory hashes cleartext passwords in adds, modifies and imports, and what passwords it stores.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Hasher;
+pub struct Hasher {
+    /// What the passwords of one entry may cost.
+    pub limits: PasswordLimits,
+}
 
 impl sapwood_directory::PasswordHasher for Hasher {
     fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String> {
-        if cleartext.len() > PASSWORD_BYTES_MAX {
-            return Err(format!("a password has at most {PASSWORD_BYTES_MAX} bytes"));
-        }
+        check_new(cleartext).map_err(|error| error.to_string())?;
         Ok(hash(cleartext))
     }
 
     fn is_hashed(&self, value: &[u8]) -> bool {
         is_hashed(value)
     }
+
+    fn check(&self, values: &[&[u8]]) -> Result<(), String> {
+        let checked = || {
+            if values.len() > self.limits.values_max {
+                let max = self.limits.values_max;
+                return Err(PasswordError::TooManyValues { max });
+            }
+            let mut work = Work::default();
+            for value in values {
+                work = work.and(match is_hashed(value) {
+                    true => StoredPassword::parse(value)?.work(0),
+                    false => {
+                        check_new(value)?;
+                        hash_work()
+                    }
+                });
+            }
+            if work > self.limits.work_max {
+                let (millis, max) = (work.millis(), self.limits.work_max.millis());
+                return Err(PasswordError::TooCostlyTogether { millis, max });
+            }
+            Ok(())
+        };
+        checked().map_err(|error| error.to_string())
+    }
 }
 
-/// Whether `password` is the one behind any of the `stored` values of `userPassword`.
-///
-/// Without stored values it does the work of one hash all the same, so that the time taken does not tell
-/// whether an entry exists. A stored value of an unknown scheme, or one that costs more than the limits, never matches.
+/// Whether `password` is the one behind any of the `stored` values of `userPassword`, within the usual limits. Takes as long as that takes.
 #[must_use]
 pub fn verify<'a>(password: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -> bool {
-    if password.len() > PASSWORD_BYTES_MAX {
-        return false;
-    }
-    let mut stored = stored.into_iter().peekable();
-    if stored.peek().is_none() {
-        let _ = hash_with_salt(password, &[0; SALT_BYTES]);
-        return false;
-    }
-    stored.any(|value| scheme::matches(password, value))
-}
-
-/// Whether checking a password against these values takes some microseconds at most: they are a few bare digests, as of `{SSHA}`,
-/// or in clear. To hand that to another thread would cost more.
-#[must_use]
-pub fn is_quick<'a>(stored: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
-    (1..=QUICK_VALUES_MAX).contains(&stored.len()) && stored.into_iter().all(scheme::is_quick)
+    Verifier::new(password, stored, PasswordLimits::default())
+        .run()
+        .is_some()
 }
 
 /// A new password of [`GENERATED_CHARACTERS`] letters and digits, without those that look alike (0 O o, 1 I l).
@@ -154,18 +285,49 @@ mod tests {
 
     #[test]
     fn digests_are_quick_and_what_is_made_to_be_slow_is_not() {
-        let quick = |values: &[&[u8]]| is_quick(values.iter().copied());
-        assert!(quick(&[b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA=="]));
-        assert!(quick(&[b"{ssha512}x", b"{MD5}y"]));
-        assert!(!quick(&[]));
+        let quick = |values: &[&[u8]]| {
+            Verifier::new(b"x", values.iter().copied(), PasswordLimits::default()).is_quick()
+        };
+        let ssha = b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==".as_slice();
+        assert!(quick(&[]));
+        assert!(quick(&[ssha, b"{FOO}x"]));
         assert!(!quick(&[&hash(b"x")]));
-        assert!(!quick(&[b"{SSHA}x", b"{PBKDF2}1000$a$b"]));
-        assert!(!quick(&[b"{SHA}x".as_slice(); 9]));
+        assert!(!quick(&[ssha, b"{CRYPT}abNANd1rDfiNc"]));
     }
 
     #[test]
     fn nothing_matches_without_stored_values() {
         assert!(!verify(b"x", std::iter::empty()));
+    }
+
+    #[test]
+    fn what_an_entry_may_have_is_bounded() {
+        use sapwood_directory::PasswordHasher;
+        let hasher = Hasher::default();
+        let check = |values: &[&[u8]]| hasher.check(values);
+        let ssha = b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==".as_slice();
+        assert_eq!(check(&[ssha; 8]), Ok(()));
+        assert!(
+            check(&[ssha; 9])
+                .unwrap_err()
+                .contains("password_values_max")
+        );
+        let slow: &[u8] =
+            b"{PBKDF2-SHA256}1500000$c2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        assert_eq!(check(&[slow; 2]), Ok(()));
+        assert!(
+            check(&[slow; 3])
+                .unwrap_err()
+                .contains("password_cost_ms_max")
+        );
+        assert!(check(&[b"{FOO}x"]).unwrap_err().contains("{FOO}"));
+        assert!(check(&[b"{CLEARTEXT}x"]).is_err());
+        assert!(hasher.hash(b"{FOO}x").is_err());
+        assert!(check(&[b"{not a scheme}", b"{}", b"{"]).is_ok());
+        let long = [b'x'; PASSWORD_BYTES_MAX + 1];
+        assert!(check(&[&long]).is_err() && hasher.hash(&long).is_err());
+        let endless = [b"{".as_slice(), &[b'A'; 9000], b"}x"].concat();
+        assert!(check(&[&endless]).unwrap_err().len() < 300);
     }
 
     #[test]

@@ -1,20 +1,74 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
+//!
+//! A bind that succeeds is answered at once. One that fails, whatever the reason, is answered by a timer: not before the hash of a new password would have
+//! been checked, had it come at the same time. So the time of the answer does not tell whether there is an entry, or how its password is stored, and whoever tries
+//! names that do not exist keeps no hasher busy.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use sapwood_directory::{Credentials, Identity, Outcome};
-use sapwood_ldap::message::{Authentication, BindRequest, Operation};
+use sapwood_ldap::message::{
+    Authentication, BindRequest, Frame, Operation, Request, RequestMessage, frame,
+};
 use sapwood_ldap::result::ResultCode;
 
+use super::log::LoggedName;
 use super::{Completion, Peer, Session};
-use crate::password::{self, PASSWORD_BYTES_MAX};
+use crate::password::{
+    Claim, Delayed, Owner, PASSWORD_BYTES_MAX, Ticket, Turn, Verified, Verifier,
+};
 use crate::writer::refusal;
+
+/// Bytes of the name in a bind.
+const NAME_BYTES_MAX: usize = 8 << 10;
+
+/// What came of the check of a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is right.
+    Bound(Identity),
+    /// It is wrong.
+    Wrong,
+    /// The check was stopped before.
+    Stopped,
+}
+
+/// What a session waits for that hashes, and that nothing may overlap.
+pub(super) enum Hashing {
+    /// A job in the pool; for a bind, with when its failure may be told.
+    Job {
+        _ticket: Ticket,
+        failure: Option<Instant>,
+    },
+    /// A bind that has failed, and when that is told.
+    Failed { at: Instant, _delayed: Delayed },
+}
+
+/// What becomes of a bind at once.
+enum Begun {
+    Bound(Identity),
+    /// A hasher is at it, or the timer of its failure runs.
+    Waits,
+}
+
+/// Who may have a password.
+struct Bindable {
+    identity: Identity,
+    /// The stored ones to compare with.
+    stored: Vec<Vec<u8>>,
+}
 
 /// One answer for a wrong name and a wrong password: names are not to be found out by trying.
 fn wrong() -> Outcome {
     Outcome::new(ResultCode::InvalidCredentials, "")
 }
 
-/// Bytes of the name in a bind.
-const NAME_BYTES_MAX: usize = 8 << 10;
+/// The answer to what was still to be hashed when the session ended.
+pub(super) fn stopped() -> Outcome {
+    let reason = "the session ended before the password was hashed";
+    Outcome::new(ResultCode::Unavailable, reason)
+}
 
 impl Session {
     pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
@@ -31,94 +85,176 @@ impl Session {
             Authentication::Sasl {
                 mechanism,
                 credentials,
-            } => self.sasl(mechanism, credentials).map(Some),
+            } => self.sasl(mechanism, credentials).map(Begun::Bound),
         };
         if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.number, id, dn = request.name, "bind");
+            let dn = LoggedName::dn(self.service.directory.schema(), request.name);
+            tracing::info!(target: "access", conn = self.number, id, %dn, "bind");
         }
         match outcome {
-            Ok(Some(identity)) => self.bound(id, Some(identity)),
-            // A hasher is at it.
-            Ok(None) => self.exclusive = Some(id),
+            Ok(Begun::Bound(identity)) => self.bound(id, identity),
+            Ok(Begun::Waits) => self.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
     }
 
-    /// A bind is decided.
-    pub(super) fn bound(&mut self, id: u32, identity: Option<Identity>) {
-        self.exclusive = None;
-        let outcome = match identity {
-            Some(identity) => {
-                self.identity = identity;
-                Outcome::SUCCESS
-            }
-            None => wrong(),
-        };
-        self.answer(id, Operation::Bind, &outcome);
+    fn bound(&mut self, id: u32, identity: Identity) {
+        self.identity = identity;
+        self.answer(id, Operation::Bind, &Outcome::SUCCESS);
     }
 
-    /// Simple authentication: who the client is, or `None` once a hasher checks the password.
-    fn simple(
-        &mut self,
-        id: u32,
-        name: &str,
-        password: &[u8],
-    ) -> Result<Option<Identity>, Outcome> {
+    /// Simple authentication: who the client is, unless that takes time.
+    fn simple(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         if password.is_empty() {
             return if name.is_empty() {
-                Ok(Some(Identity::Anonymous))
+                Ok(Begun::Bound(Identity::Anonymous))
             } else {
                 let reason = "a bind with a name needs a password (RFC 4513 §5.1.2)";
                 Err(Outcome::new(ResultCode::UnwillingToPerform, reason))
             };
         }
         self.require_confidentiality()?;
-        if name.len() > NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
-            let reason = format!(
-                "a name has at most {NAME_BYTES_MAX} bytes, a password {PASSWORD_BYTES_MAX}"
-            );
-            return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
+        let came = Instant::now();
+        let Some(Bindable { identity, stored }) = self.bindable(name, password)? else {
+            let delay = self.failure_delay();
+            return Ok(self.fail_at(came + delay));
+        };
+        let limits = self.settings.config.limits.passwords();
+        let stored = stored.iter().map(Vec::as_slice);
+        let mut verifier = Verifier::new(password, stored, limits);
+        let failure = came + self.failure_delay();
+        if verifier.is_quick() {
+            return Ok(match verifier.run() {
+                Some(_) => Begun::Bound(identity),
+                None => self.fail_at(failure),
+            });
         }
-        let (identity, stored) = if self
+        let (claim, work) = (self.claim(&identity), verifier.work());
+        let session = self.completions.clone();
+        let check = move |turn| {
+            let verdict = match turn {
+                Turn::Stop => Verdict::Stopped,
+                Turn::Step => match verifier.step() {
+                    Verified::More => return ControlFlow::Continue(()),
+                    Verified::Matches(_) => Verdict::Bound(identity.clone()),
+                    Verified::Differs => Verdict::Wrong,
+                },
+            };
+            let _ = session.send(Completion::Verified { id, verdict });
+            ControlFlow::Break(())
+        };
+        self.hashing = Some(Hashing::Job {
+            _ticket: self.service.hashers.submit(claim, work, check),
+            failure: Some(failure),
+        });
+        Ok(Begun::Waits)
+    }
+
+    /// Who may have the password; `None` for a name that nobody has.
+    fn bindable(&self, name: &str, password: &[u8]) -> Result<Option<Bindable>, Outcome> {
+        if name.len() > NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
+            return Ok(None);
+        }
+        if self
             .settings
             .is_admin(self.service.directory.schema(), name)
         {
             let identity = Identity::Admin {
                 dn: self.settings.config.admin.dn.clone(),
             };
-            (Some(identity), vec![self.settings.admin_password.clone()])
-        } else {
-            match self.credentials(name)? {
-                Some(Credentials { entry, dn, stored }) => {
-                    (Some(Identity::User { entry, dn }), stored)
-                }
-                // The hasher works all the same: the time taken does not tell either.
-                None => (None, Vec::new()),
-            }
-        };
-        if identity.is_some() && password::is_quick(stored.iter().map(Vec::as_slice)) {
-            return if password::verify(password, stored.iter().map(Vec::as_slice)) {
-                Ok(identity)
-            } else {
-                Err(wrong())
-            };
+            let stored = vec![self.settings.admin_password.clone()];
+            return Ok(Some(Bindable { identity, stored }));
         }
-        let (password, session) = (
-            password::Password::new(password.to_vec()),
-            self.completions.clone(),
-        );
-        let check = move || {
-            let matches = password::verify(&password, stored.iter().map(Vec::as_slice));
-            let _ = session.send(Completion::Verified {
-                id,
-                identity: identity.filter(|_| matches),
-            });
+        let found = self.credentials(name)?;
+        Ok(found.map(|Credentials { entry, dn, stored }| {
+            let identity = Identity::User { entry, dn };
+            Bindable { identity, stored }
+        }))
+    }
+
+    /// A hasher has checked the password of a bind.
+    pub(super) fn verified(&mut self, id: u32, verdict: Verdict) {
+        let failure = match self.hashing.take() {
+            Some(Hashing::Job { failure, .. }) => failure,
+            _ => None,
         };
-        self.service
-            .hashers
-            .submit(check)
-            .map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
-        Ok(None)
+        self.exclusive = None;
+        match (verdict, failure) {
+            (Verdict::Bound(identity), _) => self.bound(id, identity),
+            (Verdict::Wrong, Some(at)) if at > Instant::now() => {
+                self.fail_at(at);
+                self.exclusive = Some(id);
+            }
+            (Verdict::Wrong, _) => self.answer(id, Operation::Bind, &wrong()),
+            (Verdict::Stopped, _) => self.answer(id, Operation::Bind, &stopped()),
+        }
+    }
+
+    /// How long after it came a bind is answered that fails.
+    fn failure_delay(&self) -> Duration {
+        self.service.hashers.failure_delay(self.peer.origin())
+    }
+
+    fn fail_at(&mut self, at: Instant) -> Begun {
+        self.hashing = Some(Hashing::Failed {
+            at,
+            _delayed: self.service.hashers.delay(self.peer.origin()),
+        });
+        Begun::Waits
+    }
+
+    /// When a bind that has failed is to be answered.
+    pub(super) fn failure_due(&self) -> Option<Instant> {
+        match &self.hashing {
+            Some(Hashing::Failed { at, .. }) => Some(*at),
+            _ => None,
+        }
+    }
+
+    /// Answers a bind that has failed, if it is time.
+    pub(super) fn tell_failure(&mut self) {
+        if self.failure_due().is_some_and(|at| Instant::now() >= at)
+            && let Some(id) = self.exclusive.take()
+        {
+            self.hashing = None;
+            self.answer(id, Operation::Bind, &wrong());
+        }
+    }
+
+    /// Stops what is hashed for this session, which ends. A job says so itself.
+    pub(super) fn stop_hashing(&mut self) {
+        if let Some(Hashing::Failed { .. }) = self.hashing.take()
+            && let Some(id) = self.exclusive.take()
+        {
+            self.answer(id, Operation::Bind, &stopped());
+        }
+    }
+
+    /// Whether what comes next is the end of the session, while something is hashed for it.
+    pub(super) fn is_unbound(&self) -> bool {
+        let Ok(Frame::Complete(length)) = frame(&self.input, self.message_bytes_max()) else {
+            return false;
+        };
+        let message = self.input.get(..length).map(RequestMessage::decode);
+        matches!(
+            message,
+            Some(Ok(RequestMessage {
+                op: Request::Unbind,
+                ..
+            }))
+        )
+    }
+
+    /// For whom the password of an identity is hashed or checked.
+    pub(super) fn claim(&self, identity: &Identity) -> Claim {
+        let owner = match identity {
+            Identity::User { entry, .. } => Owner::Entry(entry.0),
+            Identity::Admin { .. } | Identity::Anonymous => Owner::Admin,
+        };
+        Claim {
+            origin: self.peer.origin(),
+            owner,
+        }
     }
 
     pub(super) fn credentials(&self, dn: &str) -> Result<Option<Credentials>, Outcome> {
@@ -127,7 +263,9 @@ impl Session {
             .directory
             .snapshot()
             .map_err(|error| refusal(&error))?;
-        snapshot.credentials(dn).map_err(|error| refusal(&error))
+        let values_max = self.settings.config.limits.password_values_max;
+        let found = snapshot.credentials(dn, values_max);
+        found.map_err(|error| refusal(&error))
     }
 
     /// EXTERNAL (RFC 4513 §5.2.3): on a local socket the kernel vouches for the peer's user id. Root and the user that

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, StoreSet, UpdateRequest, hash_passwords};
+use sapwood_directory::{Identity, Outcome, StoreSet, UpdateRequest};
 use sapwood_ldap::control::{self, Controls};
 use sapwood_ldap::error::{PartError, Violation};
 use sapwood_ldap::extended::{
@@ -17,10 +17,11 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{ExtendedRequest, INTEGER_MAX, Request};
 use sapwood_ldap::result::ResultCode;
 
-use super::update::{UPDATE_BYTES, has_cleartext_password, may_depend};
+use super::bind::stopped;
+use super::log::{self, LoggedName};
+use super::update::{UPDATE_BYTES, has_cleartext_password, may_depend, target_dn};
 use super::{Burst, Completion, Session, Wanted, result};
 use crate::memory::Share;
-use crate::password::Hasher;
 use crate::writer::{Form, Reply, Unit};
 
 /// A request whose number is this far ahead of the one that is missing is refused.
@@ -505,30 +506,26 @@ impl Session {
         if self.draining.is_some() {
             return self.refuse_hashing(hashing);
         }
-        while let Some(mut operation) = hashing.to_do.pop() {
+        while let Some(operation) = hashing.to_do.pop() {
             if !operation.has_cleartext {
                 hashing.done.push(operation);
                 continue;
             }
-            let number = operation.number;
-            let (session, directory) = (self.completions.clone(), self.service.directory.clone());
-            let job = move || {
-                let hashed = hash_passwords(&mut operation.request, directory.schema(), &Hasher);
-                let hashed = hashed.map_err(|outcome| (operation.number, outcome));
-                let hashed = hashed.map(|()| operation);
+            let Accepted { number, homes, .. } = operation;
+            let session = self.completions.clone();
+            let done = move |hashed: Result<UpdateRequest, Outcome>| {
+                let hashed = hashed.map_err(|outcome| (number, outcome));
+                let hashed = hashed.map(|request| Accepted {
+                    number,
+                    request,
+                    homes,
+                    has_cleartext: false,
+                });
                 let _ = session.send(Completion::LburpHashed(Box::new(HashedOperation(hashed))));
             };
-            match self.service.hashers.submit(job) {
-                Ok(()) => {
-                    self.hashing(hashing.id);
-                    self.lburp.hashing = Some(hashing);
-                    return;
-                }
-                Err(full) => {
-                    let outcome = Outcome::new(ResultCode::Busy, full.to_string());
-                    self.operation_done(hashing.request, number, outcome);
-                }
-            }
+            self.hash_request(hashing.id, operation.request, done);
+            self.lburp.hashing = Some(hashing);
+            return;
         }
         let Hashing {
             request,
@@ -553,9 +550,7 @@ impl Session {
             ..
         } = hashing;
         for operation in done.into_iter().chain(to_do) {
-            let reason = "the session ended before the passwords of the request were hashed";
-            let outcome = Outcome::new(ResultCode::Unavailable, reason);
-            self.operation_done(request, operation.number, outcome);
+            self.operation_done(request, operation.number, stopped());
         }
         self.answer_if_done(request);
         self.end_if_done();
@@ -563,8 +558,7 @@ impl Session {
 
     /// The passwords of an operation have been hashed.
     pub(super) fn lburp_hashed(&mut self, hashed: HashedOperation) {
-        self.exclusive = None;
-        self.answers_due -= 1;
+        self.end_hashing();
         let Some(hashing) = &mut self.lburp.hashing else {
             return;
         };
@@ -605,8 +599,9 @@ impl Session {
         failed: &mut Vec<(u32, Outcome)>,
     ) {
         if self.settings.config.log.access {
-            let (code, diagnostic) = (outcome.code.code(), outcome.diagnostic.as_str());
-            tracing::info!(target: "access", conn = self.number, id, operation, code, diagnostic, "LBURP operation fails");
+            let diagnostic = log::diagnostic(&outcome);
+            let code = outcome.code.code();
+            tracing::info!(target: "access", conn = self.number, id, operation, code, %diagnostic, "LBURP operation fails");
         }
         failed.push((operation, outcome));
     }
@@ -668,8 +663,8 @@ impl Session {
 
     fn log_operation(&self, id: u32, number: u32, op: &Request<'_>) {
         if self.settings.config.log.access {
-            let dn = super::update::target_dn(op);
-            tracing::info!(target: "access", conn = self.number, id, operation = number, dn, "LBURP {}", op.operation().name());
+            let dn = LoggedName::dn(self.service.directory.schema(), target_dn(op));
+            tracing::info!(target: "access", conn = self.number, id, operation = number, %dn, "LBURP {}", op.operation().name());
         }
     }
 }

@@ -14,6 +14,7 @@ mod bind;
 mod extended;
 mod ids;
 mod lburp;
+mod log;
 mod password_modify;
 mod search;
 #[cfg(test)]
@@ -40,10 +41,12 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
+use self::bind::{Hashing, Verdict};
 use self::ids::MessageIds;
 use self::lburp::{HashedOperation, Lburp};
 use self::transaction::Transactions;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
+use crate::password::Origin;
 use crate::service::{Service, Settings};
 use crate::writer::{Form, Reply, Unit};
 
@@ -65,6 +68,16 @@ pub(crate) enum Peer {
     Local { uid: u32 },
 }
 
+impl Peer {
+    /// Where its work comes from, for what is shared by address.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Tcp(address) => Origin::of_address(address.ip()),
+            Self::Local { uid } => Origin::Local(*uid),
+        }
+    }
+}
+
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -82,7 +95,7 @@ pub(crate) enum Completion {
         answers: Vec<(Reply, Outcome)>,
     },
     /// The password of a bind has been checked.
-    Verified { id: u32, identity: Option<Identity> },
+    Verified { id: u32, verdict: Verdict },
     /// Passwords have been checked and hashed; what is left is an update, or an answer.
     Hashed(Box<Hashed>),
     /// Those of an operation of a bulk update.
@@ -168,6 +181,8 @@ pub(crate) struct Session {
     homes: Vec<(StoreSet, usize)>,
     /// The message id of the request that nothing may overlap.
     exclusive: Option<u32>,
+    /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
+    hashing: Option<Hashing>,
     transactions: Transactions,
     lburp: Lburp,
     /// When the burst came, if somebody has asked.
@@ -218,6 +233,7 @@ impl Session {
             updating: MessageIds::default(),
             homes: Vec::new(),
             exclusive: None,
+            hashing: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),
             now: None,
@@ -258,6 +274,14 @@ impl Session {
     /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
     pub(crate) fn wants_input(&self) -> bool {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
+    }
+
+    /// Whether to read although no request can be taken: while something is hashed, to learn that the peer is gone.
+    pub(crate) fn watches_peer(&self) -> bool {
+        self.hashing.is_some()
+            && self.draining.is_none()
+            && self.then == Then::Continue
+            && self.fits_free_input()
     }
 
     /// Whether the request being received needs no more than what a connection may hold without a share, as far as is known.
@@ -422,6 +446,7 @@ impl Session {
         self.input.clear();
         self.input_needed = 0;
         self.wanted = None;
+        self.stop_hashing();
     }
 
     /// Decodes and does every complete request that there is room for, then goes on with the searches under way. Requests
@@ -440,6 +465,10 @@ impl Session {
         }
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
+        }
+        if self.hashing.is_some() && !self.input.is_empty() && self.is_unbound() {
+            self.stop_hashing();
+            self.then = Then::Close;
         }
         self.step_searches();
         match self.draining {
@@ -515,10 +544,11 @@ impl Session {
                     self.answer_update(reply, outcome);
                 }
             }
-            Completion::Verified { id, identity } => self.bound(id, identity),
+            Completion::Verified { id, verdict } => self.verified(id, verdict),
             Completion::Stop => {
                 self.draining = self.draining.or(Some(Draining::ServerStops));
                 self.wanted = None;
+                self.stop_hashing();
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
             Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
@@ -758,8 +788,9 @@ impl Session {
 
     fn log_result(&self, id: u32, operation: Operation, outcome: &Outcome) {
         if self.settings.config.log.access {
-            let (code, diagnostic) = (outcome.code.code(), outcome.diagnostic.as_str());
-            tracing::info!(target: "access", conn = self.number, id, code, diagnostic, "{} ends", operation.name());
+            let diagnostic = log::diagnostic(outcome);
+            let code = outcome.code.code();
+            tracing::info!(target: "access", conn = self.number, id, code, %diagnostic, "{} ends", operation.name());
         }
     }
 }

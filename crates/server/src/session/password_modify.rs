@@ -1,14 +1,19 @@
 //! Password Modify (RFC 3062).
 
+use std::ops::ControlFlow;
+
 use sapwood_directory::{AccessPolicy, Identity, Outcome, UpdateRequest};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::{PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
 
+use super::bind::stopped;
 use super::transaction::refuse_proxied_authorization;
 use super::{Completion, Hashed, Session};
 use crate::memory::Share;
-use crate::password::{self, PASSWORD_BYTES_MAX, Password};
+use crate::password::{
+    self, PASSWORD_BYTES_MAX, Password, PasswordError, Turn, Verified, Verifier, Work, hash_work,
+};
 use crate::writer::{Form, Reply};
 
 impl Session {
@@ -114,6 +119,12 @@ impl Session {
         let too_long = |password: Option<&[u8]>| {
             password.is_some_and(|password| password.len() > PASSWORD_BYTES_MAX)
         };
+        if let Some(new) = request.new_password {
+            let refused = |error: PasswordError| {
+                Outcome::new(ResultCode::ConstraintViolation, error.to_string())
+            };
+            password::check_new(new).map_err(refused)?;
+        }
         if request.new_password == Some(b"")
             || too_long(request.new_password)
             || too_long(request.old_password)
@@ -134,35 +145,48 @@ impl Session {
             form: Form::PasswordModify(generated),
         };
         let transaction = transaction.map(|at| self.transaction_identifier(at));
+        let limits = self.settings.config.limits.passwords();
+        let stored = stored_before.iter().map(Vec::as_slice);
+        let mut verifier = old.map(|old| Verifier::new(&old, stored, limits));
+        let work = verifier.as_ref().map_or(Work::default(), Verifier::work);
+        let mut waits = Some((dn, reply, transaction));
         let session = self.completions.clone();
-        let job = move || {
-            // What the old password matches must still be there when the update is applied.
-            let replaces = old.as_ref().map(|old| {
-                let mut stored = stored_before.iter();
-                stored.find(|stored| password::verify(old, [stored.as_slice()]))
-            });
-            let request = if let Some(None) = replaces {
-                let reason = "the old password is not the current one";
-                Err(Outcome::new(ResultCode::InvalidCredentials, reason))
-            } else {
-                Ok(UpdateRequest::SetPassword {
-                    dn,
-                    stored: password::hash(&new),
-                    replaces: replaces.flatten().cloned(),
-                })
+        // What the old password matches must still be there when the update is applied.
+        let mut replaces = None;
+        let job = move |turn| {
+            let request = match turn {
+                Turn::Stop => Err(stopped()),
+                Turn::Step => match verifier.as_mut().map(Verifier::step) {
+                    Some(Verified::More) => return ControlFlow::Continue(()),
+                    Some(Verified::Matches(at)) => {
+                        replaces = stored_before.get(at).cloned();
+                        verifier = None;
+                        // The new one is hashed in a turn of its own.
+                        return ControlFlow::Continue(());
+                    }
+                    Some(Verified::Differs) => {
+                        let reason = "the old password is not the current one";
+                        Err(Outcome::new(ResultCode::InvalidCredentials, reason))
+                    }
+                    None => Ok(password::hash(&new)),
+                },
             };
-            let _ = session.send(Completion::Hashed(Box::new(Hashed {
-                request,
-                reply,
-                transaction,
-                share: Share::default(),
-            })));
+            if let Some((dn, reply, transaction)) = waits.take() {
+                let request = request.map(|stored| UpdateRequest::SetPassword {
+                    dn,
+                    stored,
+                    replaces: replaces.take(),
+                });
+                let _ = session.send(Completion::Hashed(Box::new(Hashed {
+                    request,
+                    reply,
+                    transaction,
+                    share: Share::default(),
+                })));
+            }
+            ControlFlow::Break(())
         };
-        self.service
-            .hashers
-            .submit(job)
-            .map_err(|full| Outcome::new(ResultCode::Busy, full.to_string()))?;
-        self.hashing(id);
+        self.have_hashed(id, work.and(hash_work()), job);
         Ok(())
     }
 }

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 
 use sapwood_directory::{
     Budget, Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Step, SystemClock,
+    is_secret,
 };
 use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
+use super::log::{self, LoggedName};
 use super::{Burst, Session, Wanted};
 use crate::memory::{INPUT_FREE_BYTES, Share};
 use crate::writer::refusal;
@@ -270,8 +272,10 @@ impl Session {
         burst: &mut Burst<'_>,
     ) {
         if self.settings.config.log.access {
-            let attribute = String::from_utf8_lossy(request.assertion.attribute);
-            tracing::info!(target: "access", conn = self.number, id, dn = request.dn, %attribute, "compare");
+            let schema = self.service.directory.schema();
+            let attribute = log::description(schema, request.assertion.attribute);
+            let dn = LoggedName::dn(schema, request.dn);
+            tracing::info!(target: "access", conn = self.number, id, %dn, attribute, "compare");
         }
         let outcome = self.compared(request, controls, burst);
         self.answer(
@@ -309,8 +313,11 @@ impl Session {
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
         if self.settings.config.log.access {
-            let (base, scope, filter) = (request.base, request.scope.number(), request.filter);
-            tracing::info!(target: "access", conn = self.number, id, base, scope, %filter, "search");
+            let schema = self.service.directory.schema();
+            let is_secret = |description: &[u8]| is_secret(schema, description);
+            let base = LoggedName::dn(schema, request.base);
+            let (scope, filter) = (request.scope.number(), request.filter.redacted(&is_secret));
+            tracing::info!(target: "access", conn = self.number, id, %base, scope, %filter, "search");
         }
     }
 }

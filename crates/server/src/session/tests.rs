@@ -100,6 +100,14 @@ impl Bench {
         self.session.process();
     }
 
+    /// Waits until the session has something to do, and has it done.
+    fn wait_for_deadline(&mut self) {
+        let deadline = self.session.deadline().unwrap();
+        std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+        self.session.expire();
+        self.session.process();
+    }
+
     /// All that is in the output as message ids and results; it is written then.
     fn answers(&mut self) -> Vec<(u32, Option<ResultCode>)> {
         let output = self.session.output();
@@ -257,7 +265,122 @@ fn a_bind_holds_what_comes_after_it() {
     );
     bench.receive(&simple(3, b"wrong"));
     bench.wait();
+    if bench.session.deadline().is_some() {
+        bench.wait_for_deadline();
+    }
     assert_eq!(bench.answers(), [(3, Some(ResultCode::InvalidCredentials))]);
+}
+
+/// The time of the answer told who exists: a wrong password was refused at once where it was quick to check.
+#[test]
+fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
+    let mut bench = Bench::admin("");
+    let quick = "{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==";
+    let damaged = "{SSHA}1G904nLkTk";
+    let slow = String::from_utf8(password::hash(b"x")).unwrap();
+    let people = [
+        ("quick", Some(quick)),
+        ("slow", Some(slow.as_str())),
+        ("damaged", Some(damaged)),
+        ("foreign", Some("{SASL}x@Y")),
+        (
+            "costly",
+            Some("{PBKDF2}2000000000$c2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+        ),
+        ("none", None),
+    ];
+    for (number, (name, password)) in (10..).zip(people) {
+        let mut attributes = vec![("objectClass", "person"), ("cn", name), ("sn", "x")];
+        attributes.extend(password.map(|password| ("userPassword", password)));
+        bench.receive(&add(number, &format!("cn={name},o=X"), &attributes));
+        bench.wait();
+    }
+    let added = bench.answers();
+    assert!(
+        added
+            .iter()
+            .all(|(_, code)| *code == Some(ResultCode::Success))
+    );
+    let names = people.map(|(name, _)| format!("cn={name},o=X"));
+    let others = ["cn=nobody,o=X", "o=Y", "no DN", ADMIN, "o=X"].map(str::to_owned);
+    let long = format!("cn={},o=X", "x".repeat(9000));
+    for name in names.iter().chain(&others).chain([&long]) {
+        let authentication = Authentication::Simple(b"wrong");
+        let least = 2 * bench.session.service.hashers.hash_time();
+        let came = Instant::now();
+        let op = Request::Bind(BindRequest {
+            version: 3,
+            name,
+            authentication,
+        });
+        bench.receive(&[message(100, op), extended(101, oids::WHO_AM_I)].concat());
+        assert_eq!(bench.answers(), [], "{name}");
+        if bench.session.deadline().is_none() {
+            bench.wait();
+        }
+        // On a busy machine the hash may have taken that long itself.
+        if bench.session.deadline().is_some() {
+            assert!(!bench.session.is_idle() && !bench.session.wants_input());
+            bench.session.expire();
+            assert!(
+                bench.answers().is_empty() || came.elapsed() >= least,
+                "{name}"
+            );
+            if bench.session.deadline().is_some() {
+                bench.wait_for_deadline();
+            }
+        }
+        assert!(came.elapsed() >= least, "{name}");
+        let output = bench.session.output().to_vec();
+        let Ok(Frame::Complete(length)) = frame(&output, usize::MAX) else {
+            panic!("{name}: no answer");
+        };
+        let answer = ResponseMessage::decode(&output[..length]).unwrap();
+        let result = answer.op.result().unwrap();
+        assert_eq!(result.code, ResultCode::InvalidCredentials, "{name}");
+        assert_eq!((result.diagnostic, result.matched_dn), ("", ""), "{name}");
+        assert_eq!(bench.answers().len(), 2, "{name}");
+    }
+}
+
+#[test]
+fn a_client_that_goes_stops_the_check_of_its_password() {
+    for unbind in [true, false] {
+        let mut bench = Bench::local();
+        let mut bytes = simple(1, b"wrong");
+        if unbind {
+            bytes.extend(message(2, Request::Unbind));
+        }
+        bench.receive(&bytes);
+        if !unbind {
+            assert!(bench.session.watches_peer());
+            bench.session.peer_closed();
+        }
+        bench.wait();
+        assert_eq!(bench.session.then(), Then::Close);
+        assert!(bench.session.deadline().is_none());
+    }
+    // A failed bind that waits for its time.
+    let mut bench = Bench::local();
+    let authentication = Authentication::Simple(b"wrong");
+    let name = "cn=nobody,o=X";
+    let request = BindRequest {
+        version: 3,
+        name,
+        authentication,
+    };
+    bench.receive(&message(1, Request::Bind(request)));
+    assert!(bench.session.deadline().is_some() && bench.session.watches_peer());
+    bench.session.complete(Completion::Stop);
+    bench.session.process();
+    assert_eq!(bench.session.then(), Then::Close);
+    assert_eq!(
+        bench.answers(),
+        [
+            (1, Some(ResultCode::Unavailable)),
+            (0, Some(ResultCode::Unavailable))
+        ]
+    );
 }
 
 #[test]

@@ -450,16 +450,23 @@ impl Session {
         self.answer_extended(id, outcome, None, value);
     }
 
-    /// When the transaction that was left alone longest is to be aborted, or the connection of a bulk update ended that is not complete.
+    /// When a bind that has failed is to be answered, the transaction that was left alone longest to be aborted, or the connection of a bulk update ended
+    /// that is not complete.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        let failure_due = self.failure_due();
+        if failure_due.is_some() {
+            // A bind has ended all others.
+            return failure_due;
+        }
         let open = self.transactions.open.iter().map(|open| open.last_used);
         let oldest = open.chain(self.lburp.waits_since()).min();
         Some(oldest? + self.transaction_idle_max())
     }
 
-    /// Aborts the transactions that were left alone for too long. A bulk update of which a request does not come ends the connection
+    /// Answers a bind that has failed. Aborts the transactions that were left alone for too long. A bulk update of which a request does not come ends the connection
     /// (RFC 4373 §7).
     pub(crate) fn expire(&mut self) {
+        self.tell_failure();
         let (now, idle_max) = (Instant::now(), self.transaction_idle_max());
         let waits_since = self.lburp.waits_since();
         if waits_since.is_some_and(|since| now.duration_since(since) >= idle_max) {

@@ -1,14 +1,17 @@
 //! Add, modify, delete and modify DN: from the request to the writer's queue, and back.
 
+use std::ops::ControlFlow;
+
 use sapwood_directory::{Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords};
 use sapwood_ldap::list::{Attribute, ChangeKind};
-use sapwood_ldap::message::{Operation, Request, RequestMessage};
-use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::message::{Request, RequestMessage};
 
+use super::bind::{Hashing, stopped};
+use super::log::LoggedName;
 use super::transaction::check_member;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
-use crate::password::{self, Hasher};
+use crate::password::{self, Hasher, Turn, Work, hash_work};
 use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.
@@ -63,7 +66,7 @@ impl Session {
             // What came before goes first; what comes after waits.
             self.submit(std::mem::take(&mut burst.unit));
             let transaction = transaction.map(|at| self.transaction_identifier(at));
-            self.hash(request(), operation, reply, transaction, share);
+            self.hash(request(), reply, transaction, share);
         } else if let Some(at) = transaction {
             let request = RequestView::Message(bytes);
             self.join(at, request, reply, homes, share, &mut burst.unit);
@@ -132,8 +135,7 @@ impl Session {
 
     /// Passwords have been checked and hashed: their update goes on its way.
     pub(super) fn hashed(&mut self, hashed: Hashed) {
-        self.exclusive = None;
-        self.answers_due -= 1;
+        self.end_hashing();
         let Hashed {
             request,
             reply,
@@ -171,44 +173,75 @@ impl Session {
     /// Has the cleartext passwords of an update hashed.
     fn hash(
         &mut self,
-        mut request: UpdateRequest,
-        operation: Operation,
+        request: UpdateRequest,
         reply: Reply,
         transaction: Option<Vec<u8>>,
         share: Share,
     ) {
-        let id = reply.id;
-        let (session, directory) = (self.completions.clone(), self.service.directory.clone());
-        let job = move || {
-            let hashed = hash_passwords(&mut request, directory.schema(), &Hasher);
+        let (id, session) = (reply.id, self.completions.clone());
+        let done = move |request| {
             let _ = session.send(Completion::Hashed(Box::new(Hashed {
-                request: hashed.map(|()| request),
+                request,
                 reply,
                 transaction,
                 share,
             })));
         };
-        match self.service.hashers.submit(job) {
-            Ok(()) => self.hashing(id),
-            Err(full) => self.answer(
-                id,
-                operation,
-                &Outcome::new(ResultCode::Busy, full.to_string()),
-            ),
-        }
+        self.hash_request(id, request, done);
     }
 
-    /// A hasher works for the request with this message id.
-    pub(super) fn hashing(&mut self, id: u32) {
+    /// Has the cleartext passwords of a request hashed, all in one step; `done` takes what comes of it to the session.
+    pub(super) fn hash_request(
+        &mut self,
+        id: u32,
+        request: UpdateRequest,
+        done: impl FnOnce(Result<UpdateRequest, Outcome>) + Send + 'static,
+    ) {
+        let directory = self.service.directory.clone();
+        let limits = self.settings.config.limits.passwords();
+        let mut waits = Some((request, done));
+        self.have_hashed(id, hash_work(), move |turn| {
+            if let Some((mut request, done)) = waits.take() {
+                let hashed = match turn {
+                    Turn::Stop => Err(stopped()),
+                    Turn::Step => {
+                        hash_passwords(&mut request, directory.schema(), &Hasher { limits })
+                    }
+                };
+                done(hashed.map(|()| request));
+            }
+            ControlFlow::Break(())
+        });
+    }
+
+    /// Has a hasher work for the request with this message id, which nothing overlaps until `job` has sent what came of it.
+    pub(super) fn have_hashed(
+        &mut self,
+        id: u32,
+        work: Work,
+        job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
+    ) {
+        let claim = self.claim(&self.identity);
+        self.hashing = Some(Hashing::Job {
+            _ticket: self.service.hashers.submit(claim, work, job),
+            failure: None,
+        });
         self.exclusive = Some(id);
         self.answers_due += 1;
     }
 
+    /// What a hasher has done for the session has come.
+    pub(super) fn end_hashing(&mut self) {
+        self.hashing = None;
+        self.exclusive = None;
+        self.answers_due -= 1;
+    }
+
     fn log_update(&self, message: &RequestMessage<'_>) {
         if self.settings.config.log.access {
-            let dn = target_dn(&message.op);
+            let dn = LoggedName::dn(self.service.directory.schema(), target_dn(&message.op));
             let operation = message.op.operation().name();
-            tracing::info!(target: "access", conn = self.number, id = message.id, dn, "{operation}");
+            tracing::info!(target: "access", conn = self.number, id = message.id, %dn, "{operation}");
         }
     }
 }
@@ -270,6 +303,8 @@ mod tests {
     use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
     use sapwood_ldap::message::{AddRequest, Message, ModifyRequest};
 
+    const STORED: &[u8] = b"{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==";
+
     fn message(op: Request<'_>) -> UpdateRequest {
         let mut bytes = Vec::new();
         Message {
@@ -292,14 +327,14 @@ mod tests {
     fn cleartext_passwords_of_an_add_are_hashed_and_nothing_else_changes() {
         let mut attributes = AttributesBuf::default();
         attributes.push(b"cn", [b"Ann".as_slice()]);
-        attributes.push(b"USERPASSWORD;x-y", [b"secret".as_slice(), b"{SSHA}abc"]);
+        attributes.push(b"USERPASSWORD;x-y", [b"secret".as_slice(), STORED]);
         let op = Request::Add(AddRequest {
             dn: "cn=Ann",
             attributes: attributes.view(),
         });
         assert!(has_cleartext_password(&op));
         let mut update = message(op);
-        hash_passwords(&mut update, &Schema::standard(), &Hasher).unwrap();
+        hash_passwords(&mut update, &Schema::standard(), &Hasher::default()).unwrap();
         let decoded = RequestMessage::decode(bytes(&update)).unwrap();
         assert_eq!(decoded.id, 7);
         let Request::Add(add) = decoded.op else {
@@ -310,7 +345,7 @@ mod tests {
         assert_eq!(attributes[0].values.iter().collect::<Vec<_>>(), [b"Ann"]);
         let values: Vec<_> = attributes[1].values.iter().collect();
         assert!(password::verify(b"secret", [values[0]]) && values[0] != b"secret");
-        assert_eq!(values[1], b"{SSHA}abc");
+        assert_eq!(values[1], STORED);
         assert!(!has_cleartext_password(&decoded.op));
     }
 
@@ -325,7 +360,7 @@ mod tests {
         });
         assert!(has_cleartext_password(&op));
         let mut update = message(op);
-        hash_passwords(&mut update, &Schema::standard(), &Hasher).unwrap();
+        hash_passwords(&mut update, &Schema::standard(), &Hasher::default()).unwrap();
         let Request::Modify(modify) = RequestMessage::decode(bytes(&update)).unwrap().op else {
             panic!("not a modify")
         };

@@ -16,10 +16,10 @@ use sapwood_directory::{Directory, Identity, Options, Ticket, Update, UpdateRequ
 use sapwood_ldap::control::{Controls, ControlsBuf};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, OctetStrings, OctetStringsBuf};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStrings, OctetStringsBuf};
 use sapwood_ldap::message::{
     AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, Message,
-    Request, Response, ResponseMessage, Scope, SearchRequest, frame,
+    ModifyRequest, Request, Response, ResponseMessage, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
@@ -59,11 +59,30 @@ impl TestServer {
         Self::of(&contents, config, engine)
     }
 
-    /// The same, of a directory that is defined so.
+    /// A server that stores any password, as it may be there from before some were refused.
+    pub fn with_any_passwords(config: &str) -> Self {
+        let contents = sapwood_directory::Config {
+            naming_contexts: vec![SUFFIX.into()],
+            ..sapwood_directory::Config::default()
+        };
+        let engine = |_: &Path| Embedded::in_memory().unwrap();
+        Self::make(&contents, config, engine, false)
+    }
+
+    /// The same as [`on`](Self::on), of a directory that is defined so.
     pub fn of(
         contents: &sapwood_directory::Config,
         config: &str,
         engine: impl FnOnce(&Path) -> Embedded,
+    ) -> Self {
+        Self::make(contents, config, engine, true)
+    }
+
+    fn make(
+        contents: &sapwood_directory::Config,
+        config: &str,
+        engine: impl FnOnce(&Path) -> Embedded,
+        checks_passwords: bool,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -78,6 +97,10 @@ impl TestServer {
         let mut options = Options::new(Schema::standard());
         let config = Config::load(path).unwrap();
         options.root_dse = root_dse("test", config.extensions);
+        let limits = config.limits.passwords();
+        if checks_passwords {
+            options.passwords = Some(Arc::new(password::Hasher { limits }));
+        }
         let directory =
             Directory::create_on(engine(&path.join("data")), contents, options).unwrap();
         let listen = vec![
@@ -138,12 +161,18 @@ impl TestServer {
 
     /// Adds entries below the wire.
     pub fn add(&self, entries: &[(&str, &[(&str, &str)])]) {
+        let entries = entries.iter();
+        self.add_messages(entries.map(|(dn, attributes)| add_request(1, dn, attributes)));
+    }
+
+    /// The same, of add requests.
+    pub fn add_messages(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
         let identity = Identity::Admin { dn: ADMIN.into() };
-        let updates: Vec<_> = entries
-            .iter()
-            .map(|(dn, attributes)| Update {
+        let updates: Vec<_> = messages
+            .into_iter()
+            .map(|message| Update {
                 identity: identity.clone(),
-                request: UpdateRequest::Message(add_request(1, dn, attributes)),
+                request: UpdateRequest::Message(message),
             })
             .collect();
         let applied = self.directory.apply(&updates).unwrap();
@@ -443,6 +472,19 @@ pub fn add_request(id: u32, dn: &str, attributes: &[(&str, &str)]) -> Vec<u8> {
             attributes: list.view(),
         }),
     )
+}
+
+/// An attribute for [`modify_request`]: what is done, its description, its values.
+pub type Changed<'c> = (ChangeKind, &'c str, &'c [&'c str]);
+
+pub fn modify_request(id: u32, dn: &str, changed: &[Changed<'_>]) -> Vec<u8> {
+    let mut changes = ChangesBuf::default();
+    for (kind, description, values) in changed {
+        let values = values.iter().map(|value| value.as_bytes());
+        changes.push(*kind, description.as_bytes(), values);
+    }
+    let changes = changes.view();
+    message(id, Request::Modify(ModifyRequest { dn, changes }))
 }
 
 pub fn search_request(

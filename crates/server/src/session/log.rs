@@ -1,0 +1,131 @@
+//! What the access log may say of a request: nothing in which a password can stand. People type one where a name belongs, and clients compare with
+//! userPassword.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use sapwood_directory::schema::Schema;
+use sapwood_directory::{Outcome, is_secret};
+use sapwood_ldap::dn::Dn;
+use sapwood_ldap::result::ResultCode;
+
+/// Bytes of the longest name that is logged.
+const NAME_BYTES_MAX: usize = 2 << 10;
+
+/// A name of a request for the log: what is none in this schema is told by its length only.
+pub(super) struct LoggedName<'n> {
+    schema: &'n Schema,
+    name: &'n str,
+}
+
+impl<'n> LoggedName<'n> {
+    pub(super) fn dn(schema: &'n Schema, name: &'n str) -> Self {
+        Self { schema, name }
+    }
+}
+
+impl fmt::Display for LoggedName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.name.len();
+        if bytes > NAME_BYTES_MAX {
+            return write!(f, "(a name of {bytes} bytes)");
+        }
+        let Ok(dn) = Dn::parse(self.name) else {
+            return write!(f, "(no DN, {bytes} bytes)");
+        };
+        let mut avas = dn.rdns().flat_map(|rdn| rdn.avas());
+        match avas.any(|ava| is_secret(self.schema, ava.attribute().as_bytes())) {
+            true => write!(
+                f,
+                "(a name of unknown or protected attributes, {bytes} bytes)"
+            ),
+            false => f.write_str(self.name),
+        }
+    }
+}
+
+/// An attribute description of a request for the log.
+pub(super) fn description(schema: &Schema, description: &[u8]) -> String {
+    match schema.attribute_type(base(description)) {
+        Some(_) => String::from_utf8_lossy(description).into_owned(),
+        None => format!("(no attribute type, {} bytes)", description.len()),
+    }
+}
+
+/// A description without its options.
+fn base(description: &[u8]) -> &[u8] {
+    let mut parts = description.split(|&byte| byte == b';');
+    parts.next().unwrap_or_default()
+}
+
+/// The diagnostic of a result for the log, without what it quotes: that may come from the request.
+pub(super) fn diagnostic(outcome: &Outcome) -> Cow<'_, str> {
+    match outcome.code {
+        ResultCode::UndefinedAttributeType => "an attribute type that is not defined".into(),
+        _ => unquoted(&outcome.diagnostic),
+    }
+}
+
+fn unquoted(diagnostic: &str) -> Cow<'_, str> {
+    // An apostrophe within a word begins no quotation.
+    let mut before = ' ';
+    let begins = diagnostic.char_indices().find(|(_, c)| {
+        let is_quote = matches!(c, '\'' | '"') && !before.is_alphanumeric();
+        before = *c;
+        is_quote
+    });
+    let Some((start, quote)) = begins else {
+        return diagnostic.into();
+    };
+    match diagnostic.rfind(quote) {
+        Some(end) if end > start => {
+            format!("{}...{}", &diagnostic[..=start], &diagnostic[end..]).into()
+        }
+        _ => diagnostic[..start].into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_name_is_not_logged() {
+        let schema = Schema::standard();
+        let logged = |name: &str| LoggedName::dn(&schema, name).to_string();
+        for dn in ["", "cn=Ann,dc=example,dc=com", "UID=x+cn=y, o=z"] {
+            assert_eq!(logged(dn), dn);
+        }
+        for secret in [
+            "hunter2",
+            "hunter=2",
+            "userPassword=hunter2,dc=example,dc=com",
+            "cn=x+2.5.4.35=hunter2,dc=example",
+            "cn=x,",
+        ] {
+            let logged = logged(secret);
+            assert!(!logged.contains("hunter"), "{logged}");
+            assert!(
+                logged.contains(&format!("{} bytes", secret.len())),
+                "{logged}"
+            );
+        }
+        assert!(logged(&format!("cn={}", "x".repeat(9000))).len() < 100);
+        assert_eq!(description(&schema, b"cn;lang-en"), "cn;lang-en");
+        assert!(!description(&schema, b"hunter2").contains("hunter2"));
+    }
+
+    #[test]
+    fn what_a_diagnostic_quotes_is_not_logged() {
+        for (told, logged) in [
+            ("the server's own", "the server's own"),
+            ("'hunter2' is not a DN: x", "'...' is not a DN: x"),
+            ("'x' hunter2' is not a DN", "'...' is not a DN"),
+            ("there is no entry \"hunter2\"", "there is no entry \"...\""),
+            ("x: 'hunter2", "x: "),
+            ("", ""),
+        ] {
+            assert_eq!(unquoted(told), logged);
+        }
+    }
+}
