@@ -45,6 +45,9 @@ impl Config {
         limits.update_queue_bytes_max = fixed.update_queue_bytes_max;
         limits.open_transactions_bytes_max = fixed.open_transactions_bytes_max;
         limits.hashers_max = fixed.hashers_max;
+        // The directory was opened with them.
+        limits.password_values_max = fixed.password_values_max;
+        limits.password_cost_ms_max = fixed.password_cost_ms_max;
         running
     }
 }
