@@ -111,6 +111,11 @@ impl Folder {
 
     /// Serves it on free ports: ldap, ldaps and ldapi.
     pub fn serve(&self) -> Running {
+        self.serve_folder(&self.path())
+    }
+
+    /// The same with another directory.
+    pub fn serve_folder(&self, folder: &Path) -> Running {
         let socket = self.beside("ldapi.sock");
         let ldapi = format!(
             "ldapi://{}",
@@ -118,7 +123,7 @@ impl Folder {
         );
         let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
             .arg("serve")
-            .arg(self.path())
+            .arg(folder)
             .args([
                 "--listen",
                 "ldap://127.0.0.1:0",
@@ -158,7 +163,7 @@ impl Folder {
             child,
             urls,
             log: all,
-            certificate: self.path().join("tls-cert.pem"),
+            certificate: folder.join("tls-cert.pem"),
         }
     }
 }

@@ -9,6 +9,7 @@ mod index_spec;
 mod memory;
 mod open;
 mod output;
+mod passing;
 mod progress;
 
 use std::process::ExitCode;

@@ -9,8 +9,11 @@ use rustix::fs::{CWD, RenameFlags};
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{Directory, Options};
+use sapwood_server::admin::CONTROL_SOCKET;
 use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin, root_dse};
+
+use crate::passing::remove;
 
 /// The folder of the store inside a directory's folder.
 const DATA_FOLDER: &str = "data";
@@ -72,6 +75,12 @@ impl SchemaFiles {
         Ok(this)
     }
 
+    /// Their names, relative to the directory's folder.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.files.iter().map(|(path, _)| path);
+        paths.filter_map(|path| path.strip_prefix(&self.folder).ok())
+    }
+
     /// What they make of the built-in schema.
     fn schema(&self) -> Result<Schema> {
         let mut builder = SchemaBuilder::new();
@@ -95,6 +104,12 @@ pub(crate) fn is_in_memory(folder: &Path) -> bool {
     folder.join(MEMORY_FILE).exists()
 }
 
+/// What the data of a directory are called, and what a running server has there.
+pub(crate) const DATA_NAMES: [&str; 4] = [DATA_FOLDER, MEMORY_FILE, MEMORY_NEW, CONTROL_SOCKET];
+
+/// The name that it has until it is complete.
+const MEMORY_NEW: &str = "memory.new";
+
 /// Makes what is in a directory in memory what it begins with the next time. A directory on disk is as it is.
 pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
     if is_in_memory(folder) {
@@ -105,7 +120,7 @@ pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
 
 /// Makes a directory in memory of what is in `directory`, in one step: what was there before stays until the new one is complete.
 pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
-    let (new, file) = (folder.join("memory.new"), folder.join(MEMORY_FILE));
+    let (new, file) = (folder.join(MEMORY_NEW), folder.join(MEMORY_FILE));
     // Left by one that was interrupted; a backup never overwrites anything.
     remove(&new);
     let write = || {
@@ -122,11 +137,6 @@ pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     write().with_context(|| file.display().to_string())?;
     remove(&new);
     Ok(())
-}
-
-fn remove(path: &Path) {
-    let _ = fs::remove_file(path);
-    let _ = fs::remove_dir_all(path);
 }
 
 /// How the store of a directory is opened for writing: whoever writes to it keeps up its archive.

@@ -7,6 +7,7 @@
 mod compact;
 mod copied;
 mod increment;
+mod info;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -31,6 +32,7 @@ use crate::sync::Arc;
 
 use copied::Copied;
 pub(crate) use increment::{Increment, check_follows};
+pub use info::BackupInfo;
 
 /// How much is copied at once.
 pub(crate) const COPIED_PAGES: u32 = 256;

@@ -64,6 +64,7 @@ mod varint;
 mod write;
 
 pub use archive::Until;
+pub use backup::BackupInfo;
 pub use bulk_load::{BulkLoad, BulkTree};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::{Durability, Ticket};

@@ -6,7 +6,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use std::fs;
-use std::io::{BufReader, ErrorKind, Read};
+use std::io::{BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use sapwood_wal::Position;
@@ -218,7 +218,16 @@ fn copy_with_increments(backup: &Path, increments: &[PathBuf], file: &dyn File) 
 }
 
 fn copy_full(backup: &Path, file: &dyn File) -> Result<Meta> {
-    copy(&mut fs::File::open(backup)?, file)?;
+    let mut from = fs::File::open(backup)?;
+    if let Some(increment) = Increment::read(&mut from)? {
+        let since = increment.base.head.commit;
+        let what = format!(
+            "an increment, which has only what was written since commit {since}: the backup that holds that commit comes first"
+        );
+        return Err(Error::not_the_base(backup, &what));
+    }
+    from.rewind()?;
+    copy(&mut from, file)?;
     let meta = *newest(&read_metas(file, Guards::default())?)?;
     refuse_log(&meta)?;
     Ok(meta)
@@ -228,10 +237,18 @@ fn copy_full(backup: &Path, file: &dyn File) -> Result<Meta> {
 fn apply(path: &Path, base: &Meta, file: &dyn File) -> Result<Meta> {
     let mut from = BufReader::new(fs::File::open(path)?);
     let increment = Increment::read(&mut from)?;
-    let increment = increment.ok_or_else(|| Error::not_the_base(path, "no increment"))?;
+    let increment = increment.ok_or_else(|| {
+        Error::not_the_base(
+            path,
+            "no increment: only the first of several backups is a full one",
+        )
+    })?;
     if increment.base != *base {
-        let what = "not an increment of what was given before it";
-        return Err(Error::not_the_base(path, what));
+        let what = format!(
+            "an increment since commit {}, and what was given before it, which holds commit {}, is not the backup that it was made since",
+            increment.base.head.commit, base.head.commit
+        );
+        return Err(Error::not_the_base(path, &what));
     }
     check_follows(path, &increment.base, &increment.meta)?;
     increment.apply(&mut from, file)?;

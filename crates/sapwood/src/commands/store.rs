@@ -16,6 +16,7 @@ use sapwood_store::{CommitNo, Env, Options, Restore as Restoring};
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
 use crate::open::{data_folder, store_options};
 use crate::output::Output;
+use crate::passing::{Passing, refuse_existing};
 
 pub(crate) fn run(command: &Store, out: &mut Output) -> Result<ExitCode> {
     match command {
@@ -251,28 +252,6 @@ fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
     Ok(readers.iter().map(|reader| reader.age).max().unwrap_or(0))
 }
 
-/// A file or folder beside the new one that is gone when that is made, or has failed.
-struct Passing(PathBuf);
-
-impl Passing {
-    /// Where nothing is yet.
-    fn beside(path: &Path, extension: &str) -> Result<Self> {
-        let name = path.file_name();
-        let mut name = name.context("what is to be made has no name")?.to_owned();
-        name.push(extension);
-        let path = path.with_file_name(name);
-        refuse_existing(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Passing {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn copy(args: &Copy, out: &mut Output) -> Result<ExitCode> {
     let env = open(&args.place.folder)?;
     let one = chosen(&env, &args.place.folder, args.which.number)?;
@@ -326,13 +305,6 @@ fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
 fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
     restore_to(&args.sources.restore()?, &args.dest, out)
-}
-
-fn refuse_existing(path: &Path) -> Result<()> {
-    if path.exists() {
-        bail!("{} exists: nothing is ever written over", path.display());
-    }
-    Ok(())
 }
 
 fn restore_to(restore: &Restoring, dest: &Path, out: &mut Output) -> Result<ExitCode> {

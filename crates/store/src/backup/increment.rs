@@ -41,13 +41,13 @@ use super::{COPIED_PAGES, file_pages};
 
 const MAGIC: [u8; 8] = *b"SAPWINCR";
 const VERSION: u32 = 1;
-const RUN_HEADER_BYTES: usize = 16;
+pub(super) const RUN_HEADER_BYTES: usize = 16;
 const METAS_AT: u64 = PAGE_BYTES as u64;
-const RUNS_AT: u64 = 3 * PAGE_BYTES as u64;
+pub(super) const RUNS_AT: u64 = 3 * PAGE_BYTES as u64;
 
 /// What an increment begins with.
 pub(crate) struct Increment {
-    pages: u64,
+    pub(super) pages: u64,
     pub(crate) meta: Meta,
     pub(crate) base: Meta,
 }
@@ -112,13 +112,10 @@ impl Increment {
         while left > 0 {
             let mut run = [0; RUN_HEADER_BYTES];
             from.read_exact(&mut run)?;
-            let [number, rest] = run.as_chunks::<8>().0 else {
-                return Err(damaged("a run has no header"));
-            };
-            let (first, count) = (u64::from_le_bytes(*number), u64::from_le_bytes(*rest));
+            let (first, count) = run_of(&run, left)?;
             let end = first.checked_add(count);
             let fits = end.is_some_and(|end| end <= self.meta.head.roots.pages);
-            if first < FIRST_PAGE || count == 0 || count > left || !fits {
+            if first < FIRST_PAGE || !fits {
                 return Err(damaged("a run has an impossible place"));
             }
             left -= count;
@@ -134,6 +131,18 @@ impl Increment {
         }
         Ok(())
     }
+}
+
+/// The number of the first page of a run, and how many it has, of those that are left.
+pub(super) fn run_of(header: &[u8; RUN_HEADER_BYTES], left: u64) -> Result<(u64, u64)> {
+    let [number, rest] = header.as_chunks::<8>().0 else {
+        return Err(damaged("a run has no header"));
+    };
+    let (first, count) = (u64::from_le_bytes(*number), u64::from_le_bytes(*rest));
+    if count == 0 || count > left {
+        return Err(damaged("a run has an impossible length"));
+    }
+    Ok((first, count))
 }
 
 fn read_meta(from: &mut dyn Read, slot: usize) -> Result<Meta> {

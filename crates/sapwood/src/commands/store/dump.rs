@@ -29,6 +29,7 @@ use sapwood_store::{Env, KeyOrder, Snapshot, Tree, TreeKind};
 
 use crate::cli::store::Dump;
 use crate::output::Output;
+use crate::passing::{Passing, refuse_existing};
 
 pub(super) fn run(args: &Dump, out: &mut Output) -> Result<ExitCode> {
     let folder = &args.place.folder;
@@ -85,7 +86,7 @@ pub(super) fn file_name(store: usize, stores: usize) -> String {
 
 /// All stores as of one moment, in a folder that gets its name when it is complete.
 fn dump_stores(env: &Env, args: &Dump, dest: &Path) -> Result<()> {
-    super::refuse_existing(dest)?;
+    refuse_existing(dest)?;
     let snapshots = env.read_stores()?;
     let mut of_stores = Vec::new();
     for snapshot in &snapshots {
@@ -105,7 +106,7 @@ fn dump_stores(env: &Env, args: &Dump, dest: &Path) -> Result<()> {
             names.retain(|name| wanted.contains(name));
         }
     }
-    let passing = super::Passing::beside(dest, ".new")?;
+    let passing = Passing::beside(dest, ".new")?;
     let at = |path: &Path| path.display().to_string();
     fs::create_dir(&passing.0).with_context(|| at(&passing.0))?;
     for (number, (snapshot, names)) in snapshots.iter().zip(&of_stores).enumerate() {
@@ -114,11 +115,9 @@ fn dump_stores(env: &Env, args: &Dump, dest: &Path) -> Result<()> {
             dump_to_file(&store, snapshot, names, args, &path)?;
         }
     }
-    let complete = || {
-        File::open(&passing.0)?.sync_all()?;
-        fs::rename(&passing.0, dest)
-    };
-    complete().with_context(|| at(dest))
+    let synced = File::open(&passing.0).and_then(|folder| folder.sync_all());
+    synced.with_context(|| at(&passing.0))?;
+    passing.put_in_place(dest)
 }
 
 fn dump_to_file(

@@ -1,0 +1,274 @@
+//! A backup alone is enough to have the directory again, and what is missing or wrong is told with what helps.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use support::{ADMIN, Folder, PASSWORD, SUFFIX, program, sapwood, sapwood_ok, succeeded, text};
+
+const HATS: &str = "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 EQUALITY integerMatch )\n\
+    objectclass ( 1.3.6.1.4.1.99999.2 NAME 'hatted' SUP person STRUCTURAL MUST hatSize )\n";
+const SHOES: &str = "attributetype ( 1.3.6.1.4.1.99999.3 NAME 'shoeSize' SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 EQUALITY integerMatch )\n\
+    objectclass ( 1.3.6.1.4.1.99999.4 NAME 'shod' SUP person STRUCTURAL MUST shoeSize )\n";
+
+/// A directory with a schema and a configuration of its own, and an entry that needs the schema.
+fn folder(more: &[&str]) -> Folder {
+    let folder = Folder::init(more);
+    fs::write(folder.path().join("schema/hats.schema"), HATS).unwrap();
+    let config = folder.path().join("sapwood.toml");
+    let template = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        template.replace("connections_max = 1000", "connections_max = 77"),
+    )
+    .unwrap();
+    let suffix = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n");
+    import(&folder, &(suffix + &person("hatted", "hatSize")));
+    folder
+}
+
+fn person(class: &str, attribute: &str) -> String {
+    format!(
+        "dn: cn={class},{SUFFIX}\nobjectClass: {class}\ncn: {class}\nsn: x\n{attribute}: 42\n\n"
+    )
+}
+
+fn import(folder: &Folder, ldif: &str) {
+    let file = folder.name_beside("import.ldif");
+    fs::write(&file, ldif).unwrap();
+    folder.sapwood_ok("import", &[&file]);
+}
+
+/// Every file of a directory beside its data, with its contents.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for part in [folder.to_owned(), folder.join("schema")] {
+        for entry in fs::read_dir(&part).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                files.push((name, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Restores into a folder that is not there, and looks whether that can be served, with the password that it had.
+fn restored(folder: &Folder, name: &str, sources: &[&str]) -> String {
+    let new = folder.name_beside(name);
+    sapwood_ok([&["restore", &new], sources].concat());
+    assert!(sapwood_ok(["check", &new]).contains("Nothing is wrong"));
+    let data = fs::metadata(Path::new(&new).join("data")).unwrap();
+    assert!(data.is_dir());
+    for secret in ["admin.password", "tls-key.pem", "sapwood.toml"] {
+        let mode = fs::metadata(Path::new(&new).join(secret))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{secret}");
+    }
+    let server = folder.serve_folder(Path::new(&new));
+    let mut search = program("ldapsearch", "ldap-utils");
+    search.args([
+        "-x",
+        "-LLL",
+        "-H",
+        server.ldap(),
+        "-D",
+        ADMIN,
+        "-w",
+        PASSWORD,
+        "-b",
+        SUFFIX,
+    ]);
+    let found = succeeded(search.output().unwrap());
+    server.stop();
+    found
+}
+
+fn a_backup_is_enough(more: &[&str]) {
+    let folder = folder(more);
+    let name = |name: &str| folder.name_beside(name);
+    let (full, increment, last) = (name("full"), name("increment"), name("last"));
+    let said = folder.sapwood_ok("backup", &[&full]);
+    assert!(
+        said.contains("one schema file") && said.contains("private key"),
+        "{said}"
+    );
+    if Path::new(&full).is_file() {
+        assert_eq!(
+            fs::metadata(&full).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+    }
+    let before = files(&folder.path());
+    let found = restored(&folder, "first", &[&full]);
+    assert!(found.contains("hatSize: 42"), "{found}");
+    assert_eq!(files(&folder.beside("first")), before);
+
+    // Schema, configuration and entries change between a backup and the next.
+    fs::write(folder.path().join("schema/shoes.schema"), SHOES).unwrap();
+    let config = folder.path().join("sapwood.toml");
+    let text_of = fs::read_to_string(&config).unwrap();
+    fs::write(
+        &config,
+        text_of.replace("connections_max = 77", "connections_max = 78"),
+    )
+    .unwrap();
+    import(&folder, &person("shod", "shoeSize"));
+    folder.sapwood_ok("backup", &[&increment, "--since", &full]);
+    import(&folder, &person("person", "description"));
+    folder.sapwood_ok("backup", &[&last, "--since", &increment]);
+    let found = restored(&folder, "second", &[&full, &increment]);
+    assert!(
+        found.contains("shoeSize: 42") && !found.contains("cn=person"),
+        "{found}"
+    );
+    assert_eq!(files(&folder.beside("second")), files(&folder.path()));
+    let found = restored(&folder, "third", &[&full, &increment, &last]);
+    assert!(found.contains("cn=person"), "{found}");
+    assert_ne!(before, files(&folder.path()));
+    // The first one is what it was.
+    restored(&folder, "again", &[&full]);
+    assert_eq!(files(&folder.beside("again")), before);
+
+    // An increment alone, or in the wrong place, is told for what it is.
+    let refused = |sources: &[&str], parts: &[&str]| {
+        let new = name("refused");
+        let output = sapwood([&["restore", &new], sources].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stderr);
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        assert!(!told.contains("damage"), "{told}");
+        assert!(!Path::new(&new).exists());
+    };
+    refused(
+        &[&increment],
+        &["is an increment", "'full'", "Name that one first"],
+    );
+    refused(&[&last, &full], &["is an increment", "'increment'"]);
+    refused(&[&full, &last], &["since commit", "holds commit"]);
+    refused(&[&full, &full], &["only the first"]);
+    // So do the store's own commands.
+    let output = sapwood(["store", "restore", &increment, &name("refused")]);
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("an increment") && told.contains("comes first"),
+        "{told}"
+    );
+    sapwood_ok(["store", "restore", &full, &increment, &name("store")]);
+}
+
+#[test]
+fn a_backup_of_one_store_is_enough() {
+    a_backup_is_enough(&[]);
+}
+
+#[test]
+fn a_backup_of_several_stores_is_enough() {
+    let partition = format!("3:{SUFFIX}");
+    a_backup_is_enough(&["--partition", &partition]);
+}
+
+#[test]
+fn a_backup_of_a_directory_in_memory_is_enough() {
+    let folder = folder(&["--in-memory"]);
+    let full = folder.name_beside("full");
+    folder.sapwood_ok("backup", &[&full]);
+    assert!(restored(&folder, "first", &[&full]).contains("hatSize: 42"));
+    // It can take the place of what a directory in memory begins with.
+    fs::copy(&full, folder.path().join("memory")).unwrap();
+    assert!(folder.sapwood_ok("export", &[]).contains("hatSize: 42"));
+}
+
+/// What is there is kept, and told of where it differs.
+#[test]
+fn a_restore_writes_over_nothing() {
+    let folder = folder(&[]);
+    let (full, data) = (folder.name_beside("full"), folder.path().join("data"));
+    folder.sapwood_ok("backup", &[&full]);
+    let schema = folder.path().join("schema/hats.schema");
+    let changed = format!("# Mine\n{HATS}");
+    fs::write(&schema, &changed).unwrap();
+    fs::remove_file(folder.path().join("admin.password")).unwrap();
+    fs::remove_dir_all(&data).unwrap();
+    let said = folder.sapwood_ok("restore", &[&full]);
+    assert!(said.contains("hats.schema stays as it was"), "{said}");
+    assert!(!said.contains("sapwood.toml stays"), "{said}");
+    assert_eq!(fs::read_to_string(&schema).unwrap(), changed);
+    folder.serve().stop();
+}
+
+#[test]
+fn files_outside_of_the_folder_are_named_and_left_out() {
+    let folder = folder(&[]);
+    let key = folder.beside("elsewhere.pem");
+    fs::rename(folder.path().join("tls-key.pem"), &key).unwrap();
+    let config = folder.path().join("sapwood.toml");
+    let text_of = fs::read_to_string(&config).unwrap();
+    let named = text_of.replace("\"tls-key.pem\"", &format!("{:?}", key.to_str().unwrap()));
+    fs::write(&config, named).unwrap();
+    let full = folder.name_beside("full");
+    let said = folder.sapwood_ok("backup", &[&full]);
+    assert!(
+        said.contains("elsewhere.pem is not in it") && !said.contains("private key"),
+        "{said}"
+    );
+    fs::remove_file(&key).unwrap();
+    let said = sapwood_ok(["restore", &folder.name_beside("new"), &full]);
+    assert!(said.contains("elsewhere.pem, which is not there"), "{said}");
+}
+
+/// One bit that is wrong in the configuration is noticed, and takes nothing from the data.
+#[test]
+fn a_damaged_configuration_in_a_backup_is_told() {
+    let folder = folder(&[]);
+    let full = folder.name_beside("full");
+    folder.sapwood_ok("backup", &[&full]);
+    let whole = fs::read(&full).unwrap();
+    let place = whole
+        .windows(12)
+        .rposition(|part| part == b"sapwood.toml")
+        .unwrap();
+    for cut in [None, Some(whole.len() - 1)] {
+        let mut damaged = whole.clone();
+        match cut {
+            Some(bytes) => damaged.truncate(bytes),
+            None => damaged[place + 20] ^= 1,
+        }
+        fs::write(&full, damaged).unwrap();
+        let new = folder.name_beside("new");
+        let told = text(&sapwood(["restore", &new, &full]).stderr);
+        assert!(
+            told.contains("configuration") && told.contains("store restore"),
+            "{told}"
+        );
+        assert!(!Path::new(&new).exists());
+        let alone = folder.beside("alone");
+        sapwood_ok(["store", "restore", &full, alone.to_str().unwrap()]);
+        fs::remove_dir_all(alone).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_that_fails_leaves_nothing() {
+    let folder = folder(&[]);
+    let full = folder.name_beside("full");
+    let nowhere = folder.name_beside("nowhere/full");
+    assert_eq!(folder.sapwood("backup", &[&nowhere]).status.code(), Some(1));
+    fs::write(&full, "of somebody else").unwrap();
+    assert_eq!(folder.sapwood("backup", &[&full]).status.code(), Some(1));
+    let increment = folder.name_beside("increment");
+    let output = folder.sapwood("backup", &[&increment, "--since", &full]);
+    assert_eq!(output.status.code(), Some(1));
+    let left = fs::read_dir(folder.path().parent().unwrap()).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["directory", "full", "import.ldif", "password"]);
+}
