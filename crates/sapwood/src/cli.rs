@@ -49,9 +49,9 @@ pub(crate) enum Command {
     Stat(Folder),
     /// Add, drop or list indexes, also while a server runs
     Index(Index),
-    /// Copy a directory to one file, also while a server runs
+    /// Copy a directory to one file, with its configuration and all it takes to have it again, also while a server runs
     Backup(Backup),
-    /// Make a directory's data from a backup
+    /// Make a directory from a backup
     Restore(Restore),
     /// Make the running server read its configuration and certificates again
     Reload(Folder),

@@ -1,17 +1,19 @@
 //! Where things are in a directory's folder, and how it is opened.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{CWD, RenameFlags};
-use sapwood_directory::engine::Embedded;
+use sapwood_directory::engine::{self, Embedded};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{Directory, Options};
 use sapwood_server::admin::CONTROL_SOCKET;
 use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin, root_dse};
+use sapwood_store::page::{PAGE_BYTES, Page, PageNo};
 
 use crate::passing::remove;
 
@@ -187,6 +189,71 @@ pub(crate) fn directory(folder: &Path, config: &Config, read_only: bool) -> Resu
         folder.display()
     );
     let options = options(folder, config)?;
-    let open = || Directory::open_on(Embedded::open(&data, &store)?, options);
-    open().with_context(|| format!("{}", data.display()))
+    let engine = Embedded::open(&data, &store).map_err(|error| match error {
+        engine::Error::Corrupt(_) => anyhow!("{error}. {}", remedy(folder)),
+        error => error.into(),
+    });
+    let engine = engine.with_context(|| data.display().to_string())?;
+    Directory::open_on(engine, options).with_context(|| data.display().to_string())
+}
+
+/// What to do about damage.
+pub(crate) fn remedy(folder: &Path) -> String {
+    format!(
+        "Keep a copy of {0} before anything else. 'sapwood check {0}' tells all that is wrong, 'sapwood export {0}' may still read what is whole, and 'sapwood restore' makes a directory \
+         from a backup",
+        folder.display()
+    )
+}
+
+/// Pages, of all stores together, that are looked at before a directory is served: some tenths of a second if all of them come from a disk.
+const SAMPLE_PAGES: u64 = 2000;
+
+/// Refuses a directory that is evidently damaged: nobody should learn of it from wrong answers. `check` looks at everything, this at a sample.
+pub(crate) fn refuse_damaged(folder: &Path, directory: &Directory) -> Result<()> {
+    let envs = directory.engine().envs();
+    for env in envs {
+        let report = env.check_sample(SAMPLE_PAGES / envs.len() as u64)?;
+        let Some(problem) = report.problems.first() else {
+            continue;
+        };
+        bail!(
+            "{} is damaged, and is not served: {problem}. {}",
+            folder.display(),
+            remedy(folder)
+        );
+    }
+    Ok(())
+}
+
+/// The data files of which one of both meta pages is not whole. The other one counts then, and nothing is lost: that is what they are for. It is as a
+/// power cut leaves a file during a checkpoint, or a disk that damages what it keeps.
+pub(crate) fn with_a_torn_meta_page(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(data_folder(folder)).into_iter().flatten();
+    let files = files.filter_map(|file| Some(file.ok()?.path()));
+    let mut torn: Vec<PathBuf> = files
+        .filter(|path| is_data_file(path) && is_torn(path))
+        .collect();
+    torn.sort();
+    torn
+}
+
+fn is_data_file(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix("data-"));
+    number.is_some_and(|number| number.parse::<u16>().is_ok())
+}
+
+fn is_torn(path: &Path) -> bool {
+    let whole = |slot: u64| {
+        let mut page = Page::zeroed();
+        let file = fs::File::open(path)?;
+        file.read_exact_at(page.bytes_mut(), slot * PAGE_BYTES as u64)?;
+        Ok::<_, std::io::Error>(page.verify(PageNo(slot)).is_ok())
+    };
+    // What cannot be read at all is told by whoever opens it.
+    matches!(
+        (whole(0), whole(1)),
+        (Ok(false), Ok(true)) | (Ok(true), Ok(false))
+    )
 }

@@ -50,6 +50,90 @@ pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
     Ok(check_ordered(snapshot.pages(), &head, &inner.comparators)?.report)
 }
 
+/// Looks at the roots of all trees of the visible commit, and at some of their pages: so many in all, or a root of each tree if those are more.
+pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report> {
+    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    let (pages, commit) = (snapshot.pages(), head.commit);
+    let mut sample = Sample {
+        pages: pages.limit(),
+        place: String::new(),
+        report: Report {
+            commit,
+            trees: 0,
+            records: 0,
+            pages_used: 0,
+            pages_free: 0,
+            problems: Vec::new(),
+        },
+    };
+    let Roots {
+        catalog,
+        free,
+        segments,
+        ..
+    } = &head.roots;
+    let own = [
+        ("segments", segments),
+        ("catalog", catalog.tree()),
+        ("free list", free),
+    ];
+    let mut trees = Vec::new();
+    let mut cursor = catalog.view(pages).cursor();
+    for _ in 0..catalog.tree().records {
+        match cursor.next().and_then(|_| cursor.record()) {
+            Ok(Some((name, stored))) => trees.push((name.to_vec(), catalog.record(name, stored))),
+            Ok(None) => break,
+            Err(problem @ Error::Io(_)) => return Err(problem),
+            // The catalog is looked at itself.
+            Err(problem) => {
+                sample.place = "catalog".into();
+                sample.problem(problem);
+                break;
+            }
+        }
+    }
+    let share = pages_max / (own.len() + trees.len()) as u64;
+    for (name, record) in own {
+        sample.place = name.into();
+        View::new(pages, *record).check_sample(commit, share, &mut sample);
+    }
+    for (name, record) in trees {
+        sample.place = format!("tree '{}'", String::from_utf8_lossy(&name));
+        sample.report.trees += 1;
+        match record {
+            Ok(record) => View::new(pages, record)
+                .ordered_by(inner.comparators.of(&name))
+                .check_sample(commit, share, &mut sample),
+            Err(problem) => sample.problem(problem),
+        }
+    }
+    Ok(sample.report)
+}
+
+/// What of a store is looked at in passing.
+struct Sample {
+    pages: u64,
+    /// What is being looked at.
+    place: String,
+    report: Report,
+}
+
+impl CheckSink for Sample {
+    fn in_use(&mut self, first: PageNo, pages: u32) -> bool {
+        let end = first.0.checked_add(u64::from(pages));
+        let is_inside = first.0 >= FIRST_PAGE && end.is_some_and(|end| end <= self.pages);
+        self.report.pages_used += u64::from(is_inside);
+        is_inside
+    }
+
+    fn problem(&mut self, problem: Error) {
+        if self.report.problems.len() < PROBLEMS_MAX {
+            let problem = format!("{}: {problem}", self.place);
+            self.report.problems.push(problem);
+        }
+    }
+}
+
 /// A check's result, with the pages that are in use.
 pub(crate) struct Checked {
     pub(crate) report: Report,

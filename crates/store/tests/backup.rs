@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use sapwood_store::page::{PAGE_BYTES, checksum};
-use sapwood_store::{CommitNo, Env, Error, KeyOrder, Options, Restore, Result, TreeKind, restore};
+use sapwood_store::{
+    BackupInfo, CommitNo, Env, Error, KeyOrder, Options, Restore, Result, TreeKind, restore,
+};
 
 fn options() -> Options {
     Options::new().log_bytes(1 << 20).idle_checkpoint(None)
@@ -324,4 +326,77 @@ fn a_backup_of_something_else_is_no_base() {
     assert!(env.backup_since(&live, &dest).is_err(), "it needs its log");
     assert!(!dest.exists());
     assert!(restore(folder.path().join("missing"), &dest).is_err());
+}
+
+/// What somebody puts behind a backup belongs to them, and is found behind what the backup says is its own.
+#[test]
+fn a_backup_says_what_it_is_and_where_it_ends() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    let env = Env::open(path("env"), &options()).unwrap();
+    (0..3).for_each(|round| change(&env, round));
+    let first = env.backup(path("full")).unwrap();
+    env.backup_compacted(path("compacted")).unwrap();
+    (3..6).for_each(|round| change(&env, round));
+    let second = env.backup_since(path("full"), path("increment")).unwrap();
+    for (name, commit, since) in [
+        ("full", first, None),
+        ("compacted", first, None),
+        ("increment", second, Some(first)),
+    ] {
+        let info = BackupInfo::read(path(name)).unwrap();
+        assert_eq!((info.commit, info.since), (commit, since), "{name}");
+        let bytes = fs::metadata(path(name)).unwrap().len();
+        assert!(
+            if name == "compacted" {
+                bytes <= info.bytes
+            } else {
+                bytes == info.bytes
+            },
+            "{name}"
+        );
+        let mut whole = fs::read(path(name)).unwrap();
+        whole.resize(info.bytes as usize, 0);
+        whole.extend_from_slice(&[0xa5; 12_345]);
+        fs::write(path(name), whole).unwrap();
+        assert_eq!(BackupInfo::read(path(name)).unwrap(), info);
+    }
+    let [full, increment] = [path("full"), path("increment")];
+    let env = restored(&full, std::slice::from_ref(&increment), &path("restored"));
+    assert_eq!(content(&env).len(), KINDS.len());
+    drop(restored(&path("compacted"), &[], &path("again")));
+    // One that comes first is told for what it is.
+    let told = restore(&increment, path("alone")).unwrap_err();
+    assert!(matches!(told, Error::NotTheBase(_)), "{told}");
+    let since = format!("since commit {first}");
+    assert!(told.to_string().contains(&since), "{told}");
+    assert!(BackupInfo::read(path("env").join("data-0")).is_err());
+    // What is cut short does not say how long it is.
+    let bytes = fs::read(&increment).unwrap();
+    for cut in [0, 100, 3 * PAGE_BYTES + 7, 4 * PAGE_BYTES] {
+        fs::write(&increment, &bytes[..cut]).unwrap();
+        let info = BackupInfo::read(&increment);
+        assert!(info.is_err() || info.unwrap().bytes > cut as u64);
+    }
+}
+
+/// A look in passing costs as much in a large store as in a small one, and sees all roots.
+#[test]
+fn a_sample_reads_no_more_than_it_may() {
+    let env = Env::in_memory(&options()).unwrap();
+    for round in 0..40 {
+        change(&env, round);
+    }
+    let roots = KINDS.len() as u64 + 3;
+    let all = env.check().unwrap().pages_used;
+    for pages_max in [0, 1, 20, 60, 10 * all] {
+        let report = env.check_sample(pages_max).unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        assert_eq!(report.trees, KINDS.len() as u64);
+        let read = report.pages_used;
+        assert!(
+            read <= pages_max.max(roots) && read + 3 >= KINDS.len() as u64,
+            "{read} of {pages_max}"
+        );
+    }
 }

@@ -39,7 +39,16 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     raise_open_files();
     let mut signals = Signals::catch()?;
     let schema = Arc::new(SchemaFiles::read(&args.folder)?);
+    // Opening a store mends them.
+    let torn = open::with_a_torn_meta_page(&args.folder);
     let directory = open::directory(&args.folder, &config, false)?;
+    open::refuse_damaged(&args.folder, &directory)?;
+    for file in torn {
+        tracing::warn!(
+            "one of both meta pages of {} was not whole, and the other one counts: unless the power failed, the disk damages what it keeps. 'sapwood check' looks at all of it",
+            file.display()
+        );
+    }
     let saves_memory = config.memory.save && open::is_in_memory(&args.folder);
     let archiver = Archiver::new(&directory, &config.archive);
     let flags = Flags {

@@ -67,7 +67,9 @@ fn end_of_runs(file: &mut File, increment: &Increment) -> Result<u64> {
         let mut header = [0; RUN_HEADER_BYTES];
         file.read_exact(&mut header)?;
         let (_, count) = run_of(&header, left)?;
-        at += header.len() as u64 + count * PAGE_BYTES as u64;
+        // Where a number is damaged, this leads nowhere.
+        let bytes = count.saturating_mul(PAGE_BYTES as u64);
+        at = at.saturating_add(header.len() as u64).saturating_add(bytes);
         left -= count;
     }
     Ok(at)

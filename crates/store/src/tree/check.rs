@@ -84,6 +84,23 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
     }
 }
 
+impl<P: ReadPages + ?Sized> View<'_, P> {
+    /// Looks at the root, and at so many pages in all, spread evenly over the tree: checksums, page numbers, the order of keys within a page; of leaves, also at
+    /// records that stand apart, of each at one or at as many as pages are left for it. [`CheckSink::in_use`] is told of each page of the tree.
+    pub fn check_sample(&self, parent: CommitNo, pages_max: u64, sink: &mut dyn CheckSink) {
+        let mut walk = Walk {
+            view: *self,
+            sink,
+            as_of: self.pages.as_of().min(parent),
+            found: self.record,
+            whole: true,
+        };
+        if let Some(level) = usize::from(self.record.height).checked_sub(1) {
+            walk.sample(self.record.root, level, parent, pages_max.max(1));
+        }
+    }
+}
+
 struct Walk<'a, 's, P: ?Sized> {
     view: View<'a, P>,
     sink: &'s mut dyn CheckSink,
@@ -181,6 +198,42 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         } else {
             self.found.branch_pages += 1;
             self.children(&node, level, &keys, from, to)
+        }
+    }
+
+    /// Checks a page and, of what is below it, so much that they are at most `pages_max` pages.
+    fn sample(&mut self, number: PageNo, level: usize, parent: CommitNo, pages_max: u64) {
+        if !self.sink.in_use(number, 1) {
+            return self.wrong(number, "outside of the store");
+        }
+        let node = match self.open(number, level) {
+            Ok((node, _)) => node,
+            Err(problem) => return self.problem(problem),
+        };
+        if node.commit() > parent {
+            self.problem(Error::FromTheFuture {
+                page: number,
+                found: node.commit(),
+                parent,
+            });
+        }
+        let below = pages_max - 1;
+        if level == 0 {
+            for slot in spread(node.len(), below.max(1)) {
+                let is_apart = node.cell(slot).is_ok_and(|cell| cell.mark == Mark::Apart);
+                if is_apart && let Err(problem) = self.value(&node, slot) {
+                    self.problem(problem);
+                }
+            }
+            return;
+        }
+        let visited = below.min(node.len() as u64);
+        for (visit, slot) in (0..).zip(spread(node.len(), below)) {
+            let share = below / visited + u64::from(visit < below % visited);
+            match node.child(slot) {
+                Ok(child) => self.sample(child.page, level - 1, node.commit(), share),
+                Err(problem) => self.problem(problem),
+            }
         }
     }
 
@@ -307,4 +360,10 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
             _ => Ok(()),
         }
     }
+}
+
+/// At most `max` of so many slots, evenly spread.
+fn spread(slots: usize, max: u64) -> impl Iterator<Item = usize> {
+    let taken = slots.min(usize::try_from(max).unwrap_or(usize::MAX));
+    (0..taken).map(move |number| number * slots / taken)
 }
