@@ -29,6 +29,7 @@ pub mod schema;
 pub mod search;
 mod sources;
 mod state;
+mod steps;
 mod subschema;
 mod target;
 mod update;
@@ -51,6 +52,8 @@ pub use outcome::{Outcome, Settlement};
 pub use root_dse::RootDse;
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
+#[cfg(feature = "count-steps")]
+pub use steps::counted;
 pub use update::{
     Applied, CHANGES_KEPT_MAX, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest,
     check_controls, hash_passwords,

@@ -31,7 +31,7 @@ pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
 pub use load::{SchemaBuilder, SchemaError, Source};
 pub(crate) use name::Siblings;
 pub use name::{InvalidName, NormalDn};
-pub use prepare::PREPARATION_VERSION;
+pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
 pub use syntax::{InvalidValue, Syntax};
 pub use types::{AttributeType, AttributeTypeId, TypeSet, Usage};
