@@ -36,7 +36,7 @@ mod update;
 
 pub use access::{AccessPolicy, Identity, is_secret};
 pub use check::{CheckReport, PROBLEMS_MAX};
-pub use compare::CompareOptions;
+pub use compare::{Compare, CompareOptions};
 pub use directory::{
     Config, Credentials, Directory, IndexDefinition, Options, Partition, Remains, Snapshot,
 };

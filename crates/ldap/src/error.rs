@@ -105,6 +105,9 @@ pub enum Violation {
         crate::filter::FILTER_ELEMENTS_MAX
     )]
     FilterElements,
+    /// Longer than [`FILTER_BYTES_MAX`](crate::filter::FILTER_BYTES_MAX).
+    #[error("the filter is longer than {} bytes", crate::filter::FILTER_BYTES_MAX)]
+    FilterBytes,
     /// A substrings filter that is empty, or whose initial is not first, or whose final is not last.
     #[error("the parts of a substrings filter are not in the order initial, any, final")]
     FilterSubstrings,
@@ -131,9 +134,10 @@ impl Violation {
         match self {
             Violation::DnNotUtf8 => ResultCode::InvalidDnSyntax,
             Violation::AuthenticationChoice => ResultCode::AuthMethodNotSupported,
-            Violation::FilterElements | Violation::Attributes | Violation::Controls => {
-                ResultCode::AdminLimitExceeded
-            }
+            Violation::FilterElements
+            | Violation::FilterBytes
+            | Violation::Attributes
+            | Violation::Controls => ResultCode::AdminLimitExceeded,
             _ => ResultCode::ProtocolError,
         }
     }

@@ -11,6 +11,9 @@ pub const FILTER_DEPTH_MAX: usize = 128;
 /// Most components, counting and, or, not themselves.
 pub const FILTER_ELEMENTS_MAX: usize = 65_536;
 
+/// Most octets of a filter. Making one ready takes time and memory in proportion, which nothing interrupts.
+pub const FILTER_BYTES_MAX: usize = 1 << 20;
+
 const AND: u8 = ber::context_constructed(0);
 const OR: u8 = ber::context_constructed(1);
 const NOT: u8 = ber::context_constructed(2);
@@ -296,6 +299,9 @@ impl<'a> Filter<'a> {
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, PartError> {
         let start = reader.rest();
         let (tag, content) = reader.element("filter")?;
+        if content.len() > FILTER_BYTES_MAX {
+            return Err(Violation::FilterBytes.into());
+        }
         let violation = match tag {
             AND | OR | NOT => check_nested(tag, content)?,
             _ => check_item(tag, content)?,
@@ -337,6 +343,17 @@ impl<'a> Filter<'a> {
             EXTENSIBLE_MATCH => FilterView::ExtensibleMatch(ExtensibleMatch::decode(content)?),
             _ => FilterView::Unknown,
         })
+    }
+
+    /// The number of its components without and, or, not: of the tests that an entry is put to.
+    pub fn items(self) -> usize {
+        match self.view() {
+            FilterView::And(filters) | FilterView::Or(filters) => {
+                filters.iter().map(Filter::items).sum()
+            }
+            FilterView::Not(filter) => filter.items(),
+            _ => 1,
+        }
     }
 
     /// A copy that outlives the message.
@@ -567,6 +584,33 @@ mod tests {
         assert_eq!(
             violation(&or_with(FILTER_ELEMENTS_MAX)),
             Some(Violation::FilterElements)
+        );
+    }
+
+    #[test]
+    fn items_are_counted() {
+        let count = |ber: &[u8]| Filter::from_ber(ber).map(Filter::items);
+        let mut ber = Vec::new();
+        let or = open_or(&mut ber);
+        (0..3).for_each(|_| put_present(&mut ber, b"a"));
+        ber.extend_from_slice(&nots(5));
+        let inner = open_or(&mut ber);
+        ber::close(&mut ber, inner);
+        ber::close(&mut ber, or);
+        assert_eq!(count(&ber), Ok(4));
+    }
+
+    #[test]
+    fn octets_are_limited() {
+        let present = |bytes: usize| {
+            let mut ber = Vec::new();
+            put_present(&mut ber, &vec![b'a'; bytes]);
+            ber
+        };
+        assert_eq!(violation(&present(FILTER_BYTES_MAX)), None);
+        assert_eq!(
+            violation(&present(FILTER_BYTES_MAX + 1)),
+            Some(Violation::FilterBytes)
         );
     }
 

@@ -6,9 +6,10 @@ use std::fmt;
 
 use crate::attribute::{AttributeDescription, is_descriptor, is_numeric_oid};
 use crate::ber;
+use crate::error::{PartError, Violation};
 use crate::filter::{
-    ExtensibleMatch, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX, Filter, FilterBuf, FilterView,
-    SubstringPart, open_and, open_not, open_or, put_approx_match, put_equality_match,
+    ExtensibleMatch, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ELEMENTS_MAX, Filter, FilterBuf,
+    FilterView, SubstringPart, open_and, open_not, open_or, put_approx_match, put_equality_match,
     put_extensible_match, put_greater_or_equal, put_less_or_equal, put_present, put_substrings,
 };
 
@@ -38,6 +39,9 @@ pub enum FilterTextErrorKind {
     /// More components than [`FILTER_ELEMENTS_MAX`].
     #[error("more than {FILTER_ELEMENTS_MAX} components")]
     TooManyElements,
+    /// More than [`FILTER_BYTES_MAX`] as it is sent.
+    #[error("more than {FILTER_BYTES_MAX} bytes to be sent")]
+    TooManyBytes,
     /// Something else than an opening parenthesis.
     #[error("expected an opening parenthesis")]
     ExpectedOpen,
@@ -75,9 +79,12 @@ pub enum FilterTextErrorKind {
 pub fn parse(text: &str) -> Result<FilterBuf, FilterTextError> {
     let mut out = Vec::with_capacity(text.len() + 16);
     encode(text, &mut out)?;
-    FilterBuf::from_ber(out).map_err(|_| FilterTextError {
+    FilterBuf::from_ber(out).map_err(|error| FilterTextError {
         offset: 0,
-        kind: FilterTextErrorKind::TooManyElements,
+        kind: match error {
+            PartError::Violation(Violation::FilterBytes) => FilterTextErrorKind::TooManyBytes,
+            _ => FilterTextErrorKind::TooManyElements,
+        },
     })
 }
 

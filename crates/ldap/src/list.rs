@@ -89,6 +89,16 @@ pub struct OctetStringsIter<'a> {
     reader: Reader<'a>,
 }
 
+impl<'a> OctetStringsIter<'a> {
+    /// The strings that are still to come.
+    #[inline]
+    pub const fn rest(&self) -> OctetStrings<'a> {
+        OctetStrings {
+            ber: self.reader.rest(),
+        }
+    }
+}
+
 impl<'a> Iterator for OctetStringsIter<'a> {
     type Item = &'a [u8];
 

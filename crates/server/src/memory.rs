@@ -32,8 +32,8 @@ pub(crate) const OUTPUT_FREE_BYTES: usize = 4 << 10;
 const BUFFERS_MAX: usize = 64;
 /// The part of `input_bytes_max` that there is for long requests of anonymous connections.
 const ANONYMOUS_PART: usize = 4;
-/// Bytes of searches under way, besides one small search that each connection may have.
-const SEARCHES_BYTES_MAX: usize = 4 << 20;
+/// Bytes of searches under way, besides one small search that each connection may have: of four with the largest filters.
+const SEARCHES_BYTES_MAX: usize = 32 << 20;
 /// A pool runs short when less than this part of it is left.
 const SHORT_PART: usize = 8;
 

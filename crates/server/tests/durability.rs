@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
-use sapwood_directory::{CompareOptions, Directory, Identity, Options};
+use sapwood_directory::{Compare, CompareOptions, Directory, Identity, Options};
 use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{ModifyRequest, Request};
 use sapwood_ldap::result::ResultCode;
@@ -32,16 +32,15 @@ fn after_a_power_cut(disk: &Disk) -> Directory {
 
 fn has_value(directory: &Directory, dn: &str, value: &str) -> bool {
     let admin = Identity::Admin { dn: ADMIN.into() };
-    let snapshot = directory.snapshot().unwrap();
-    let outcome = snapshot
-        .compare(
-            &admin,
-            dn,
-            b"description",
-            value.as_bytes(),
-            CompareOptions::default(),
-        )
-        .unwrap();
+    let mut compare = Compare::new(
+        directory.snapshot().unwrap(),
+        &admin,
+        dn,
+        b"description",
+        value.as_bytes(),
+        CompareOptions::default(),
+    );
+    let outcome = compare.step(u64::MAX).unwrap().unwrap();
     outcome.code == ResultCode::CompareTrue
 }
 

@@ -65,6 +65,11 @@ impl Assertion {
         &self.key
     }
 
+    /// Whether most stored values are compared as they are, without making their normal form.
+    pub(crate) fn is_decided_in_place(&self) -> bool {
+        !matches!(self.test, Test::Key | Test::Word | Test::Keyword)
+    }
+
     /// Whether a stored value matches. A stored value that is not of the rule's form does not match.
     /// `scratch` is overwritten; plain ASCII is compared without it.
     pub fn matches(&self, schema: &Schema, stored: &[u8], scratch: &mut Vec<u8>) -> bool {

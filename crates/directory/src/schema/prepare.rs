@@ -229,7 +229,10 @@ fn map_and_normalise(text: &str, case: Case, mut emit: impl FnMut(char)) {
         }
         Case::Fold => {
             let mut second = Composer::default();
-            let mut fold = |c| folded(c).for_each(|c| second.push(c, &mut emit));
+            let mut fold = |c| match is_caseless(c) {
+                true => second.push(c, &mut emit),
+                false => folded(c).for_each(|c| second.push(c, &mut emit)),
+            };
             mapped.for_each(|c| first.push(c, &mut fold));
             first.finish(&mut fold);
             second.finish(&mut emit);
@@ -288,6 +291,13 @@ fn folded(c: char) -> impl Iterator<Item = char> {
             .flat_map(char::to_uppercase)
             .flat_map(char::to_lowercase),
     )
+}
+
+/// Whether a character certainly folds to itself: of scripts without case. The tables of letter case are slow to tell.
+fn is_caseless(c: char) -> bool {
+    matches!(c,
+        ' '..='@' | '[' ..='~' | '\u{300}'..='\u{344}' | '\u{346}'..='\u{36F}'
+        | '\u{590}'..='\u{109F}' | '\u{1100}'..='\u{139F}' | '\u{2E80}'..='\u{A63F}' | '\u{AC00}'..='\u{D7FF}')
 }
 
 /// The Prohibit step (RFC 4518 §2.4): private use (RFC 3454 table C.3), non-characters (C.4) and U+FFFD. Surrogates

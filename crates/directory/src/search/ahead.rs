@@ -215,11 +215,7 @@ impl<E: Engine> Searches<E> {
 
     fn plan(&self, search: Placed<'_>) -> Search<E> {
         let stage = match search {
-            Placed::Draft(draft, base) => match draft.plan(&self.snapshot, base) {
-                Ok(Ok(running)) => Stage::Running(running),
-                Ok(Err(outcome)) => Stage::Ended(outcome),
-                Err(error) => Stage::Failed(error),
-            },
+            Placed::Draft(draft, base) => Stage::of(draft.plan(&self.snapshot, base)),
             Placed::Stage(stage) => stage,
         };
         Search {

@@ -5,12 +5,11 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::candidate::Candidate;
+use super::evaluate::Interrupted;
 use super::filter::Compiler;
 use super::locate::{Locator, Manner};
-use super::look::{Look, assertion_failed};
 use super::page::{self, Level, Position};
-use super::plan::{Planner, Term};
+use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
 use super::{Limits, Running, SearchOptions, Source};
@@ -23,6 +22,9 @@ use crate::outcome::Outcome;
 use crate::schema::{NormalDn, Schema};
 use crate::target::is_subschema;
 
+/// Work of planning before the first step, in about as many nanoseconds: hardly any filter needs more.
+const BEGIN_WORK: u64 = 1 << 20;
+
 /// What a search has come to, or the outcome that it ends with before it has looked at any entry.
 pub(super) type Begun<T> = std::result::Result<T, Outcome>;
 
@@ -32,10 +34,10 @@ pub(super) fn begin<E: Engine>(
     identity: &Identity,
     request: &SearchRequest<'_>,
     options: SearchOptions,
-) -> Result<Begun<Box<Running>>> {
+) -> Result<Begun<Planned>> {
     let draft = match Draft::prepare(snapshot, identity, request, options)? {
         Ok(Drafted::Below(draft)) => draft,
-        Ok(Drafted::Beside(running)) => return Ok(Ok(running)),
+        Ok(Drafted::Beside(running)) => return Ok(Ok(Planned::Whole(running))),
         Err(outcome) => return Ok(Err(outcome)),
     };
     match draft.locate(snapshot)? {
@@ -87,12 +89,10 @@ impl<'r> Draft<'r> {
             Some(_) => snapshot.subschema().attributes(),
             None => &state.attributes,
         };
-        let filter = Compiler {
-            schema,
-            attributes,
-            sees_protected,
-        }
-        .compile(request.filter);
+        let compiler = Compiler::new(schema, attributes, sees_protected);
+        let filter = compiler.compile(request.filter);
+        let assertion = options.assertion.as_ref();
+        let assertion = assertion.map(|filter| compiler.compile(filter.as_filter()));
         let selection = Selection::new(
             schema,
             attributes,
@@ -103,7 +103,9 @@ impl<'r> Draft<'r> {
         let mut running = Box::new(Running {
             message_id: options.message_id,
             manage_dsa_it: options.manage_dsa_it,
+            assertion,
             filter,
+            interrupted: Interrupted::default(),
             selection,
             covered: Covered::new(EntryId::ROOT, request.scope),
             ids: (EntryId::ROOT, EntryId(u64::MAX)),
@@ -122,22 +124,6 @@ impl<'r> Draft<'r> {
                 running,
             })));
         };
-        if let Some(assertion) = &options.assertion {
-            let entry = match beside {
-                Source::RootDse => snapshot.root_dse(),
-                _ => snapshot.subschema(),
-            };
-            let (entry, operational) = entry.records()?;
-            let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
-            let look = Look {
-                schema,
-                attributes,
-                sees_protected,
-            };
-            if !look.asserts_of(&mut candidate, assertion.as_filter())? {
-                return Ok(Err(assertion_failed()));
-            }
-        }
         running.source = beside;
         Ok(Ok(Drafted::Beside(running)))
     }
@@ -191,25 +177,13 @@ impl<'r> Draft<'r> {
         self,
         snapshot: &Snapshot<E>,
         base: Child,
-    ) -> Result<Begun<Box<Running>>> {
+    ) -> Result<Begun<Planned>> {
         let Draft {
             request,
             options,
             mut running,
         } = self;
-        let (schema, state, view) = (snapshot.schema(), snapshot.state(), snapshot.view());
-        if let Some(assertion) = &options.assertion {
-            let look = Look {
-                schema,
-                attributes: &state.attributes,
-                sees_protected: running.selection.sees_protected(),
-            };
-            if !look.asserts(view, base.id, assertion.as_filter())? {
-                return Ok(Err(assertion_failed()));
-            }
-        }
         running.covered = Covered::new(base.id, request.scope);
-        let planner = planner(snapshot);
         if matches!(
             request.deref_aliases,
             DerefAliases::InSearching | DerefAliases::Always
@@ -217,16 +191,59 @@ impl<'r> Draft<'r> {
             let mut names = snapshot.take_names();
             running
                 .covered
-                .follow_aliases(&planner, &locator(snapshot), &mut names)?;
+                .follow_aliases(&planner(snapshot), &locator(snapshot), &mut names)?;
             snapshot.put_back_names(names);
         }
         if !running.covered.is_extended() {
-            running.ids = state.ids_around(base.id);
+            running.ids = snapshot.state().ids_around(base.id);
         }
-        running.source = choose(&planner, snapshot, &running)?;
+        let planning = Planning {
+            running,
+            page: options
+                .page
+                .map(|(page_max, cookie)| (page_max, cookie, request_hash(&request))),
+            progress: Progress::default(),
+        };
+        planning.go_on(snapshot, BEGIN_WORK)
+    }
+}
+
+/// A search whose candidates are being looked for in the indexes.
+pub(super) struct Planning {
+    running: Box<Running>,
+    /// With paged results: entries of a page, the cookie, and the hash of the request.
+    page: Option<(u32, Vec<u8>, u64)>,
+    progress: Progress,
+}
+
+/// How far the planning has come.
+pub(super) enum Planned {
+    /// The search can run.
+    Whole(Box<Running>),
+    /// The work was used up before.
+    Part(Box<Planning>),
+}
+
+impl Planning {
+    pub(super) fn limits(&self) -> &Limits {
+        &self.running.limits
+    }
+
+    /// Goes on choosing, with so much work.
+    pub(super) fn go_on<E: Engine>(
+        mut self,
+        snapshot: &Snapshot<E>,
+        work: u64,
+    ) -> Result<Begun<Planned>> {
+        let Some(source) = choose(snapshot, &self.running, &mut self.progress, work)? else {
+            return Ok(Ok(Planned::Part(Box::new(self))));
+        };
+        let Planning {
+            mut running, page, ..
+        } = self;
+        running.source = source;
         running.position = first_position(&running);
-        if let Some((page_max, cookie)) = options.page {
-            let hash = request_hash(&request);
+        if let Some((page_max, cookie, hash)) = page {
             running.limits.page_max = page_max;
             running.paged = Some(hash);
             if !cookie.is_empty() {
@@ -242,7 +259,7 @@ impl<'r> Draft<'r> {
                 }
             }
         }
-        Ok(Ok(running))
+        Ok(Ok(Planned::Whole(running)))
     }
 }
 
@@ -304,16 +321,23 @@ fn request_hash(request: &SearchRequest<'_>) -> u64 {
     hash.digest()
 }
 
-/// The cheapest source of candidates.
+/// The cheapest source of candidates; `None` when the work was used up before that is known.
 fn choose<E: Engine>(
-    planner: &Planner<'_, E::Snapshot>,
     snapshot: &Snapshot<E>,
     running: &Running,
-) -> Result<Source> {
+    progress: &mut Progress,
+    work: u64,
+) -> Result<Option<Source>> {
     let covered = &running.covered;
     if covered.scope() == Scope::Base {
-        return Ok(Source::Base);
+        return Ok(Some(Source::Base));
     }
+    let planner = &planner(snapshot);
+    let term = match planner.plan(&running.filter, progress, work)? {
+        plan::Planned::Term(term) => Some(term),
+        plan::Planned::Untold => None,
+        plan::Planned::Interrupted => return Ok(None),
+    };
     let walked = match covered.scope() {
         Scope::OneLevel if !covered.is_extended() => {
             Some(names::children_count(planner.view, covered.base())?)
@@ -327,7 +351,7 @@ fn choose<E: Engine>(
         _ => Range::between(&from, &to),
     };
     let entries = planner.view.estimate(Table::Entry, range)?;
-    if let Some(term) = planner.term(&running.filter)? {
+    if let Some(term) = term {
         let term = match running.manage_dsa_it {
             true => term,
             // Referral objects that are covered are told of whether they match or not.
@@ -343,19 +367,19 @@ fn choose<E: Engine>(
         if cardinality <= walked.unwrap_or(entries / 2)
             && let Some(term) = planner.with_ranges_read(term)?
         {
-            return Ok(Source::Postings(term));
+            return Ok(Some(Source::Postings(term)));
         }
     }
     let below = names::children_count(planner.view, covered.base())?;
     let has_all = running.ids.0.store() > 0 || planner.state.contexts.len() == 1;
     let is_context = has_all && running.is_at_top(planner)?;
-    Ok(match covered.scope() {
+    Ok(Some(match covered.scope() {
         _ if covered.is_extended() => Source::Entries,
         Scope::OneLevel if below <= entries / 2 => Source::Names,
         Scope::OneLevel => Source::Entries,
         _ if is_context || below > entries / 4 => Source::Entries,
         _ => Source::Names,
-    })
+    }))
 }
 
 fn referral_class(schema: &Schema) -> &str {

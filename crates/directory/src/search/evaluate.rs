@@ -11,97 +11,226 @@ use crate::error::Result;
 use crate::schema::{MatchingRule, Schema};
 use crate::search::candidate::Candidate;
 use crate::search::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
+use crate::steps;
 
 /// From this many numbers on (a supertype such as `name`, or all attributes of a rule) an entry's attributes are looked
-/// up among the numbers instead of the other way round.
-const NUMBERS_TO_LOOK_UP_MAX: usize = 4;
+/// up among the numbers, which are sorted, instead of the other way round.
+pub(super) const NUMBERS_TO_LOOK_UP_MAX: usize = 4;
 
-/// Evaluates filters, keeping its buffers.
+/// Work of looking an item's attribute up, besides one for each attribute that the entry has.
+const ITEM_WORK: u64 = 16;
+/// Work of computing an attribute from the tree.
+const COMPUTED_WORK: u64 = 1 << 10;
+
+/// Evaluates filters, keeping its buffers. An evaluation is as long as the filter times the values that it looks at, so that it is
+/// done in pieces: when the work of a step is used up it stops between two values, and goes on there in the next step. What
+/// is never divided is the test of one value, which is linear in the value and in what the filter asserts of it.
 pub(crate) struct Evaluator<'e> {
     schema: &'e Schema,
     subschema_dn: &'e str,
     normal: Vec<u8>,
     text: String,
+    /// What is left of the step's work, in about as many nanoseconds; see [`Budget::work`](super::Budget::work).
+    work: u64,
+    interrupted: Interrupted,
+}
+
+/// Where an evaluation was interrupted.
+#[derive(Debug, Default)]
+pub(crate) struct Interrupted {
+    /// The ands and ors on the way to the item, the innermost first.
+    nodes: Vec<Begun>,
+    /// The value to go on with; without it the item begins.
+    value: Option<NextValue>,
+    /// The filter is true of the candidate, which there was no room for.
+    matched: bool,
+}
+
+/// An and or an or that was begun.
+#[derive(Debug)]
+struct Begun {
+    /// The component to go on with.
+    at: usize,
+    /// What those before it come to.
+    truth: Truth,
+}
+
+/// A value of a stored attribute.
+#[derive(Clone, Copy, Debug)]
+struct NextValue {
+    is_operational: bool,
+    /// The attribute's place among those looked at.
+    attribute: usize,
+    /// Where the value begins in the attribute's.
+    offset: usize,
+}
+
+impl NextValue {
+    fn first(is_operational: bool) -> NextValue {
+        NextValue {
+            is_operational,
+            attribute: 0,
+            offset: 0,
+        }
+    }
+}
+
+/// What was found among the values of an attribute.
+enum Sought {
+    Found,
+    NotFound,
+    /// The work was used up before the value at this offset.
+    Interrupted(usize),
 }
 
 impl<'e> Evaluator<'e> {
-    /// For entries governed by this schema, published under this DN.
-    pub(crate) fn new(schema: &'e Schema, subschema_dn: &'e str) -> Evaluator<'e> {
+    /// For entries governed by this schema, published under this DN. It goes on where `interrupted` says, and does `work`.
+    pub(crate) fn new(
+        schema: &'e Schema,
+        subschema_dn: &'e str,
+        work: u64,
+        interrupted: Interrupted,
+    ) -> Evaluator<'e> {
         Evaluator {
             schema,
             subschema_dn,
             normal: Vec::new(),
             text: String::new(),
+            work: work.max(1),
+            interrupted,
         }
     }
 
-    /// Whether a candidate matches.
+    /// Whether the work of the step is used up.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.work == 0
+    }
+
+    /// Where it was interrupted, for the next step, which is to begin with the same candidate and filter.
+    pub(crate) fn into_interrupted(self) -> Interrupted {
+        self.interrupted
+    }
+
+    /// The candidate that matched last could not be dealt with: the next evaluation, of the same one, has this answer at once.
+    pub(crate) fn keep_match(&mut self) {
+        self.interrupted.matched = true;
+    }
+
+    /// Whether a candidate matches; `None` when the work is used up, and the same candidate is next.
+    #[inline]
     pub(crate) fn evaluate<R: Read>(
         &mut self,
         node: &Node,
         candidate: &mut Candidate<'_, R>,
-    ) -> Result<Truth> {
+    ) -> Result<Option<Truth>> {
+        if std::mem::take(&mut self.interrupted.matched) {
+            return Ok(Some(Truth::True));
+        }
+        self.node(node, candidate)
+    }
+
+    fn node<R: Read>(
+        &mut self,
+        node: &Node,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<Truth>> {
         match node {
-            Node::Constant(truth) => Ok(*truth),
+            Node::Constant(truth) => Ok(Some(*truth)),
             Node::Item(item) => self.item(item, candidate),
-            Node::Not(node) => Ok(!self.evaluate(node, candidate)?),
-            Node::And(nodes) => {
-                let mut all = Truth::True;
-                for node in nodes {
-                    all = all.min(self.evaluate(node, candidate)?);
-                    if all == Truth::False {
-                        break;
-                    }
-                }
-                Ok(all)
-            }
-            Node::Or(nodes) => {
-                let mut any = Truth::False;
-                for node in nodes {
-                    any = any.max(self.evaluate(node, candidate)?);
-                    if any == Truth::True {
-                        break;
-                    }
-                }
-                Ok(any)
-            }
+            Node::Not(node) => Ok(self.node(node, candidate)?.map(|truth| !truth)),
+            Node::And(nodes) => self.each(nodes, candidate, Truth::True, Truth::False, Truth::min),
+            Node::Or(nodes) => self.each(nodes, candidate, Truth::False, Truth::True, Truth::max),
         }
     }
 
-    fn item<R: Read>(&mut self, item: &Item, candidate: &mut Candidate<'_, R>) -> Result<Truth> {
+    /// The components of an and or an or, until one decides.
+    #[inline]
+    fn each<R: Read>(
+        &mut self,
+        nodes: &[Node],
+        candidate: &mut Candidate<'_, R>,
+        none: Truth,
+        decides: Truth,
+        join: impl Fn(Truth, Truth) -> Truth,
+    ) -> Result<Option<Truth>> {
+        let begun = self.interrupted.nodes.pop();
+        let (first, mut truth) = begun.map_or((0, none), |begun| (begun.at, begun.truth));
+        for (at, node) in nodes.iter().enumerate().skip(first) {
+            let Some(more) = self.node(node, candidate)? else {
+                self.interrupted.nodes.push(Begun { at, truth });
+                return Ok(None);
+            };
+            truth = join(truth, more);
+            if truth == decides {
+                break;
+            }
+        }
+        Ok(Some(truth))
+    }
+
+    fn item<R: Read>(
+        &mut self,
+        item: &Item,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<Truth>> {
+        if self.work == 0 {
+            return Ok(None);
+        }
         let matches = match &item.target {
             Target::Computed(computed) => {
                 let mut text = std::mem::take(&mut self.text);
                 let present = candidate.computed(*computed, self.subschema_dn, &mut text)?;
+                self.spend(COMPUTED_WORK + item.work_of(text.len()));
                 let matches = present && self.value_matches(&item.test, text.as_bytes());
                 self.text = text;
-                matches
+                Some(matches)
             }
-            Target::Stored(stored) => self.stored(stored, &item.test, candidate)?,
+            Target::Stored(stored) => self.stored(stored, item, candidate)?,
         };
-        Ok(if matches { Truth::True } else { Truth::False })
+        Ok(matches.map(|matches| match matches {
+            true => Truth::True,
+            false => Truth::False,
+        }))
     }
 
+    #[inline]
+    fn spend(&mut self, work: u64) {
+        steps::count(1);
+        self.work = self.work.saturating_sub(work);
+    }
+
+    /// Whether a value matches; `None` when the work is used up.
     fn stored<R: Read>(
         &mut self,
         stored: &Stored,
-        test: &Test,
+        item: &Item,
         candidate: &mut Candidate<'_, R>,
-    ) -> Result<bool> {
-        let in_entry = self.record(candidate.entry(), &stored.user, test);
-        if in_entry.map_err(|damaged| candidate.damaged(damaged))? {
-            return Ok(true);
-        }
-        if !stored.operational.is_empty() {
-            let found = self.record(&candidate.operational()?, &stored.operational, test);
-            if found.map_err(|damaged| candidate.damaged(damaged))? {
-                return Ok(true);
+    ) -> Result<Option<bool>> {
+        let next = self.interrupted.value.take();
+        let next = next.unwrap_or(NextValue::first(false));
+        if !next.is_operational {
+            let in_entry = self.record(candidate.entry(), &stored.user, item, next);
+            match in_entry.map_err(|damaged| candidate.damaged(damaged))? {
+                Some(false) => {}
+                found => return Ok(found),
             }
         }
-        Ok(match &stored.in_dn {
-            Some(types) => self.in_dn(types, test, candidate),
+        if !stored.operational.is_empty() {
+            let next = match next.is_operational {
+                true => next,
+                false => NextValue::first(true),
+            };
+            let found = self.record(&candidate.operational()?, &stored.operational, item, next);
+            match found.map_err(|damaged| candidate.damaged(damaged))? {
+                Some(false) => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(Some(match &stored.in_dn {
+            Some(types) => self.in_dn(types, item, candidate),
             None => false,
-        })
+        }))
     }
 
     #[inline]
@@ -109,31 +238,83 @@ impl<'e> Evaluator<'e> {
         &mut self,
         record: &Entry<'_>,
         numbers: &[AttributeNo],
-        test: &Test,
-    ) -> std::result::Result<bool, Damaged> {
+        item: &Item,
+        next: NextValue,
+    ) -> std::result::Result<Option<bool>, Damaged> {
+        self.spend(ITEM_WORK + record.attributes_count() as u64);
         if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
-            for number in numbers {
-                if let Some(attribute) = record.attribute(*number)?
-                    && self.values_match(test, attribute.values())
-                {
-                    return Ok(true);
+            for (at, number) in numbers.iter().enumerate().skip(next.attribute) {
+                if let Some(attribute) = record.attribute(*number)? {
+                    match self.values_match(item, attribute.values(), next, at) {
+                        Some(false) => {}
+                        found => return Ok(found),
+                    }
                 }
             }
         } else {
-            for attribute in record.attributes() {
+            for (at, attribute) in record.attributes().enumerate().skip(next.attribute) {
                 let attribute = attribute?;
-                if numbers.contains(&attribute.number())
-                    && self.values_match(test, attribute.values())
-                {
-                    return Ok(true);
+                if numbers.binary_search(&attribute.number()).is_ok() {
+                    match self.values_match(item, attribute.values(), next, at) {
+                        Some(false) => {}
+                        found => return Ok(found),
+                    }
                 }
             }
         }
-        Ok(false)
+        Ok(Some(false))
     }
 
-    fn values_match(&mut self, test: &Test, values: OctetStrings<'_>) -> bool {
-        matches!(test, Test::Present) || values.iter().any(|value| self.value_matches(test, value))
+    /// Whether one of an attribute's values matches, which is the one `at` this place of those looked at; `None` when the work is
+    /// used up.
+    #[inline]
+    fn values_match(
+        &mut self,
+        item: &Item,
+        values: OctetStrings<'_>,
+        next: NextValue,
+        at: usize,
+    ) -> Option<bool> {
+        if let Test::Present = item.test {
+            return Some(true);
+        }
+        let offset = if at == next.attribute { next.offset } else { 0 };
+        let work = item.work_of(values.as_ber().len() - offset.min(values.as_ber().len()));
+        if offset == 0 && work <= self.work {
+            self.spend(work);
+            let mut values = values.iter();
+            return Some(values.any(|value| self.value_matches(&item.test, value)));
+        }
+        match self.seek(item, values, offset) {
+            Sought::Found => Some(true),
+            Sought::NotFound => Some(false),
+            Sought::Interrupted(offset) => {
+                self.interrupted.value = Some(NextValue {
+                    attribute: at,
+                    offset,
+                    ..next
+                });
+                None
+            }
+        }
+    }
+
+    /// Looks at the values from `offset` on, at one at least, for as long as there is work.
+    #[cold]
+    fn seek(&mut self, item: &Item, values: OctetStrings<'_>, offset: usize) -> Sought {
+        let ber = values.as_ber();
+        let mut values = OctetStrings::from_checked(ber.get(offset..).unwrap_or_default()).iter();
+        while let Some(value) = values.next() {
+            self.spend(item.work_of(value.len()).max(1));
+            if self.value_matches(&item.test, value) {
+                return Sought::Found;
+            }
+            let rest = values.rest().as_ber().len();
+            if self.work == 0 && rest > 0 {
+                return Sought::Interrupted(ber.len() - rest);
+            }
+        }
+        Sought::NotFound
     }
 
     fn value_matches(&mut self, test: &Test, value: &[u8]) -> bool {
@@ -157,12 +338,14 @@ impl<'e> Evaluator<'e> {
     fn in_dn<R: Read>(
         &mut self,
         types: &DnTypes,
-        test: &Test,
+        item: &Item,
         candidate: &Candidate<'_, R>,
     ) -> bool {
+        let test = &item.test;
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         candidate.append_dn(&mut text);
+        self.spend(COMPUTED_WORK + item.work_of(text.len()));
         let found = Dn::parse(&text).is_ok_and(|dn| {
             dn.rdns().flat_map(|rdn| rdn.avas()).any(|ava| {
                 let Some(attribute_type) = self.schema.attribute_type(ava.attribute().as_bytes())

@@ -1,13 +1,20 @@
 //! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
-use crate::attributes::AttributeTable;
+use crate::attributes::{AttributeTable, KnownAttribute};
 use crate::engine::AttributeNo;
 use crate::schema::{
     Assertion, AttributeType, AttributeTypeId, MatchingRule, RuleKind, Schema, SubstringPattern,
 };
+use crate::search::evaluate::NUMBERS_TO_LOOK_UP_MAX;
+use crate::steps;
 
 /// The three values of a filter (X.511 §7.8.1): `and` is the least of its components, `or` the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +62,30 @@ pub(crate) struct Item {
     pub(crate) target: Target,
     /// What one of them must satisfy.
     pub(crate) test: Test,
+    /// About how many nanoseconds the test takes for each byte of a value.
+    byte_work: u32,
+}
+
+impl Item {
+    fn node(target: Target, test: Test) -> Node {
+        let byte_work = match &test {
+            Test::Present => 0,
+            Test::Equal(assertion) if assertion.is_decided_in_place() => 1,
+            Test::Substrings(_) => 4,
+            Test::Equal(_) | Test::AtLeast(_) | Test::AtMost(_) | Test::Before(_) => 8,
+        };
+        Node::Item(Box::new(Item {
+            target,
+            test,
+            byte_work,
+        }))
+    }
+
+    /// The work of testing values of so many bytes.
+    #[inline]
+    pub(crate) fn work_of(&self, bytes: usize) -> u64 {
+        bytes as u64 * u64::from(self.byte_work)
+    }
 }
 
 /// Where the values that an item looks at are.
@@ -72,11 +103,57 @@ pub(crate) struct Stored {
     /// The type that was named, with neither options nor a choice of rule: an index on it and on its subtypes answers.
     pub(crate) indexed_type: Option<AttributeTypeId>,
     /// The numbers in the entry's record.
-    pub(crate) user: Vec<AttributeNo>,
+    pub(crate) user: Numbers,
     /// The numbers in the operational record.
-    pub(crate) operational: Vec<AttributeNo>,
+    pub(crate) operational: Numbers,
     /// Whether the values of the entry's DN count as well (`dnAttributes`).
     pub(crate) in_dn: Option<DnTypes>,
+}
+
+/// Numbers of attributes. Where they are many they are sorted, and the items of a filter share them: a few bytes of a request can
+/// name all attributes there are.
+#[derive(Clone, Debug)]
+pub(crate) enum Numbers {
+    Few(Vec<AttributeNo>),
+    Many(Arc<[AttributeNo]>),
+}
+
+impl Numbers {
+    fn new(mut numbers: Vec<AttributeNo>) -> Numbers {
+        if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
+            return Numbers::Few(numbers);
+        }
+        numbers.sort_unstable();
+        Numbers::Many(numbers.into())
+    }
+}
+
+impl Deref for Numbers {
+    type Target = [AttributeNo];
+
+    #[inline]
+    fn deref(&self) -> &[AttributeNo] {
+        match self {
+            Numbers::Few(numbers) => numbers,
+            Numbers::Many(numbers) => numbers,
+        }
+    }
+}
+
+/// Where an attribute is, in an entry's record and in its operational one.
+#[derive(Clone, Debug)]
+struct Places {
+    user: Numbers,
+    operational: Numbers,
+}
+
+/// What names many attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Naming {
+    /// A type without options.
+    Type(AttributeTypeId),
+    /// A matching rule, by its OID.
+    Rule(&'static str),
 }
 
 /// The types whose values in a DN count.
@@ -148,15 +225,29 @@ pub(crate) enum Test {
 
 /// Makes filters ready.
 pub(crate) struct Compiler<'c> {
-    /// The schema.
-    pub(crate) schema: &'c Schema,
-    /// The attribute numbers of the snapshot that will be searched.
-    pub(crate) attributes: &'c AttributeTable,
-    /// Whether protected attributes may be looked at; if not, items on them are Undefined.
-    pub(crate) sees_protected: bool,
+    schema: &'c Schema,
+    attributes: &'c AttributeTable,
+    sees_protected: bool,
+    /// The many places that were looked for before.
+    many: RefCell<BTreeMap<Naming, Places>>,
 }
 
-impl Compiler<'_> {
+impl<'c> Compiler<'c> {
+    /// With the attribute numbers of the snapshot that will be searched. Unless protected attributes may be looked at, items on
+    /// them are Undefined.
+    pub(crate) fn new(
+        schema: &'c Schema,
+        attributes: &'c AttributeTable,
+        sees_protected: bool,
+    ) -> Compiler<'c> {
+        Compiler {
+            schema,
+            attributes,
+            sees_protected,
+            many: RefCell::default(),
+        }
+    }
+
     /// Compiles a filter. What cannot be decided becomes [`Truth::Undefined`], never an error.
     pub(crate) fn compile(&self, filter: Filter<'_>) -> Node {
         match filter.view() {
@@ -221,18 +312,15 @@ impl Compiler<'_> {
         in_dn: Option<DnTypes>,
     ) -> Node {
         if let Some(computed) = Computed::of(self.schema, attribute_type.id()) {
-            let target = Target::Computed(computed);
-            return Node::Item(Box::new(Item { target, test }));
+            return Item::node(Target::Computed(computed), test);
         }
-        let mut stored = Stored {
+        let Places { user, operational } = self.places(attribute_type, description);
+        let stored = Stored {
             indexed_type: (!description.has_options()).then(|| attribute_type.id()),
-            user: Vec::new(),
-            operational: Vec::new(),
+            user,
+            operational,
             in_dn,
         };
-        for subtype in attribute_type.subtypes().iter() {
-            self.add_numbers(subtype, Some(description), &mut stored);
-        }
         if !self.sees_protected && self.is_protected(attribute_type.id()) {
             return Node::Constant(Truth::Undefined);
         }
@@ -247,22 +335,101 @@ impl Compiler<'_> {
         {
             return Node::Constant(Truth::True);
         }
-        let target = Target::Stored(stored);
-        Node::Item(Box::new(Item { target, test }))
+        Item::node(Target::Stored(stored), test)
+    }
+
+    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and perhaps
+    /// more; and any value of them.
+    pub(crate) fn comparison(
+        &self,
+        known: &AttributeType,
+        options: &str,
+        asserted: Assertion,
+    ) -> (Node, Node) {
+        let target = || {
+            if let Some(computed) = Computed::of(self.schema, known.id()) {
+                return Target::Computed(computed);
+            }
+            let (mut user, mut operational) = (Vec::new(), Vec::new());
+            for subtype in known.subtypes().iter() {
+                let list = match self.schema.type_of(subtype).is_operational() {
+                    true => &mut operational,
+                    false => &mut user,
+                };
+                let described = self.attributes.of_type(subtype).filter(|described| {
+                    let has =
+                        |wanted: &str| described.options().split(';').any(|own| own == wanted);
+                    options.is_empty() || options.split(';').all(has)
+                });
+                list.extend(described.map(KnownAttribute::number));
+            }
+            Target::Stored(Stored {
+                indexed_type: None,
+                user: Numbers::new(user),
+                operational: Numbers::new(operational),
+                in_dn: None,
+            })
+        };
+        (
+            Item::node(target(), Test::Equal(asserted)),
+            Item::node(target(), Test::Present),
+        )
+    }
+
+    /// Where an attribute and its subtypes are.
+    fn places(
+        &self,
+        attribute_type: &AttributeType,
+        description: &AttributeDescription<'_>,
+    ) -> Places {
+        let (mut user, mut operational) = (Vec::new(), Vec::new());
+        for subtype in attribute_type.subtypes().iter() {
+            self.add_numbers(subtype, Some(description), &mut user, &mut operational);
+            if !description.has_options()
+                && user.len().max(operational.len()) > NUMBERS_TO_LOOK_UP_MAX
+            {
+                return self.many(
+                    Naming::Type(attribute_type.id()),
+                    attribute_type.subtypes().iter(),
+                );
+            }
+        }
+        Places {
+            user: Numbers::new(user),
+            operational: Numbers::new(operational),
+        }
+    }
+
+    /// Where attributes of many types are, looked for once.
+    fn many(&self, naming: Naming, types: impl Iterator<Item = AttributeTypeId>) -> Places {
+        let mut known = self.many.borrow_mut();
+        let places = known.entry(naming).or_insert_with(|| {
+            let (mut user, mut operational) = (Vec::new(), Vec::new());
+            for attribute_type in types {
+                steps::count(1);
+                self.add_numbers(attribute_type, None, &mut user, &mut operational);
+            }
+            Places {
+                user: Numbers::new(user),
+                operational: Numbers::new(operational),
+            }
+        });
+        places.clone()
     }
 
     fn add_numbers(
         &self,
         attribute_type: AttributeTypeId,
         description: Option<&AttributeDescription<'_>>,
-        stored: &mut Stored,
+        user: &mut Vec<AttributeNo>,
+        operational: &mut Vec<AttributeNo>,
     ) {
         if !self.sees_protected && self.is_protected(attribute_type) {
             return;
         }
         let list = match self.schema.type_of(attribute_type).is_operational() {
-            true => &mut stored.operational,
-            false => &mut stored.user,
+            true => operational,
+            false => user,
         };
         for known in self.attributes.of_type(attribute_type) {
             if description.is_none_or(|wanted| known.description().options_cover(wanted)) {
@@ -357,19 +524,18 @@ impl Compiler<'_> {
     ) -> Option<Node> {
         let rule = MatchingRule::find(rule)?;
         let test = self.extensible_test(rule, matched.value)?;
-        let mut stored = Stored {
+        let types = self.schema.attribute_types().iter();
+        let types = types
+            .filter(|known| fits(rule, known))
+            .map(AttributeType::id);
+        let Places { user, operational } = self.many(Naming::Rule(rule.oid()), types);
+        let stored = Stored {
             indexed_type: None,
-            user: Vec::new(),
-            operational: Vec::new(),
+            user,
+            operational,
             in_dn: matched.dn_attributes.then_some(DnTypes::Any),
         };
-        for attribute_type in self.schema.attribute_types() {
-            if fits(rule, attribute_type) {
-                self.add_numbers(attribute_type.id(), None, &mut stored);
-            }
-        }
-        let target = Target::Stored(stored);
-        Some(Node::Item(Box::new(Item { target, test })))
+        Some(Item::node(Target::Stored(stored), test))
     }
 
     fn extensible_test(&self, rule: &'static MatchingRule, value: &[u8]) -> Option<Test> {

@@ -16,9 +16,13 @@ use crate::schema::Schema;
 use crate::target::SUBSCHEMA_DN;
 
 use super::candidate::Candidate;
-use super::evaluate::Evaluator;
-use super::filter::{Compiler, Truth};
+use super::evaluate::{Evaluator, Interrupted};
+use super::filter::{Compiler, Node, Truth};
 use super::selection::{Selection, Sender};
+
+/// Most work of an update's assertion, in about as many nanoseconds: nobody else's update goes on meanwhile. It is some 250,000
+/// comparisons.
+pub(crate) const ASSERTION_WORK_MAX: u64 = 1 << 26;
 
 /// Somebody who looks at entries one by one.
 pub(crate) struct Look<'l> {
@@ -30,30 +34,51 @@ pub(crate) struct Look<'l> {
 }
 
 impl Look<'_> {
-    /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3).
+    /// The filter of an assertion control, made ready.
+    pub(crate) fn compile(&self, filter: Filter<'_>) -> Node {
+        Compiler::new(self.schema, self.attributes, self.sees_protected).compile(filter)
+    }
+
+    /// Whether a filter is true of an entry; Undefined is not (RFC 4528 §3). `None` when that takes more work than
+    /// [`ASSERTION_WORK_MAX`].
     pub(crate) fn asserts<R: Read>(
         &self,
         view: &R,
         id: EntryId,
         filter: Filter<'_>,
-    ) -> Result<bool> {
-        self.at(view, id, |candidate| self.asserts_of(candidate, filter))
+    ) -> Result<Option<bool>> {
+        let node = self.compile(filter);
+        let mut interrupted = Interrupted::default();
+        self.goes_on_asserting(view, id, &node, ASSERTION_WORK_MAX, &mut interrupted)
+    }
+
+    /// The same in steps: `None` when the work is used up, and `interrupted` is where to go on.
+    pub(crate) fn goes_on_asserting<R: Read>(
+        &self,
+        view: &R,
+        id: EntryId,
+        node: &Node,
+        work: u64,
+        interrupted: &mut Interrupted,
+    ) -> Result<Option<bool>> {
+        self.at(view, id, |candidate| {
+            self.goes_on_asserting_of(candidate, node, work, interrupted)
+        })
     }
 
     /// The same of an entry that is at hand.
-    pub(crate) fn asserts_of<R: Read>(
+    pub(crate) fn goes_on_asserting_of<R: Read>(
         &self,
         candidate: &mut Candidate<'_, R>,
-        filter: Filter<'_>,
-    ) -> Result<bool> {
-        let compiler = Compiler {
-            schema: self.schema,
-            attributes: self.attributes,
-            sees_protected: self.sees_protected,
-        };
-        let node = compiler.compile(filter);
-        let truth = Evaluator::new(self.schema, SUBSCHEMA_DN).evaluate(&node, candidate)?;
-        Ok(truth == Truth::True)
+        node: &Node,
+        work: u64,
+        interrupted: &mut Interrupted,
+    ) -> Result<Option<bool>> {
+        let begun = std::mem::take(interrupted);
+        let mut evaluator = Evaluator::new(self.schema, SUBSCHEMA_DN, work, begun);
+        let truth = evaluator.evaluate(node, candidate)?;
+        *interrupted = evaluator.into_interrupted();
+        Ok(truth.map(|truth| truth == Truth::True))
     }
 
     /// Appends an entry's selected attributes as a bare SearchResultEntry.
@@ -106,4 +131,11 @@ impl Look<'_> {
 pub(crate) fn assertion_failed() -> Outcome {
     let diagnostic = "the filter of the assertion control is not true of the entry";
     Outcome::new(ResultCode::AssertionFailed, diagnostic)
+}
+
+/// The outcome when it takes too long to tell.
+pub(crate) fn assertion_too_long() -> Outcome {
+    let diagnostic =
+        "the filter of the assertion control takes too long on this entry: ask for less at once";
+    Outcome::new(ResultCode::AdminLimitExceeded, diagnostic)
 }

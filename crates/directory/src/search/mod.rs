@@ -19,7 +19,7 @@ mod ahead;
 mod begin;
 mod candidate;
 mod evaluate;
-mod filter;
+pub(crate) mod filter;
 mod learned;
 mod locate;
 pub(crate) mod look;
@@ -44,10 +44,13 @@ use crate::outcome::Outcome;
 use crate::target::SUBSCHEMA_DN;
 
 pub use ahead::Searches;
+use begin::{Begun, Planned, Planning};
 use candidate::Candidate;
 use evaluate::Evaluator;
+pub(crate) use evaluate::Interrupted;
 use filter::{Node, Truth};
 pub(crate) use learned::Learned;
+use look::{Look, assertion_failed};
 use page::Position;
 use plan::{Planner, Term};
 use scope::Covered;
@@ -78,6 +81,9 @@ pub struct SearchOptions {
 pub struct Budget {
     /// Stop after so many entries were looked at.
     pub entries: u32,
+    /// Stop after so much work on filters, in about as many nanoseconds where values are ASCII: also in the middle of an entry.
+    /// What is not divided is bounded by the lengths of a value and of the filter.
+    pub work: u64,
     /// Stop when the buffer has so many bytes. An entry that would take it beyond is not appended.
     pub out_bytes: usize,
 }
@@ -102,6 +108,7 @@ pub struct Search<E: Engine = Embedded> {
 enum Stage {
     Failed(Error),
     Ended(Outcome),
+    Planning(Box<Planning>),
     Running(Box<Running>),
 }
 
@@ -109,7 +116,11 @@ enum Stage {
 struct Running {
     message_id: u32,
     manage_dsa_it: bool,
+    /// What must be true of the base before anything else (RFC 4528).
+    assertion: Option<Node>,
     filter: Node,
+    /// Where the evaluation of the filter, or of the assertion, goes on.
+    interrupted: Interrupted,
     selection: Selection,
     covered: Covered,
     /// The ids that anything covered has: from the first up to and without the second.
@@ -159,6 +170,8 @@ enum Flow {
     Next,
     /// Enough for this step; the candidate was dealt with.
     Pause,
+    /// Enough for this step in the middle of the candidate, which is not dealt with.
+    Interrupted,
     /// The candidate's message takes up to so many bytes, for which there is no room: it was not sent.
     Room(usize),
     /// The size limit is reached: the candidate was not sent.
@@ -176,11 +189,7 @@ impl<E: Engine> Search<E> {
         request: &SearchRequest<'_>,
         options: SearchOptions,
     ) -> Search<E> {
-        let stage = match begin::begin(&snapshot, identity, request, options) {
-            Ok(Ok(running)) => Stage::Running(running),
-            Ok(Err(outcome)) => Stage::Ended(outcome),
-            Err(error) => Stage::Failed(error),
-        };
+        let stage = Stage::of(begin::begin(&snapshot, identity, request, options));
         Search { snapshot, stage }
     }
 
@@ -195,6 +204,7 @@ impl<E: Engine> Search<E> {
                 Source::Entries => "all entries".into(),
                 Source::Postings(term) => term.to_string(),
             },
+            Stage::Planning(_) => "not planned yet".into(),
             Stage::Ended(_) | Stage::Failed(_) => "ended".into(),
         }
     }
@@ -208,6 +218,13 @@ impl<E: Engine> Search<E> {
         match ended {
             Stage::Failed(error) => Err(error),
             Stage::Ended(outcome) => Ok(Step::Done(outcome)),
+            Stage::Planning(planning) => {
+                if let Some(outcome) = planning.limits().exceeded(&self.snapshot, 0) {
+                    return Ok(Step::Done(outcome));
+                }
+                self.stage = Stage::of(planning.go_on(&self.snapshot, budget.work));
+                Ok(Step::More)
+            }
             Stage::Running(mut running) => {
                 let step = running.step(&self.snapshot, out, budget)?;
                 if !matches!(step, Step::Done(_)) {
@@ -216,6 +233,29 @@ impl<E: Engine> Search<E> {
                 Ok(step)
             }
         }
+    }
+}
+
+impl Stage {
+    /// That of a search which has come so far.
+    fn of(planned: Result<Begun<Planned>>) -> Stage {
+        match planned {
+            Ok(Ok(Planned::Whole(running))) => Stage::Running(running),
+            Ok(Ok(Planned::Part(planning))) => Stage::Planning(planning),
+            Ok(Err(outcome)) => Stage::Ended(outcome),
+            Err(error) => Stage::Failed(error),
+        }
+    }
+}
+
+impl Limits {
+    /// The outcome when the time is over.
+    fn exceeded<E: Engine>(&self, snapshot: &Snapshot<E>, sent: u32) -> Option<Outcome> {
+        let deadline = self.deadline_micros?;
+        (snapshot.now_micros() >= deadline).then(|| {
+            let diagnostic = format!("{sent} entries were sent before the time limit");
+            Outcome::new(ResultCode::TimeLimitExceeded, diagnostic)
+        })
     }
 }
 
@@ -255,21 +295,60 @@ impl Running {
         out: &mut Vec<u8>,
         budget: Budget,
     ) -> Result<Step> {
-        if self
-            .limits
-            .deadline_micros
-            .is_some_and(|deadline| snapshot.now_micros() >= deadline)
-        {
-            let diagnostic = format!("{} entries were sent before the time limit", self.sent);
-            return Ok(Step::Done(Outcome::new(
-                ResultCode::TimeLimitExceeded,
-                diagnostic,
-            )));
+        if let Some(outcome) = self.limits.exceeded(snapshot, self.sent) {
+            return Ok(Step::Done(outcome));
+        }
+        if self.assertion.is_some() {
+            return self.step_assertion(snapshot, budget);
         }
         match self.source {
             Source::RootDse => self.step_beside(snapshot, snapshot.root_dse(), out, budget),
             Source::Subschema => self.step_beside(snapshot, snapshot.subschema(), out, budget),
             _ => self.step_tree(snapshot, out, budget),
+        }
+    }
+
+    /// Goes on finding out whether the assertion is true of the base.
+    fn step_assertion<E: Engine>(
+        &mut self,
+        snapshot: &Snapshot<E>,
+        budget: Budget,
+    ) -> Result<Step> {
+        let Some(assertion) = self.assertion.take() else {
+            return Ok(Step::More);
+        };
+        let beside = match self.source {
+            Source::RootDse => Some(snapshot.root_dse()),
+            Source::Subschema => Some(snapshot.subschema()),
+            _ => None,
+        };
+        let look = Look {
+            schema: snapshot.schema(),
+            attributes: match beside {
+                Some(beside) => beside.attributes(),
+                None => &snapshot.state().attributes,
+            },
+            sees_protected: self.selection.sees_protected(),
+        };
+        let (work, interrupted) = (budget.work, &mut self.interrupted);
+        let asserts = match beside {
+            Some(beside) => {
+                let (entry, operational) = beside.records()?;
+                let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
+                look.goes_on_asserting_of(&mut candidate, &assertion, work, interrupted)?
+            }
+            None => {
+                let base = self.covered.base();
+                look.goes_on_asserting(snapshot.view(), base, &assertion, work, interrupted)?
+            }
+        };
+        match asserts {
+            Some(true) => Ok(Step::More),
+            Some(false) => Ok(Step::Done(assertion_failed())),
+            None => {
+                self.assertion = Some(assertion);
+                Ok(Step::More)
+            }
         }
     }
 
@@ -282,8 +361,14 @@ impl Running {
     ) -> Result<Step> {
         let (entry, operational) = beside.records()?;
         let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
-        let mut evaluator = Evaluator::new(snapshot.schema(), SUBSCHEMA_DN);
-        if evaluator.evaluate(&self.filter, &mut candidate)? == Truth::True {
+        let interrupted = std::mem::take(&mut self.interrupted);
+        let mut evaluator =
+            Evaluator::new(snapshot.schema(), SUBSCHEMA_DN, budget.work, interrupted);
+        let Some(truth) = evaluator.evaluate(&self.filter, &mut candidate)? else {
+            self.interrupted = evaluator.into_interrupted();
+            return Ok(Step::More);
+        };
+        if truth == Truth::True {
             let mut sender = Sender::new(
                 &self.selection,
                 snapshot.schema(),
@@ -292,6 +377,8 @@ impl Running {
             );
             let room = budget.out_bytes.saturating_sub(out.len());
             if let Some(bytes) = sender.bytes_beyond(room, &mut candidate)? {
+                evaluator.keep_match();
+                self.interrupted = evaluator.into_interrupted();
                 return Ok(Step::Room(bytes));
             }
             sender.send(self.message_id, &mut candidate, out)?;
@@ -318,7 +405,12 @@ impl Running {
             end: self.ids.1,
             fetched: self.fetched,
             names: &mut names,
-            evaluator: Evaluator::new(schema, SUBSCHEMA_DN),
+            evaluator: Evaluator::new(
+                schema,
+                SUBSCHEMA_DN,
+                budget.work,
+                std::mem::take(&mut self.interrupted),
+            ),
             sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),
             out,
             sent: self.sent,
@@ -329,10 +421,11 @@ impl Running {
         };
         let flow = walk::walk(&mut visitor, &self.source, &mut self.position)?;
         self.sent = visitor.sent;
+        self.interrupted = visitor.evaluator.into_interrupted();
         snapshot.put_back_names(names);
         Ok(match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),
-            Some(Flow::Next | Flow::Pause) => Step::More,
+            Some(Flow::Next | Flow::Pause | Flow::Interrupted) => Step::More,
             Some(Flow::Room(bytes)) => Step::Room(bytes),
             Some(Flow::PageFull) => {
                 let sent = self.sent_before.saturating_add(self.sent);

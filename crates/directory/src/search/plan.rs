@@ -4,6 +4,10 @@
 //! are intersected with it while they are selective, and the whole filter is evaluated on each entry that is left: an
 //! index may answer with too many, never with too few.
 
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::fmt;
 
 use crate::engine::{Cursor, Direction, EntryId, Index, IndexKind, Postings, Range, Read, Table};
@@ -12,14 +16,21 @@ use crate::indexes::{self, AttributeIndexes, Completeness};
 use crate::schema::{Assertion, AttributeTypeId, Schema, SubstringPattern};
 use crate::search::filter::{Item, Node, Target, Test, Truth};
 use crate::state::State;
+use crate::steps;
 
 /// A list joins an intersection when it has at most so many times the ids of the shortest: looking it up costs about
 /// as much as evaluating the filter on one entry.
 const SELECTIVE_FACTOR: u64 = 16;
 /// Most lists of an intersection.
 const INTERSECTED_MAX: usize = 8;
-/// Most ids that a range of an ordering index may give: they are kept in memory, sorted, while the search lasts.
+/// Terms of a union that are looked at one by one for each candidate.
+const UNION_SMALL_MAX: usize = 8;
+/// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search lasts.
 const RANGE_IDS_MAX: u64 = 1 << 17;
+/// Most lists that the parts of one substrings assertion ask for: of a text of some ten words each. More tell little more.
+const GRAMS_MAX: usize = 64;
+/// Work of asking an index for a list, in about as many nanoseconds.
+const LIST_WORK: u64 = 1 << 10;
 
 /// A set of candidate ids, as a formula over posting lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,31 +112,75 @@ pub(crate) struct Planner<'p, R: Read> {
     pub(crate) view: &'p R,
 }
 
+/// How far the planning of a filter has come. A filter may have tens of thousands of items, each of which asks an index.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The ands and ors that were begun, the innermost first: the component to go on with, and the terms of those before.
+    begun: Vec<(usize, Vec<Term>)>,
+    /// Lists that were asked for in this step.
+    lists: Cell<u64>,
+}
+
+/// What the indexes say of a filter.
+#[derive(Debug)]
+pub(crate) enum Planned {
+    /// The candidates.
+    Term(Term),
+    /// They cannot tell.
+    Untold,
+    /// The work of the step is used up.
+    Interrupted,
+}
+
 impl<R: Read> Planner<'_, R> {
-    /// The candidates of a filter; `None` when indexes cannot tell.
-    pub(crate) fn term(&self, node: &Node) -> Result<Option<Term>> {
+    /// The candidates of a filter, as far as this much work tells; when it is used up, `progress` is where to go on.
+    pub(crate) fn plan(&self, node: &Node, progress: &mut Progress, work: u64) -> Result<Planned> {
+        progress.lists.set(0);
+        self.node(node, progress, work / LIST_WORK)
+    }
+
+    fn node(&self, node: &Node, progress: &mut Progress, lists_max: u64) -> Result<Planned> {
         match node {
-            Node::Constant(Truth::True) | Node::Not(_) => Ok(None),
-            Node::Constant(Truth::False | Truth::Undefined) => Ok(Some(Term::NOTHING)),
+            Node::Constant(Truth::True) | Node::Not(_) => Ok(Planned::Untold),
+            Node::Constant(Truth::False | Truth::Undefined) => Ok(Planned::Term(Term::NOTHING)),
             Node::And(nodes) => {
-                let mut terms = Vec::new();
-                for node in nodes {
-                    terms.extend(self.term(node)?);
-                }
-                Ok(intersection(terms))
-            }
-            Node::Or(nodes) => {
-                let mut terms = Vec::with_capacity(nodes.len());
-                for node in nodes {
-                    match self.term(node)? {
-                        Some(Term::Union(parts)) => terms.extend(parts),
-                        Some(term) => terms.push(term),
-                        None => return Ok(None),
+                let (first, mut terms) = progress.begun.pop().unwrap_or_default();
+                for (at, node) in nodes.iter().enumerate().skip(first) {
+                    match self.node(node, progress, lists_max)? {
+                        Planned::Term(term) => terms.push(term),
+                        Planned::Untold => {}
+                        Planned::Interrupted => {
+                            progress.begun.push((at, terms));
+                            return Ok(Planned::Interrupted);
+                        }
                     }
                 }
-                Ok(Some(Term::Union(terms)))
+                Ok(intersection(terms).map_or(Planned::Untold, Planned::Term))
             }
-            Node::Item(item) => self.item(item),
+            Node::Or(nodes) => {
+                let begun = progress.begun.pop();
+                let (first, mut terms) =
+                    begun.unwrap_or_else(|| (0, Vec::with_capacity(nodes.len())));
+                for (at, node) in nodes.iter().enumerate().skip(first) {
+                    match self.node(node, progress, lists_max)? {
+                        Planned::Term(Term::Union(parts)) => terms.extend(parts),
+                        Planned::Term(term) => terms.push(term),
+                        Planned::Untold => return Ok(Planned::Untold),
+                        Planned::Interrupted => {
+                            progress.begun.push((at, terms));
+                            return Ok(Planned::Interrupted);
+                        }
+                    }
+                }
+                Ok(Planned::Term(union(terms)))
+            }
+            Node::Item(item) => {
+                if progress.lists.get() > lists_max {
+                    return Ok(Planned::Interrupted);
+                }
+                let term = self.item(item, &progress.lists)?;
+                Ok(term.map_or(Planned::Untold, Planned::Term))
+            }
         }
     }
 
@@ -148,7 +203,7 @@ impl<R: Read> Planner<'_, R> {
         .map(Some)
     }
 
-    fn item(&self, item: &Item) -> Result<Option<Term>> {
+    fn item(&self, item: &Item, asked: &Cell<u64>) -> Result<Option<Term>> {
         let Target::Stored(stored) = &item.target else {
             return Ok(None);
         };
@@ -164,7 +219,7 @@ impl<R: Read> Planner<'_, R> {
             let Some(indexes) = self.state.indexes.of(subtype) else {
                 return Ok(None);
             };
-            match self.of_type(indexes, &item.test)? {
+            match self.of_type(indexes, &item.test, asked)? {
                 Some(term) => terms.push(term),
                 None => return Ok(None),
             }
@@ -179,7 +234,14 @@ impl<R: Read> Planner<'_, R> {
         }))
     }
 
-    fn of_type(&self, indexes: &AttributeIndexes, test: &Test) -> Result<Option<Term>> {
+    fn of_type(
+        &self,
+        indexes: &AttributeIndexes,
+        test: &Test,
+        asked: &Cell<u64>,
+    ) -> Result<Option<Term>> {
+        steps::count(1);
+        asked.set(asked.get() + 1);
         let attribute_type = self.schema.type_of(indexes.attribute_type);
         match test {
             Test::Present if indexes.presence == Completeness::Complete => self
@@ -195,7 +257,7 @@ impl<R: Read> Planner<'_, R> {
                         .substrings()
                         .is_some_and(|rule| rule.oid() == pattern.rule().oid()) =>
             {
-                self.grams(indexes, pattern)
+                self.grams(indexes, pattern, asked)
             }
             Test::AtLeast(assertion) | Test::AtMost(assertion)
                 if indexes.ordering == Completeness::Complete
@@ -260,12 +322,16 @@ impl<R: Read> Planner<'_, R> {
         &self,
         indexes: &AttributeIndexes,
         pattern: &SubstringPattern,
+        asked: &Cell<u64>,
     ) -> Result<Option<Term>> {
         let index = indexes.index(IndexKind::Substring);
         let mut lists = Vec::new();
-        for key in indexes::substring_keys(pattern) {
+        let keys = indexes::substring_keys(pattern);
+        for key in keys.iter().step_by(keys.len().div_ceil(GRAMS_MAX).max(1)) {
             lists.push(self.list(index, key.to_vec())?);
         }
+        steps::count(lists.len());
+        asked.set(asked.get() + lists.len() as u64);
         Ok(intersection(lists))
     }
 
@@ -291,15 +357,26 @@ impl<R: Read> Planner<'_, R> {
 
     /// Reads the ranges of a term that is going to drive; `None` when they hold too much.
     pub(crate) fn with_ranges_read(&self, term: Term) -> Result<Option<Term>> {
+        self.ranges_read(term, &mut { RANGE_IDS_MAX })
+    }
+
+    /// The same, with so many ids at most.
+    fn ranges_read(&self, term: Term, ids_max: &mut u64) -> Result<Option<Term>> {
         Ok(match term {
-            Term::Range { cardinality, .. } if cardinality > RANGE_IDS_MAX => None,
+            Term::Range { cardinality, .. } if cardinality > *ids_max => None,
             Term::Range {
-                table, from, to, ..
-            } => Some(Term::Ids(self.range_ids(table, &from, to.as_deref())?)),
+                table,
+                from,
+                to,
+                cardinality,
+            } => {
+                *ids_max -= cardinality;
+                Some(Term::Ids(self.range_ids(table, &from, to.as_deref())?))
+            }
             Term::Union(terms) => {
                 let mut read = Vec::with_capacity(terms.len());
                 for term in terms {
-                    match self.with_ranges_read(term)? {
+                    match self.ranges_read(term, ids_max)? {
                         Some(term) => read.push(term),
                         None => return Ok(None),
                     }
@@ -309,7 +386,7 @@ impl<R: Read> Planner<'_, R> {
             Term::Intersection(terms) => {
                 let mut read = Vec::with_capacity(terms.len());
                 for term in terms {
-                    read.extend(self.with_ranges_read(term)?);
+                    read.extend(self.ranges_read(term, ids_max)?);
                 }
                 intersection(read)
             }
@@ -342,6 +419,37 @@ fn bounds<'b>(from: &'b [u8], to: Option<&'b [u8]>) -> Range<'b> {
     }
 }
 
+/// What any of the terms gives. Of many, the lists that are few ids become one, and those that are there twice are left out:
+/// what is left costs at each step of the search.
+fn union(mut terms: Vec<Term>) -> Term {
+    if terms.len() <= UNION_SMALL_MAX {
+        return Term::Union(terms);
+    }
+    steps::count(terms.len());
+    let mut ids = Vec::new();
+    let mut lists = HashSet::new();
+    terms.retain_mut(|term| match term {
+        Term::List { few, .. } if !few.is_empty() => {
+            ids.append(few);
+            false
+        }
+        Term::List { cardinality: 0, .. } => false,
+        Term::List { index, key, .. } => lists.insert((*index, key.clone())),
+        Term::Ids(few) => {
+            ids.append(few);
+            false
+        }
+        _ => true,
+    });
+    ids.sort_unstable();
+    ids.dedup();
+    if terms.is_empty() {
+        return Term::Ids(ids);
+    }
+    terms.push(Term::Ids(ids));
+    Term::Union(terms)
+}
+
 /// The shortest list and those selective enough to be worth looking up beside it.
 fn intersection(mut terms: Vec<Term>) -> Option<Term> {
     terms.sort_by_key(Term::cardinality);
@@ -372,8 +480,50 @@ pub(crate) enum Stream<'s, R: Read + 's> {
         begun: bool,
     },
     Union(Vec<Stream<'s, R>>),
+    Merged(Merged<'s, R>),
     Intersection(Vec<Stream<'s, R>>),
     Ids(&'s [EntryId]),
+}
+
+/// A union of many: each seek goes on with those alone that are behind.
+pub(crate) struct Merged<'s, R: Read> {
+    streams: Vec<Stream<'s, R>>,
+    /// The next id of each that has one, the least on top; of none before the first seek.
+    next: BinaryHeap<Reverse<(EntryId, usize)>>,
+    begun: bool,
+}
+
+impl<'s, R: Read> Merged<'s, R> {
+    fn new(streams: Vec<Stream<'s, R>>) -> Merged<'s, R> {
+        Merged {
+            streams,
+            next: BinaryHeap::new(),
+            begun: false,
+        }
+    }
+
+    fn seek(&mut self, id: EntryId) -> Result<Option<EntryId>> {
+        if !self.begun {
+            self.begun = true;
+            for (at, stream) in self.streams.iter_mut().enumerate() {
+                steps::count(1);
+                self.next
+                    .extend(stream.seek(id)?.map(|next| Reverse((next, at))));
+            }
+        }
+        while let Some(mut top) = self.next.peek_mut() {
+            let Reverse((next, at)) = *top;
+            if next >= id {
+                return Ok(Some(next));
+            }
+            steps::count(1);
+            match self.streams[at].seek(id)? {
+                Some(next) => *top = Reverse((next, at)),
+                None => drop(PeekMut::pop(top)),
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl<'s, R: Read> Stream<'s, R> {
@@ -392,6 +542,9 @@ impl<'s, R: Read> Stream<'s, R> {
                 current: None,
                 begun: false,
             },
+            Term::Union(terms) if terms.len() > UNION_SMALL_MAX => {
+                Stream::Merged(Merged::new(many(terms)?))
+            }
             Term::Union(terms) => Stream::Union(many(terms)?),
             Term::Intersection(terms) => Stream::Intersection(many(terms)?),
             Term::Ids(ids) => Stream::Ids(ids),
@@ -428,6 +581,7 @@ impl<'s, R: Read> Stream<'s, R> {
                 }
                 Ok(least)
             }
+            Stream::Merged(merged) => merged.seek(id),
             Stream::Intersection(streams) => {
                 let mut wanted = id;
                 'candidate: loop {

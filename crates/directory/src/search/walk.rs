@@ -110,7 +110,7 @@ fn names<R: Read>(visitor: &mut Visitor<'_, R>, levels: &mut Vec<Level>) -> Resu
     {
         if visitor.covered.scope() == Scope::Subtree {
             let flow = visitor.visit_id(base.parent)?;
-            if let Flow::PageFull | Flow::SizeLimit | Flow::Room(_) = flow {
+            if !matches!(flow, Flow::Next | Flow::Pause) {
                 return Ok(Some(flow));
             }
         }
@@ -219,8 +219,10 @@ impl<R: Read> Visitor<'_, R> {
         if entry.flags().is_alias() && self.covered.follows_aliases() && id != self.covered.base() {
             return Ok(Flow::Next);
         }
-        if self.evaluator.evaluate(self.filter, &mut candidate)? != Truth::True {
-            return Ok(Flow::Next);
+        match self.evaluator.evaluate(self.filter, &mut candidate)? {
+            Some(Truth::True) => {}
+            Some(_) => return Ok(Flow::Next),
+            None => return Ok(Flow::Interrupted),
         }
         if self.sent_before.saturating_add(self.sent) >= self.limits.entries_max {
             return Ok(Flow::SizeLimit);
@@ -230,6 +232,7 @@ impl<R: Read> Visitor<'_, R> {
         }
         let room = self.budget.out_bytes.saturating_sub(self.out.len());
         if let Some(bytes) = self.sender.bytes_beyond(room, &mut candidate)? {
+            self.evaluator.keep_match();
             return Ok(Flow::Room(bytes));
         }
         self.sender
@@ -239,7 +242,10 @@ impl<R: Read> Visitor<'_, R> {
     }
 
     fn paused(&self) -> Flow {
-        if self.looked_at >= self.budget.entries || self.out.len() >= self.budget.out_bytes {
+        if self.looked_at >= self.budget.entries
+            || self.out.len() >= self.budget.out_bytes
+            || self.evaluator.is_exhausted()
+        {
             Flow::Pause
         } else {
             Flow::Next

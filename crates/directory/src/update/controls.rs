@@ -11,7 +11,7 @@ use sapwood_ldap::result::ResultCode;
 use super::Run;
 use crate::engine::{EntryId, Write};
 use crate::outcome::Stop;
-use crate::search::look::{Look, assertion_failed};
+use crate::search::look::{Look, assertion_failed, assertion_too_long};
 
 /// What the controls of an update ask for.
 #[derive(Debug, Default)]
@@ -86,11 +86,13 @@ impl<T: Write> Run<'_, T> {
     /// Checks the assertion on the target as it stands in the transaction. Of an add that is the new entry, which has
     /// just been written: the engine takes it back.
     pub(super) fn assert(&mut self, id: EntryId, asked: &Asked<'_>) -> Result<(), Stop> {
-        match asked.assertion {
-            Some(filter) if !self.look()?.asserts(self.txn, id, filter)? => {
-                Err(assertion_failed().into())
-            }
-            _ => Ok(()),
+        let Some(filter) = asked.assertion else {
+            return Ok(());
+        };
+        match self.look()?.asserts(self.txn, id, filter)? {
+            Some(true) => Ok(()),
+            Some(false) => Err(assertion_failed().into()),
+            None => Err(assertion_too_long().into()),
         }
     }
 

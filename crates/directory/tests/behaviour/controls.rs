@@ -281,18 +281,33 @@ fn searches_and_comparisons_assert_on_their_base() {
     assert_eq!(search("", "(supportedControl=*)"), failed);
     assert_eq!(search("cn=Subschema", "(objectClass=subschema)"), success);
     assert_eq!(search("cn=Subschema", "(cn=x)"), failed);
-    let compare = |filter: &str| {
+    let compared = |filter: &str| {
         let filter = filter_text::parse(filter).unwrap();
         let options = CompareOptions {
             assertion: Some(filter.as_filter()),
             ..CompareOptions::default()
         };
-        let snapshot = directory.snapshot().unwrap();
-        snapshot
-            .compare(&admin(), ANNE, b"uid", b"anne", options)
-            .unwrap()
-            .code
+        compare(&directory, ANNE, "uid", "anne", options).code
     };
-    assert_eq!(compare("(sn=anne)"), ResultCode::CompareTrue);
-    assert_eq!(compare("(sn=berta)"), ResultCode::AssertionFailed);
+    assert_eq!(compared("(sn=anne)"), ResultCode::CompareTrue);
+    assert_eq!(compared("(sn=berta)"), ResultCode::AssertionFailed);
+}
+
+#[test]
+fn an_assertion_may_not_hold_up_the_writer() {
+    let directory = peopled();
+    let values: Vec<String> = (0..2000).map(|number| format!("value {number}")).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    succeed(
+        &directory,
+        modify(ANNE, &[(Replace, "description", &values)]),
+    );
+    let assert = |items: usize| {
+        let filter = format!("(!(|{}))", "(description=nothing)".repeat(items));
+        let changes: [(_, &str, &[&str]); 1] = [(Replace, "title", &["x"])];
+        let modify = modify(ANNE, &changes);
+        apply(&directory, with(modify, &controls(&[(ASSERTION, &filter)]))).code
+    };
+    assert_eq!(assert(10), ResultCode::Success);
+    assert_eq!(assert(10_000), ResultCode::AdminLimitExceeded);
 }

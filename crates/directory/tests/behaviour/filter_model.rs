@@ -383,12 +383,16 @@ fn live<E: Engine>(directory: &Directory<E>, number: usize, life: &Life) {
 }
 
 fn found<E: Engine>(directory: &Directory<E>, filter: &str) -> BTreeSet<String> {
-    let query = Query {
+    let mut query = Query {
         attributes: &["1.1"],
         step_entries: 100,
+        step_work: u64::MAX,
         ..query(SUFFIX, Scope::OneLevel, filter)
     };
     let found = search(directory, &query);
+    // However often it is interrupted.
+    query.step_work = 1;
+    assert_eq!(search(directory, &query), found);
     assert_eq!(found.code, ResultCode::Success);
     let dns: BTreeSet<String> = found.dns().into_iter().map(str::to_owned).collect();
     assert_eq!(dns.len(), found.entries.len(), "twice: {:?}", found.entries);

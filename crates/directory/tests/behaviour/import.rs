@@ -552,6 +552,7 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
     let mut search = Search::new(directory.snapshot().unwrap(), &identity, &request, options);
     let budget = Budget {
         entries: 100,
+        work: u64::MAX,
         out_bytes: 1 << 20,
     };
     let mut messages = BTreeSet::new();

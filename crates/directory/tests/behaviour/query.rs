@@ -29,6 +29,8 @@ pub(crate) struct Query<'q> {
     pub(crate) options: SearchOptions,
     pub(crate) identity: Identity,
     pub(crate) step_entries: u32,
+    /// Work of a step.
+    pub(crate) step_work: u64,
     /// Room for the answers of a step; a step that asks for more gets as much as it asks for.
     pub(crate) step_bytes: usize,
 }
@@ -49,6 +51,7 @@ pub(crate) fn query<'q>(base: &'q str, scope: Scope, filter: &'q str) -> Query<'
         },
         identity: admin(),
         step_entries: 2,
+        step_work: 1 << 10,
         step_bytes: 1 << 16,
     }
 }
@@ -143,6 +146,7 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
     let outcome = loop {
         let budget = Budget {
             entries: query.step_entries,
+            work: query.step_work,
             out_bytes: out.len() + room,
         };
         let step = search.step(&mut out, budget).unwrap();

@@ -2,13 +2,17 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use sapwood_directory::engine::{Embedded, Engine, Model};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Config, Directory, Identity, IndexDefinition, Options, SearchOptions, Ticket, Update,
+    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, SearchOptions,
+    Ticket, Update,
 };
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{DerefAliases, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 
@@ -733,3 +737,45 @@ const BASES: [&str; 14] = [
     "cn=far,ou=Elsewhere,$",
     "no DN",
 ];
+
+#[test]
+fn the_time_limit_is_heeded_within_an_entry() {
+    let clock = Arc::new(support::Ticking::default());
+    let options = Options {
+        clock: clock.clone(),
+        ..support::options()
+    };
+    let engine = Embedded::in_memory().unwrap();
+    let directory = Directory::create_on(engine, &support::config(), options).unwrap();
+    support::seed(&directory);
+    support::succeed(&directory, support::person("anne"));
+    let values: Vec<String> = (0..100).map(|number| format!("value {number}")).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let dn = "uid=anne,ou=People,dc=example,dc=com";
+    let changes: [(ChangeKind, &str, &[&str]); 1] = [(ChangeKind::Add, "description", &values)];
+    support::succeed(&directory, support::modify(dn, &changes));
+    let filter = format!("(|{})", "(description=nothing)".repeat(50));
+    let code = |step_work: u64, seconds: u64| {
+        let mut query = Query {
+            step_work,
+            ..query(dn, Scope::Base, &filter)
+        };
+        // The clock goes on by a second with each look, of which there is one a step.
+        query.options.deadline_micros = Some(clock.now_micros() + seconds * 1_000_000);
+        search(&directory, &query).code
+    };
+    assert_eq!(code(u64::MAX, 10), ResultCode::Success);
+    assert_eq!(code(1, 10), ResultCode::TimeLimitExceeded);
+    assert_eq!(code(1, 10_000), ResultCode::Success);
+    let compared = |seconds: u64| {
+        let filter = filter_text::parse(&filter).unwrap();
+        let options = CompareOptions {
+            assertion: Some(filter.as_filter()),
+            deadline_micros: Some(clock.now_micros() + seconds * 1_000_000),
+            ..CompareOptions::default()
+        };
+        support::compare(&directory, dn, "uid", "anne", options).code
+    };
+    assert_eq!(compared(10), ResultCode::TimeLimitExceeded);
+    assert_eq!(compared(10_000), ResultCode::AssertionFailed);
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sapwood_directory::engine::{Embedded, Engine};
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{
-    Clock, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
+    Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
     Partition, Ticket, Update, UpdateRequest, UuidSource,
 };
 use sapwood_ldap::control::{Control, Controls, ControlsBuf};
@@ -258,23 +258,33 @@ pub(crate) fn holds<E: Engine>(
     attribute: &str,
     value: &str,
 ) -> bool {
-    let snapshot = directory.snapshot().unwrap();
-    let outcome = snapshot
-        .compare(
-            &admin(),
-            dn,
-            attribute.as_bytes(),
-            value.as_bytes(),
-            CompareOptions {
-                manage_dsa_it: true,
-                ..CompareOptions::default()
-            },
-        )
-        .unwrap();
+    let options = CompareOptions {
+        manage_dsa_it: true,
+        ..CompareOptions::default()
+    };
+    let outcome = compare(directory, dn, attribute, value, options);
     match outcome.code {
         ResultCode::CompareTrue => true,
         ResultCode::CompareFalse | ResultCode::NoSuchAttribute => false,
         _ => panic!("{outcome:?}"),
+    }
+}
+
+/// The outcome of a compare, which is done in the smallest steps.
+pub(crate) fn compare<E: Engine>(
+    directory: &Directory<E>,
+    dn: &str,
+    attribute: &str,
+    value: &str,
+    options: CompareOptions<'_>,
+) -> Outcome {
+    let snapshot = directory.snapshot().unwrap();
+    let (attribute, value) = (attribute.as_bytes(), value.as_bytes());
+    let mut compare = Compare::new(snapshot, &admin(), dn, attribute, value, options);
+    loop {
+        if let Some(outcome) = compare.step(1).unwrap() {
+            return outcome;
+        }
     }
 }
 

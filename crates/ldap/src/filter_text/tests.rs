@@ -115,6 +115,12 @@ fn mistakes_are_named_with_their_place() {
         TooManyElements
     );
     assert_eq!(
+        parse(&format!("(a={})", "b".repeat(FILTER_BYTES_MAX)))
+            .unwrap_err()
+            .kind,
+        TooManyBytes
+    );
+    assert_eq!(
         parse(&"a".repeat(FILTER_TEXT_BYTES_MAX + 1))
             .unwrap_err()
             .kind,

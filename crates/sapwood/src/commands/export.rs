@@ -133,6 +133,7 @@ impl Exporter<'_> {
                 &mut found,
                 Budget {
                     entries: STEP_ENTRIES,
+                    work: u64::MAX,
                     out_bytes,
                 },
             )?;

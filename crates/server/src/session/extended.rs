@@ -109,30 +109,27 @@ impl Session {
         self.answer_extended(id, &Outcome::SUCCESS, None, Some(authorization.as_bytes()));
     }
 
-    /// RFC 3909. A search is ended with `canceled`; an update that the writer has can no longer be stopped.
+    /// RFC 3909. A search or compare is ended with `canceled`; an update that the writer has can no longer be stopped.
     fn cancel(&mut self, id: u32, value: Option<&[u8]>) {
-        let outcome = match oids::cancel_id(value.unwrap_or_default()) {
-            Err(error) => Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}")),
-            Ok(target) if self.searches.contains(target) => {
-                self.searches.remove(target);
-                self.answer(
-                    target,
-                    Operation::Search,
-                    &Outcome::new(ResultCode::Canceled, "canceled by the client"),
-                );
-                Outcome::SUCCESS
+        let target = match oids::cancel_id(value.unwrap_or_default()) {
+            Ok(target) => target,
+            Err(error) => {
+                let outcome = Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}"));
+                return self.answer_extended(id, &outcome, None, None);
             }
-            Ok(target) if self.updating.contains(&target) => {
-                Outcome::new(ResultCode::TooLate, "the update is being applied")
-            }
-            Ok(target) if self.lburp.keeps(target) => {
-                let reason = "a request of a bulk update has its place among others";
-                Outcome::new(ResultCode::CannotCancel, reason)
-            }
-            Ok(target) => Outcome::new(
-                ResultCode::NoSuchOperation,
-                format!("no operation {target} is under way"),
-            ),
+        };
+        let outcome = if let Some(operation) = self.searches.remove(target) {
+            let canceled = Outcome::new(ResultCode::Canceled, "canceled by the client");
+            self.answer(target, operation, &canceled);
+            Outcome::SUCCESS
+        } else if self.updating.contains(&target) {
+            Outcome::new(ResultCode::TooLate, "the update is being applied")
+        } else if self.lburp.keeps(target) {
+            let reason = "a request of a bulk update has its place among others";
+            Outcome::new(ResultCode::CannotCancel, reason)
+        } else {
+            let reason = format!("no operation {target} is under way");
+            Outcome::new(ResultCode::NoSuchOperation, reason)
         };
         self.answer_extended(id, &outcome, None, None);
     }

@@ -361,9 +361,11 @@ impl Session {
         self.then
     }
 
-    /// Whether there is work to do without more input: searches under way and room for their entries.
+    /// Whether there is work to do without more input: searches under way and room for their entries, or requests behind one whose
+    /// beginning was enough for this turn.
     pub(crate) fn has_work(&self) -> bool {
-        self.has_room() && self.then != Then::Close && self.can_step()
+        let has_requests = || self.turn_used && !self.input.is_empty() && self.takes_requests();
+        self.has_room() && self.then != Then::Close && (self.can_step() || has_requests())
     }
 
     /// Whether [`process`](Self::process) would find nothing to do: only input, or another thread, makes the session go on.
@@ -688,8 +690,10 @@ impl Session {
             Request::Search(request) => {
                 return self.search(&message, &request, bytes.len(), search, burst);
             }
-            Request::Compare(request) => self.compare(id, &request, message.controls, burst),
-            Request::Abandon(abandoned) => self.searches.remove(abandoned),
+            Request::Compare(request) => {
+                return self.compare(id, &request, message.controls, bytes.len(), burst);
+            }
+            Request::Abandon(abandoned) => drop(self.searches.remove(abandoned)),
             Request::Extended(request) => {
                 return self.extended(id, &request, message.controls, burst);
             }

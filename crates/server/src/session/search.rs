@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Step, SystemClock,
-    is_secret,
+    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions, Step,
+    SystemClock, is_secret,
 };
 use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
 use sapwood_ldap::filter::Filter;
@@ -13,7 +14,7 @@ use sapwood_ldap::result::ResultCode;
 
 use super::log::{self, LoggedName};
 use super::{Burst, Session, Wanted};
-use crate::memory::{INPUT_FREE_BYTES, Share};
+use crate::memory::Share;
 use crate::writer::refusal;
 
 /// Searches of one connection that are under way at once; requests behind them wait.
@@ -21,20 +22,55 @@ const SEARCHES_MAX: usize = 32;
 /// Entries that a search looks at before another one, or another connection, has its turn: about a millisecond.
 const STEP_ENTRIES: u32 = 500;
 
+/// Work that a search or a compare does before another has its turn, in about as many nanoseconds.
+const STEP_WORK: u64 = 1 << 20;
+
 /// Bytes that a search under way takes besides what its request asks for, about.
 const SEARCH_BYTES: usize = 2 << 10;
-/// Bytes that the filter and the plan of a search take for each byte of its request, about.
-const BYTES_PER_REQUEST_BYTE: usize = 8;
+/// Bytes that the texts of its filter take for each byte of its request at most, made ready and with spaces; a substring of three
+/// bytes takes no more.
+const BYTES_PER_REQUEST_BYTE: usize = 2 * EXPANSION_MAX;
+/// Bytes that an item of its filter takes besides, and in the plan.
+const ITEM_BYTES: usize = 384;
+/// A filter has no more items than an ordinary search in a shorter request.
+const SHORT_REQUEST_BYTES: usize = 256;
+/// Bytes of one small search that each connection has for free.
+const READING_FREE_BYTES: usize = 32 << 10;
+/// From this length on, making a request ready may take about as long as a step.
+const LONG_REQUEST_BYTES: usize = 16 << 10;
 
-/// Searches that were not done with their first step. Each has a step in turn.
+/// Searches and compares that were not done with their first step. Each has a step in turn.
 #[derive(Default)]
 pub(super) struct Running {
     queue: VecDeque<UnderWay>,
 }
 
+enum Reading {
+    Search(Search),
+    Compare(Compare),
+}
+
+impl Reading {
+    fn operation(&self) -> Operation {
+        match self {
+            Reading::Search(_) => Operation::Search,
+            Reading::Compare(_) => Operation::Compare,
+        }
+    }
+
+    fn step(&mut self, out: &mut Vec<u8>, budget: Budget) -> sapwood_directory::Result<Step> {
+        match self {
+            Reading::Search(search) => search.step(out, budget),
+            Reading::Compare(compare) => {
+                Ok(compare.step(budget.work)?.map_or(Step::More, Step::Done))
+            }
+        }
+    }
+}
+
 struct UnderWay {
     id: u32,
-    search: Search,
+    reading: Reading,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
     /// The memory that the search takes.
@@ -50,13 +86,11 @@ impl Running {
         self.queue.len() >= SEARCHES_MAX
     }
 
-    /// Gives up the search with this message id, if there is one.
-    pub(super) fn remove(&mut self, id: u32) {
-        self.queue.retain(|running| running.id != id);
-    }
-
-    pub(super) fn contains(&self, id: u32) -> bool {
-        self.queue.iter().any(|running| running.id == id)
+    /// Gives up the search or compare with this message id; which of them it was, if there is one.
+    pub(super) fn remove(&mut self, id: u32) -> Option<Operation> {
+        let at = self.queue.iter().position(|running| running.id == id)?;
+        let removed = self.queue.remove(at)?;
+        Some(removed.reading.operation())
     }
 
     pub(super) fn clear(&mut self) {
@@ -88,16 +122,8 @@ impl Session {
         begun: Option<Search>,
         burst: &mut Burst<'_>,
     ) -> bool {
-        // Each connection has one small search for free.
-        let share = if self.searches.is_empty() && request_bytes <= INPUT_FREE_BYTES {
-            self.granted = Share::default();
-            Share::default()
-        } else {
-            let wanted = Wanted::Search(SEARCH_BYTES + BYTES_PER_REQUEST_BYTE * request_bytes);
-            match self.share(wanted) {
-                Some(share) => share,
-                None => return false,
-            }
+        let Some(share) = self.share_of_reading(request_bytes, || request.filter.items()) else {
+            return false;
         };
         let id = message.id;
         self.log_search(id, request);
@@ -108,13 +134,36 @@ impl Session {
         match search {
             Ok(search) => self.step(UnderWay {
                 id,
-                search,
+                reading: Reading::Search(search),
                 needed: 0,
                 share,
             }),
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
         true
+    }
+
+    /// Memory for a search or a compare with so many items in its filter; `None` when there is none yet.
+    fn share_of_reading(
+        &mut self,
+        request_bytes: usize,
+        items: impl FnOnce() -> usize,
+    ) -> Option<Share> {
+        // One long request is begun, and others have their turn.
+        self.turn_used |= request_bytes > LONG_REQUEST_BYTES;
+        let items = match request_bytes {
+            ..SHORT_REQUEST_BYTES => 1,
+            _ => items(),
+        };
+        let texts = BYTES_PER_REQUEST_BYTE * request_bytes;
+        // Texts are long where items are few.
+        let bytes = SEARCH_BYTES + texts.max(ITEM_BYTES * items);
+        // Each connection has one small search for free.
+        if self.searches.is_empty() && bytes <= READING_FREE_BYTES {
+            self.granted = Share::default();
+            return Some(Share::default());
+        }
+        self.share(Wanted::Search(bytes))
     }
 
     fn begin_search(
@@ -156,14 +205,17 @@ impl Session {
             ..SearchOptions::default()
         };
         if !matches!(self.identity, Identity::Admin { .. }) {
-            let limits = &self.settings.config.limits;
-            options.entries_max = limits.search_entries_max;
-            if limits.search_seconds_max > 0 {
-                let micros = u64::from(limits.search_seconds_max) * 1_000_000;
-                options.deadline_micros = Some(SystemClock.now_micros() + micros);
-            }
+            options.entries_max = self.settings.config.limits.search_entries_max;
+            options.deadline_micros = self.deadline_micros();
         }
         options
+    }
+
+    /// When a search or compare that begins now has to end.
+    fn deadline_micros(&self) -> Option<u64> {
+        let seconds = self.settings.config.limits.search_seconds_max;
+        let is_limited = seconds > 0 && !matches!(self.identity, Identity::Admin { .. });
+        is_limited.then(|| SystemClock.now_micros() + u64::from(seconds) * 1_000_000)
     }
 
     /// Steps the searches under way in turn, as long as there is room, until one has used up its step: then other
@@ -237,9 +289,11 @@ impl Session {
             }
             let budget = Budget {
                 entries: STEP_ENTRIES,
+                work: STEP_WORK,
                 out_bytes,
             };
-            match running.search.step(&mut self.output, budget) {
+            let operation = running.reading.operation();
+            match running.reading.step(&mut self.output, budget) {
                 Ok(Step::More) => {
                     self.turn_used = true;
                     self.ahead = 1;
@@ -254,61 +308,75 @@ impl Session {
                     running.needed = needed;
                     self.searches.queue.push_back(running);
                 }
-                Ok(Step::Done(outcome)) => self.answer(id, Operation::Search, &outcome),
+                Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
                 Err(error) => {
-                    tracing::error!(conn = self.number, id, "a search failed: {error}");
-                    self.answer(id, Operation::Search, &refusal(&error));
+                    let name = operation.name();
+                    tracing::error!(conn = self.number, id, "a {name} failed: {error}");
+                    self.answer(id, operation, &refusal(&error));
                 }
             }
             break;
         }
     }
 
+    /// `false` when there is no memory for the compare yet.
     pub(super) fn compare(
         &mut self,
         id: u32,
         request: &CompareRequest<'_>,
         controls: Controls<'_>,
+        request_bytes: usize,
         burst: &mut Burst<'_>,
-    ) {
+    ) -> bool {
+        let asserted = controls.find(control::ASSERTION);
+        let items = || {
+            let filter = asserted.and_then(|control| assertion(&control).ok());
+            1 + filter.map_or(0, Filter::items)
+        };
+        let Some(share) = self.share_of_reading(request_bytes, items) else {
+            return false;
+        };
         if self.settings.config.log.access {
             let schema = self.service.directory.schema();
             let attribute = log::description(schema, request.assertion.attribute);
             let dn = LoggedName::dn(schema, request.dn);
             tracing::info!(target: "access", conn = self.number, id, %dn, attribute, "compare");
         }
-        let outcome = self.compared(request, controls, burst);
-        self.answer(
-            id,
-            Operation::Compare,
-            &outcome.unwrap_or_else(|outcome| outcome),
-        );
+        match self.begin_compare(request, controls, burst) {
+            Ok(compare) => self.step(UnderWay {
+                id,
+                reading: Reading::Compare(compare),
+                needed: 0,
+                share,
+            }),
+            Err(outcome) => self.answer(id, Operation::Compare, &outcome),
+        }
+        true
     }
 
-    fn compared(
+    fn begin_compare(
         &self,
         request: &CompareRequest<'_>,
         controls: Controls<'_>,
         burst: &mut Burst<'_>,
-    ) -> Result<Outcome, Outcome> {
+    ) -> Result<Compare, Outcome> {
         let options = CompareOptions {
             manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
             assertion: controls
                 .find(control::ASSERTION)
                 .map(|control| assertion(&control))
                 .transpose()?,
+            deadline_micros: self.deadline_micros(),
         };
         let asserted = &request.assertion;
-        burst
-            .snapshot(self)?
-            .compare(
-                &self.identity,
-                request.dn,
-                asserted.attribute,
-                asserted.value,
-                options,
-            )
-            .map_err(|error| refusal(&error))
+        Ok(Compare::new(
+            burst.snapshot(self)?.clone(),
+            &self.identity,
+            request.dn,
+            asserted.attribute,
+            asserted.value,
+            options,
+        ))
     }
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {

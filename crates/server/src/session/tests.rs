@@ -742,3 +742,112 @@ fn a_long_request_is_announced_and_its_limit_depends_on_who_asks() {
     assert_eq!(bench.session.input_needed(), 300_005);
     assert!(bench.session.wants_input());
 }
+
+/// A session in which an entry has many values, and a filter that takes long to compare with them.
+fn long_evaluation() -> (Bench, String) {
+    let mut bench = Bench::admin("");
+    let mut attributes = AttributesBuf::default();
+    for (description, value) in [("objectClass", "person"), ("cn", "p"), ("sn", "x")] {
+        attributes.push(description.as_bytes(), [value.as_bytes()]);
+    }
+    let values: Vec<String> = (0..5000).map(|number| format!("value {number}")).collect();
+    attributes.push(b"description", values.iter().map(String::as_bytes));
+    let request = AddRequest {
+        dn: "cn=p,o=X",
+        attributes: attributes.view(),
+    };
+    bench.receive(&message(10, Request::Add(request)));
+    bench.wait();
+    assert_eq!(bench.answers(), [(10, Some(ResultCode::Success))]);
+    (bench, format!("(|{})", "(description=none)".repeat(300)))
+}
+
+#[test]
+fn a_long_evaluation_gives_others_their_turns_and_can_be_abandoned() {
+    let (mut bench, filter) = long_evaluation();
+    bench.receive(&search_for(7, Scope::Subtree, &filter));
+    let mut steps = 0;
+    while bench.session.has_work() {
+        assert_eq!(
+            bench.answers(),
+            [],
+            "nothing matches, and the end has not come"
+        );
+        bench.session.process();
+        steps += 1;
+    }
+    assert!(steps > 3, "{steps} steps after the first");
+    assert_eq!(bench.answers(), [(7, Some(ResultCode::Success))]);
+    bench.receive(&search_for(8, Scope::Subtree, &filter));
+    bench.receive(&extended(9, oids::WHO_AM_I));
+    assert_eq!(bench.answers(), [(9, Some(ResultCode::Success))]);
+    bench.receive(&message(10, Request::Abandon(8)));
+    assert!(bench.session.is_idle() && !bench.session.has_work());
+    assert_eq!(bench.answers(), []);
+}
+
+#[test]
+fn a_compare_whose_assertion_takes_long_can_be_canceled() {
+    let (mut bench, filter) = long_evaluation();
+    let filter = filter_text::parse(&filter).unwrap();
+    let mut controls = sapwood_ldap::control::ControlsBuf::default();
+    controls.push(sapwood_ldap::control::Control {
+        oid: control::ASSERTION,
+        critical: true,
+        value: Some(filter.as_filter().as_ber()),
+    });
+    let compare = |id: u32| {
+        let mut bytes = Vec::new();
+        let assertion = sapwood_ldap::filter::Assertion {
+            attribute: b"cn",
+            value: b"p",
+        };
+        Message {
+            id,
+            op: Request::Compare(sapwood_ldap::message::CompareRequest {
+                dn: "cn=p,o=X",
+                assertion,
+            }),
+            controls: controls.view(),
+        }
+        .encode(&mut bytes);
+        bytes
+    };
+    bench.receive(&compare(7));
+    while bench.session.has_work() {
+        assert_eq!(bench.answers(), []);
+        bench.session.process();
+    }
+    assert_eq!(bench.answers(), [(7, Some(ResultCode::AssertionFailed))]);
+    bench.receive(&compare(8));
+    let mut target = Vec::new();
+    oids::put_cancel_id(&mut target, 8);
+    let request = ExtendedRequest {
+        name: oids::CANCEL,
+        value: Some(&target),
+    };
+    bench.receive(&message(9, Request::Extended(request)));
+    let canceled = [
+        (8, Some(ResultCode::Canceled)),
+        (9, Some(ResultCode::Success)),
+    ];
+    assert_eq!(bench.answers(), canceled);
+    assert!(bench.session.is_idle());
+}
+
+#[test]
+fn requests_behind_a_long_one_are_taken_in_the_next_turn() {
+    let mut bench = Bench::admin("");
+    let long = format!("(cn={})", "x".repeat(20 << 10));
+    let bytes = [
+        search_for(7, Scope::Subtree, &long),
+        extended(8, oids::WHO_AM_I),
+    ]
+    .concat();
+    bench.receive(&bytes);
+    assert_eq!(bench.answers(), [(7, Some(ResultCode::Success))]);
+    assert!(bench.session.has_work());
+    bench.session.process();
+    assert_eq!(bench.answers(), [(8, Some(ResultCode::Success))]);
+    assert!(!bench.session.has_work());
+}

@@ -24,7 +24,14 @@ pub(super) struct Composer {
 impl Composer {
     /// Takes the next character of the text. `emit` is given what is final.
     pub(super) fn push(&mut self, c: char, emit: &mut impl FnMut(char)) {
-        decompose_compatible(c, |part| self.push_part(part, emit));
+        if is_inert(c) {
+            steps::count(1);
+            self.combine();
+            self.emit_held(emit);
+            self.starter = Some(c);
+        } else {
+            decompose_compatible(c, |part| self.push_part(part, emit));
+        }
     }
 
     /// The text has ended.
@@ -118,6 +125,12 @@ impl Composer {
     }
 }
 
+/// Whether a character is its own decomposition, of class 0, and never composes with one before it: most of what texts consist
+/// of, and of what others decompose to.
+fn is_inert(c: char) -> bool {
+    matches!(c, '\0'..='~' | '\u{5D0}'..='\u{5EA}' | '\u{627}'..='\u{64A}' | '\u{4E00}'..='\u{9FFF}')
+}
+
 fn class_of(mark: u32) -> u32 {
     mark >> 24
 }
@@ -130,6 +143,7 @@ fn char_of(mark: u32) -> char {
 mod tests {
     use proptest::prelude::*;
     use unicode_normalization::UnicodeNormalization;
+    use unicode_normalization::char::decompose_canonical;
 
     use super::*;
 
@@ -155,6 +169,23 @@ mod tests {
         for c in '\0'..=char::MAX {
             check(c.encode_utf8(&mut [0; 4]));
             check(&format!("e{c}\u{301}\u{327}{c}"));
+        }
+    }
+
+    #[test]
+    fn what_is_inert_stays_alone() {
+        for c in '\0'..=char::MAX {
+            if is_inert(c) {
+                assert_eq!(canonical_combining_class(c), 0);
+                decompose_compatible(c, |part| assert_eq!(part, c));
+            }
+            // What two characters compose to decomposes to them, the second last.
+            let mut parts = Vec::new();
+            decompose_canonical(c, |part| parts.push(part));
+            assert!(
+                parts.len() == 1 || !is_inert(parts[parts.len() - 1]),
+                "{c:?}"
+            );
         }
     }
 

@@ -246,6 +246,13 @@ fn stable_characters_need_no_more_than_folding() {
 }
 
 #[test]
+fn caseless_characters_fold_to_themselves() {
+    for c in ('\0'..=char::MAX).filter(|c| is_caseless(*c)) {
+        assert!(folded(c).eq([c]), "{c:?}");
+    }
+}
+
+#[test]
 fn prohibited() {
     let mut out = vec![7];
     for text in [

@@ -1,0 +1,136 @@
+//! Filters that take minutes to evaluate, beside a client that wants little: the others have their turns, and what is abandoned,
+//! canceled or stopped ends.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use sapwood_ldap::extended::{CANCEL, WHO_AM_I, put_cancel_id};
+use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::message::{AddRequest, ExtendedRequest, Request, Scope};
+use sapwood_ldap::result::ResultCode;
+use support::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, message, search_request};
+
+/// Bytes of a request, which may be as long from who is anonymous.
+const REQUEST_BYTES: usize = 250 << 10;
+
+/// An entry with megabytes of values.
+const LARGE: &str = "cn=large,dc=example,dc=com";
+
+fn with_large_entry() -> TestServer {
+    let server = TestServer::with("[access]\nanonymous_read = true\n");
+    let text = "x".repeat(90);
+    let values: Vec<String> = (0..24_000)
+        .map(|number| format!("{number} {text}"))
+        .collect();
+    let mut attributes = AttributesBuf::default();
+    for (description, value) in [("objectClass", "person"), ("cn", "large"), ("sn", "x")] {
+        attributes.push(description.as_bytes(), [value.as_bytes()]);
+    }
+    attributes.push(b"description", values.iter().map(String::as_bytes));
+    let added = server.admin().ask(Request::Add(AddRequest {
+        dn: LARGE,
+        attributes: attributes.view(),
+    }));
+    assert_eq!(added.code, ResultCode::Success, "{}", added.diagnostic);
+    server
+}
+
+/// Filters that are true of no value of the large entry: each takes some 100,000 steps.
+fn slow_filters() -> [String; 4] {
+    let filter =
+        |items: &str, octets: usize| format!("(|{})", items.repeat(REQUEST_BYTES / octets));
+    [
+        filter("(description=*q*)", 22),
+        filter("(description=*\u{e9}\u{fdfa}*)", 26),
+        filter("(description=*q*q*)", 25),
+        filter("(:caseExactSubstringsMatch:=*q*)", 35),
+    ]
+}
+
+fn who_am_i(client: &mut Client) -> u32 {
+    let id = client.id();
+    let request = ExtendedRequest {
+        name: WHO_AM_I,
+        value: None,
+    };
+    client.send(&message(id, Request::Extended(request)));
+    id
+}
+
+/// Sends the filters; the answer to another request shows that they have been taken in, and are under way.
+fn attack(client: &mut Client) -> Vec<u32> {
+    let ids: Vec<u32> = slow_filters()
+        .iter()
+        .map(|filter| {
+            let id = client.id();
+            client.send(&search_request(id, LARGE, Scope::Base, filter, &[]));
+            id
+        })
+        .collect();
+    let id = who_am_i(client);
+    assert_eq!(client.finish(id)[0].code, ResultCode::Success);
+    ids
+}
+
+#[test]
+fn an_honest_client_is_served_beside_filters_that_take_minutes() {
+    let mut server = with_large_entry();
+    server.add_people(20, 10);
+    let mut attacker = server.connect();
+    let ids = attack(&mut attacker);
+    // On every thread, by turns.
+    for _ in 0..2 * support::THREADS {
+        let mut honest = server.connect();
+        assert_eq!(honest.bind(ADMIN, PASSWORD).code, ResultCode::Success);
+        let found = honest.search(SUFFIX, Scope::Subtree, "(cn=p7)");
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].code, ResultCode::Success);
+    }
+    // All of them are still under way: none has been answered, and the first is canceled.
+    let mut target = Vec::new();
+    put_cancel_id(&mut target, ids[0]);
+    let cancel = attacker.id();
+    let request = ExtendedRequest {
+        name: CANCEL,
+        value: Some(&target),
+    };
+    attacker.send(&message(cancel, Request::Extended(request)));
+    assert_eq!(attacker.finish(ids[0])[0].code, ResultCode::Canceled);
+    assert_eq!(attacker.finish(cancel)[0].code, ResultCode::Success);
+    for id in &ids[1..] {
+        let abandon = attacker.id();
+        attacker.send(&message(abandon, Request::Abandon(*id)));
+    }
+    // What is abandoned has no answer, and nothing is under way any more.
+    let id = who_am_i(&mut attacker);
+    assert_eq!(attacker.finish(id)[0].code, ResultCode::Success);
+    for id in ids {
+        let mut target = Vec::new();
+        put_cancel_id(&mut target, id);
+        let gone = attacker.extended(CANCEL, Some(&target));
+        assert_eq!(gone.code, ResultCode::NoSuchOperation);
+    }
+    // The server stops with an attack under way.
+    attack(&mut attacker);
+    server.stop();
+}
+
+#[test]
+fn texts_that_expand_are_prepared_and_found() {
+    let server = TestServer::start();
+    server.add_people(20, 10);
+    let mut attacker = server.admin();
+    let ids: Vec<u32> = (0..4)
+        .map(|_| {
+            let id = attacker.id();
+            let filter = format!("(cn={})", "\u{fdfa}".repeat(REQUEST_BYTES / 3));
+            attacker.send(&search_request(id, SUFFIX, Scope::Subtree, &filter, &[]));
+            id
+        })
+        .collect();
+    for id in ids {
+        let ends = attacker.finish(id);
+        assert_eq!((ends.len(), ends[0].code), (1, ResultCode::Success));
+    }
+}
