@@ -3,11 +3,14 @@
 //! Each attribute type in use has a number, and each set of options it is used with another one. Numbers are never given
 //! up, so that a table that knows more numbers than a snapshot is right for that snapshot too.
 
+use std::collections::HashMap;
+
 use sapwood_ldap::attribute::AttributeDescription;
 
 use crate::engine::{self, AttributeNo, Direction, Range, Read, Table, Write};
 use crate::error::{Error, Result};
 use crate::schema::{AttributeTypeId, Schema};
+use crate::steps;
 
 /// Most attribute descriptions of a directory: clients that make up options cannot make more.
 pub(crate) const ATTRIBUTE_DESCRIPTIONS_MAX: usize = 20_000;
@@ -17,9 +20,21 @@ pub(crate) const ATTRIBUTE_DESCRIPTIONS_MAX: usize = 20_000;
 pub(crate) struct AttributeTable {
     /// By number.
     known: Vec<KnownAttribute>,
-    /// By the type's position in the schema: its numbers, ascending.
-    by_type: Vec<Vec<AttributeNo>>,
+    /// By the type's position in the schema.
+    by_type: Vec<OfType>,
 }
+
+/// The descriptions of a type.
+#[derive(Clone, Debug, Default)]
+struct OfType {
+    /// Their numbers, ascending.
+    numbers: Vec<AttributeNo>,
+    /// The numbers by options, once they are many.
+    by_options: HashMap<Box<str>, AttributeNo>,
+}
+
+/// Descriptions of a type that are looked at one by one.
+const SEARCHED_MAX: usize = 16;
 
 /// An attribute description that has a number.
 #[derive(Clone, Debug)]
@@ -130,11 +145,15 @@ impl AttributeTable {
         &self,
         attribute_type: AttributeTypeId,
     ) -> impl Iterator<Item = &KnownAttribute> {
-        let numbers = self
-            .by_type
-            .get(attribute_type.index())
-            .map_or(&[][..], Vec::as_slice);
-        numbers.iter().filter_map(|number| self.get(*number))
+        self.numbers_of(attribute_type)
+            .iter()
+            .filter_map(|number| self.get(*number))
+    }
+
+    /// The numbers of [these](Self::of_type), ascending.
+    pub(crate) fn numbers_of(&self, attribute_type: AttributeTypeId) -> &[AttributeNo] {
+        let of_type = self.by_type.get(attribute_type.index());
+        of_type.map_or(&[], |of_type| &of_type.numbers)
     }
 
     /// The number of a type with options in their normal form (lower case, sorted, joined by semicolons).
@@ -143,6 +162,11 @@ impl AttributeTable {
         attribute_type: AttributeTypeId,
         options: &str,
     ) -> Option<AttributeNo> {
+        let of_type = self.by_type.get(attribute_type.index())?;
+        if of_type.numbers.len() > SEARCHED_MAX {
+            return of_type.by_options.get(options).copied();
+        }
+        steps::count(of_type.numbers.len());
         self.of_type(attribute_type)
             .find(|known| known.has_options(options))
             .map(KnownAttribute::number)
@@ -194,8 +218,13 @@ impl AttributeTable {
     /// Forgets the numbers from `len` on: those a transaction gave before it was undone.
     pub(crate) fn truncate(&mut self, len: usize) {
         for known in self.known.drain(len.min(self.known.len())..) {
-            if let Some(numbers) = self.by_type.get_mut(known.attribute_type.index()) {
-                numbers.retain(|number| *number != known.number);
+            if let Some(of_type) = self.by_type.get_mut(known.attribute_type.index()) {
+                of_type.by_options.remove(known.options());
+                // The numbers that are forgotten are the last of each type.
+                let kept = of_type
+                    .numbers
+                    .partition_point(|number| usize::from(number.0) < len);
+                of_type.numbers.truncate(kept);
             }
         }
     }
@@ -204,14 +233,23 @@ impl AttributeTable {
         let number = AttributeNo(self.known.len() as u16);
         let at = attribute_type.index();
         if self.by_type.len() <= at {
-            self.by_type.resize_with(at + 1, Vec::new);
+            self.by_type.resize_with(at + 1, OfType::default);
         }
-        self.by_type[at].push(number);
         self.known.push(KnownAttribute {
             number,
             attribute_type,
             text,
             type_bytes,
         });
+        let of_type = &mut self.by_type[at];
+        of_type.numbers.push(number);
+        if of_type.numbers.len() > SEARCHED_MAX {
+            let known = &self.known;
+            let missing = of_type.numbers.iter().skip(of_type.by_options.len());
+            let missing = missing.filter_map(|number| known.get(usize::from(number.0)));
+            of_type
+                .by_options
+                .extend(missing.map(|known| (known.options().into(), known.number)));
+        }
     }
 }

@@ -32,6 +32,7 @@ use sapwood_ldap::ber;
 use sapwood_ldap::list::OctetStrings;
 
 use crate::engine::{AttributeNo, EntryId};
+use crate::steps;
 
 /// Most attributes of one entry.
 pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
@@ -213,6 +214,7 @@ impl<'r> Entry<'r> {
     pub(crate) fn attributes(
         &self,
     ) -> impl Iterator<Item = Result<StoredAttribute<'r>, Damaged>> + use<'r> {
+        steps::count(self.attributes_count());
         let (ber, protected) = (self.ber, self.protected);
         let mut offset = 0;
         self.rows().iter().map(move |row| {
@@ -228,6 +230,7 @@ impl<'r> Entry<'r> {
         &self,
         number: AttributeNo,
     ) -> Result<Option<StoredAttribute<'r>>, Damaged> {
+        steps::count(self.attributes_count());
         let wanted = number.0.to_le_bytes();
         let mut offset = 0;
         for row in self.rows() {

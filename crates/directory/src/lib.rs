@@ -11,6 +11,8 @@ mod beside;
 mod check;
 mod compare;
 mod context_change;
+#[cfg(test)]
+mod costs;
 mod definition;
 mod directory;
 pub mod engine;

@@ -220,16 +220,12 @@ pub(crate) struct Superior {
 impl Superior {
     /// Whether this is `id` or below it.
     pub(crate) fn is_at_or_below(&self, id: EntryId) -> bool {
-        let mut at = self;
-        loop {
-            if at.id == id {
-                return true;
-            }
-            match &at.parent {
-                Some(parent) => at = parent,
-                None => return false,
-            }
-        }
+        self.line().any(|at| at == id)
+    }
+
+    /// Its id, and those of the entries above, up to the naming context's.
+    pub(crate) fn line(&self) -> impl Iterator<Item = EntryId> {
+        std::iter::successors(Some(self), |at| at.parent.as_deref()).map(|at| at.id)
     }
 }
 

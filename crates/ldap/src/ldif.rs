@@ -16,6 +16,7 @@ mod writer;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 pub use blocks::{BLOCK_BYTES, Block, Blocks, Reader};
@@ -113,19 +114,26 @@ pub struct AttributeValue<'a> {
 
 /// The values of each attribute together, as an AddRequest has them; attributes in the order in which they first come.
 pub fn attributes(values: &[AttributeValue<'_>]) -> AttributesBuf {
-    let mut attributes = AttributesBuf::default();
-    for (index, first) in values.iter().enumerate() {
-        let is_same = |other: &&AttributeValue<'_>| {
-            other.description.eq_ignore_ascii_case(&first.description)
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut grouped: Vec<(&str, Vec<&[u8]>)> = Vec::new();
+    for AttributeValue { description, value } in values {
+        let place = match grouped.last() {
+            // Mostly the values of an attribute follow each other.
+            Some((last, _)) if last.eq_ignore_ascii_case(description) => grouped.len() - 1,
+            _ => *places
+                .entry(description.to_ascii_lowercase())
+                .or_insert(grouped.len()),
         };
-        if values.iter().take(index).any(|other| is_same(&other)) {
-            continue;
+        if place == grouped.len() {
+            grouped.push((description, Vec::new()));
         }
-        let own = values.iter().skip(index).filter(is_same);
-        attributes.push(
-            first.description.as_bytes(),
-            own.map(|value| value.value.as_ref()),
-        );
+        if let Some((_, own)) = grouped.get_mut(place) {
+            own.push(value);
+        }
+    }
+    let mut attributes = AttributesBuf::default();
+    for (description, own) in grouped {
+        attributes.push(description.as_bytes(), own);
     }
     attributes
 }

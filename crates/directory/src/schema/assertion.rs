@@ -8,6 +8,7 @@ use super::prepare::{Case, Part, ascii_words_equal};
 use super::rule::{Method, parse_i64};
 use super::syntax::substring_parts;
 use super::{InvalidValue, MatchingRule, Schema};
+use crate::steps;
 
 /// An equality or ordering assertion made ready: made once per filter item, compared with each value.
 #[derive(Debug, Clone)]
@@ -68,6 +69,11 @@ impl Assertion {
     /// Whether most stored values are compared as they are, without making their normal form.
     pub(crate) fn is_decided_in_place(&self) -> bool {
         !matches!(self.test, Test::Key | Test::Word | Test::Keyword)
+    }
+
+    /// Whether the values that match are those with the same normal form.
+    pub(crate) fn is_decided_by_key(&self) -> bool {
+        matches!(self.test, Test::Key | Test::Words(_) | Test::Octets)
     }
 
     /// Whether a stored value matches. A stored value that is not of the rule's form does not match.
@@ -163,9 +169,11 @@ impl SubstringPattern {
             initial: initial
                 .map(|value| prepared(value, Part::Initial))
                 .transpose()?,
+            // Numbers and telephone numbers may have parts of which nothing is left: they are found anywhere.
             any: any
                 .into_iter()
                 .map(|value| prepared(value, Part::Any))
+                .filter(|part| !part.as_ref().is_ok_and(Vec::is_empty))
                 .collect::<Result<_, _>>()?,
             last: last.map(|value| prepared(value, Part::Final)).transpose()?,
         })
@@ -233,6 +241,7 @@ impl SubstringPattern {
             }
         }
         for part in &self.any {
+            steps::count(1);
             match position(rest, part).and_then(|at| rest.get(at + part.len()..)) {
                 Some(after) => rest = after,
                 None => return false,
@@ -250,6 +259,11 @@ fn position(text: &[u8], needle: &[u8]) -> Option<usize> {
     let Some(first) = needle.first() else {
         return Some(0);
     };
+    // Nothing of a long needle is looked at for a short text.
+    if needle.len() > text.len() {
+        return None;
+    }
+    steps::count(text.len());
     if needle.len() <= PLAIN_NEEDLE_BYTES_MAX {
         let last_start = text.len().checked_sub(needle.len())?;
         let mut at = 0;
@@ -266,6 +280,7 @@ fn position(text: &[u8], needle: &[u8]) -> Option<usize> {
         return None;
     }
     // Knuth, Morris and Pratt: `borders` holds, for each prefix, the length of its longest proper border.
+    steps::count(needle.len());
     let mut borders = vec![0usize; needle.len()];
     let mut matched = 0;
     for at in 1..needle.len() {
@@ -293,6 +308,43 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::schema::Schema;
+    use crate::steps::counted;
+
+    #[test]
+    fn parts_that_a_value_cannot_have_are_not_looked_at() {
+        let schema = Schema::standard();
+        let pattern = |rule: &str, part: &str, times: usize| {
+            let rule = MatchingRule::find(rule.as_bytes()).unwrap();
+            let parts = std::iter::repeat_n(part.as_bytes(), times);
+            SubstringPattern::new(rule, None, parts, None).unwrap()
+        };
+        let long = "x".repeat(100_000);
+        for (pattern, value, matches) in [
+            (pattern("caseExactSubstringsMatch", &long, 1), "xx", false),
+            (
+                pattern("caseExactSubstringsMatch", "x", 100_000),
+                "xx",
+                false,
+            ),
+            (
+                pattern("numericStringSubstringsMatch", "  ", 100_000),
+                "1 2",
+                true,
+            ),
+            (
+                pattern("telephoneNumberSubstringsMatch", "-", 100_000),
+                "+1-2",
+                true,
+            ),
+        ] {
+            let mut scratch = Vec::new();
+            let (found, steps) =
+                counted(|| pattern.matches(&schema, value.as_bytes(), &mut scratch));
+            assert_eq!(found, matches, "{value:?}");
+            assert!(steps < 100, "{steps} steps for {value:?}");
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

@@ -3,7 +3,12 @@
 use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::result::ResultCode;
 
-use super::{AttributeType, AttributeTypeId, ClassKind, ObjectClass, ObjectClassId, Schema, Usage};
+use super::{
+    AttributeType, AttributeTypeId, ClassKind, ClassSet, ObjectClassId, Schema, TypeSet, Usage,
+};
+
+/// Most entries name no more classes than this.
+const NAMED_EXPECTED: usize = 16;
 
 /// One attribute of an entry: all values under one attribute description.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +103,7 @@ impl Schema {
         })
     }
 
-    /// The classes that values of objectClass name.
+    /// The classes that values of objectClass name, each once, in the order in which they are named.
     ///
     /// # Errors
     /// invalidAttributeSyntax for a name that is no class of the schema, objectClassViolation for none at all.
@@ -108,20 +113,23 @@ impl Schema {
                 "the entry has no objectClass attribute".to_owned(),
             ));
         }
-        values
-            .iter()
-            .map(|value| {
-                self.object_class(value)
-                    .map(ObjectClass::id)
-                    .ok_or_else(|| {
-                        let diagnostic = format!(
-                            "objectClass: {:?} is no object class of the schema",
-                            String::from_utf8_lossy(value)
-                        );
-                        Violation::new(ResultCode::InvalidAttributeSyntax, diagnostic)
-                    })
-            })
-            .collect()
+        // A request may name a class any number of times.
+        let mut named = ClassSet::default();
+        let mut classes = Vec::with_capacity(values.len().min(NAMED_EXPECTED));
+        for value in values {
+            let class = self.object_class(value).ok_or_else(|| {
+                let diagnostic = format!(
+                    "objectClass: {:?} is no object class of the schema",
+                    String::from_utf8_lossy(value)
+                );
+                Violation::new(ResultCode::InvalidAttributeSyntax, diagnostic)
+            })?;
+            if !named.contains(class.id()) {
+                named.insert(class.id());
+                classes.push(class.id());
+            }
+        }
+        Ok(classes)
     }
 
     /// The superclasses that `classes` imply and do not name: they are added implicitly (RFC 4512 §3.3).
@@ -222,12 +230,13 @@ impl Schema {
         entry: &[AttributeValues<'_>],
         classes: &[ObjectClassId],
     ) -> Result<(), Violation> {
+        let mut present = TypeSet::default();
+        for attribute in entry {
+            present.insert(attribute.attribute_type);
+        }
         for class in classes {
             for required in self.class_of(*class).must().iter() {
-                if !entry
-                    .iter()
-                    .any(|attribute| attribute.attribute_type == required)
-                {
+                if !present.contains(required) {
                     return Err(Violation::class(format!(
                         "the object class {} requires the attribute {}",
                         self.class_of(*class).name(),

@@ -16,6 +16,9 @@ use super::{
     TypeSet, Usage, WellKnown,
 };
 
+/// Most attribute types that one derives from, all in one line. Each knows them all.
+const DERIVATION_DEPTH_MAX: usize = 64;
+
 /// The definitions built in, in the language of RFC 4512 §4.1.
 static STANDARD: [(&str, &str); 6] = [
     ("system.schema", include_str!("standard/system.schema")),
@@ -520,6 +523,10 @@ fn link_types(
             .collect();
         if above.usage != types[usize::from(number)].usage {
             let problem = format!("has another usage than its superior {}", above.name());
+            return Err(broken(&defined[usize::from(number)], problem));
+        }
+        if chain.len() > DERIVATION_DEPTH_MAX {
+            let problem = format!("derives from more than {DERIVATION_DEPTH_MAX} types");
             return Err(broken(&defined[usize::from(number)], problem));
         }
         let this = &mut types[usize::from(number)];

@@ -138,6 +138,7 @@ impl<'e> Evaluator<'e> {
         match node {
             Node::Constant(truth) => Ok(Some(*truth)),
             Node::Item(item) => self.item(item, candidate),
+            Node::AnyOf(any_of) => self.item(&any_of.item, candidate),
             Node::Not(node) => Ok(self.node(node, candidate)?.map(|truth| !truth)),
             Node::And(nodes) => self.each(nodes, candidate, Truth::True, Truth::False, Truth::min),
             Node::Or(nodes) => self.each(nodes, candidate, Truth::False, Truth::True, Truth::max),
@@ -332,6 +333,10 @@ impl<'e> Evaluator<'e> {
                 .compare(schema, value, normal)
                 .is_some_and(Ordering::is_lt),
             Test::Substrings(pattern) => pattern.matches(schema, value, normal),
+            Test::AnyOf(rule, forms) => {
+                normal.clear();
+                rule.normalise(schema, value, normal).is_ok() && forms.contains(normal)
+            }
         }
     }
 
@@ -372,5 +377,6 @@ fn rule_of(test: &Test) -> Option<&'static MatchingRule> {
         | Test::AtMost(assertion)
         | Test::Before(assertion) => Some(assertion.rule()),
         Test::Substrings(pattern) => Some(pattern.rule()),
+        Test::AnyOf(rule, _) => Some(rule),
     }
 }

@@ -1,7 +1,7 @@
 //! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -53,6 +53,17 @@ pub(crate) enum Node {
     Constant(Truth),
     /// To be looked up in the entry.
     Item(Box<Item>),
+    /// One of many values of an attribute must be there.
+    AnyOf(Box<AnyOf>),
+}
+
+/// Many items that ask for values of the same attribute: their entries are looked for one by one, and each is tested for all at once.
+#[derive(Debug)]
+pub(crate) struct AnyOf {
+    /// Each by itself.
+    pub(crate) each: Vec<Node>,
+    /// All of them.
+    pub(crate) item: Item,
 }
 
 /// A test on the values of an attribute.
@@ -68,17 +79,33 @@ pub(crate) struct Item {
 
 impl Item {
     fn node(target: Target, test: Test) -> Node {
+        Node::Item(Box::new(Item::new(target, test)))
+    }
+
+    fn new(target: Target, test: Test) -> Item {
         let byte_work = match &test {
             Test::Present => 0,
             Test::Equal(assertion) if assertion.is_decided_in_place() => 1,
             Test::Substrings(_) => 4,
-            Test::Equal(_) | Test::AtLeast(_) | Test::AtMost(_) | Test::Before(_) => 8,
+            _ => 8,
         };
-        Node::Item(Box::new(Item {
+        Item {
             target,
             test,
             byte_work,
-        }))
+        }
+    }
+
+    /// What it asks for, if others of its kind can be tested together with it: the rule, and the normal form.
+    fn as_any_of(&self) -> Option<(&Stored, &Assertion)> {
+        match (&self.target, &self.test) {
+            (Target::Stored(stored), Test::Equal(assertion))
+                if stored.in_dn.is_none() && assertion.is_decided_by_key() =>
+            {
+                Some((stored, assertion))
+            }
+            _ => None,
+        }
     }
 
     /// The work of testing values of so many bytes.
@@ -87,6 +114,9 @@ impl Item {
         bytes as u64 * u64::from(self.byte_work)
     }
 }
+
+/// From this many items of an or on those that ask for values of one attribute are tested together.
+const COMPARED_MAX: usize = 16;
 
 /// Where the values that an item looks at are.
 #[derive(Debug)]
@@ -98,7 +128,7 @@ pub(crate) enum Target {
 }
 
 /// Stored attributes, those of subtypes and with more options included (RFC 4512 §2.5.1, §2.5.2).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Stored {
     /// The type that was named, with neither options nor a choice of rule: an index on it and on its subtypes answers.
     pub(crate) indexed_type: Option<AttributeTypeId>,
@@ -157,7 +187,7 @@ enum Naming {
 }
 
 /// The types whose values in a DN count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum DnTypes {
     /// A type and its subtypes.
     Of(AttributeTypeId),
@@ -221,6 +251,8 @@ pub(crate) enum Test {
     Before(Assertion),
     /// Has the parts.
     Substrings(SubstringPattern),
+    /// Has one of these normal forms by a rule.
+    AnyOf(&'static MatchingRule, HashSet<Vec<u8>>),
 }
 
 /// Makes filters ready.
@@ -609,7 +641,43 @@ fn disjunction(parts: impl Iterator<Item = Node>) -> Node {
             part => nodes.push(part),
         }
     }
+    if nodes.len() > COMPARED_MAX {
+        nodes = together(nodes);
+    }
     single(nodes, Truth::False, Node::Or)
+}
+
+/// Puts items together that ask for values of the same attribute as the first of their kind does.
+fn together(nodes: Vec<Node>) -> Vec<Node> {
+    let as_any_of = |node: &Node| match node {
+        Node::Item(item) => item
+            .as_any_of()
+            .map(|(stored, assertion)| (stored.clone(), assertion.rule())),
+        _ => None,
+    };
+    let Some((target, rule)) = nodes.iter().find_map(as_any_of) else {
+        return nodes;
+    };
+    let mut keys = HashSet::new();
+    let (each, mut others): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(|node| {
+        steps::count(1);
+        let Node::Item(item) = node else {
+            return false;
+        };
+        let asked = item.as_any_of().filter(|(stored, assertion)| {
+            assertion.rule() == rule
+                && stored.indexed_type == target.indexed_type
+                && *stored.user == *target.user
+                && *stored.operational == *target.operational
+        });
+        asked.is_some_and(|(_, assertion)| {
+            keys.insert(assertion.key().to_vec());
+            true
+        })
+    });
+    let item = Item::new(Target::Stored(target), Test::AnyOf(rule, keys));
+    others.push(Node::AnyOf(Box::new(AnyOf { each, item })));
+    others
 }
 
 fn single(mut nodes: Vec<Node>, empty: Truth, many: fn(Vec<Node>) -> Node) -> Node {

@@ -157,23 +157,8 @@ impl<R: Read> Planner<'_, R> {
                 }
                 Ok(intersection(terms).map_or(Planned::Untold, Planned::Term))
             }
-            Node::Or(nodes) => {
-                let begun = progress.begun.pop();
-                let (first, mut terms) =
-                    begun.unwrap_or_else(|| (0, Vec::with_capacity(nodes.len())));
-                for (at, node) in nodes.iter().enumerate().skip(first) {
-                    match self.node(node, progress, lists_max)? {
-                        Planned::Term(Term::Union(parts)) => terms.extend(parts),
-                        Planned::Term(term) => terms.push(term),
-                        Planned::Untold => return Ok(Planned::Untold),
-                        Planned::Interrupted => {
-                            progress.begun.push((at, terms));
-                            return Ok(Planned::Interrupted);
-                        }
-                    }
-                }
-                Ok(Planned::Term(union(terms)))
-            }
+            Node::Or(nodes) => self.any(nodes, progress, lists_max),
+            Node::AnyOf(any_of) => self.any(&any_of.each, progress, lists_max),
             Node::Item(item) => {
                 if progress.lists.get() > lists_max {
                     return Ok(Planned::Interrupted);
@@ -182,6 +167,24 @@ impl<R: Read> Planner<'_, R> {
                 Ok(term.map_or(Planned::Untold, Planned::Term))
             }
         }
+    }
+
+    /// The candidates of any of some components.
+    fn any(&self, nodes: &[Node], progress: &mut Progress, lists_max: u64) -> Result<Planned> {
+        let begun = progress.begun.pop();
+        let (first, mut terms) = begun.unwrap_or_else(|| (0, Vec::with_capacity(nodes.len())));
+        for (at, node) in nodes.iter().enumerate().skip(first) {
+            match self.node(node, progress, lists_max)? {
+                Planned::Term(Term::Union(parts)) => terms.extend(parts),
+                Planned::Term(term) => terms.push(term),
+                Planned::Untold => return Ok(Planned::Untold),
+                Planned::Interrupted => {
+                    progress.begun.push((at, terms));
+                    return Ok(Planned::Interrupted);
+                }
+            }
+        }
+        Ok(Planned::Term(union(terms)))
     }
 
     /// The ids under one key of an equality index; `None` when there is no such index.
@@ -287,6 +290,11 @@ impl<R: Read> Planner<'_, R> {
         match node {
             Node::And(nodes) | Node::Or(nodes) => {
                 for node in nodes {
+                    self.equal_lists(node, each);
+                }
+            }
+            Node::AnyOf(any_of) => {
+                for node in &any_of.each {
                     self.equal_lists(node, each);
                 }
             }

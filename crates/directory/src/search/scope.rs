@@ -17,9 +17,9 @@ pub(crate) struct Covered {
     scope: Scope,
     base: EntryId,
     /// Entries whose subtrees are covered as well, because an alias in the scope names them.
-    subtrees: Vec<EntryId>,
+    subtrees: HashSet<EntryId>,
     /// Entries that are covered as well, because an alias one level below the base names them.
-    singles: Vec<EntryId>,
+    singles: HashSet<EntryId>,
     /// Whether aliases stand for what they name and are not results themselves.
     follows_aliases: bool,
     /// Whether what is below this entry is covered: siblings mostly come one after the other.
@@ -32,8 +32,8 @@ impl Covered {
         Covered {
             scope,
             base,
-            subtrees: Vec::new(),
-            singles: Vec::new(),
+            subtrees: HashSet::new(),
+            singles: HashSet::new(),
             follows_aliases: false,
             last: None,
         }
@@ -84,7 +84,8 @@ impl Covered {
         }
         let below = superior.is_some_and(|superior| {
             superior.is_at_or_below(self.base)
-                || self.subtrees.iter().any(|id| superior.is_at_or_below(*id))
+                || !self.subtrees.is_empty()
+                    && superior.line().any(|id| self.subtrees.contains(&id))
         });
         self.last = Some((parent, below));
         below
@@ -147,9 +148,9 @@ impl Covered {
             return Ok(());
         };
         match self.scope {
-            Scope::OneLevel => self.singles.push(child.id),
-            _ => self.subtrees.push(child.id),
-        }
+            Scope::OneLevel => self.singles.insert(child.id),
+            _ => self.subtrees.insert(child.id),
+        };
         self.last = None;
         Ok(())
     }

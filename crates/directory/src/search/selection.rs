@@ -1,5 +1,7 @@
 //! Which attributes of an entry are sent, and sending them (RFC 4511 §4.5.1.8, RFC 3673, RFC 4529).
 
+use std::collections::HashSet;
+
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::OctetStrings;
@@ -9,9 +11,10 @@ use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Read};
 use crate::entry::{Damaged, Entry, StoredAttribute};
 use crate::error::Result;
-use crate::schema::{AttributeTypeId, Schema};
+use crate::schema::{AttributeTypeId, ObjectClassId, Schema};
 use crate::search::candidate::Candidate;
 use crate::search::filter::Computed;
+use crate::steps;
 
 /// The attributes a search asks for.
 #[derive(Debug, Default)]
@@ -41,6 +44,8 @@ impl Selection {
             sees_protected,
             ..Selection::default()
         };
+        // Of a long list most names are there before.
+        let mut before = (list.as_ber().len() > SHORT_LIST_BYTES).then(Named::default);
         for wanted in list
             .iter()
             .filter_map(|text| std::str::from_utf8(text).ok())
@@ -48,8 +53,8 @@ impl Selection {
             match wanted.as_bytes() {
                 b"*" => selection.all_user = true,
                 b"+" => selection.all_operational = true,
-                [b'@', class @ ..] => selection.add_class(schema, attributes, class),
-                _ => selection.add(schema, attributes, wanted),
+                [b'@', class @ ..] => selection.add_class(schema, attributes, class, &mut before),
+                _ => selection.add(schema, attributes, wanted, &mut before),
             }
         }
         if selection.all_operational {
@@ -58,20 +63,44 @@ impl Selection {
         selection
     }
 
-    fn add_class(&mut self, schema: &Schema, attributes: &AttributeTable, class: &[u8]) {
+    fn add_class(
+        &mut self,
+        schema: &Schema,
+        attributes: &AttributeTable,
+        class: &[u8],
+        before: &mut Option<Named>,
+    ) {
         if let Some(class) = schema.object_class(class) {
+            if let Some(before) = before
+                && !before.classes.insert(class.id())
+            {
+                return;
+            }
             for attribute_type in class.must().iter().chain(class.may().iter()) {
                 self.add_type(schema, attributes, attribute_type, None);
             }
         }
     }
 
-    fn add(&mut self, schema: &Schema, attributes: &AttributeTable, wanted: &str) {
+    fn add(
+        &mut self,
+        schema: &Schema,
+        attributes: &AttributeTable,
+        wanted: &str,
+        before: &mut Option<Named>,
+    ) {
         // `1.1` (no attributes) is an OID that no type has, so that it needs no rule of its own.
         let Ok(wanted) = AttributeDescription::parse(wanted) else {
             return;
         };
         if let Some(attribute_type) = schema.attribute_type(wanted.attribute_type().as_bytes()) {
+            if let Some(before) = before
+                && !before
+                    .types
+                    .insert((attribute_type.id(), wanted.normalised_options()))
+            {
+                return;
+            }
             self.add_type(schema, attributes, attribute_type.id(), Some(&wanted));
         }
     }
@@ -83,6 +112,7 @@ impl Selection {
         attribute_type: AttributeTypeId,
         wanted: Option<&AttributeDescription<'_>>,
     ) {
+        steps::count(1);
         for subtype in schema.type_of(attribute_type).subtypes().iter() {
             if let Some(computed) = Computed::of(schema, subtype)
                 && !self.computed.contains(&computed)
@@ -125,6 +155,16 @@ impl Selection {
             entry.public_ber()
         }
     }
+}
+
+/// A list of attributes that is longer may name the same ones again and again.
+const SHORT_LIST_BYTES: usize = 512;
+
+/// What a list of attributes has named so far.
+#[derive(Debug, Default)]
+struct Named {
+    types: HashSet<(AttributeTypeId, String)>,
+    classes: HashSet<ObjectClassId>,
 }
 
 /// Bytes that a SearchResultEntry has around its DN and attributes at most.

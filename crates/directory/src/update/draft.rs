@@ -2,7 +2,8 @@
 //! of values that borrow from the old record and the request.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 
 use sapwood_ldap::dn::Rdn;
 use sapwood_ldap::result::ResultCode;
@@ -18,16 +19,22 @@ use crate::schema::{
 };
 use crate::sources::PasswordHasher;
 use crate::state::State;
+use crate::steps;
 
 use super::stamp::Stamp;
 
-/// From how many comparisons on a set of normal forms is made to look values up in.
+/// From how many comparisons on the normal forms of all values are made, to look others up in.
 const COMPARISONS_MAX: usize = 256;
+
+/// From how many attributes on they are looked up by name, instead of being looked at one by one.
+const ATTRIBUTES_SEARCHED_MAX: usize = 64;
 
 /// An entry being made or changed.
 #[derive(Debug, Default)]
 pub(crate) struct Draft<'a> {
     attributes: Vec<DraftAttribute<'a>>,
+    /// Where each of them is, by type and options, once they are many.
+    places: OnceCell<HashMap<AttributeTypeId, HashMap<String, usize>>>,
     /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
     shape_changed: bool,
 }
@@ -40,7 +47,115 @@ pub(crate) struct DraftAttribute<'a> {
     options: String,
     stored: Option<StoredAttribute<'a>>,
     /// The values, once the attribute was touched.
-    values: Option<Vec<Cow<'a, [u8]>>>,
+    values: Option<Values<'a>>,
+}
+
+/// The values of an attribute that is being changed. They may be hundreds of thousands, and so may the values that a request adds
+/// and deletes one by one.
+#[derive(Debug, Default)]
+struct Values<'a> {
+    /// In their order; none in the place of one that was deleted.
+    list: Vec<Option<Cow<'a, [u8]>>>,
+    deleted: usize,
+    /// Times that a value was looked for.
+    lookups: usize,
+    /// Where each value is by its normal form, once many have been looked for.
+    normal: Option<HashMap<Vec<u8>, usize>>,
+}
+
+impl<'a> Values<'a> {
+    fn new(values: impl IntoIterator<Item = Cow<'a, [u8]>>) -> Values<'a> {
+        Values {
+            list: values.into_iter().map(Some).collect(),
+            ..Values::default()
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.list.iter().flatten().map(|value| &**value)
+    }
+
+    fn len(&self) -> usize {
+        self.list.len() - self.deleted
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where a value is. `lookups` says how many are going to be looked for.
+    fn find(
+        &mut self,
+        schema: &Schema,
+        known: &AttributeType,
+        value: &[u8],
+        lookups: usize,
+    ) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        self.lookups += 1;
+        let lookups = lookups.max(self.lookups);
+        if self.normal.is_none()
+            && lookups > 1
+            && self.len().saturating_mul(lookups) > COMPARISONS_MAX
+        {
+            let places = self.list.iter().enumerate();
+            let places = places.filter_map(|(at, value)| Some((value.as_ref()?, at)));
+            steps::count(self.list.len());
+            let normal = places.map(|(value, at)| (normal_form(schema, known, value), at));
+            self.normal = Some(normal.collect());
+        }
+        steps::count(1);
+        if let Some(normal) = &self.normal {
+            return normal.get(&normal_form(schema, known, value)).copied();
+        }
+        steps::count(self.list.len());
+        let is_same = |stored: &Option<Cow<'_, [u8]>>| stored.as_deref() == Some(value);
+        if let Some(at) = self.list.iter().position(is_same) {
+            return Some(at);
+        }
+        let normal = normal_form(schema, known, value);
+        let mut stored_normal = Vec::new();
+        let rule = known.equality()?;
+        self.list.iter().position(|stored| {
+            stored_normal.clear();
+            stored.as_deref().is_some_and(|stored| {
+                rule.normalise(schema, stored, &mut stored_normal).is_ok()
+                    && stored_normal == normal
+            })
+        })
+    }
+
+    fn push(&mut self, schema: &Schema, known: &AttributeType, value: Cow<'a, [u8]>) {
+        steps::count(1);
+        if let Some(normal) = &mut self.normal {
+            normal.insert(normal_form(schema, known, &value), self.list.len());
+        }
+        self.list.push(Some(value));
+    }
+
+    fn delete(&mut self, schema: &Schema, known: &AttributeType, at: usize) {
+        steps::count(1);
+        if let Some(value) = self.list.get_mut(at).and_then(Option::take) {
+            self.deleted += 1;
+            if let Some(normal) = &mut self.normal {
+                normal.remove(&normal_form(schema, known, &value));
+            }
+        }
+    }
+}
+
+/// What is equal for two values that are equal by the attribute's rule; without one, or a form that it can use, the octets.
+fn normal_form(schema: &Schema, known: &AttributeType, value: &[u8]) -> Vec<u8> {
+    let mut normal = Vec::with_capacity(value.len());
+    match known
+        .equality()
+        .map(|rule| rule.normalise(schema, value, &mut normal))
+    {
+        Some(Ok(())) => normal,
+        _ => value.to_vec(),
+    }
 }
 
 impl<'a> DraftAttribute<'a> {
@@ -52,7 +167,7 @@ impl<'a> DraftAttribute<'a> {
 
     fn append_current<'v>(&'v self, out: &mut Vec<&'v [u8]>) {
         match (&self.values, &self.stored) {
-            (Some(values), _) => out.extend(values.iter().map(|value| &**value)),
+            (Some(values), _) => out.extend(values.iter()),
             (None, Some(stored)) => out.extend(stored.values()),
             (None, None) => {}
         }
@@ -74,7 +189,7 @@ impl<'a> DraftAttribute<'a> {
     }
 
     fn is_gone(&self) -> bool {
-        self.values.as_ref().is_some_and(Vec::is_empty)
+        self.values.as_ref().is_some_and(Values::is_empty)
     }
 }
 
@@ -107,6 +222,20 @@ impl<'a> Draft<'a> {
     }
 
     fn find(&self, attribute_type: AttributeTypeId, options: &str) -> Option<usize> {
+        if self.attributes.len() > ATTRIBUTES_SEARCHED_MAX {
+            steps::count(1);
+            let places = self.places.get_or_init(|| {
+                let mut places: HashMap<_, HashMap<_, _>> = HashMap::new();
+                for (at, known) in self.attributes.iter().enumerate() {
+                    let of_type = places.entry(known.attribute_type).or_default();
+                    of_type.insert(known.options.clone(), at);
+                }
+                places
+            });
+            let at = *places.get(&attribute_type)?.get(options)?;
+            return (!self.attributes[at].is_gone()).then_some(at);
+        }
+        steps::count(self.attributes.len());
         self.attributes
             .iter()
             .position(|known| known.is(attribute_type, options) && !known.is_gone())
@@ -136,14 +265,11 @@ impl<'a> Draft<'a> {
         schema: &Schema,
         attribute_type: AttributeTypeId,
         options: &str,
-    ) -> &mut Vec<Cow<'a, [u8]>> {
+    ) -> &mut Values<'a> {
         let DraftAttribute { stored, values, .. } = self.place(schema, attribute_type, options);
         values.get_or_insert_with(|| {
-            stored
-                .iter()
-                .flat_map(|stored| stored.values())
-                .map(Cow::Borrowed)
-                .collect()
+            let stored = stored.iter().flat_map(|stored| stored.values());
+            Values::new(stored.map(Cow::Borrowed))
         })
     }
 
@@ -156,11 +282,15 @@ impl<'a> Draft<'a> {
     ) -> &mut DraftAttribute<'a> {
         let at = self.find(attribute_type, options).unwrap_or_else(|| {
             self.shape_changed = true;
+            if let Some(places) = self.places.get_mut() {
+                let of_type = places.entry(attribute_type).or_default();
+                of_type.insert(options.to_owned(), self.attributes.len());
+            }
             self.attributes.push(DraftAttribute {
                 attribute_type,
                 options: options.to_owned(),
                 stored: None,
-                values: Some(Vec::new()),
+                values: Some(Values::default()),
             });
             self.attributes.len() - 1
         });
@@ -185,15 +315,23 @@ impl<'a> Draft<'a> {
             );
             return Err(Stop::refuse(ResultCode::InappropriateMatching, diagnostic));
         }
-        let lookup = Lookup::new(schema, known, current, values.len());
         for (number, value) in values.iter().enumerate() {
-            if lookup.find(value).is_some() {
+            if current.find(schema, known, value, values.len()).is_some() {
                 let diagnostic = format!("{}: value #{number} is there already", known.name());
                 return Err(Stop::refuse(ResultCode::AttributeOrValueExists, diagnostic));
             }
         }
-        current.extend(values);
+        for value in values {
+            current.push(schema, known, value);
+        }
         Ok(())
+    }
+
+    /// Where a value of a type without options is, which is not touched by that.
+    fn position(&self, schema: &Schema, known: &AttributeType, value: &[u8]) -> Option<usize> {
+        let at = self.find(known.id(), "")?;
+        let current = self.attributes[at].current().into_iter();
+        Values::new(current.map(Cow::Borrowed)).find(schema, known, value, 1)
     }
 
     /// Adds a value unless it is there.
@@ -203,19 +341,9 @@ impl<'a> Draft<'a> {
         known: &AttributeType,
         value: Cow<'a, [u8]>,
     ) {
-        let at = self.find(known.id(), "");
-        let is_there = at.is_some_and(|at| {
-            let current: Vec<_> = self.attributes[at]
-                .current()
-                .into_iter()
-                .map(Cow::Borrowed)
-                .collect();
-            Lookup::new(schema, known, &current, 1)
-                .find(&value)
-                .is_some()
-        });
-        if !is_there {
-            self.touch(schema, known.id(), "").push(value);
+        if self.position(schema, known, &value).is_none() {
+            self.touch(schema, known.id(), "")
+                .push(schema, known, value);
         }
     }
 
@@ -267,47 +395,32 @@ impl<'a> Draft<'a> {
         }
         let current = self.touch(schema, known.id(), options);
         if values.is_empty() {
-            current.clear();
-        } else {
-            let mut doomed = HashSet::with_capacity(values.len());
-            {
-                let lookup = Lookup::new(schema, known, current, values.len());
-                for (number, value) in values.iter().enumerate() {
-                    // The same value twice is a value that is not there the second time.
-                    if !lookup.find(value).is_some_and(|at| doomed.insert(at)) {
-                        let what = format!("{}: value #{number} is not there", known.name());
-                        return Err(missing(what));
-                    }
-                }
-            }
-            let mut at = 0;
-            current.retain(|_| {
-                at += 1;
-                !doomed.contains(&(at - 1))
-            });
+            *current = Values::default();
         }
-        self.shape_changed |= current_is_empty(&self.attributes, known.id(), options);
+        for (number, value) in values.iter().enumerate() {
+            // The same value twice is a value that is not there the second time.
+            let Some(at) = current.find(schema, known, value, values.len()) else {
+                let what = format!("{}: value #{number} is not there", known.name());
+                return Err(missing(what));
+            };
+            current.delete(schema, known, at);
+        }
+        let is_gone = current.is_empty();
+        self.shape_changed |= is_gone;
         Ok(())
     }
 
     /// Removes a value if it is there.
     pub(crate) fn delete_if_there(&mut self, schema: &Schema, known: &AttributeType, value: &[u8]) {
-        let Some(at) = self.find(known.id(), "") else {
+        if self.position(schema, known, value).is_none() {
             return;
-        };
-        let found = {
-            let current: Vec<_> = self.attributes[at]
-                .current()
-                .into_iter()
-                .map(Cow::Borrowed)
-                .collect();
-            Lookup::new(schema, known, &current, 1).find(value)
-        };
-        if let Some(found) = found {
-            let current = self.touch(schema, known.id(), "");
-            current.remove(found);
-            self.shape_changed |= current.is_empty();
         }
+        let current = self.touch(schema, known.id(), "");
+        if let Some(at) = current.find(schema, known, value, 1) {
+            current.delete(schema, known, at);
+        }
+        let is_gone = current.is_empty();
+        self.shape_changed |= is_gone;
     }
 
     /// Puts values in place of all there are.
@@ -322,7 +435,7 @@ impl<'a> Draft<'a> {
             return;
         }
         self.shape_changed |= values.is_empty();
-        self.place(schema, known.id(), options).values = Some(values);
+        self.place(schema, known.id(), options).values = Some(Values::new(values));
     }
 
     /// Adds a number to each value (RFC 4525).
@@ -337,7 +450,9 @@ impl<'a> Draft<'a> {
             let diagnostic = format!("{}: there is nothing to increment", known.name());
             return Err(Stop::refuse(ResultCode::NoSuchAttribute, diagnostic));
         }
-        for value in self.touch(schema, known.id(), options) {
+        let current = self.touch(schema, known.id(), options);
+        current.normal = None;
+        for value in current.list.iter_mut().flatten() {
             let number = std::str::from_utf8(value)
                 .ok()
                 .and_then(|text| text.parse::<i128>().ok());
@@ -388,12 +503,12 @@ impl<'a> Draft<'a> {
         let named = schema.classes_named(&self.values(object_class))?;
         let implied = schema.implied_classes(&named);
         if !implied.is_empty() {
+            let known = schema.type_of(object_class);
             let current = self.touch(schema, object_class, "");
-            current.extend(
-                implied
-                    .iter()
-                    .map(|class| Cow::Borrowed(schema.class_of(*class).name().as_bytes())),
-            );
+            for class in implied {
+                let name = Cow::Borrowed(schema.class_of(class).name().as_bytes());
+                current.push(schema, known, name);
+            }
         }
         Ok(())
     }
@@ -406,10 +521,12 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<Option<ObjectClassId>, Stop> {
         if !self.shape_changed {
             for known in &self.attributes {
-                match known.values.as_deref() {
-                    None | Some([]) => {}
-                    Some([only]) => schema.check_values(&known.as_checked(&[&**only]))?,
-                    Some(_) => schema.check_values(&known.as_checked(&known.current()))?,
+                let Some(values) = known.values.as_ref().filter(|values| !values.is_empty()) else {
+                    continue;
+                };
+                match values.list.as_slice() {
+                    [Some(only)] => schema.check_values(&known.as_checked(&[&**only]))?,
+                    _ => schema.check_values(&known.as_checked(&known.current()))?,
                 }
             }
             return Ok(None);
@@ -540,8 +657,7 @@ impl<'a> Draft<'a> {
                         options => Cow::Owned(format!("{};{options}", attribute_type.name())),
                     };
                     let protected = is_protected(schema, known.attribute_type);
-                    let values = values.iter().map(|value| &**value);
-                    builder.push(number, description.as_bytes(), values, protected);
+                    builder.push(number, description.as_bytes(), values.iter(), protected);
                 }
                 _ => {}
             }
@@ -555,16 +671,6 @@ impl<'a> Draft<'a> {
             .finish(EntryId::ROOT, EntryFlags::default(), "", &mut bytes[1])
             .map_err(too_large)
     }
-}
-
-fn current_is_empty(
-    attributes: &[DraftAttribute<'_>],
-    attribute_type: AttributeTypeId,
-    options: &str,
-) -> bool {
-    attributes
-        .iter()
-        .any(|known| known.is(attribute_type, options) && known.is_gone())
 }
 
 /// What frames an entry's attributes in its record.
@@ -602,71 +708,5 @@ impl Records {
     pub(crate) fn join_brief(&mut self, brief: &Brief<'_>) {
         self.stored.clone_from(&self.bytes[0]);
         brief.put(&mut self.stored);
-    }
-}
-
-/// Looks values up among those an attribute has, by its equality rule; without one, equal octets are equal values.
-struct Lookup<'v> {
-    schema: &'v Schema,
-    known: &'v AttributeType,
-    values: &'v [Cow<'v, [u8]>],
-    /// The normal forms, when many values are to be looked up.
-    normal: Option<std::collections::HashMap<Vec<u8>, usize>>,
-}
-
-impl<'v> Lookup<'v> {
-    fn new<'a: 'v>(
-        schema: &'v Schema,
-        known: &'v AttributeType,
-        values: &'v [Cow<'a, [u8]>],
-        lookups: usize,
-    ) -> Lookup<'v> {
-        let mut lookup = Lookup {
-            schema,
-            known,
-            values,
-            normal: None,
-        };
-        if values.len().saturating_mul(lookups) > COMPARISONS_MAX && lookups > 1 {
-            let forms = values
-                .iter()
-                .enumerate()
-                .map(|(at, value)| (lookup.normalise(value), at));
-            lookup.normal = Some(forms.collect());
-        }
-        lookup
-    }
-
-    fn normalise(&self, value: &[u8]) -> Vec<u8> {
-        let mut normal = Vec::with_capacity(value.len());
-        match self
-            .known
-            .equality()
-            .map(|rule| rule.normalise(self.schema, value, &mut normal))
-        {
-            Some(Ok(())) => normal,
-            _ => value.to_vec(),
-        }
-    }
-
-    fn find(&self, value: &[u8]) -> Option<usize> {
-        if self.values.is_empty() {
-            return None;
-        }
-        if let Some(normal) = &self.normal {
-            return normal.get(&self.normalise(value)).copied();
-        }
-        if let Some(at) = self.values.iter().position(|stored| **stored == *value) {
-            return Some(at);
-        }
-        let normal = self.normalise(value);
-        let mut stored_normal = Vec::new();
-        let rule = self.known.equality()?;
-        self.values.iter().position(|stored| {
-            stored_normal.clear();
-            rule.normalise(self.schema, stored, &mut stored_normal)
-                .is_ok()
-                && stored_normal == normal
-        })
     }
 }

@@ -8,6 +8,9 @@ use crate::indexes::{AttributeIndexes, Completeness, for_each_key, ordering_key}
 use crate::schema::Schema;
 use crate::state::State;
 
+/// Descriptions of an indexed type that are looked up in a record one by one; more are looked for among its attributes.
+const NUMBERS_TO_LOOK_UP_MAX: usize = 4;
+
 /// An entry's two records, user and operational; none when it does not exist on this side of the update.
 pub(crate) type Sides<'r> = Option<[Entry<'r>; 2]>;
 
@@ -76,9 +79,19 @@ pub(crate) fn of_type<'r>(
     mut each: impl FnMut(StoredAttribute<'r>),
 ) -> std::result::Result<(), Damaged> {
     for record in side.iter().flatten() {
-        for known in attributes.of_type(indexed.attribute_type) {
-            if let Some(stored) = record.attribute(known.number())? {
-                each(stored);
+        let numbers = attributes.numbers_of(indexed.attribute_type);
+        if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
+            for number in numbers {
+                if let Some(stored) = record.attribute(*number)? {
+                    each(stored);
+                }
+            }
+        } else {
+            for stored in record.attributes() {
+                let stored = stored?;
+                if numbers.binary_search(&stored.number()).is_ok() {
+                    each(stored);
+                }
             }
         }
     }
@@ -94,12 +107,21 @@ fn is_unchanged(
     let (Some(old), Some(new)) = (old, new) else {
         return Ok(false);
     };
+    let numbers = attributes.numbers_of(indexed.attribute_type);
+    if numbers.len() > NUMBERS_TO_LOOK_UP_MAX {
+        // Attributes in another order are taken for changed.
+        let (mut old_values, mut new_values) = (Vec::new(), Vec::new());
+        of_type(attributes, indexed, &Some(*old), |stored| {
+            old_values.push(stored.ber())
+        })?;
+        of_type(attributes, indexed, &Some(*new), |stored| {
+            new_values.push(stored.ber())
+        })?;
+        return Ok(old_values == new_values);
+    }
     for (old, new) in old.iter().zip(new) {
-        for known in attributes.of_type(indexed.attribute_type) {
-            let (old, new) = (
-                old.attribute(known.number())?,
-                new.attribute(known.number())?,
-            );
+        for number in numbers {
+            let (old, new) = (old.attribute(*number)?, new.attribute(*number)?);
             if old.map(|stored| stored.ber()) != new.map(|stored| stored.ber()) {
                 return Ok(false);
             }

@@ -575,7 +575,8 @@ impl Session {
     /// An operation of an update request has its result, durable if it is success.
     pub(super) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
         let under_way = &mut self.lburp.under_way;
-        let Some(at) = under_way.iter().position(|own| own.request == request) else {
+        // They were numbered as they came.
+        let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
             return;
         };
         under_way[at].left -= 1;
@@ -609,12 +610,12 @@ impl Session {
     /// Answers an update request once all its operations are done (RFC 4373 §5.4).
     fn answer_if_done(&mut self, request: u64) {
         let under_way = &mut self.lburp.under_way;
-        let Some(at) = under_way
-            .iter()
-            .position(|own| own.request == request && own.left == 0)
-        else {
+        let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
             return;
         };
+        if under_way[at].left > 0 {
+            return;
+        }
         let Some(mut done) = under_way.remove(at) else {
             return;
         };

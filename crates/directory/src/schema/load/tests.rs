@@ -293,3 +293,22 @@ fn published_values_can_be_read_again() {
         "( 2.5.13.16 NAME 'bitStringMatch' APPLIES x500UniqueIdentifier )"
     );
 }
+
+#[test]
+fn types_derive_from_a_bounded_number_of_others() {
+    let line_of = |types: usize| {
+        let mut text = "attributetype ( 1.2.3.0 NAME 't0' SUP name )\n".to_owned();
+        for number in 1..types {
+            let above = number - 1;
+            text.push_str(&format!(
+                "attributetype ( 1.2.3.{number} NAME 't{number}' SUP t{above} )\n"
+            ));
+        }
+        let mut builder = SchemaBuilder::new();
+        builder.add_file("line.schema", &text).unwrap();
+        builder.build()
+    };
+    assert!(line_of(DERIVATION_DEPTH_MAX).is_ok());
+    let error = line_of(DERIVATION_DEPTH_MAX + 1).unwrap_err();
+    assert!(matches!(error, SchemaError::Rule { .. }), "{error}");
+}

@@ -33,10 +33,10 @@ fn prepared_plainly(value: &[u8], case: Case, shape: Shape) -> Option<String> {
         return Some((0..chars.len()).filter(kept).map(|at| chars[at]).collect());
     }
     let mut words = vec![String::new()];
-    for at in 0..chars.len() {
+    for (at, c) in chars.iter().enumerate() {
         match space(at) {
             true => words.push(String::new()),
-            false => words.last_mut().unwrap().push(chars[at]),
+            false => words.last_mut().unwrap().push(*c),
         }
     }
     let leading = words.len() > 1 && words[0].is_empty();

@@ -1,0 +1,329 @@
+//! What a client asks for costs in proportion to its length: twice of it takes twice the steps, and one step of a search no more
+//! than it may.
+
+use sapwood_ldap::filter_text;
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
+use sapwood_ldap::message::{
+    AddRequest, DerefAliases, Frame, Message, ModifyRequest, Request, Scope, SearchRequest, frame,
+};
+use sapwood_ldap::result::ResultCode;
+
+use crate::engine::Embedded;
+use crate::schema::Schema;
+use crate::steps::counted;
+use crate::{
+    Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
+    Ticket, Update, UpdateRequest,
+};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const TREE: (&str, Scope) = (SUFFIX, Scope::Subtree);
+
+fn admin() -> Identity {
+    Identity::Admin {
+        dn: "cn=admin".into(),
+    }
+}
+
+/// With the naming context's entry; descriptions are indexed.
+fn directory() -> Directory {
+    let config = Config {
+        naming_contexts: vec![SUFFIX.into()],
+        indexes: vec![IndexDefinition {
+            attribute: "description".into(),
+            equality: true,
+            substring: true,
+            ..IndexDefinition::default()
+        }],
+        ..Config::default()
+    };
+    let options = Options::new(Schema::standard());
+    let directory = Directory::create_on(Embedded::in_memory().unwrap(), &config, options).unwrap();
+    add(
+        &directory,
+        SUFFIX,
+        &[("objectClass", &["domain"]), ("dc", &["example"])],
+    );
+    directory
+}
+
+/// The steps of an update, which succeeds.
+fn apply(directory: &Directory, op: Request<'_>) -> u64 {
+    let mut message = Vec::new();
+    Message {
+        id: 1,
+        op,
+        controls: Default::default(),
+    }
+    .encode(&mut message);
+    let update = Update {
+        identity: admin(),
+        request: UpdateRequest::Message(message),
+    };
+    let (applied, steps) = counted(|| directory.apply(&[update]).unwrap());
+    let outcome = &applied.outcomes[0];
+    assert_eq!(outcome.code, ResultCode::Success, "{}", outcome.diagnostic);
+    applied.ticket.unwrap().wait().unwrap();
+    steps
+}
+
+fn add<V: AsRef<str>>(directory: &Directory, dn: &str, attributes: &[(&str, &[V])]) -> u64 {
+    let mut list = AttributesBuf::default();
+    for (description, values) in attributes {
+        let values = values.iter().map(|value| value.as_ref().as_bytes());
+        list.push(description.as_bytes(), values);
+    }
+    let attributes = list.view();
+    apply(directory, Request::Add(AddRequest { dn, attributes }))
+}
+
+fn add_person(directory: &Directory, name: &str, descriptions: &[String]) -> u64 {
+    let one = |value: &str| [value.to_owned()];
+    let attributes = [
+        ("objectClass", &one("person")[..]),
+        ("cn", &one(name)),
+        ("sn", &one("x")),
+        ("description", descriptions),
+    ];
+    let given = if descriptions.is_empty() { 3 } else { 4 };
+    add(
+        directory,
+        &format!("cn={name},{SUFFIX}"),
+        &attributes[..given],
+    )
+}
+
+fn modify(directory: &Directory, dn: &str, changes: &[(ChangeKind, String, String)]) -> u64 {
+    let mut list = ChangesBuf::default();
+    for (kind, description, value) in changes {
+        list.push(*kind, description.as_bytes(), [value.as_bytes()]);
+    }
+    let changes = list.view();
+    apply(directory, Request::Modify(ModifyRequest { dn, changes }))
+}
+
+/// The steps of each step of a search, the first being its beginning, and how many messages it found.
+fn search(
+    directory: &Directory,
+    (base, scope): (&str, Scope),
+    filter: &str,
+    attributes: &[&str],
+    work: u64,
+) -> (Vec<u64>, usize) {
+    let filter = filter_text::parse(filter).unwrap();
+    let attributes: OctetStringsBuf = attributes.iter().collect();
+    let request = SearchRequest {
+        base,
+        scope,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: attributes.view(),
+    };
+    let snapshot = directory.snapshot().unwrap();
+    let (mut search, begun) =
+        counted(|| Search::new(snapshot, &admin(), &request, SearchOptions::default()));
+    let mut all = vec![begun];
+    let mut out = Vec::new();
+    loop {
+        let budget = Budget {
+            entries: 100,
+            work,
+            out_bytes: usize::MAX,
+        };
+        let (step, steps) = counted(|| search.step(&mut out, budget).unwrap());
+        all.push(steps);
+        match step {
+            Step::More => {}
+            Step::Room(_) => panic!("there is room for everything"),
+            Step::Done(outcome) => {
+                assert_eq!(outcome.code, ResultCode::Success);
+                let mut rest = out.as_slice();
+                let mut found = 0;
+                while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
+                    rest = &rest[length..];
+                    found += 1;
+                }
+                return (all, found);
+            }
+        }
+    }
+}
+
+/// Checks that what takes `steps_of(n)` takes about twice as many for twice `n`.
+#[track_caller]
+fn is_linear(n: usize, steps_of: impl Fn(usize) -> u64) {
+    let (once, twice) = (steps_of(n), steps_of(2 * n));
+    assert!(once >= n as u64, "{once} steps for {n}: too few to be all");
+    assert!(
+        twice <= once * 9 / 4 + 1000,
+        "{once} steps, and then {twice}"
+    );
+}
+
+fn numbered(n: usize) -> Vec<String> {
+    (0..n).map(|number| format!("value {number}")).collect()
+}
+
+#[test]
+fn no_step_of_a_search_is_longer_than_it_may_be() {
+    const WORK: u64 = 1 << 12;
+    let directory = directory();
+    add_person(&directory, "p", &numbered(2000));
+    let dn = format!("cn=p,{SUFFIX}");
+    for (filter, items) in [
+        ("(description=nothing)", 200),
+        ("(!(description=value*))", 200),
+        ("(description=*q*)", 50),
+        ("(:caseExactMatch:=nothing)", 50),
+        ("(sn=*nothing*)", 2000),
+        ("(entryDN=cn=nothing)", 2000),
+    ] {
+        let filter = format!("(|{})", filter.repeat(items));
+        let (steps, found) = search(&directory, (&dn, Scope::Base), &filter, &["1.1"], WORK);
+        let longest = steps[1..].iter().max().unwrap();
+        assert!(
+            *longest <= 2 * WORK,
+            "{filter:.30}: {longest} steps at once"
+        );
+        assert!(steps.len() > 3, "{filter:.30}: {} steps", steps.len());
+        assert_eq!(found, 0);
+    }
+}
+
+#[test]
+fn planning_stops_between_items() {
+    let directory = directory();
+    let values = numbered(2000);
+    for (number, value) in values.iter().enumerate().take(40) {
+        add_person(
+            &directory,
+            &format!("p{number}"),
+            std::slice::from_ref(value),
+        );
+    }
+    let items: String = values
+        .iter()
+        .map(|value| format!("(description={value})"))
+        .collect();
+    let (steps, _) = search(&directory, TREE, &format!("(|{items})"), &["1.1"], 1 << 16);
+    // After the beginning: planning and searching.
+    assert!(steps.len() > 10, "{} steps", steps.len());
+}
+
+#[test]
+fn searching_for_many_values_takes_steps_in_proportion() {
+    is_linear(200, |n| {
+        let directory = directory();
+        let values = numbered(n);
+        for (number, value) in values.iter().enumerate() {
+            add_person(
+                &directory,
+                &format!("p{number}"),
+                std::slice::from_ref(value),
+            );
+        }
+        let items: String = values
+            .iter()
+            .map(|value| format!("(description={value})"))
+            .collect();
+        let filter = format!("(|{items})");
+        let (steps, found) = search(&directory, TREE, &filter, &["1.1"], u64::MAX);
+        assert_eq!(found, n);
+        steps.iter().sum()
+    });
+}
+
+#[test]
+fn items_for_all_attributes_look_for_them_once() {
+    let directory = directory();
+    add_person(&directory, "p", &[]);
+    let items = 1000;
+    let filter = format!("(|{})", "(:caseIgnoreMatch:=nothing)".repeat(items));
+    let (steps, _) = search(&directory, TREE, &filter, &["1.1"], u64::MAX);
+    let types = Schema::standard().attribute_types().len();
+    let most = (10 * items + types) as u64;
+    assert!(steps[0] <= most, "{} steps to begin", steps[0]);
+}
+
+#[test]
+fn attributes_that_are_selected_twice_cost_once() {
+    let directory = directory();
+    let steps_of = |names: &[&str]| {
+        let (steps, _) = search(&directory, TREE, "(objectClass=*)", names, u64::MAX);
+        steps.iter().sum::<u64>()
+    };
+    // What the first search has learned the others know.
+    steps_of(&["1.1"]);
+    let few = steps_of(&["name", "NAME", "2.5.4.41", "cn;lang-de", "@inetOrgPerson"].repeat(50));
+    let many = steps_of(&["name", "NAME", "2.5.4.41", "cn;lang-de", "@inetOrgPerson"].repeat(5000));
+    assert_eq!(few, many);
+}
+
+#[test]
+fn values_that_are_added_and_deleted_one_by_one_take_steps_in_proportion() {
+    is_linear(300, |n| {
+        let directory = directory();
+        add_person(&directory, "p", &numbered(n));
+        let dn = format!("cn=p,{SUFFIX}");
+        let change = |kind, word: &str| -> Vec<_> {
+            (0..n)
+                .map(|number| (kind, "description".to_owned(), format!("{word} {number}")))
+                .collect()
+        };
+        let added = modify(&directory, &dn, &change(ChangeKind::Add, "other"));
+        let deleted = modify(&directory, &dn, &change(ChangeKind::Delete, "VALUE"));
+        let mut both = change(ChangeKind::Add, "third");
+        both.extend(change(ChangeKind::Delete, "Third"));
+        added + deleted + modify(&directory, &dn, &both)
+    });
+}
+
+#[test]
+fn many_attributes_take_steps_in_proportion() {
+    is_linear(300, |n| {
+        let directory = directory();
+        let options: Vec<String> = (0..n).map(|number| format!("lang-x{number}")).collect();
+        let mut attributes: Vec<(String, [&str; 1])> = vec![
+            ("objectClass".into(), ["person"]),
+            ("cn".into(), ["p"]),
+            ("sn".into(), ["x"]),
+        ];
+        for option in &options {
+            attributes.push((format!("description;{option}"), ["x"]));
+        }
+        let borrowed: Vec<(&str, &[&str])> = attributes
+            .iter()
+            .map(|(description, values)| (description.as_str(), &values[..]))
+            .collect();
+        let dn = format!("cn=p,{SUFFIX}");
+        let added = add(&directory, &dn, &borrowed);
+        let changes: Vec<_> = options
+            .iter()
+            .map(|option| {
+                (
+                    ChangeKind::Replace,
+                    format!("description;{option}"),
+                    "y".to_owned(),
+                )
+            })
+            .collect();
+        added + modify(&directory, &dn, &changes)
+    });
+}
+
+#[test]
+fn a_class_that_is_named_often_is_one() {
+    let schema = Schema::standard();
+    let mut named = vec![b"top".as_slice(); 10_000];
+    named.push(b"PERSON");
+    named.extend([b"person".as_slice(); 10_000]);
+    let classes = schema.classes_named(&named).unwrap();
+    let names: Vec<_> = classes
+        .iter()
+        .map(|class| schema.class_of(*class).name())
+        .collect();
+    assert_eq!(names, ["top", "person"]);
+}
