@@ -759,7 +759,7 @@ fn long_evaluation() -> (Bench, String) {
     bench.receive(&message(10, Request::Add(request)));
     bench.wait();
     assert_eq!(bench.answers(), [(10, Some(ResultCode::Success))]);
-    (bench, format!("(|{})", "(description=none)".repeat(300)))
+    (bench, format!("(|{})", "(description=*none*)".repeat(100)))
 }
 
 #[test]
