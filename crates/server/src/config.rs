@@ -104,7 +104,7 @@ pub struct Extensions {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at once. When there are as many, one that waits for its peer makes room.
     pub connections_max: usize,
     /// Bytes of one request of a bound user.
     pub message_bytes_max: usize,
@@ -117,14 +117,14 @@ pub struct Limits {
     /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means no
     /// other limit than `idle_seconds_max`.
     pub unread_seconds_max: u64,
-    /// Seconds in which a peer must take or send a sixteenth of the shared memory that it holds, when others wait for it;
-    /// 0 means that nobody is closed for this.
+    /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the memory; 0 means that
+    /// nobody is closed for this.
     pub stalled_seconds_max: u64,
     /// Bytes of answers that are kept for one connection before they are written.
     pub output_bytes_max: usize,
     /// Bytes of answers that wait to be written, over all connections.
     pub answers_bytes_max: usize,
-    /// Bytes of long requests being received, over all connections.
+    /// Bytes of requests of more than 16 KiB being received, over all connections.
     pub input_bytes_max: usize,
     /// Bytes of updates waiting to be applied, over all connections.
     pub update_queue_bytes_max: usize,

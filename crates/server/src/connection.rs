@@ -5,18 +5,22 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sapwood_ldap::result::ResultCode;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Pool, Share};
+use crate::admission::Admission;
+use crate::arrival::Arrival;
+use crate::closing::Reason;
+use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, Share, Wait};
 use crate::processors::Seat;
-use crate::service::{Admission, Service};
+use crate::service::Service;
 use crate::session::{Completion, LastSnapshot, Peer, Session, Then};
 use crate::stream::Stream;
 
@@ -27,8 +31,9 @@ const TURN_BYTES: u64 = 64 << 10;
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
-/// Bytes that TLS may keep of a handshake that is not complete.
-const HANDSHAKE_BYTES: usize = 64 << 10;
+/// Bytes that are read of a peer that was told to go and goes on sending: closing with unread input resets the connection, and then the peer
+/// may never see why.
+const LAST_INPUT_BYTES_MAX: usize = 16 << 20;
 /// Buffers that a thread keeps for its connections.
 const POOLED_BUFFERS_MAX: usize = 16;
 /// Bytes of a buffer that a thread keeps.
@@ -102,12 +107,14 @@ pub(crate) async fn serve(
     tls_first: bool,
     open: OpenSessions,
 ) {
+    let admission = Rc::new(admission);
     let number = admission.number;
     let log = service.settings().config.log.access;
     if log {
         tracing::info!(target: "access", conn = number, peer = %peer, tls = tls_first, "open");
     }
     let (completions, completed) = mpsc::unbounded_channel();
+    admission.serve(completions.clone());
     let last_snapshot = open.last_snapshot.clone();
     let seat = open.seat.clone();
     let open = open.insert(number, completions.clone());
@@ -116,10 +123,13 @@ pub(crate) async fn serve(
             Arc::clone(&service),
             peer,
             false,
-            number,
+            Rc::clone(&admission),
             completions,
             last_snapshot,
         ),
+        peer,
+        admission: Rc::clone(&admission),
+        awaits_peer: true,
         service,
         seat,
         stream,
@@ -132,9 +142,7 @@ pub(crate) async fn serve(
         moved_bytes: 0,
         moved_before_turn: 0,
         stall: None,
-        long_input: false,
-        input_share: Share::default(),
-        input_wait: None,
+        arrival: Arrival::new(),
         request_wait: None,
         room_wait: None,
     };
@@ -157,12 +165,13 @@ pub(crate) async fn serve(
     }
 }
 
-/// A wait for a share of a pool.
-type Wait = Pin<Box<dyn Future<Output = Share>>>;
-
 struct Connection {
     session: Session,
     service: Arc<Service>,
+    peer: Peer,
+    admission: Rc<Admission>,
+    /// What [`Admission::waits`] was told last.
+    awaits_peer: bool,
     seat: Seat,
     stream: Stream,
     completed: UnboundedReceiver<Completion>,
@@ -180,11 +189,8 @@ struct Connection {
     /// The same when its turn began, after that of the thread's others.
     moved_before_turn: u64,
     stall: Option<Stall>,
-    /// The last that was read did not fit into what is free of shares.
-    long_input: bool,
     /// What the session's input holds of the shared memory.
-    input_share: Share,
-    input_wait: Option<Wait>,
+    arrival: Arrival,
     /// The next request waits for memory.
     request_wait: Option<Wait>,
     /// A search waits for room for a large entry.
@@ -231,29 +237,81 @@ impl Connection {
                 }
             }
         }
-        let shutdown = poll_fn(|cx| self.stream.poll_shutdown(cx));
-        timeout(Duration::from_secs(CLOSING_SECONDS_MAX), shutdown)
+        self.forget_input();
+        self.admission.waits(Some(std::time::Instant::now()));
+        self.moved_before_turn = self.moved_bytes;
+        let end = async {
+            poll_fn(|cx| self.stream.poll_shutdown(cx)).await?;
+            if self.session.sends_on() {
+                poll_fn(|cx| self.poll_last_input(cx)).await?;
+            }
+            Ok(())
+        };
+        timeout(Duration::from_secs(CLOSING_SECONDS_MAX), end)
             .await
             .unwrap_or(Ok(()))
     }
 
     async fn start_tls(&mut self) -> io::Result<()> {
-        let acceptor = self
-            .service
-            .tls
-            .as_ref()
-            .ok_or(io::ErrorKind::Unsupported)?
-            .acceptor();
-        let pool = self.service.memory.requests(true).long.clone();
-        let share = pool.take(HANDSHAKE_BYTES).await;
-        timeout(
-            Duration::from_secs(HANDSHAKE_SECONDS_MAX),
-            self.stream.start_tls(acceptor),
-        )
-        .await??;
-        drop(share);
+        let done = self.shake_hands().await;
+        if let Err(error) = &done {
+            let why = format!("TLS was not established: {error}");
+            let closings = &self.service.closings;
+            closings.log(Reason::Handshake, &self.peer, &why);
+        }
+        done
+    }
+
+    async fn shake_hands(&mut self) -> io::Result<()> {
+        let tls = self.service.tls.as_ref();
+        let acceptor = tls.ok_or(io::ErrorKind::Unsupported)?.acceptor();
+        self.forget_input();
+        let seconds_max = Duration::from_secs(HANDSHAKE_SECONDS_MAX);
+        let mut handshake = pin!(timeout(seconds_max, self.stream.start_tls(acceptor)));
+        let completed = &mut self.completed;
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(completion)) = completed.poll_recv(cx) {
+                let why = match completion {
+                    Completion::MakeRoom => "all connections are in use, and this one made room",
+                    Completion::Stop => "the server is stopping",
+                    _ => continue,
+                };
+                return Poll::Ready(Err(io::Error::other(why)));
+            }
+            let done = ready!(handshake.as_mut().poll(cx));
+            Poll::Ready(done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())))
+        })
+        .await?;
         self.session.secured();
         Ok(())
+    }
+
+    /// Gives back the memory of what has come and will not be looked at.
+    fn forget_input(&mut self) {
+        *self.session.input() = Vec::new();
+        self.arrival.end();
+    }
+
+    /// Reads on, for nothing, until the peer closes as well.
+    fn poll_last_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.moved_bytes < self.moved_before_turn + LAST_INPUT_BYTES_MAX as u64 {
+            while let Poll::Ready(Some(completion)) = self.completed.poll_recv(cx) {
+                if matches!(completion, Completion::Stop | Completion::MakeRoom) {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let mut buffer = BUFFERS
+                .with_borrow_mut(Vec::pop)
+                .unwrap_or_else(|| Vec::with_capacity(INPUT_BYTES));
+            let read = self.stream.poll_read(cx, &mut buffer);
+            give_back(buffer);
+            let count = ready!(read)?;
+            if count == 0 {
+                break;
+            }
+            self.moved_bytes += count as u64;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -290,11 +348,26 @@ impl Connection {
         if self.poll_deadline(cx) {
             return Poll::Ready(Ok(true));
         }
-        if self.poll_stalled(cx).is_ready() {
-            // Who does not read cannot be told.
-            return Poll::Ready(Ok(self.session.show_out()));
+        if self.arrival.is_shown_out(cx) {
+            let why = "memory is short, and the request came too slowly";
+            self.session
+                .show_out(Reason::Stalled, ResultCode::Unavailable, why);
+            return Poll::Ready(Ok(true));
         }
-        self.poll_idle(cx).map(|()| Ok(false))
+        if self.poll_stalled(cx).is_ready() {
+            let why =
+                "memory is short, and answers were read too slowly (limits.stalled_seconds_max)";
+            self.session
+                .show_out(Reason::Stalled, ResultCode::Unavailable, why);
+            return Poll::Ready(Ok(true));
+        }
+        let seconds = ready!(self.poll_idle(cx));
+        let why = format!(
+            "nothing was sent or read for {seconds} seconds (limits.idle_seconds_max, limits.unread_seconds_max)"
+        );
+        self.session
+            .show_out(Reason::Idle, ResultCode::TimeLimitExceeded, &why);
+        Poll::Ready(Ok(true))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -314,12 +387,13 @@ impl Connection {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !(self.session.wants_input() || self.session.watches_peer())
-            || !self.poll_input_share(cx)
-        {
+        if !(self.session.wants_input() || self.session.watches_peer()) {
             return Ok(false);
         }
-        let room = self.input_share.bytes().max(INPUT_FREE_BYTES);
+        let pools = self.service.memory.requests(self.session.is_anonymous());
+        let Some(room) = self.arrival.poll_room(pools, &mut self.session, cx) else {
+            return Ok(false);
+        };
         let input = self.session.input();
         if input.capacity() < room {
             if room == INPUT_BYTES {
@@ -332,60 +406,24 @@ impl Connection {
                 input.reserve_exact(room - input.len());
             }
         }
-        match self.stream.poll_read(cx, input)? {
+        let read = if room > INPUT_BYTES {
+            let most = room - input.len();
+            self.stream.poll_read_some(cx, input, most)
+        } else {
+            self.stream.poll_read(cx, input)
+        };
+        match read? {
             Poll::Ready(0) => {
                 self.session.peer_closed();
                 Ok(true)
             }
             Poll::Ready(count) => {
                 self.moved_bytes += count as u64;
-                self.long_input = input.len() >= INPUT_FREE_BYTES;
+                self.arrival.came(count, input.len());
                 Ok(true)
             }
             Poll::Pending => Ok(false),
         }
-    }
-
-    /// Whether there is memory to read into; see [`memory`](crate::memory).
-    fn poll_input_share(&mut self, cx: &mut Context<'_>) -> bool {
-        let needed = self.session.input_needed();
-        let pools = self.service.memory.requests(self.session.is_anonymous());
-        let (pool, wanted) = if needed > INPUT_BYTES {
-            (&pools.long, needed)
-        } else {
-            if self.input_share.bytes() > INPUT_BYTES {
-                self.session.input().shrink_to(INPUT_BYTES);
-                self.input_share.shrink_to(INPUT_BYTES);
-            }
-            (&pools.buffers, INPUT_BYTES)
-        };
-        let held = self.input_share.bytes();
-        if held >= wanted {
-            return true;
-        }
-        if self.input_wait.is_none() {
-            // Requests that come one at a time are short.
-            if held == 0 && !self.long_input && self.session.fits_free_input() {
-                return true;
-            }
-            if let Some(share) = pool.try_take(wanted) {
-                self.input_share = share;
-                return true;
-            }
-            if self.session.fits_free_input() {
-                return true;
-            }
-            if pool.owns(&self.input_share) {
-                // Nobody waits for a pool while holding some of it.
-                self.input_share = Share::default();
-            }
-        }
-        let Some(share) = poll_wait(&mut self.input_wait, pool, wanted, cx) else {
-            return false;
-        };
-        // What was held of the other pool goes back: the longer share covers it.
-        self.input_share = share;
-        true
     }
 
     /// Whether the next request, or a large entry, has got the memory it waits for.
@@ -393,7 +431,9 @@ impl Connection {
         let mut moved = false;
         match self.session.wants_share() {
             Some((pool, bytes)) => {
-                if let Some(share) = poll_wait(&mut self.request_wait, pool, bytes, cx) {
+                let claimant = self.session.claimant();
+                let wait = || pool.wait(claimant, bytes);
+                if let Some(share) = poll_wait(&mut self.request_wait, wait, cx) {
                     self.session.granted(share);
                     moved = true;
                 }
@@ -403,7 +443,9 @@ impl Connection {
         match self.session.wants_room() {
             Some(bytes) => {
                 let pool = &self.service.memory.answers;
-                if let Some(share) = poll_wait(&mut self.room_wait, pool, bytes, cx) {
+                let claimant = self.session.claimant();
+                let wait = || pool.wait(claimant, bytes);
+                if let Some(share) = poll_wait(&mut self.room_wait, wait, cx) {
                     self.session.granted_room(share);
                     moved = true;
                 }
@@ -418,36 +460,28 @@ impl Connection {
         if let Some(output) = self.session.take_output_buffer() {
             give_back(output);
         }
+        let wants_input = self.session.wants_input();
         let input = self.session.input();
         if input.len() > INPUT_FREE_BYTES {
-            return;
+            return self.arrival.keep(wants_input);
         }
         if input.is_empty() || input.capacity() > INPUT_FREE_BYTES {
             let kept = input.as_slice().to_vec();
             give_back(std::mem::replace(input, kept));
         }
-        if self.session.input_needed() <= INPUT_BYTES {
-            self.input_share = Share::default();
-        }
+        self.arrival.give_back();
     }
 
     /// Ready when the peer has kept others waiting for shared memory for too long.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let seconds = self.session.settings().config.limits.stalled_seconds_max;
         let memory = &self.service.memory;
-        let (held, is_short) = if !self.session.is_written() {
-            let is_short = memory.answers.is_short() || memory.searches.is_short();
-            (self.session.shared_for_answers(), is_short)
-        } else if self.session.wants_input() && self.input_wait.is_none() {
-            let pools = memory.requests(self.session.is_anonymous());
-            (self.input_share.bytes(), pools.are_short())
-        } else {
-            (0, false)
-        };
-        if held == 0 || seconds == 0 {
+        if self.session.is_written() || self.session.shared_for_answers() == 0 || seconds == 0 {
             self.stall = None;
             return Poll::Pending;
         }
+        let held = self.session.shared_for_answers();
+        let is_short = memory.answers.is_short() || memory.searches.is_short();
         let (part, moved) = (Duration::from_secs(seconds) / STALL_PARTS, self.moved_bytes);
         let stall = self.stall.get_or_insert_with(|| Stall {
             part: Box::pin(sleep_until(Instant::now() + part)),
@@ -494,8 +528,8 @@ impl Connection {
         false
     }
 
-    /// Ready when neither side has moved for too long, while it was the peer's turn.
-    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when neither side has moved for so many seconds, which is too long, while it was the peer's turn.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<u64> {
         let has_moved = self.moved_bytes != self.moved_before;
         if has_moved {
             self.moved_before = self.moved_bytes;
@@ -504,10 +538,16 @@ impl Connection {
         let limits = &self.session.settings().config.limits;
         let (idle_max, unread_max) = (limits.idle_seconds_max, limits.unread_seconds_max);
         let is_written = self.session.output().is_empty();
+        let awaits_peer = !is_written || self.session.is_idle();
+        if has_moved || awaits_peer != self.awaits_peer {
+            self.awaits_peer = awaits_peer;
+            let since = awaits_peer.then_some(self.last_active);
+            self.admission.waits(since.map(Instant::into_std));
+        }
         let seconds_max = if !is_written && self.session.is_searching() {
             let both = [unread_max, idle_max];
             both.into_iter().filter(|seconds| *seconds > 0).min()
-        } else if is_written && !self.session.is_idle() {
+        } else if !awaits_peer {
             None
         } else {
             Some(idle_max).filter(|seconds| *seconds > 0)
@@ -525,7 +565,7 @@ impl Connection {
         }
         while self.idle.as_mut().poll(cx).is_ready() {
             if Instant::now() >= limit {
-                return Poll::Ready(());
+                return Poll::Ready(seconds_max);
             }
             self.idle.as_mut().reset(limit);
         }
@@ -537,12 +577,10 @@ impl Connection {
 /// Waits for a share of a pool; the wait keeps its place until it is over.
 fn poll_wait(
     wait: &mut Option<Wait>,
-    pool: &Pool,
-    bytes: usize,
+    begin: impl FnOnce() -> Wait,
     cx: &mut Context<'_>,
 ) -> Option<Share> {
-    let waiting = wait.get_or_insert_with(|| Box::pin(pool.clone().take(bytes)));
-    match waiting.as_mut().poll(cx) {
+    match wait.get_or_insert_with(begin).poll(cx) {
         Poll::Ready(share) => {
             *wait = None;
             Some(share)

@@ -1,9 +1,14 @@
 //! Listeners, sessions, TLS and authentication for the directory.
 //!
 //! A request's way: [`server`] accepts a connection, [`dispatch`] finds the thread that serves it, [`connection`] reads bytes, [`session`] decodes
-//! and answers; updates go through [`writer`]. What connections hold in memory together is bounded by [`memory`].
+//! and answers; updates go through [`writer`]. What connections hold in memory together is bounded by [`memory`], and how many there are
+//! by [`admission`].
 
+mod accounts;
 pub mod admin;
+mod admission;
+mod arrival;
+mod closing;
 pub mod config;
 mod connection;
 mod dispatch;

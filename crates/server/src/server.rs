@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use sapwood_directory::{Directory, RootDse};
+use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::{control, extended};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime;
@@ -15,14 +16,16 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
+use crate::admission::Admission;
+use crate::closing::Reason;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
 use crate::dispatch::{Dispatch, Handed, Loads, Place};
 use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::processors::Processors;
-use crate::service::{Admission, Parts, Service, Settings, SettingsError};
-use crate::session::Peer;
+use crate::service::{Parts, Service, Settings, SettingsError};
+use crate::session::{Peer, notice_of_disconnection};
 use crate::stream::{Detached, Stream};
 use crate::tls::{self, Tls};
 use crate::writer::{Writer, WriterThreads};
@@ -263,7 +266,7 @@ impl Server {
     pub fn connections(&self) -> usize {
         self.service
             .as_ref()
-            .map_or(0, |service| service.connections())
+            .map_or(0, |service| service.connections.count())
     }
 
     /// Connections now of each thread that serves them.
@@ -462,9 +465,9 @@ async fn accept_local(
 impl Sessions {
     /// Serves a new connection, on this thread or on one that has fewer.
     fn admit(&self, stream: Stream, peer: Peer, tls_first: bool) {
-        let Some(admission) = self.service.admit() else {
-            // Closing is the answer: a message would have to be waited for.
-            return tracing::warn!(%peer, "refused a connection: limits.connections_max are open");
+        let count_max = self.service.settings().config.limits.connections_max;
+        let Some(admission) = self.service.connections.admit(&peer, count_max) else {
+            return self.refuse(stream, &peer, tls_first, count_max);
         };
         let place = self.dispatch.place();
         if self.dispatch.is_own(&place) {
@@ -481,6 +484,19 @@ impl Sessions {
                 self.dispatch.hand_over(accepted, place);
             }
             Err(error) => tracing::warn!(%peer, "a connection failed: {error}"),
+        }
+    }
+
+    /// Closes a connection for which there is no place.
+    fn refuse(&self, stream: Stream, peer: &Peer, tls_first: bool, count_max: usize) {
+        let why = format!(
+            "{count_max} connections are open (limits.connections_max), and none of them can make room"
+        );
+        self.service.closings.log(Reason::Full, peer, &why);
+        if !tls_first && let Ok(stream) = stream.detach() {
+            let mut notice = Vec::new();
+            notice_of_disconnection(&mut notice, ResultCode::Unavailable, &why);
+            stream.end_with(&notice);
         }
     }
 

@@ -1,12 +1,14 @@
 //! What all sessions share.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
 
+use crate::admission::Connections;
+use crate::closing::Closings;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
@@ -24,8 +26,8 @@ pub(crate) struct Service {
     pub(crate) memory: Memory,
     /// As they were at the start: the root DSE says so.
     pub(crate) extensions: Extensions,
-    connections: AtomicUsize,
-    connection_number: AtomicU64,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) closings: Closings,
     /// The configuration that the server was started with, some of which stays in force until it stops.
     started: Config,
     settings: RwLock<Arc<Settings>>,
@@ -144,8 +146,8 @@ impl Service {
             tls: parts.tls,
             extensions: settings.config.extensions,
             memory: Memory::new(&settings.config.limits),
-            connections: AtomicUsize::new(0),
-            connection_number: AtomicU64::new(0),
+            connections: Arc::new(Connections::new()),
+            closings: Closings::default(),
             started: settings.config.clone(),
             settings_place: AtomicPtr::new(place(&settings)),
             settings: RwLock::new(settings),
@@ -195,25 +197,6 @@ impl Service {
         *in_force = settings;
         Ok(reloaded)
     }
-
-    /// Counts a new connection in and gives it its number; `None` when there are too many.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Admission> {
-        let connections_max = self.settings().config.limits.connections_max;
-        if self.connections.fetch_add(1, Ordering::Relaxed) >= connections_max {
-            self.connections.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let number = self.connection_number.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(Admission {
-            service: Arc::clone(self),
-            number,
-        })
-    }
-
-    /// Connections now.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
 }
 
 /// Where settings are, to be compared.
@@ -225,16 +208,4 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
 fn apply_access(settings: &Settings, directory: &Directory) {
     let access = &settings.config.access;
     directory.access().set_anonymous_read(access.anonymous_read);
-}
-
-/// A connection's place among [`Service::connections`], given back when dropped.
-pub(crate) struct Admission {
-    service: Arc<Service>,
-    pub(crate) number: u64,
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.service.connections.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -1,17 +1,22 @@
 //! The byte stream of a connection: TCP, TLS over TCP, or a local socket.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. We ask for no certificate, without which it has
+/// some hundred; behind it a record of the first requests may come.
+const HANDSHAKE_BYTES_MAX: usize = 36 << 10;
+
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<UnderTls>>),
     Local(UnixStream),
     /// Between TCP and TLS; reads and writes fail.
     Gone,
@@ -31,6 +36,21 @@ impl Detached {
             Self::Local(stream) => UnixStream::from_std(stream).map(Stream::Local),
         }
     }
+
+    /// Sends some last bytes, as far as that takes no waiting, and closes it.
+    pub(crate) fn end_with(self, bytes: &[u8]) {
+        fn end(mut stream: impl Read + Write, bytes: &[u8], shutdown: impl Fn()) {
+            if stream.write(bytes).is_ok() {
+                shutdown();
+                // What is unread would have the peer lose what it was sent.
+                let _ = stream.read(&mut [0; 4096]);
+            }
+        }
+        match self {
+            Self::Tcp(stream) => end(&stream, bytes, || drop(stream.shutdown(Shutdown::Write))),
+            Self::Local(stream) => end(&stream, bytes, || drop(stream.shutdown(Shutdown::Write))),
+        }
+    }
 }
 
 impl Stream {
@@ -40,6 +60,29 @@ impl Stream {
             Self::Tcp(stream) => stream.into_std().map(Detached::Tcp),
             Self::Local(stream) => stream.into_std().map(Detached::Local),
             Self::Tls(_) | Self::Gone => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Appends at most `most` bytes of what has arrived to `buffer`; 0 bytes is the end.
+    pub(crate) fn poll_read_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        fn read<S: AsyncRead + Unpin>(
+            stream: &mut S,
+            cx: &mut Context<'_>,
+            buffer: &mut Vec<u8>,
+            most: usize,
+        ) -> Poll<io::Result<usize>> {
+            pin!(stream.take(most as u64).read_buf(buffer)).poll(cx)
+        }
+        match self {
+            Self::Tcp(stream) => read(stream, cx, buffer, most),
+            Self::Tls(stream) => read(stream.as_mut(), cx, buffer, most),
+            Self::Local(stream) => read(stream, cx, buffer, most),
+            Self::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 
@@ -96,12 +139,78 @@ impl Stream {
         }
     }
 
-    /// Shakes hands for TLS.
+    /// Shakes hands for TLS. Until something has come, nothing is kept for it.
     pub(crate) async fn start_tls(&mut self, acceptor: TlsAcceptor) -> io::Result<()> {
         let Self::Tcp(stream) = std::mem::replace(self, Self::Gone) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        *self = Self::Tls(Box::new(acceptor.accept(stream).await?));
+        if stream.peek(&mut [0]).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let stream = UnderTls {
+            stream,
+            shaking_hands: Some(0),
+        };
+        let mut stream = acceptor.accept(stream).await?;
+        stream.get_mut().0.shaking_hands = None;
+        *self = Self::Tls(Box::new(stream));
         Ok(())
+    }
+}
+
+/// What TLS reads from and writes to.
+pub(crate) struct UnderTls {
+    stream: TcpStream,
+    /// Bytes that the handshake under way has read.
+    shaking_hands: Option<usize>,
+}
+
+impl AsyncRead for UnderTls {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        if this.shaking_hands >= Some(HANDSHAKE_BYTES_MAX) {
+            let why = format!("the handshake is longer than {HANDSHAKE_BYTES_MAX} bytes");
+            return Poll::Ready(Err(io::Error::other(why)));
+        }
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if let Some(bytes) = &mut this.shaking_hands {
+            *bytes += buffer.filled().len() - before;
+        }
+        read
+    }
+}
+
+impl AsyncWrite for UnderTls {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -520,7 +520,7 @@ fn a_bulk_update_and_a_transaction_exclude_each_other() {
 #[test]
 fn what_waits_for_its_turn_is_bounded() {
     let server = TestServer::with(
-        "[limits]\ntransaction_bytes_max = 3000\nopen_transactions_bytes_max = 5000\ntransaction_idle_seconds_max = 1\n",
+        "[limits]\ntransaction_bytes_max = 3000\nopen_transactions_bytes_max = 5600\ntransaction_idle_seconds_max = 1\n",
     );
     let (mut client, mut other) = (server.admin(), server.admin());
     client.begin();

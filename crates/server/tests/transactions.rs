@@ -517,7 +517,7 @@ fn a_transaction_that_grows_too_large_or_too_old_is_aborted() {
 
 #[test]
 fn the_memory_of_all_transactions_is_bounded() {
-    let server = TestServer::with("[limits]\nopen_transactions_bytes_max = 131072\n");
+    let server = TestServer::with("[limits]\nopen_transactions_bytes_max = 150000\n");
     let (mut one, mut other) = (server.admin(), server.admin());
     let (first, second) = (one.begin(), other.begin());
     let long = "x".repeat(60_000);

@@ -5,7 +5,6 @@
 //! have their turn; it can be stopped before each of them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,27 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::fair::Clocks;
 use super::{Work, hash, hash_work};
+use crate::accounts::Origin;
 
 /// The new part of the moving average of what a hash takes: one in so many.
 const AVERAGED_HASHES: u32 = 8;
-
-/// Where a job comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Origin {
-    /// An address; of IPv6 the network that one customer has.
-    Address(IpAddr),
-    /// A user of this machine.
-    Local(u32),
-}
-
-impl Origin {
-    pub(crate) fn of_address(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-            address => address,
-        })
-    }
-}
 
 /// Whose password it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -73,7 +73,7 @@ pub(super) fn stopped() -> Outcome {
 impl Session {
     pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
-        self.identity = Identity::Anonymous;
+        self.set_identity(Identity::Anonymous);
         self.transactions.clear();
         self.abandon_lburp();
         let outcome = match request.authentication {
@@ -99,7 +99,7 @@ impl Session {
     }
 
     fn bound(&mut self, id: u32, identity: Identity) {
-        self.identity = identity;
+        self.set_identity(identity);
         self.answer(id, Operation::Bind, &Outcome::SUCCESS);
     }
 

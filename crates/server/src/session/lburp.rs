@@ -289,7 +289,11 @@ impl Session {
     fn keep(&mut self, id: u32, number: u32, value: &[u8]) -> Result<(), Outcome> {
         let bytes = value.len() + KEPT_BYTES;
         let bytes_max = self.settings.config.limits.transaction_bytes_max;
-        let share = self.service.memory.transactions.try_take(bytes);
+        let share = self
+            .service
+            .memory
+            .transactions
+            .try_take(&self.claimant, bytes);
         let stream = self.open_stream()?;
         let refused = |code, reason: String| {
             let reason = format!(

@@ -31,7 +31,7 @@ use std::time::Instant;
 
 use sapwood_directory::{Identity, Outcome, Remains, Searches, Snapshot, StoreSet, UpdateRequest};
 use sapwood_ldap::control::{self, Controls, queue_length};
-use sapwood_ldap::error::DecodeError;
+use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
@@ -45,8 +45,10 @@ use self::bind::{Hashing, Verdict};
 use self::ids::MessageIds;
 use self::lburp::{HashedOperation, Lburp};
 use self::transaction::Transactions;
+use crate::accounts::{Claimant, Origin};
+use crate::admission::Admission;
+use crate::closing::Reason;
 use crate::memory::{INPUT_BYTES, INPUT_FREE_BYTES, OUTPUT_FREE_BYTES, Pool, Share};
-use crate::password::Origin;
 use crate::service::{Service, Settings};
 use crate::writer::{Form, Reply, Unit};
 
@@ -100,6 +102,8 @@ pub(crate) enum Completion {
     Hashed(Box<Hashed>),
     /// Those of an operation of a bulk update.
     LburpHashed(Box<HashedOperation>),
+    /// Somebody else needs the connection's place: the session ends unless it is being worked for.
+    MakeRoom,
     /// The server stops: what is under way is finished, then the session ends.
     Stop,
 }
@@ -164,6 +168,9 @@ pub(crate) struct Session {
     secure: bool,
     /// The connection's number, for the access log.
     number: u64,
+    admission: Rc<Admission>,
+    /// In whose name it takes what is shared.
+    claimant: Arc<Claimant>,
     identity: Identity,
     /// What was received and not yet decoded: the start of a request at most, between bursts.
     input: Vec<u8>,
@@ -203,6 +210,7 @@ pub(crate) struct Session {
     /// No more requests are taken; the session ends when it is idle.
     draining: Option<Draining>,
     then: Then,
+    sends_on: bool,
     completions: UnboundedSender<Completion>,
 }
 
@@ -211,7 +219,7 @@ impl Session {
         service: Arc<Service>,
         peer: Peer,
         secure: bool,
-        number: u64,
+        admission: Rc<Admission>,
         completions: UnboundedSender<Completion>,
         last_snapshot: LastSnapshot,
     ) -> Self {
@@ -222,7 +230,9 @@ impl Session {
             last_snapshot,
             peer,
             secure,
-            number,
+            number: admission.number,
+            claimant: admission.claimant(),
+            admission,
             identity: Identity::Anonymous,
             input: Vec::new(),
             input_needed: 0,
@@ -246,6 +256,7 @@ impl Session {
             flushed: true,
             draining: None,
             then: Then::Continue,
+            sends_on: false,
             completions,
         }
     }
@@ -271,6 +282,20 @@ impl Session {
         self.identity == Identity::Anonymous
     }
 
+    /// In whose name the session takes what is shared.
+    pub(crate) fn claimant(&self) -> &Arc<Claimant> {
+        &self.claimant
+    }
+
+    fn set_identity(&mut self, identity: Identity) {
+        if identity != self.identity {
+            self.claimant = self.claimant.bound_as(&identity);
+            let is_bound = identity != Identity::Anonymous;
+            self.admission.bind(&self.claimant, is_bound);
+            self.identity = identity;
+        }
+    }
+
     /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
     pub(crate) fn wants_input(&self) -> bool {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
@@ -284,9 +309,9 @@ impl Session {
             && self.fits_free_input()
     }
 
-    /// Whether the request being received needs no more than what a connection may hold without a share, as far as is known.
+    /// Whether what has come leaves room in what a connection may hold without a share.
     pub(crate) fn fits_free_input(&self) -> bool {
-        self.input_needed <= INPUT_FREE_BYTES && self.input.len() < INPUT_FREE_BYTES
+        self.input.len() < INPUT_FREE_BYTES
     }
 
     /// What is to be written. Answers of a queue whose length the client told are held back while more of them come; not
@@ -347,13 +372,31 @@ impl Session {
         self.room.bytes() + self.searches.shared_bytes()
     }
 
-    /// Ends the session of a peer that is too slow for the memory it holds; whether it can be told.
-    pub(crate) fn show_out(&mut self) -> bool {
+    /// Ends the session at once, whatever its peer does. Who does not read cannot be told.
+    pub(crate) fn show_out(&mut self, reason: Reason, code: ResultCode, diagnostic: &str) {
         if self.is_written() {
-            let diagnostic = "memory is short, and the request came too slowly";
-            self.disconnect(ResultCode::Unavailable, diagnostic);
+            return self.disconnect(reason, code, diagnostic);
         }
-        self.then == Then::Close
+        self.service.closings.log(reason, &self.peer, diagnostic);
+        self.output.clear();
+        (self.written, self.flushed) = (0, true);
+        self.end();
+    }
+
+    /// Ends the session if it waits for its peer, as somebody else needs its place.
+    fn make_room(&mut self) {
+        if self.is_idle() || !self.is_written() {
+            let diagnostic =
+                "all connections are in use (limits.connections_max), and this one made room";
+            self.show_out(Reason::Full, ResultCode::Unavailable, diagnostic);
+        } else {
+            self.admission.stays();
+        }
+    }
+
+    /// Whether the peer was told to go while it was sending.
+    pub(crate) fn sends_on(&self) -> bool {
+        self.sends_on
     }
 
     /// What to do when the output has been written.
@@ -415,7 +458,7 @@ impl Session {
         if pool.owns(&granted) && pool.suffices(granted.bytes(), bytes) {
             return Some(granted);
         }
-        let share = pool.try_take(bytes);
+        let share = pool.try_take(&self.claimant, bytes);
         if share.is_none() {
             self.wanted = Some(wanted);
         }
@@ -477,7 +520,7 @@ impl Session {
             Some(Draining::ServerStops) if self.is_idle() && self.then != Then::Close => {
                 let reason = "the server is stopping";
                 self.abort_transactions(&Outcome::new(ResultCode::Unavailable, reason));
-                self.disconnect(ResultCode::Unavailable, reason);
+                self.disconnect(Reason::Stopping, ResultCode::Unavailable, reason);
             }
             Some(Draining::PeerClosed) if self.is_idle() => self.then = Then::Close,
             _ => {}
@@ -504,7 +547,7 @@ impl Session {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(malformed) => {
-                    self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
+                    self.not_a_message(&malformed);
                     break;
                 }
             };
@@ -547,6 +590,7 @@ impl Session {
                 }
             }
             Completion::Verified { id, verdict } => self.verified(id, verdict),
+            Completion::MakeRoom => self.make_room(),
             Completion::Stop => {
                 self.draining = self.draining.or(Some(Draining::ServerStops));
                 self.wanted = None;
@@ -580,7 +624,11 @@ impl Session {
             return false;
         }
         let more = (wanted - self.room()).next_multiple_of(ROOM_BYTES);
-        let share = self.service.memory.answers.try_take_extra(more);
+        let share = self
+            .service
+            .memory
+            .answers
+            .try_take_extra(&self.claimant, more);
         let taken = share.is_some();
         self.room.add(share.unwrap_or_default());
         taken
@@ -629,7 +677,7 @@ impl Session {
         let message = match message {
             Ok(message) => message,
             Err(DecodeError::Malformed(malformed)) => {
-                self.disconnect(ResultCode::ProtocolError, &malformed.to_string());
+                self.not_a_message(&malformed);
                 return true;
             }
             Err(DecodeError::Refused {
@@ -645,7 +693,11 @@ impl Session {
                 return true;
             }
             Err(error) => {
-                self.disconnect(ResultCode::ProtocolError, &error.to_string());
+                self.disconnect(
+                    Reason::Malformed,
+                    ResultCode::ProtocolError,
+                    &error.to_string(),
+                );
                 return true;
             }
         };
@@ -770,21 +822,40 @@ impl Session {
     }
 
     /// Tells the peer why the connection ends (RFC 4511 §4.4.1), and ends it. Nothing is answered after it.
-    fn disconnect(&mut self, code: ResultCode, diagnostic: &str) {
+    fn disconnect(&mut self, reason: Reason, code: ResultCode, diagnostic: &str) {
+        self.service.closings.log(reason, &self.peer, diagnostic);
         if self.settings.config.log.access {
             tracing::info!(target: "access", conn = self.number, code = code.code(), diagnostic, "disconnect");
         }
-        let op = Response::Extended(ExtendedResponse {
-            result: LdapResult::new(code, diagnostic),
-            name: Some(oids::NOTICE_OF_DISCONNECTION),
-            value: None,
-        });
-        Message {
-            id: 0,
-            op,
-            controls: Controls::EMPTY,
-        }
-        .encode(&mut self.output);
+        notice_of_disconnection(&mut self.output, code, diagnostic);
+        self.sends_on = matches!(
+            reason,
+            Reason::TooLong | Reason::Malformed | Reason::Stalled
+        );
+        self.end();
+    }
+
+    /// What came is no LDAP message, or a longer one than is taken.
+    fn not_a_message(&mut self, malformed: &Malformed) {
+        let (reason, diagnostic) = match malformed {
+            Malformed::TooLarge { bytes, bytes_max } => {
+                let setting = if self.is_anonymous() {
+                    "limits.message_bytes_max_anonymous, before a bind"
+                } else {
+                    "limits.message_bytes_max"
+                };
+                let diagnostic = format!(
+                    "a request has {bytes} bytes, and may have at most {bytes_max} ({setting})"
+                );
+                (Reason::TooLong, diagnostic)
+            }
+            other => (Reason::Malformed, other.to_string()),
+        };
+        self.disconnect(reason, ResultCode::ProtocolError, &diagnostic);
+    }
+
+    /// Nothing more is taken or worked on.
+    fn end(&mut self) {
         self.searches.clear();
         self.wanted = None;
         self.then = Then::Close;
@@ -797,6 +868,21 @@ impl Session {
             tracing::info!(target: "access", conn = self.number, id, code, %diagnostic, "{} ends", operation.name());
         }
     }
+}
+
+/// Appends a Notice of Disconnection (RFC 4511 §4.4.1).
+pub(crate) fn notice_of_disconnection(out: &mut Vec<u8>, code: ResultCode, diagnostic: &str) {
+    let op = Response::Extended(ExtendedResponse {
+        result: LdapResult::new(code, diagnostic),
+        name: Some(oids::NOTICE_OF_DISCONNECTION),
+        value: None,
+    });
+    Message {
+        id: 0,
+        op,
+        controls: Controls::EMPTY,
+    }
+    .encode(out);
 }
 
 /// What is gathered while the requests of one burst are decoded.

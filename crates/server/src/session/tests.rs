@@ -51,11 +51,12 @@ impl Bench {
         let service = service(folder.path(), directory);
         let (completions, completed) = mpsc::unbounded_channel();
         let (service, threads) = service;
+        let admission = service.connections.admit(&peer, 1).unwrap();
         let session = Session::new(
             Arc::new(service),
             peer,
             false,
-            1,
+            Rc::new(admission),
             completions,
             LastSnapshot::default(),
         );
@@ -597,18 +598,19 @@ fn a_large_entry_waits_for_room_and_gives_it_back() {
         answered += bench.answers().len();
     }
     let answers = bench.session.service.memory.answers.clone();
-    let taken = answers.try_take(30_000).unwrap();
+    let claimant = Arc::clone(bench.session.claimant());
+    let taken = answers.try_take(&claimant, 30_000).unwrap();
     bench.receive(&search(7, Scope::Subtree));
     assert_eq!(bench.answers(), [(7, None), (7, None)]);
     bench.session.process();
     assert_eq!(bench.session.output(), b"");
     let wanted = bench.session.wants_room().unwrap();
     assert!((40_000..41_000).contains(&wanted), "{wanted}");
-    assert!(answers.try_take(wanted).is_none());
+    assert!(answers.try_take(&claimant, wanted).is_none());
     drop(taken);
     bench
         .session
-        .granted_room(answers.try_take(wanted).unwrap());
+        .granted_room(answers.try_take(&claimant, wanted).unwrap());
     assert!(bench.session.wants_room().is_none() && bench.session.has_work());
     bench.session.process();
     assert!(bench.session.output.capacity() < 50_000);
@@ -702,7 +704,8 @@ fn a_stop_waits_for_what_is_under_way() {
 fn a_full_update_queue_makes_the_session_wait_for_room() {
     let mut bench = Bench::admin("update_queue_bytes_max = 65536\n");
     let updates = bench.session.service.memory.updates.clone();
-    let taken = updates.try_take(65_000).unwrap();
+    let claimant = Arc::clone(bench.session.claimant());
+    let taken = updates.try_take(&claimant, 65_000).unwrap();
     bench.receive(
         &[
             add_person(5, "p", &"x".repeat(1000)),
@@ -713,7 +716,8 @@ fn a_full_update_queue_makes_the_session_wait_for_room() {
     let (_, bytes) = bench.session.wants_share().unwrap();
     assert!(!bench.session.wants_input() && bench.completed.try_recv().is_err());
     drop(taken);
-    bench.session.granted(updates.try_take(bytes).unwrap());
+    let share = updates.try_take(&claimant, bytes).unwrap();
+    bench.session.granted(share);
     bench.session.process();
     let mut answers = Vec::new();
     while answers.len() < 2 {

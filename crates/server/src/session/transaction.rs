@@ -3,6 +3,7 @@
 //! A transaction is gathered here and locks nothing: its updates go to the writer as one when the client ends it. Only
 //! the updates of an *eager* one go there as they come, to be tried: together with all before them, and undone.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sapwood_directory::{
@@ -16,6 +17,8 @@ use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::ids::MessageIds;
 use super::{Burst, Session};
+use crate::accounts::Claimant;
+use crate::closing::Reason;
 use crate::memory::{Pool, Share};
 use crate::writer::{Form, Reply, Trial, Unit};
 
@@ -116,12 +119,12 @@ impl OpenTransaction {
     }
 
     /// Takes memory for so many more bytes; whether there was enough.
-    fn reserve(&mut self, memory: &Pool, bytes: usize) -> bool {
+    fn reserve(&mut self, memory: &Pool, claimant: &Arc<Claimant>, bytes: usize) -> bool {
         let missing = (self.bytes + bytes).saturating_sub(self.share.bytes());
         if missing == 0 {
             return true;
         }
-        match memory.try_take(missing.max(GRANT_BYTES)) {
+        match memory.try_take(claimant, missing.max(GRANT_BYTES)) {
             Some(more) if more.bytes() >= missing => self.share.add(more),
             _ => return false,
         }
@@ -309,7 +312,7 @@ impl Session {
                 limits.transaction_bytes_max
             );
             Some(Outcome::new(ResultCode::AdminLimitExceeded, reason))
-        } else if !open.reserve(&self.service.memory.transactions, bytes) {
+        } else if !open.reserve(&self.service.memory.transactions, &self.claimant, bytes) {
             let reason = "the transactions of all connections take too much memory (open_transactions_bytes_max)";
             Some(Outcome::new(ResultCode::Busy, reason))
         } else {
@@ -474,7 +477,7 @@ impl Session {
                 "a request of the bulk update has not come for {} seconds (transaction_idle_seconds_max)",
                 idle_max.as_secs()
             );
-            self.disconnect(ResultCode::TimeLimitExceeded, &reason);
+            self.disconnect(Reason::Idle, ResultCode::TimeLimitExceeded, &reason);
         }
         let (left_alone, open) = std::mem::take(&mut self.transactions.open)
             .into_iter()

@@ -152,6 +152,17 @@ impl TestServer {
         TcpStream::connect(("127.0.0.1", self.port(0))).unwrap()
     }
 
+    /// A connection from an address of this machine to the listener with this number.
+    pub fn tcp_from(&self, address: [u8; 4], listener: usize) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        use std::net::SocketAddr;
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+        let server = SocketAddr::from(([127, 0, 0, 1], self.port(listener)));
+        connect(&socket, &server).unwrap();
+        TcpStream::from(socket)
+    }
+
     /// A connection bound as the administrator.
     pub fn admin(&self) -> Client {
         let mut client = self.connect();
@@ -343,6 +354,11 @@ impl Client {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Takes what has come, which need not be LDAP; whether the connection is open.
+    pub fn receive_raw(&mut self) -> bool {
+        !matches!(self.stream.read(&mut [0; 4096]), Ok(0) | Err(_))
     }
 
     /// Responses up to the one that ends operation `id`; all must be of it.

@@ -1,0 +1,297 @@
+//! Which connections there are, and which of them makes room for a new one when there are as many as there may be.
+//!
+//! One that waits for its peer is displaced: an anonymous one first, from the address with the most, which has waited for the longest.
+//! One with somebody bound is displaced only for an address that has fewer than its own, or than its identity. So whoever comes finds a place unless all
+//! connections are being worked for, or those who are bound leave each other alone.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::accounts::{Accounts, Claimant, Kind};
+use crate::session::{Completion, Peer};
+
+/// Connections that are being displaced while those who come in their place are served already.
+const DISPLACED_MAX: usize = 32;
+/// In the place of a time: the connection is being worked for.
+const AT_WORK: u64 = u64::MAX;
+
+/// The open connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    open: Mutex<HashMap<u64, Arc<Place>>>,
+    begun: AtomicU64,
+    start: Instant,
+    accounts: Arc<Accounts>,
+}
+
+/// What is known of a connection by those who come.
+#[derive(Debug)]
+struct Place {
+    claimant: Mutex<Arc<Claimant>>,
+    is_bound: AtomicBool,
+    /// Seconds after the start: since then it waits for its peer.
+    waits_since: AtomicU64,
+    /// It has been told to make room.
+    is_told: AtomicBool,
+    /// Set when it is served.
+    session: OnceLock<UnboundedSender<Completion>>,
+}
+
+impl Place {
+    fn claimant(&self) -> MutexGuard<'_, Arc<Claimant>> {
+        self.claimant.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections of its address or its identity, whichever are more.
+    fn crowd(&self) -> usize {
+        self.claimant().held(Kind::Connections)
+    }
+
+    fn waits_since(&self) -> Option<u64> {
+        let since = self.waits_since.load(Ordering::Relaxed);
+        let is_told = self.is_told.load(Ordering::Relaxed);
+        (since != AT_WORK && !is_told && self.session.get().is_some()).then_some(since)
+    }
+}
+
+impl Connections {
+    pub(crate) fn new() -> Self {
+        Self {
+            open: Mutex::default(),
+            begun: AtomicU64::new(0),
+            start: Instant::now(),
+            accounts: Arc::default(),
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.open().len()
+    }
+
+    fn seconds(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.start).as_secs()
+    }
+
+    /// Takes a place for a new connection, if there is one.
+    pub(crate) fn admit(self: &Arc<Self>, peer: &Peer, count_max: usize) -> Option<Admission> {
+        let claimant = self.accounts.claimant(peer);
+        let mut open = self.open();
+        if open.len() >= count_max {
+            if open.len() >= count_max + DISPLACED_MAX {
+                return None;
+            }
+            let displaced = displaced(&open, &claimant)?;
+            displaced.is_told.store(true, Ordering::Relaxed);
+            let session = displaced.session.get()?;
+            // One that has ended meanwhile has made room.
+            let _ = session.send(Completion::MakeRoom);
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        claimant.add(Kind::Connections, 1);
+        let place = Arc::new(Place {
+            claimant: Mutex::new(claimant),
+            is_bound: AtomicBool::new(false),
+            waits_since: AtomicU64::new(self.seconds(Instant::now())),
+            is_told: AtomicBool::new(false),
+            session: OnceLock::new(),
+        });
+        open.insert(number, Arc::clone(&place));
+        drop(open);
+        Some(Admission {
+            connections: Arc::clone(self),
+            place,
+            number,
+        })
+    }
+}
+
+/// The connection that makes room for one of this claimant.
+fn displaced<'o>(open: &'o HashMap<u64, Arc<Place>>, newcomer: &Claimant) -> Option<&'o Place> {
+    let crowd = newcomer.held(Kind::Connections) + 1;
+    let waiting = open.iter().filter_map(|(number, place)| {
+        let since = place.waits_since()?;
+        Some((place, (place.crowd(), Reverse(since), Reverse(*number))))
+    });
+    let is_bound = |place: &Place| place.is_bound.load(Ordering::Relaxed);
+    let candidates = waiting.filter(|(place, order)| !is_bound(place) || order.0 > crowd);
+    let found = candidates.max_by_key(|(place, order)| (!is_bound(place), *order));
+    found.map(|(place, _)| &**place)
+}
+
+/// A connection's place among all, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    connections: Arc<Connections>,
+    place: Arc<Place>,
+    pub(crate) number: u64,
+}
+
+impl Admission {
+    /// In whose name the connection takes what is shared.
+    pub(crate) fn claimant(&self) -> Arc<Claimant> {
+        Arc::clone(&self.place.claimant())
+    }
+
+    /// Says where the connection is told to make room.
+    pub(crate) fn serve(&self, session: UnboundedSender<Completion>) {
+        // It is served once.
+        let _ = self.place.session.set(session);
+    }
+
+    /// Says who is bound.
+    pub(crate) fn bind(&self, claimant: &Arc<Claimant>, is_bound: bool) {
+        let mut own = self.place.claimant();
+        claimant.add(Kind::Connections, 1);
+        own.remove(Kind::Connections, 1);
+        *own = Arc::clone(claimant);
+        self.place.is_bound.store(is_bound, Ordering::Relaxed);
+    }
+
+    /// Says since when the connection waits for its peer; `None` while it is worked for.
+    pub(crate) fn waits(&self, since: Option<Instant>) {
+        let since = since.map_or(AT_WORK, |since| self.connections.seconds(since));
+        self.place.waits_since.store(since, Ordering::Relaxed);
+    }
+
+    /// The connection was told to make room, but is being worked for by now.
+    pub(crate) fn stays(&self) {
+        self.place.is_told.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.connections.open().remove(&self.number);
+        self.place.claimant().remove(Kind::Connections, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sapwood_directory::Identity;
+    use sapwood_directory::engine::EntryId;
+    use std::time::Duration;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    struct Open {
+        admission: Admission,
+        told: UnboundedReceiver<Completion>,
+    }
+
+    impl Open {
+        fn is_told(&mut self) -> bool {
+            self.told.try_recv().is_ok()
+        }
+
+        fn bind(&self, entry: u64) {
+            let identity = Identity::User {
+                entry: EntryId(entry),
+                dn: String::new(),
+            };
+            let claimant = self.admission.claimant().bound_as(&identity);
+            self.admission.bind(&claimant, true);
+        }
+    }
+
+    fn connect(connections: &Arc<Connections>, uid: u32, count_max: usize) -> Option<Open> {
+        let admission = connections.admit(&Peer::Local { uid }, count_max)?;
+        let (session, told) = unbounded_channel();
+        admission.serve(session);
+        Some(Open { admission, told })
+    }
+
+    fn told(open: &mut [Open]) -> Vec<usize> {
+        let told = open.iter_mut().map(Open::is_told).enumerate();
+        told.filter_map(|(at, is_told)| is_told.then_some(at))
+            .collect()
+    }
+
+    #[test]
+    fn the_address_with_the_most_makes_room_the_longest_wait_first() {
+        let connections = Arc::new(Connections::new());
+        let mut open: Vec<Open> = [1, 2, 2, 2, 3, 3]
+            .iter()
+            .map(|uid| connect(&connections, *uid, 6).unwrap())
+            .collect();
+        open[2]
+            .admission
+            .waits(Some(connections.start + Duration::from_secs(5)));
+        open[3]
+            .admission
+            .waits(Some(connections.start + Duration::from_secs(3)));
+        open[1]
+            .admission
+            .waits(Some(connections.start + Duration::from_secs(9)));
+        assert!(told(&mut open).is_empty());
+        let late = connect(&connections, 3, 6).unwrap();
+        assert_eq!(
+            told(&mut open),
+            [3],
+            "not the own address, not the first one"
+        );
+        assert_eq!(connections.count(), 7, "until that one has ended");
+        drop((late, open));
+        assert_eq!(connections.count(), 0);
+        assert_eq!(connections.accounts.len(), 0);
+    }
+
+    #[test]
+    fn those_at_work_and_those_that_are_bound_stay() {
+        let connections = Arc::new(Connections::new());
+        let mut open: Vec<Open> = [1, 1, 2]
+            .iter()
+            .map(|uid| connect(&connections, *uid, 3).unwrap())
+            .collect();
+        open[0].admission.waits(None);
+        open[1].bind(7);
+        let first = connect(&connections, 4, 3).unwrap();
+        assert_eq!(told(&mut open), [2]);
+        first.admission.waits(None);
+        // Two of the address are left, more than the one that comes would have.
+        let mut second = connect(&connections, 5, 3).unwrap();
+        assert_eq!(told(&mut open), [1]);
+        // Told once, they are not told again; one that is at work after all may be later.
+        let third = connect(&connections, 6, 3).unwrap();
+        assert!(second.is_told() && told(&mut open).is_empty());
+        third.admission.waits(None);
+        assert!(connect(&connections, 7, 3).is_none());
+        open[2].admission.stays();
+        assert!(connect(&connections, 7, 3).is_some());
+        assert_eq!(told(&mut open), [2]);
+    }
+
+    #[test]
+    fn who_is_bound_is_not_displaced_for_an_address_with_as_many() {
+        let connections = Arc::new(Connections::new());
+        let mut open: Vec<Open> = (0..2)
+            .map(|_| connect(&connections, 1, 2).unwrap())
+            .collect();
+        open.iter().for_each(|one| one.bind(7));
+        assert!(connect(&connections, 1, 2).is_none());
+        // Of many addresses, one identity has many.
+        open[1].admission.stays();
+        let _other = connect(&connections, 2, 2).unwrap();
+        assert_eq!(told(&mut open), [0]);
+    }
+
+    #[test]
+    fn not_too_many_are_served_while_others_are_displaced() {
+        let connections = Arc::new(Connections::new());
+        let mut open: Vec<Open> = (0..100)
+            .filter_map(|uid| connect(&connections, uid, 50))
+            .collect();
+        assert_eq!(open.len(), 50 + DISPLACED_MAX);
+        assert_eq!(told(&mut open).len(), DISPLACED_MAX);
+    }
+}

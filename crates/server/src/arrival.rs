@@ -1,0 +1,202 @@
+//! The memory for what a connection receives: none that is shared for short requests that come one at a time, and for others as much as
+//! has arrived; see [`memory`](crate::memory).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::memory::{
+    INPUT_BYTES, INPUT_FREE_BYTES, MEDIUM_BYTES_MAX, Pool, Receiving, RequestPools, Share, Wait,
+};
+use crate::session::Session;
+
+/// What a connection's input holds of the shared memory.
+pub(crate) struct Arrival {
+    share: Share,
+    /// The request that is arriving, while it holds shared memory.
+    receiving: Option<Receiving>,
+    wait: Option<Wait>,
+    /// When a wait looks again for a peer that is too slow.
+    way: Pin<Box<Sleep>>,
+    /// The last that was read did not fit into what is free of shares.
+    is_long: bool,
+}
+
+impl Arrival {
+    pub(crate) fn new() -> Self {
+        Self {
+            share: Share::default(),
+            receiving: None,
+            wait: None,
+            way: Box::pin(sleep_until(Instant::now())),
+            is_long: false,
+        }
+    }
+
+    /// The bytes of input that there is memory for, if there is any to read into.
+    pub(crate) fn poll_room(
+        &mut self,
+        pools: &RequestPools,
+        session: &mut Session,
+        cx: &mut Context<'_>,
+    ) -> Option<usize> {
+        let needed = session.input_needed();
+        if needed > INPUT_BYTES && session.input().len() >= INPUT_BYTES {
+            return if needed > MEDIUM_BYTES_MAX {
+                self.poll_long(&pools.long, needed, session, cx)
+            } else {
+                self.poll_medium(&pools.medium, needed, session, cx)
+            };
+        }
+        if self.share.bytes() > 0 {
+            if pools.buffers.owns(&self.share) {
+                return Some(INPUT_BYTES);
+            }
+            // That was a longer one, or came before a bind.
+            session.input().shrink_to(INPUT_BYTES);
+            self.receiving = None;
+            self.share = Share::default();
+        }
+        if self.wait.is_none() {
+            // Requests that come one at a time are short.
+            if !self.is_long && session.fits_free_input() {
+                return Some(INPUT_FREE_BYTES);
+            }
+            if let Some(share) = pools.buffers.try_take(session.claimant(), INPUT_BYTES) {
+                self.share = share;
+                return Some(INPUT_BYTES);
+            }
+            if session.fits_free_input() {
+                return Some(INPUT_FREE_BYTES);
+            }
+        }
+        let begin = |_: &mut Self| pools.buffers.wait(session.claimant(), INPUT_BYTES);
+        self.share = self.poll_wait(&pools.buffers, begin, cx)?;
+        Some(INPUT_BYTES)
+    }
+
+    /// A request that has its memory as a whole.
+    fn poll_medium(
+        &mut self,
+        pool: &Pool,
+        needed: usize,
+        session: &Session,
+        cx: &mut Context<'_>,
+    ) -> Option<usize> {
+        if !pool.owns(&self.share) {
+            let begin = |_: &mut Self| pool.wait(session.claimant(), needed);
+            self.share = self.poll_wait(pool, begin, cx)?;
+            self.receiving = self.share.receive();
+        }
+        Some(needed)
+    }
+
+    /// A request that grows.
+    fn poll_long(
+        &mut self,
+        pool: &Pool,
+        needed: usize,
+        session: &mut Session,
+        cx: &mut Context<'_>,
+    ) -> Option<usize> {
+        let arrived = session.input().len();
+        let held = if pool.owns(&self.share) {
+            self.share.bytes()
+        } else {
+            0
+        };
+        // One that is longer than the whole pool counts as that.
+        let room = |held| {
+            if pool.is_whole(held, needed) {
+                needed
+            } else {
+                held
+            }
+        };
+        if arrived < room(held) {
+            return Some(room(held));
+        }
+        let begin = |this: &mut Self| {
+            if !matches!(&this.receiving, Some(known) if known.is_in(pool)) {
+                this.receiving = None;
+            }
+            let begin = || pool.receive(0, needed);
+            let receiving = this.receiving.get_or_insert_with(begin);
+            receiving.awaits_peer(false);
+            receiving.grow(session.claimant(), pool.grown(arrived), held)
+        };
+        let share = self.poll_wait(pool, begin, cx)?;
+        if held > 0 {
+            self.share.add(share);
+        } else {
+            self.share = share;
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.awaits_peer(true);
+        }
+        Some(room(self.share.bytes()))
+    }
+
+    /// Waits for a share; the wait keeps its place until it is over. Meanwhile peers that are too slow are closed.
+    fn poll_wait(
+        &mut self,
+        pool: &Pool,
+        begin: impl FnOnce(&mut Self) -> Wait,
+        cx: &mut Context<'_>,
+    ) -> Option<Share> {
+        let mut wait = match self.wait.take() {
+            Some(wait) => wait,
+            None => {
+                self.way.as_mut().reset(Instant::now());
+                begin(self)
+            }
+        };
+        if let Poll::Ready(share) = wait.poll(cx) {
+            return Some(share);
+        }
+        self.wait = Some(wait);
+        while self.way.as_mut().poll(cx).is_ready() {
+            let next = pool.make_way(std::time::Instant::now());
+            self.way.as_mut().reset(Instant::from_std(next));
+        }
+        None
+    }
+
+    /// Notes that bytes have come, which make so many with those before them.
+    pub(crate) fn came(&mut self, count: usize, input_bytes: usize) {
+        self.is_long = input_bytes >= INPUT_FREE_BYTES;
+        if let Some(receiving) = &self.receiving {
+            receiving.arrived(count);
+        }
+    }
+
+    /// The connection waits, and keeps more input than is free of shares.
+    pub(crate) fn keep(&mut self, wants_input: bool) {
+        let awaits_peer = wants_input && self.wait.is_none();
+        match &self.receiving {
+            Some(receiving) => receiving.awaits_peer(awaits_peer),
+            None if awaits_peer => self.receiving = self.share.receive(),
+            None => {}
+        }
+    }
+
+    /// Gives back what it holds.
+    pub(crate) fn give_back(&mut self) {
+        self.receiving = None;
+        self.share = Share::default();
+    }
+
+    /// Gives back what it holds, and waits for no more.
+    pub(crate) fn end(&mut self) {
+        self.wait = None;
+        self.give_back();
+    }
+
+    /// Whether the peer is too slow for others that wait.
+    pub(crate) fn is_shown_out(&self, cx: &mut Context<'_>) -> bool {
+        let receiving = self.receiving.as_ref();
+        receiving.is_some_and(|receiving| receiving.is_shown_out(cx))
+    }
+}

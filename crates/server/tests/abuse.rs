@@ -1,0 +1,332 @@
+//! Somebody who wants to stop the server, beside an honest client: what the one keeps, and what the other gets all the same.
+//!
+//! The attackers go on until the honest client has been served: where the server once made it wait for them to give up or to be closed,
+//! fewer connections than expected are left.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::{Mutex, PoisonError};
+
+use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I};
+use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
+use sapwood_ldap::result::ResultCode;
+use sapwood_server::password;
+use support::{Client, SUFFIX, TestServer, add_request, message, search_request, tls_client};
+
+const ATTACKER: [u8; 4] = [127, 0, 0, 2];
+const HONEST: [u8; 4] = [127, 0, 0, 1];
+
+fn connections(server: &TestServer) -> usize {
+    server.server.as_ref().unwrap().connections()
+}
+
+/// The whole answer to a search that finds the root DSE, of a request with so many bytes more.
+fn expect_search(client: &mut Client, bytes: usize) {
+    client.send(&long_search(7, bytes));
+    assert_eq!(client.finish(7).len(), 2);
+}
+
+fn long_search(id: u32, bytes: usize) -> Vec<u8> {
+    let value = "x".repeat(bytes);
+    let filter = format!("(|(objectClass=*)(cn={value}))");
+    search_request(id, "", Scope::Base, &filter, &[])
+}
+
+fn who_am_i(id: u32) -> Vec<u8> {
+    message(
+        id,
+        Request::Extended(ExtendedRequest {
+            name: WHO_AM_I,
+            value: None,
+        }),
+    )
+}
+
+/// Sends the start of a request that will never be complete, and waits until the server has begun to read it.
+fn send_start(client: &mut Client, request: &[u8], bytes: usize) {
+    client.send(&[who_am_i(6).as_slice(), &request[..bytes]].concat());
+    assert_eq!(client.finish(6)[0].code, ResultCode::Success);
+}
+
+#[test]
+fn silent_connections_do_not_keep_others_from_tls() {
+    let server = TestServer::start();
+    for address in [ATTACKER, HONEST] {
+        let mut silent: Vec<TcpStream> = (0..30).map(|_| server.tcp_from(address, 1)).collect();
+        for _ in 0..30 {
+            let mut client = Client::new(server.tcp_from(address, 0));
+            assert_eq!(client.extended(START_TLS, None).code, ResultCode::Success);
+            silent.push(server.tcp_from(address, 1));
+            // Half of a handshake keeps nobody out either.
+            let hello = b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03";
+            silent.last_mut().unwrap().write_all(hello).unwrap();
+        }
+        let mut honest = Client::new(tls_client(server.tcp_from(HONEST, 1)));
+        expect_search(&mut honest, 10);
+        let mut stream = server.tcp_from(HONEST, 0);
+        stream.write_all(&start_tls()).unwrap();
+        let mut client = Client::new(stream.try_clone().unwrap());
+        assert_eq!(client.finish(1)[0].code, ResultCode::Success);
+        expect_search(&mut Client::new(tls_client(stream)), 10);
+        assert!(connections(&server) >= 60, "the silent ones have gone");
+    }
+}
+
+fn start_tls() -> Vec<u8> {
+    message(
+        1,
+        Request::Extended(ExtendedRequest {
+            name: START_TLS,
+            value: None,
+        }),
+    )
+}
+
+#[test]
+fn anonymous_requests_that_arrive_slowly_do_not_keep_others_waiting() {
+    let server = TestServer::start();
+    for address in [ATTACKER, HONEST] {
+        let request = long_search(9, 250_000);
+        let mut slow: Vec<Client> = (0..8)
+            .map(|_| Client::new(server.tcp_from(address, 0)))
+            .collect();
+        for client in &mut slow {
+            send_start(client, &request, 20_000);
+        }
+        let mut honest = Client::new(server.tcp_from(HONEST, 0));
+        for bytes in [10, 2_000, 20_000, 100_000, 250_000] {
+            expect_search(&mut honest, bytes);
+        }
+        for client in &mut slow {
+            client.send(&request[20_000..]);
+            assert_eq!(client.finish(9).len(), 2, "nobody had to give way");
+        }
+    }
+}
+
+#[test]
+fn a_users_slow_long_requests_do_not_keep_others_waiting() {
+    let server = TestServer::start();
+    let hash = String::from_utf8(password::hash(b"slow")).unwrap();
+    let user = format!("cn=slow,{SUFFIX}");
+    let attributes = [
+        ("objectClass", "person"),
+        ("cn", "slow"),
+        ("sn", "x"),
+        ("userPassword", hash.as_str()),
+    ];
+    server.add(&[(user.as_str(), &attributes)]);
+    let mut honest = server.admin();
+    let add = |id, name: &str, bytes| {
+        let description = "x".repeat(bytes);
+        let attributes = [
+            ("objectClass", "person"),
+            ("cn", name),
+            ("sn", "x"),
+            ("description", &description),
+        ];
+        add_request(id, &format!("cn={name},{SUFFIX}"), &attributes)
+    };
+    let request = add(9, "x", 3_900_000);
+    let mut slow: Vec<Client> = (0..4)
+        .map(|_| Client::new(server.tcp_from(ATTACKER, 0)))
+        .collect();
+    for client in &mut slow {
+        assert_eq!(client.bind(&user, b"slow").code, ResultCode::Success);
+        send_start(client, &request, 40_000);
+    }
+    for (id, bytes) in [(10, 10), (11, 20_000), (12, 1_000_000), (13, 3_900_000)] {
+        honest.send(&add(id, &format!("p{id}"), bytes));
+        assert_eq!(honest.finish(id)[0].code, ResultCode::Success);
+    }
+    assert_eq!(connections(&server), 5, "nobody had to give way");
+}
+
+#[test]
+fn slow_requests_give_way_where_there_is_no_memory_besides_theirs() {
+    let server = TestServer::with("[limits]\nmessage_bytes_max_anonymous = 1048576\n");
+    let request = long_search(9, 1_000_000);
+    let mut slow = Client::new(server.tcp_from(ATTACKER, 0));
+    // All but its last bytes have come, as far as the server reads on.
+    send_start(&mut slow, &request, 900_000);
+    let mut honest = Client::new(server.tcp_from(HONEST, 0));
+    expect_search(&mut honest, 800_000);
+    expect_disconnection(&mut slow, ResultCode::Unavailable, "slowly");
+}
+
+#[test]
+fn idle_anonymous_connections_make_room_for_who_comes() {
+    let server = TestServer::with("[limits]\nconnections_max = 20\n");
+    let mut bound = server.admin();
+    let idle = (0..19).map(|_| {
+        let mut client = Client::new(server.tcp_from(ATTACKER, 0));
+        client.who_am_i();
+        client
+    });
+    let mut idle: Vec<Client> = idle.collect();
+    // Also for one of the same address.
+    for address in [HONEST, ATTACKER] {
+        let mut honest = Client::new(server.tcp_from(address, 0));
+        assert_eq!(honest.who_am_i(), "");
+        expect_disconnection(
+            &mut idle.remove(0),
+            ResultCode::Unavailable,
+            "connections_max",
+        );
+        while connections(&server) > 20 {
+            std::thread::yield_now();
+        }
+        idle.push(honest);
+    }
+    assert!(!bound.who_am_i().is_empty(), "who is bound stays");
+}
+
+#[test]
+fn silent_connections_to_tls_make_room_for_who_comes() {
+    let server = TestServer::with("[limits]\nconnections_max = 20\n");
+    while connections(&server) > 0 {
+        std::thread::yield_now();
+    }
+    let silent: Vec<TcpStream> = (0..20).map(|_| server.tcp_from(ATTACKER, 1)).collect();
+    while connections(&server) < 20 {
+        std::thread::yield_now();
+    }
+    assert_eq!(Client::new(server.tcp_from(HONEST, 0)).who_am_i(), "");
+    drop(silent);
+}
+
+/// The last that a client is told before its connection ends.
+#[track_caller]
+fn expect_disconnection(client: &mut Client, code: ResultCode, diagnostic: &str) {
+    let notice = client.receive().expect("a notice before the end");
+    assert_eq!((notice.id, notice.code), (0, code), "{notice:?}");
+    assert_eq!(notice.name.as_deref(), Some(NOTICE_OF_DISCONNECTION));
+    assert!(notice.diagnostic.contains(diagnostic), "{notice:?}");
+    assert!(client.receive().is_none(), "the connection stays open");
+}
+
+#[test]
+fn who_sends_more_than_is_allowed_is_told_and_so_is_the_operator() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    // More than the buffers on the way hold: it is sent completely before the client looks for an answer.
+    let description = "x".repeat(8 << 20);
+    let request = add_request(9, SUFFIX, &[("description", &description)]);
+    client.send(&request);
+    let bytes = format!("{} bytes", request.len());
+    expect_disconnection(&mut client, ResultCode::ProtocolError, &bytes);
+
+    let mut client = server.connect();
+    client.send(&request);
+    let limit = "262144 (limits.message_bytes_max_anonymous";
+    expect_disconnection(&mut client, ResultCode::ProtocolError, limit);
+    let mut client = server.admin();
+    client.send(&request);
+    let limit = "4194304 (limits.message_bytes_max)";
+    expect_disconnection(&mut client, ResultCode::ProtocolError, limit);
+    let mut client = server.connect_tls();
+    client.send(&request);
+    expect_disconnection(&mut client, ResultCode::ProtocolError, "262144");
+}
+
+#[test]
+fn each_connection_that_the_server_closes_is_logged() {
+    let lines = Lines::collect();
+    let server = TestServer::with("[limits]\nidle_seconds_max = 1\nconnections_max = 3\n");
+    let mut client = server.connect();
+    client.send(&long_search(9, 300_000));
+    expect_disconnection(&mut client, ResultCode::ProtocolError, "300");
+    drop(client);
+    lines.expect("WARN", "message_bytes_max_anonymous");
+
+    let mut client = server.connect();
+    client.send(b"GET / HTTP/1.1\r\n\r\n");
+    expect_disconnection(&mut client, ResultCode::ProtocolError, "");
+    drop(client);
+    lines.expect("INFO", "LDAPMessage");
+
+    let mut client = Client::new(server.tcp_from(HONEST, 1));
+    client.send(b"GET / HTTP/1.1\r\n\r\n");
+    while client.receive_raw() {}
+    lines.expect("INFO", "TLS was not established");
+
+    let mut client = server.connect();
+    expect_disconnection(
+        &mut client,
+        ResultCode::TimeLimitExceeded,
+        "idle_seconds_max",
+    );
+    lines.expect("INFO", "idle_seconds_max");
+
+    while connections(&server) > 0 {
+        std::thread::yield_now();
+    }
+    let mut bound: Vec<Client> = (0..3).map(|_| server.admin()).collect();
+    let mut refused = server.connect();
+    expect_disconnection(&mut refused, ResultCode::Unavailable, "connections_max");
+    lines.expect("WARN", "connections_max");
+    bound.iter_mut().for_each(|client| drop(client.who_am_i()));
+}
+
+/// What the server logs.
+struct Lines;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Lines {
+    fn collect() -> Self {
+        tracing::subscriber::set_global_default(Collector).unwrap();
+        Self
+    }
+
+    /// Waits for a line: the client may learn first that it was closed.
+    fn expect(&self, level: &str, text: &str) {
+        let found = || {
+            let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+            lines
+                .iter()
+                .any(|line| line.starts_with(level) && line.contains(text))
+        };
+        while !found() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Keeps each event's level and fields as a line.
+struct Collector;
+
+impl tracing::Subscriber for Collector {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("sapwood")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0.push_str(&format!(" {field}={value:?}"));
+            }
+        }
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(fields.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
