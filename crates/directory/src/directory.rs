@@ -325,7 +325,20 @@ impl<E: Engine> Directory<E> {
 
     /// The same, of updates whose [homes](Self::homes) are known.
     pub fn apply_in(&self, updates: &[Update], homes: StoreSet) -> Result<Applied<E::Ticket>> {
-        self.run(Work::Updates(updates), homes)
+        self.run(Work::Updates(updates), homes, None)
+    }
+
+    /// The same, as long as `goes_on`, which is asked after each update, says so: those behind are not applied and have no outcome.
+    ///
+    /// # Errors
+    /// As [`Directory::apply`].
+    pub fn apply_while(
+        &self,
+        updates: &[Update],
+        homes: StoreSet,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Applied<E::Ticket>> {
+        self.run(Work::Updates(updates), homes, Some(goes_on))
     }
 
     /// Does what updates in some stores have put off, such as the merging of postings, so that searches become cheaper: worth it when no
@@ -375,10 +388,15 @@ impl<E: Engine> Directory<E> {
 
     /// Adds entries of an import in one commit, each succeeding or failing alone.
     pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<E::Ticket>> {
-        self.run(Work::Grafts(entries), StoreSet::all(self.stores()))
+        self.run(Work::Grafts(entries), StoreSet::all(self.stores()), None)
     }
 
-    fn run(&self, work: Work<'_>, homes: StoreSet) -> Result<Applied<E::Ticket>> {
+    fn run(
+        &self,
+        work: Work<'_>,
+        homes: StoreSet,
+        goes_on: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<Applied<E::Ticket>> {
         let Shared {
             writers,
             stamps,
@@ -388,7 +406,8 @@ impl<E: Engine> Directory<E> {
         let mut writer = writers[usize::from(homes.least()).min(writers.len() - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut batch = Batch::new(options, work, homes, stamps, &mut writer);
+        let goes_on = goes_on.map(|goes_on| goes_on as &mut dyn FnMut() -> bool);
+        let mut batch = Batch::new(options, work, homes, stamps, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
         Ok(Applied {
             outcomes: batch.keep_state(),

@@ -1,19 +1,22 @@
 //! The way of an update from a session to the disk and back.
 //!
-//! Sessions put *units* (the updates of one burst) into a queue. The writer thread takes everything that waits, applies
-//! it as one batch, each update succeeding or failing alone. Only when its commit is durable are the outcomes sent back to
-//! the sessions. When more updates wait by then, the acknowledging thread gets the batch with its commit ticket and waits for
-//! the disk, so that the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of threads
-//! and gathers what comes until then in one batch.
+//! Sessions put *units* (the updates of one burst) into a [queue] that is fair to identities. The writer thread takes everything that
+//! waits, applies it as one batch, each update succeeding or failing alone. A batch of several identities, or one that others wait for, ends
+//! when it has taken some milliseconds; what is left of it goes back to its place in the queue. Only when its commit is durable are the
+//! outcomes sent back to the sessions. When more updates wait by then, the acknowledging thread gets the batch with its commit ticket and
+//! waits for the disk, so that the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change
+//! of threads and gathers what comes until then in one batch.
 //!
 //! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of its
 //! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.
 
+mod queue;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sapwood_directory::engine::{self, Ticket as _};
 use sapwood_directory::{Directory, Outcome, StoreSet, Update, UpdateRequest};
@@ -21,6 +24,8 @@ use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 use tokio::sync::mpsc::UnboundedSender;
 
+use self::queue::{Entrance, Exit, Next, SLOW, Whose, queue};
+use crate::accounts::Holder;
 use crate::memory::Share;
 use crate::password::Password;
 use crate::session::Completion;
@@ -100,10 +105,11 @@ struct Applied {
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     /// By store.
-    queues: Vec<Sender<Part>>,
+    queues: Arc<[Entrance<Part>]>,
 }
 
 /// The updates of a unit that have the same homes.
+#[derive(Debug)]
 struct Part {
     homes: StoreSet,
     updates: Vec<Update>,
@@ -118,8 +124,8 @@ struct Part {
 fn start_one(
     directory: &Directory,
     threads: &mut Vec<JoinHandle<()>>,
-) -> std::io::Result<Sender<Part>> {
-    let (queue, waiting) = mpsc::channel();
+) -> std::io::Result<Entrance<Part>> {
+    let (queue, waiting) = queue();
     let (applied, unsynced) = mpsc::sync_channel(BATCHES_UNSYNCED_MAX);
     let directory = directory.clone();
     let applied = Applied {
@@ -174,7 +180,10 @@ impl Writer {
 
     fn send(&self, part: Part) {
         let store = usize::from(part.homes.least()).min(self.queues.len() - 1);
-        if let Err(mpsc::SendError(part)) = self.queues[store].send(part) {
+        // All updates of a unit are of the one who is bound.
+        let first = part.updates.first();
+        let whose = first.and_then(|update| Holder::of_identity(&update.identity));
+        if let Err(part) = self.queues[store].push(whose, part) {
             // The writer thread is gone: only after a panic in it.
             let outcomes = vec![
                 Outcome::new(
@@ -203,55 +212,23 @@ impl WriterThreads {
     }
 }
 
-fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &Applied) {
-    let mut next = None;
+fn apply(directory: &Directory, waiting: &Exit<Part>, applied: &Applied) {
     // The stores with updates that may have put something off.
     let mut unsettled = StoreSet::default();
-    loop {
-        let Some(first) = next
-            .take()
-            .or_else(|| receive(directory, waiting, &mut unsettled))
-        else {
-            return;
-        };
+    while let Some((whose, first)) = receive(directory, waiting, &mut unsettled) {
         let homes = first.homes;
         unsettled = unsettled.with(homes);
-        let mut updates = Vec::new();
-        let mut units = Vec::new();
-        let mut gathered = 0;
-        let mut shares = Vec::new();
-        next = Some(first);
+        let mut gathered = Gathered::default();
+        gathered.add(whose, first);
         // Updates of other stores, too, make a batch of their own: it waits for the writers of these.
-        while let Some(mut part) = next.take_if(|part: &mut Part| part.homes == homes) {
-            let requests = part.updates.iter().map(|update| &update.request);
-            gathered += requests.map(UpdateRequest::updates).sum::<usize>();
-            updates.append(&mut part.updates);
-            shares.push(part.shares);
-            units.push((part.replies, part.session));
-            if gathered < BATCH_UPDATES_MAX {
-                next = waiting.try_recv().ok();
-            }
+        while gathered.count < BATCH_UPDATES_MAX
+            && let Some((whose, part)) = waiting.take_with(whose, |part| part.homes == homes)
+        {
+            gathered.add(whose, part);
         }
-        let (outcomes, ticket) = match directory.apply_in(&updates, homes) {
-            Ok(batch) => (batch.outcomes, batch.ticket),
-            Err(error) => {
-                tracing::error!(
-                    updates = updates.len(),
-                    "a batch of updates failed: {error}"
-                );
-                (vec![refusal(&error); updates.len()], None)
-            }
-        };
-        drop((updates, shares));
-        let batch = Batch {
-            units,
-            homes,
-            outcomes,
-            ticket,
-        };
-        next = next.or_else(|| waiting.try_recv().ok());
+        let batch = gathered.apply(directory, homes, waiting);
         // Nothing is answered before what came before it.
-        if next.is_none() && applied.unanswered.load(Ordering::Acquire) == 0 {
+        if !waiting.has_next() && applied.unanswered.load(Ordering::Acquire) == 0 {
             finish(batch);
             continue;
         }
@@ -262,23 +239,132 @@ fn apply(directory: &Directory, waiting: &Receiver<Part>, applied: &Applied) {
     }
 }
 
+/// What is to become one batch.
+#[derive(Default)]
+struct Gathered {
+    updates: Vec<Update>,
+    parts: Vec<PartOf>,
+    /// Updates, those of transactions included.
+    count: usize,
+}
+
+/// A part without its updates.
+struct PartOf {
+    whose: Whose,
+    /// Where its updates end among all.
+    end: usize,
+    replies: Vec<Reply>,
+    session: UnboundedSender<Completion>,
+    shares: Arc<(Share, Vec<Share>)>,
+}
+
+impl Gathered {
+    fn add(&mut self, whose: Whose, mut part: Part) {
+        let requests = part.updates.iter().map(|update| &update.request);
+        self.count += requests.map(UpdateRequest::updates).sum::<usize>();
+        self.updates.append(&mut part.updates);
+        self.parts.push(PartOf {
+            whose,
+            end: self.updates.len(),
+            replies: part.replies,
+            session: part.session,
+            shares: part.shares,
+        });
+    }
+
+    /// Applies what was gathered, or as much as is the turn of those whose it is; the rest goes back.
+    fn apply(mut self, directory: &Directory, homes: StoreSet, waiting: &Exit<Part>) -> Batch {
+        let first = self.parts.first().and_then(|part| part.whose);
+        let is_of_one = self.parts.iter().all(|part| part.whose == first);
+        let start = Instant::now();
+        // When the last update of each part was done.
+        let mut ends: Vec<Instant> = Vec::new();
+        let mut done = 0;
+        let mut goes_on = || {
+            let now = Instant::now();
+            done += 1;
+            if !is_of_one && done == self.parts[ends.len()].end {
+                ends.push(now);
+            }
+            now - start < SLOW || is_of_one && !waiting.others_wait(first)
+        };
+        let (outcomes, ticket) = match directory.apply_while(&self.updates, homes, &mut goes_on) {
+            Ok(batch) => (batch.outcomes, batch.ticket),
+            Err(error) => {
+                tracing::error!(
+                    updates = self.updates.len(),
+                    "a batch of updates failed: {error}"
+                );
+                (vec![refusal(&error); self.updates.len()], None)
+            }
+        };
+        self.put_back(outcomes.len(), homes, waiting);
+        let now = Instant::now();
+        if ends.len() == self.parts.len() {
+            // The commit is charged like what it is of.
+            let applying = ends.last().map_or(Duration::ZERO, |end| *end - start);
+            let all = (now - start).as_secs_f64() / applying.as_secs_f64().max(1e-9);
+            let (mut begin, mut before) = (start, 0);
+            for (part, end) in self.parts.iter().zip(ends) {
+                let time = (end - begin).mul_f64(all);
+                waiting.charge(part.whose, part.end - before, time, now);
+                (begin, before) = (end, part.end);
+            }
+        } else {
+            waiting.charge(first, outcomes.len(), now - start, now);
+        }
+        let units = self.parts.into_iter();
+        Batch {
+            units: units.map(|part| (part.replies, part.session)).collect(),
+            homes,
+            outcomes,
+            ticket,
+        }
+    }
+
+    /// Puts back what is behind the first `count` updates, in its order.
+    fn put_back(&mut self, count: usize, homes: StoreSet, waiting: &Exit<Part>) {
+        while let Some(mut part) = self.parts.pop() {
+            let begin = self.parts.last().map_or(0, |before| before.end);
+            if part.end <= count {
+                self.parts.push(part);
+                return;
+            }
+            let rest = Part {
+                homes,
+                updates: self.updates.split_off(begin.max(count)),
+                replies: part.replies.split_off(count.saturating_sub(begin)),
+                session: part.session.clone(),
+                shares: Arc::clone(&part.shares),
+            };
+            waiting.put_back(part.whose, rest);
+            if begin < count {
+                part.end = count;
+                self.parts.push(part);
+                return;
+            }
+        }
+    }
+}
+
 /// The next part of a unit; `None` when there will be no more. While none comes, does what was put off.
 fn receive(
     directory: &Directory,
-    waiting: &Receiver<Part>,
+    waiting: &Exit<Part>,
     unsettled: &mut StoreSet,
-) -> Option<Part> {
-    if unsettled.is_empty() {
-        return waiting.recv().ok();
+) -> Option<(Whose, Part)> {
+    if !unsettled.is_empty() {
+        if let Next::Part(whose, part) = waiting.wait(Some(Instant::now() + SETTLE_AFTER)) {
+            return Some((whose, part));
+        }
+        if let Err(error) = directory.settle(std::mem::take(unsettled)) {
+            tracing::warn!("what updates have put off stays so: {error}");
+        }
     }
-    match waiting.recv_timeout(SETTLE_AFTER) {
-        Ok(part) => return Some(part),
-        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+    match waiting.wait(None) {
+        Next::Part(whose, part) => Some((whose, part)),
+        Next::Nothing | Next::Closed => None,
     }
-    if let Err(error) = directory.settle(std::mem::take(unsettled)) {
-        tracing::warn!("what updates have put off stays so: {error}");
-    }
-    waiting.recv().ok()
 }
 
 fn acknowledge(unsynced: &Receiver<Batch>, unanswered: &AtomicUsize) {
@@ -331,4 +417,59 @@ pub(crate) fn refusal(error: &sapwood_directory::Error) -> Outcome {
         _ => ResultCode::UnknownError,
     };
     Outcome::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sapwood_directory::Identity;
+    use sapwood_directory::engine::EntryId;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    fn part(ids: std::ops::Range<u32>) -> Part {
+        let update = |_| Update {
+            identity: Identity::Anonymous,
+            request: UpdateRequest::Message(Vec::new()),
+        };
+        let form = || Form::EndTransaction;
+        Part {
+            homes: StoreSet::FIRST,
+            updates: ids.clone().map(update).collect(),
+            replies: ids.map(|id| Reply { id, form: form() }).collect(),
+            session: unbounded_channel().0,
+            shares: Arc::default(),
+        }
+    }
+
+    /// The message ids of a part, which has as many updates.
+    fn ids(next: Next<Part>) -> Vec<u32> {
+        let Next::Part(_, part) = next else {
+            panic!("nothing is there");
+        };
+        assert_eq!(part.updates.len(), part.replies.len());
+        part.replies.iter().map(|reply| reply.id).collect()
+    }
+
+    #[test]
+    fn what_is_left_of_a_batch_goes_back_to_its_place() {
+        let one = Some(Holder::User(EntryId(1)));
+        let (entrance, exit) = queue();
+        entrance.push(one, part(20..21)).unwrap();
+        let mut gathered = Gathered::default();
+        gathered.add(one, part(1..4));
+        gathered.add(Some(Holder::Admin), part(4..7));
+        gathered.add(one, part(7..10));
+        gathered.add(one, part(10..13));
+        gathered.put_back(5, StoreSet::FIRST, &exit);
+        assert_eq!(gathered.updates.len(), 5);
+        let done = gathered.parts.iter().map(|part| part.replies.len());
+        assert_eq!(done.collect::<Vec<_>>(), [3, 2]);
+        let ends = gathered.parts.iter().map(|part| part.end);
+        assert_eq!(ends.collect::<Vec<_>>(), [3, 5]);
+        let mut left: Vec<_> = (0..4).map(|_| ids(exit.wait(None))).collect();
+        let of_admin = left.iter().position(|ids| *ids == [6]).unwrap();
+        left.remove(of_admin);
+        assert_eq!(left, [vec![7, 8, 9], vec![10, 11, 12], vec![20]]);
+        assert!(!exit.has_next());
+    }
 }

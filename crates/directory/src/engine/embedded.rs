@@ -263,11 +263,12 @@ impl Engine for Embedded {
 /// Runs a bundle once; whether anything is to be committed.
 fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
     bundle.begin(txn)?;
-    let operations = bundle.operations();
+    let is_alone = bundle.operations() == 1;
     let mut kept = 0;
-    for operation in 0..operations {
+    let mut operation = 0;
+    while operation < bundle.operations() {
         // Alone, or standing and falling with the others, an operation is undone by dropping the transaction.
-        let before = (operations > 1 && !bundle.stands_or_falls_as_one()).then(|| txn.before());
+        let before = (!is_alone && !bundle.stands_or_falls_as_one()).then(|| txn.before());
         match (bundle.apply(txn, operation)?, before) {
             (Verdict::Keep, before) => {
                 kept += 1;
@@ -278,6 +279,7 @@ fn run<B: Bundle>(bundle: &mut B, txn: &mut EmbeddedTxn) -> Result<bool> {
             (Verdict::Undo, Some(before)) => txn.bring_back(before),
             (Verdict::Undo, None) => return Ok(false),
         }
+        operation += 1;
     }
     if kept > 0 {
         bundle.finish(txn)?;

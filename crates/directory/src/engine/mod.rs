@@ -385,7 +385,7 @@ pub enum Verdict {
 /// Operations that become one transaction, each succeeding or failing alone. An error from any method aborts the whole
 /// bundle and is returned by [`Engine::write`].
 pub trait Bundle {
-    /// How many operations there are.
+    /// How many operations there are. They may become fewer while the bundle runs: asked before each.
     fn operations(&self) -> usize;
     /// The stores that the operations are known to write to. An engine that finds that there are others runs the bundle again.
     fn stores(&self) -> StoreSet {

@@ -85,13 +85,15 @@ impl Engine for Model {
         };
         bundle.begin(&mut txn)?;
         let mut kept = false;
-        for operation in 0..bundle.operations() {
+        let mut operation = 0;
+        while operation < bundle.operations() {
             let before = txn.state.clone();
             match bundle.apply(&mut txn, operation)? {
                 Verdict::Keep => kept = true,
                 Verdict::Undo if bundle.stands_or_falls_as_one() => return Ok(None),
                 Verdict::Undo => txn.state = before,
             }
+            operation += 1;
         }
         if !kept {
             return Ok(None);

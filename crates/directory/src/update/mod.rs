@@ -75,7 +75,7 @@ pub fn check_controls(message: &RequestMessage<'_>) -> Result<(), Outcome> {
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Applied<T> {
-    /// One for each update, in order. A success may be told to the client only once the ticket is durable.
+    /// One for each update that was applied, in order. A success may be told to the client only once the ticket is durable.
     pub outcomes: Vec<Outcome>,
     /// The one commit; `None` when no update changed anything.
     pub ticket: Option<T>,
@@ -96,6 +96,8 @@ pub(crate) struct WriterState {
 pub(crate) struct Batch<'b> {
     pub(crate) options: &'b Options,
     work: Work<'b>,
+    /// Asked after each update whether the next is to be applied.
+    goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) writer: &'b mut WriterState,
     state: State,
@@ -139,10 +141,12 @@ impl<'b> Batch<'b> {
         homes: StoreSet,
         stamps: &'b Mutex<Stamps>,
         writer: &'b mut WriterState,
+        goes_on: Option<&'b mut (dyn FnMut() -> bool + 'b)>,
     ) -> Batch<'b> {
         Batch {
             options,
             work,
+            goes_on,
             outcomes: Vec::new(),
             writer,
             state: State::default(),
@@ -280,6 +284,11 @@ impl Bundle for Batch<'_> {
             self.state.attributes.truncate(numbers);
             self.changes.truncate(changes);
             self.writer.ahead.forget();
+        }
+        if let (Some(goes_on), Work::Updates(updates)) = (&mut self.goes_on, self.work)
+            && !goes_on()
+        {
+            self.work = Work::Updates(&updates[..=operation]);
         }
         Ok(verdict)
     }

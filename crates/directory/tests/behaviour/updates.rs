@@ -1,6 +1,6 @@
 //! Updates: results and effects, operation by operation.
 
-use sapwood_directory::{Identity, UpdateRequest};
+use sapwood_directory::{Identity, StoreSet, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Increment, Replace};
 use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
@@ -505,4 +505,38 @@ fn in_a_batch_each_update_stands_alone_and_sees_those_before() {
             .ticket
             .is_none()
     );
+}
+
+#[test]
+fn a_batch_that_is_told_to_end_leaves_what_is_behind_undone() {
+    let directory = in_memory();
+    seed(&directory);
+    let updates: Vec<_> = ["anne", "anne", "berta", "clara"]
+        .map(|name| as_admin(person(name)))
+        .into();
+    let mut asked = 0;
+    let mut goes_on = || {
+        asked += 1;
+        asked < 3
+    };
+    let homes = StoreSet::FIRST;
+    let applied = directory
+        .apply_while(&updates, homes, &mut goes_on)
+        .unwrap();
+    let codes: Vec<_> = applied
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.code)
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            ResultCode::Success,
+            ResultCode::EntryAlreadyExists,
+            ResultCode::Success
+        ]
+    );
+    assert!(applied.ticket.is_some());
+    assert!(exists(&directory, "uid=berta,ou=people,dc=example,dc=com"));
+    assert!(!exists(&directory, "uid=clara,ou=people,dc=example,dc=com"));
 }
