@@ -237,6 +237,38 @@ fn searching_for_many_values_takes_steps_in_proportion() {
 }
 
 #[test]
+fn many_lists_are_merged() {
+    let directory = directory();
+    // Lists that are too long to be kept with the plan.
+    let (groups, members) = (12, 40);
+    for number in 0..groups * members {
+        let group = format!("group {}", number % groups);
+        add_person(
+            &directory,
+            &format!("p{number}"),
+            &[group, "all".to_owned()],
+        );
+    }
+    let items: String = (0..2 * groups)
+        .map(|group| format!("(description=group {group})"))
+        .collect();
+    for (filter, expected) in [
+        (format!("(|{items})"), groups * members),
+        (
+            format!("(|{items}{items}(description=all))"),
+            groups * members,
+        ),
+        (format!("(&(|{items})(cn=p7))"), 1),
+    ] {
+        let (steps, found) = search(&directory, TREE, &filter, &["1.1"], u64::MAX);
+        assert_eq!(found, expected, "{filter}");
+        let again = search(&directory, TREE, &filter, &["1.1"], 1);
+        assert_eq!(again.1, expected, "{filter} in the smallest steps");
+        assert!(again.0.len() >= steps.len());
+    }
+}
+
+#[test]
 fn items_for_all_attributes_look_for_them_once() {
     let directory = directory();
     add_person(&directory, "p", &[]);

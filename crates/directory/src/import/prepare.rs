@@ -313,6 +313,9 @@ struct Worker<'w, E: Engine> {
     patterns: Patterns<'w>,
 }
 
+/// Most attributes of a pattern: each is compared with the others, and hardly any entries with more are alike.
+const PATTERN_ATTRIBUTES_MAX: usize = 64;
+
 /// Attribute descriptions that were read before, in the order in which they came: entries mostly have the same ones in the same
 /// order, so that the one wanted is that behind the last.
 #[derive(Default)]
@@ -602,7 +605,8 @@ impl<'w, E: Engine> Worker<'w, E> {
                 return Ok(());
             };
             // A second list of the same attribute would have to be compared with the first.
-            if attributes.iter().any(|other| other.number == number) {
+            let is_second = attributes.iter().any(|other| other.number == number);
+            if is_second || attributes.len() >= PATTERN_ATTRIBUTES_MAX {
                 return Ok(());
             }
             let is_named = known.is_plain_text()
