@@ -87,6 +87,20 @@ fn init_prints_a_generated_password_and_the_fingerprint_once() {
     );
     let changed = sapwood_ok(["passwd".as_ref(), path.as_os_str()]);
     assert!(!changed.contains(password.split_whitespace().next().unwrap()));
+    // One that looks like a stored one would not be what the administrator types.
+    let file = scratch.path().join("password");
+    std::fs::write(&file, "{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==\n").unwrap();
+    let stored = std::fs::read(path.join("admin.password")).unwrap();
+    let args = ["--password-file".as_ref(), file.as_os_str()];
+    let output = sapwood(
+        ["passwd".as_ref(), path.as_os_str()]
+            .into_iter()
+            .chain(args),
+    );
+    assert!(!output.status.success());
+    let said = text(&output.stderr);
+    assert!(said.contains("a scheme in braces"), "{said}");
+    assert_eq!(std::fs::read(path.join("admin.password")).unwrap(), stored);
 }
 
 #[test]

@@ -359,3 +359,20 @@ fn a_reload_changes_the_administrators_password() {
         "all stays as it was"
     );
 }
+
+/// No password could match it, and nobody would know before it is needed.
+#[test]
+fn a_file_without_a_password_of_the_administrator_is_refused() {
+    let server = TestServer::start();
+    for stored in ["{FOO}abc", "{SSHA}damaged"] {
+        std::fs::write(server.path("admin.password"), stored).unwrap();
+        let reloaded = server.server.as_ref().unwrap().reload();
+        let error = reloaded.unwrap_err().to_string();
+        let scheme = stored.split_inclusive('}').next().unwrap();
+        assert!(
+            error.contains("admin.password") && error.contains(scheme),
+            "{error}"
+        );
+    }
+    server.admin();
+}

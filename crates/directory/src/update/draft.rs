@@ -565,6 +565,9 @@ impl<'a> Draft<'a> {
                 known.append_current(&mut values);
             }
         }
+        if values.is_empty() {
+            return Ok(());
+        }
         hasher
             .check(&values)
             .map_err(|why| Stop::refuse(ResultCode::ConstraintViolation, why))

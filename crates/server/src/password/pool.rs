@@ -5,7 +5,9 @@
 //! have their turn; it can be stopped before each of them.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,10 +26,20 @@ pub(crate) enum Owner {
     Admin,
     /// That of the entry with this id.
     Entry(u64),
+    /// Nobody has the name, of which this is a hash.
+    Nobody(u64),
+}
+
+impl Owner {
+    pub(crate) fn nobody(name: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self::Nobody(hasher.finish())
+    }
 }
 
 /// For whom a job is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
     pub(crate) origin: Origin,
     pub(crate) owner: Owner,
@@ -63,7 +75,7 @@ struct State {
     origins: Clocks<Origin>,
     owners: Clocks<Owner>,
     /// Binds that have failed and are not answered yet.
-    delayed: HashMap<Origin, u64>,
+    delayed: HashMap<Claim, u64>,
     /// What a hash of a new password takes, as measured.
     hash_time: Duration,
     threads: u32,
@@ -106,7 +118,7 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 pub(crate) struct Delayed {
     queue: Arc<Queue>,
-    origin: Origin,
+    claim: Claim,
 }
 
 impl HasherPool {
@@ -176,8 +188,8 @@ impl HasherPool {
 
     /// How long after it came a bind may be answered at the earliest if it fails: twice what the hash of a new password that came now
     /// would take, waiting for its turn included.
-    pub(crate) fn failure_delay(&self, origin: Origin) -> Duration {
-        self.queue.lock().failure_delay(origin)
+    pub(crate) fn failure_delay(&self, claim: Claim) -> Duration {
+        self.queue.lock().failure_delay(claim)
     }
 
     /// What a hash of a new password takes, as measured.
@@ -187,11 +199,11 @@ impl HasherPool {
     }
 
     /// Counts a failed bind as one that still waits for its hash, until it is answered.
-    pub(crate) fn delay(&self, origin: Origin) -> Delayed {
-        *self.queue.lock().delayed.entry(origin).or_default() += 1;
+    pub(crate) fn delay(&self, claim: Claim) -> Delayed {
+        *self.queue.lock().delayed.entry(claim).or_default() += 1;
         Delayed {
             queue: Arc::clone(&self.queue),
-            origin,
+            claim,
         }
     }
 }
@@ -241,22 +253,39 @@ impl State {
         running.is_some_and(|running| running.is_stopped) || self.is_closed
     }
 
-    fn failure_delay(&self, origin: Origin) -> Duration {
+    /// The same for a name that somebody has as for one that nobody has: it does not tell.
+    fn failure_delay(&self, claim: Claim) -> Duration {
         let own = hash_work().micros();
-        let mut ahead: HashMap<Origin, u64> = HashMap::new();
-        let waiting = self.waiting.iter().map(|job| (job.claim, job.work));
-        let running = self.running.iter().map(|job| (job.claim, job.work));
-        for (claim, work) in waiting.chain(running) {
-            *ahead.entry(claim.origin).or_default() += work.micros();
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|job| (job.claim, job.work.micros()));
+        let running = self
+            .running
+            .iter()
+            .map(|job| (job.claim, job.work.micros()));
+        let delayed = self
+            .delayed
+            .iter()
+            .map(|(claim, binds)| (*claim, binds * own));
+        let mut ahead: HashMap<Claim, u64> = HashMap::new();
+        for (claim, work) in waiting.chain(running).chain(delayed) {
+            *ahead.entry(claim).or_default() += work;
         }
-        for (origin, binds) in &self.delayed {
-            *ahead.entry(*origin).or_default() += binds * own;
+        // All that is there for the same name comes before it, as much for each other name from the same address, and as much as all that from each
+        // other address.
+        let mut until = ahead.remove(&claim).unwrap_or_default() + own;
+        let mut others: HashMap<Origin, u64> = HashMap::new();
+        for (other, work) in ahead {
+            *others.entry(other.origin).or_default() += match other.origin == claim.origin {
+                true => work.min(until),
+                false => work,
+            };
         }
-        // The others of this address come before it, and as much of each other address.
-        let before = ahead.remove(&origin).unwrap_or_default();
-        let others = ahead.into_values().map(|work| work.min(before + own));
-        let all = before + own + others.sum::<u64>();
-        2 * self.hash_time.mul_f64(all as f64 / own as f64) / self.threads
+        until += others.remove(&claim.origin).unwrap_or_default();
+        let elsewhere: u64 = others.into_values().map(|work| work.min(until)).sum();
+        let work = (until + elsewhere) as f64 / own as f64;
+        2 * self.hash_time.mul_f64(work) / self.threads
     }
 }
 
@@ -285,30 +314,31 @@ impl Queue {
                 mut job,
             } = next;
             let began = Instant::now();
-            let step = job(Turn::Step);
+            // A hasher outlives what a job may do wrong.
+            let step = catch_unwind(AssertUnwindSafe(|| job(Turn::Step)));
             let time = began.elapsed();
             state = self.lock();
             let is_stopped = state.stepped(number, claim, time);
             match step {
-                ControlFlow::Break(()) => {
+                Ok(ControlFlow::Break(())) => {
                     if work == hash_work() {
                         let others = state.hash_time * (AVERAGED_HASHES - 1);
                         state.hash_time = (others + time) / AVERAGED_HASHES;
                     }
                     state.leave(claim);
                 }
-                ControlFlow::Continue(()) if is_stopped => {
-                    state.leave(claim);
-                    drop(state);
-                    let _ = job(Turn::Stop);
-                    state = self.lock();
-                }
-                ControlFlow::Continue(()) => state.waiting.push(Waiting {
+                Ok(ControlFlow::Continue(())) if !is_stopped => state.waiting.push(Waiting {
                     number,
                     claim,
                     work,
                     job,
                 }),
+                _ => {
+                    state.leave(claim);
+                    drop(state);
+                    let _ = job(Turn::Stop);
+                    state = self.lock();
+                }
             }
         }
     }
@@ -335,10 +365,10 @@ impl Drop for Ticket {
 impl Drop for Delayed {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
-        if let Some(count) = state.delayed.get_mut(&self.origin) {
+        if let Some(count) = state.delayed.get_mut(&self.claim) {
             *count -= 1;
             if *count == 0 {
-                state.delayed.remove(&self.origin);
+                state.delayed.remove(&self.claim);
             }
         }
     }
@@ -364,7 +394,7 @@ impl Drop for HasherPool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::sync::mpsc::{self, Sender};
 
     use super::*;
 
@@ -411,10 +441,6 @@ mod tests {
         })
     }
 
-    fn first(told: &Receiver<(Claim, Turn)>, count: usize) -> Vec<Claim> {
-        told.iter().take(count).map(|(claim, _)| claim).collect()
-    }
-
     #[test]
     fn a_flood_leaves_others_their_turn() {
         let (pool, release, _held) = held();
@@ -436,11 +462,20 @@ mod tests {
         tickets.push(telling(&pool, another, 1, &tell));
         tickets.push(telling(&pool, same_address, 1, &tell));
         release.send(()).unwrap();
-        // One of each flood comes before.
-        let served = first(&told, 4);
-        assert!(served.contains(&another), "{served:?}");
-        let place = told.iter().position(|(claim, _)| claim == same_address);
-        assert!(place.unwrap() <= 260);
+        let mut before = Vec::new();
+        while !(before.contains(&another) && before.contains(&same_address)) {
+            before.push(told.recv().unwrap().0);
+        }
+        let place = |claim| before.iter().position(|served| *served == claim).unwrap();
+        // Of each address one step comes before, and of each name from the same address.
+        let (first, second) = (&before[..place(another)], &before[..place(same_address)]);
+        for (address, owner) in [(1, 1), (10, 7), (2, 8)] {
+            let claim = claim(address, owner);
+            let steps = first.iter().filter(|served| served.origin == claim.origin);
+            assert!(steps.count() <= 1, "{first:?}");
+            let steps = second.iter().filter(|served| **served == claim);
+            assert!(steps.count() <= 1, "{second:?}");
+        }
     }
 
     #[test]
@@ -467,6 +502,22 @@ mod tests {
     }
 
     #[test]
+    fn a_hasher_outlives_a_job_that_panics() {
+        let pool = HasherPool::start(1).unwrap();
+        let (tell, told) = mpsc::channel();
+        let own = tell.clone();
+        let panics = pool.submit(claim(1, 1), hash_work(), move |turn| {
+            assert_eq!(turn, Turn::Stop, "a panic that is meant");
+            own.send((claim(1, 1), turn)).unwrap();
+            ControlFlow::Break(())
+        });
+        assert_eq!(told.recv().unwrap(), (claim(1, 1), Turn::Stop));
+        let next = telling(&pool, claim(2, 2), 1, &tell);
+        assert_eq!(told.recv().unwrap(), (claim(2, 2), Turn::Step));
+        drop((panics, next));
+    }
+
+    #[test]
     fn a_stop_stops_what_waits() {
         let (pool, release, _held) = held();
         let (tell, told) = mpsc::channel();
@@ -484,17 +535,34 @@ mod tests {
     #[test]
     fn a_failed_bind_takes_as_long_as_its_hash_would_have() {
         let (pool, release, held) = held();
-        let alone = Origin::of_address([192, 0, 2, 9].into());
+        let nobody = |address: u8, name: &str| Claim {
+            owner: Owner::nobody(name),
+            ..claim(address, 0)
+        };
+        let alone = nobody(9, "x");
         let one = pool.failure_delay(alone);
         let hash_time = pool.hash_time();
-        // The one that runs, then its own.
-        assert!(one >= 4 * hash_time - Duration::from_micros(1));
-        // Binds that have failed count like those in the queue.
-        let crowd = claim(1, 1).origin;
-        let delayed: Vec<_> = (0..10).map(|_| pool.delay(crowd)).collect();
-        assert!(pool.failure_delay(crowd) > 22 * hash_time);
-        assert!(pool.failure_delay(alone) < 7 * hash_time);
-        drop(delayed);
+        let hashes = |count: u32| 2 * count * hash_time;
+        let is_about = |delay: Duration, count| {
+            delay.abs_diff(hashes(count)) < Duration::from_micros(count.into())
+        };
+        // The one that runs, then its own; the same if the name is somebody's.
+        assert!(is_about(one, 2));
+        assert_eq!(pool.failure_delay(claim(9, 5)), one);
+        // Binds that have failed count like those in the queue, in which each name from an address, and each address, has its turn.
+        let delayed: Vec<_> = (0..10).map(|_| pool.delay(nobody(1, "a"))).collect();
+        assert!(is_about(pool.failure_delay(nobody(1, "a")), 12));
+        assert!(is_about(pool.failure_delay(nobody(1, "b")), 3));
+        assert!(is_about(pool.failure_delay(alone), 3));
+        let names: Vec<_> = (0..10)
+            .map(|name| pool.delay(nobody(2, &name.to_string())))
+            .collect();
+        assert!(is_about(
+            pool.failure_delay(nobody(2, "more")),
+            1 + 10 + 1 + 10
+        ));
+        assert!(is_about(pool.failure_delay(alone), 4));
+        drop((delayed, names));
         assert_eq!(pool.failure_delay(alone), one);
         assert!(pool.queue.lock().delayed.is_empty());
         drop((release, held));

@@ -5,7 +5,7 @@
 //! names that do not exist keeps no hasher busy.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sapwood_directory::{Credentials, Identity, Outcome};
 use sapwood_ldap::message::{
@@ -39,7 +39,7 @@ pub(super) enum Hashing {
     /// A job in the pool; for a bind, with when its failure may be told.
     Job {
         _ticket: Ticket,
-        failure: Option<Instant>,
+        failure: Option<(Instant, Claim)>,
     },
     /// A bind that has failed, and when that is told.
     Failed { at: Instant, _delayed: Delayed },
@@ -116,20 +116,24 @@ impl Session {
         self.require_confidentiality()?;
         let came = Instant::now();
         let Some(Bindable { identity, stored }) = self.bindable(name, password)? else {
-            let delay = self.failure_delay();
-            return Ok(self.fail_at(came + delay));
+            let claim = Claim {
+                origin: self.peer.origin(),
+                owner: Owner::nobody(name),
+            };
+            return Ok(self.fail(came, claim));
         };
+        let claim = self.claim(&identity);
         let limits = self.settings.config.limits.passwords();
         let stored = stored.iter().map(Vec::as_slice);
         let mut verifier = Verifier::new(password, stored, limits);
-        let failure = came + self.failure_delay();
         if verifier.is_quick() {
             return Ok(match verifier.run() {
                 Some(_) => Begun::Bound(identity),
-                None => self.fail_at(failure),
+                None => self.fail(came, claim),
             });
         }
-        let (claim, work) = (self.claim(&identity), verifier.work());
+        let hashers = &self.service.hashers;
+        let (work, failure) = (verifier.work(), came + hashers.failure_delay(claim));
         let session = self.completions.clone();
         let check = move |turn| {
             let verdict = match turn {
@@ -145,7 +149,7 @@ impl Session {
         };
         self.hashing = Some(Hashing::Job {
             _ticket: self.service.hashers.submit(claim, work, check),
-            failure: Some(failure),
+            failure: Some((failure, claim)),
         });
         Ok(Begun::Waits)
     }
@@ -181,8 +185,8 @@ impl Session {
         self.exclusive = None;
         match (verdict, failure) {
             (Verdict::Bound(identity), _) => self.bound(id, identity),
-            (Verdict::Wrong, Some(at)) if at > Instant::now() => {
-                self.fail_at(at);
+            (Verdict::Wrong, Some((at, claim))) if at > Instant::now() => {
+                self.fail_at(at, claim);
                 self.exclusive = Some(id);
             }
             (Verdict::Wrong, _) => self.answer(id, Operation::Bind, &wrong()),
@@ -190,15 +194,15 @@ impl Session {
         }
     }
 
-    /// How long after it came a bind is answered that fails.
-    fn failure_delay(&self) -> Duration {
-        self.service.hashers.failure_delay(self.peer.origin())
+    /// Has a bind that came at a time fail when others would.
+    fn fail(&mut self, came: Instant, claim: Claim) -> Begun {
+        self.fail_at(came + self.service.hashers.failure_delay(claim), claim)
     }
 
-    fn fail_at(&mut self, at: Instant) -> Begun {
+    fn fail_at(&mut self, at: Instant, claim: Claim) -> Begun {
         self.hashing = Some(Hashing::Failed {
             at,
-            _delayed: self.service.hashers.delay(self.peer.origin()),
+            _delayed: self.service.hashers.delay(claim),
         });
         Begun::Waits
     }
