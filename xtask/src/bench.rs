@@ -22,6 +22,12 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Attack the server in every known way beside an honest client; print its times and the server's memory, fail outside the bounds.
+    Abuse {
+        /// Arguments for the benchmark; `-- --help` lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Put the same work on the store and on other embedded key-value stores; print tables of ratios.
     Store {
         /// Arguments for the benchmark; `-- --help` lists them.
@@ -56,6 +62,7 @@ impl Bench {
         let (name, needed, args) = match &self {
             Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
             Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
+            Bench::Abuse { args } => ("abuse", &[][..], args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),
             Bench::Xact { args } => return xact(args),

@@ -2,6 +2,7 @@
 //! outcome is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and
 //! runs it.
 
+mod abuse;
 mod adds;
 mod buffer;
 mod instructions;
@@ -40,6 +41,11 @@ enum Command {
     Instructions(instructions::Options),
     /// Entries added one by one, beside slapd: seconds, bytes of log, bytes written
     Adds(adds::Options),
+    /// What an honest client notices of others that want to stop the server
+    Abuse(abuse::Options),
+    /// Attacks a server until it is killed
+    #[command(hide = true)]
+    Attack(abuse::AttackOptions),
 }
 
 #[derive(Debug, clap::Args)]
@@ -96,6 +102,8 @@ fn main() -> Result<()> {
         Command::Ldap(options) => run(&options),
         Command::Instructions(options) => instructions::run(&options),
         Command::Adds(options) => adds::run(&options),
+        Command::Abuse(options) => abuse::run(&options),
+        Command::Attack(options) => abuse::attack(&options),
     }
 }
 

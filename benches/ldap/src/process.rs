@@ -63,6 +63,16 @@ impl Process {
         Ok(sum)
     }
 
+    /// Forgets the peak of its memory so far.
+    pub(crate) fn watch_memory(&self) {
+        self.memory.peak.store(0, Ordering::Relaxed);
+    }
+
+    /// The peak of its memory in bytes, since it was forgotten.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        self.memory.peak.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

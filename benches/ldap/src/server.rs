@@ -305,6 +305,18 @@ impl Prepared {
 
     /// Starts the server on a free port and waits until it listens.
     pub(crate) fn start(self) -> Result<Server> {
+        self.start_on(&[])
+    }
+
+    /// The same, and on one with TLS; its URL.
+    pub(crate) fn start_with_tls(self) -> Result<(Server, String)> {
+        let ldaps = format!("ldaps://127.0.0.1:{}", free_port()?);
+        let server = self.start_on(&["--listen", &ldaps])?;
+        Ok((server, ldaps))
+    }
+
+    /// Starts it with more arguments.
+    fn start_on(self, arguments: &[&str]) -> Result<Server> {
         let port = free_port()?;
         let url = format!("ldap://127.0.0.1:{port}");
         let mut command = match self.wrapper.split_first() {
@@ -319,7 +331,8 @@ impl Prepared {
             Product::Sapwood => command
                 .arg("serve")
                 .arg(&self.folder)
-                .args(["--listen", &url]),
+                .args(["--listen", &url])
+                .args(arguments),
             // In the foreground, without debug output.
             Product::Slapd => command
                 .arg("-f")
@@ -389,6 +402,21 @@ impl Server {
     /// What its data take on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         disk_bytes(&self.folder).unwrap_or_default()
+    }
+
+    /// Its data.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Forgets the peak of its own memory so far.
+    pub(crate) fn watch_memory(&self) {
+        self.process.watch_memory();
+    }
+
+    /// The peak of its own memory in bytes, since it was forgotten.
+    pub(crate) fn memory_peak(&self) -> u64 {
+        self.process.memory_peak()
     }
 
     /// Its process.
