@@ -1,6 +1,9 @@
 //! Result codes and the LDAPResult that ends an operation (RFC 4511 §4.1.9).
 
+use std::borrow::Cow;
+
 use crate::ber;
+use crate::dn::Dn;
 use crate::error::PartError;
 use crate::list::OctetStrings;
 use crate::message::{checked_list, utf8};
@@ -159,7 +162,38 @@ impl std::fmt::Display for ResultCode {
     }
 }
 
-/// LDAPResult (RFC 4511 §4.1.9).
+/// Most bytes of a diagnostic message and of a matchedDN that are sent. Both may echo what came in a request.
+pub const RESULT_TEXT_BYTES_MAX: usize = 1024;
+
+/// What stands for the end of a text that was too long.
+const ELLIPSIS: &str = "...";
+
+/// A text for people, cut at a character, and marked so, when it is longer than [`RESULT_TEXT_BYTES_MAX`].
+#[must_use]
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= RESULT_TEXT_BYTES_MAX {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(RESULT_TEXT_BYTES_MAX - ELLIPSIS.len());
+    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
+}
+
+/// A DN, or the nearest superior of it that is not longer than [`RESULT_TEXT_BYTES_MAX`]: a DN that was cut would name nothing.
+fn near_superior(dn: &str) -> &str {
+    if dn.len() <= RESULT_TEXT_BYTES_MAX {
+        return dn;
+    }
+    let Ok(parsed) = Dn::parse(dn) else {
+        return "";
+    };
+    std::iter::successors(Some(parsed), |dn| dn.parent())
+        .map(Dn::as_str)
+        .find(|superior| superior.len() <= RESULT_TEXT_BYTES_MAX)
+        .unwrap_or_default()
+}
+
+/// LDAPResult (RFC 4511 §4.1.9). What is longer than [`RESULT_TEXT_BYTES_MAX`] is sent in part: of a diagnostic message its
+/// beginning, of a matchedDN the nearest superior that is short enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LdapResult<'a> {
     /// How it ended.
@@ -214,8 +248,8 @@ impl<'a> LdapResult<'a> {
     /// Octets of its components.
     pub(crate) fn content_len(&self) -> usize {
         2 + ber::integer_len(i64::from(self.code.code()))
-            + ber::element_len(self.matched_dn.len())
-            + ber::element_len(self.diagnostic.len())
+            + ber::element_len(near_superior(self.matched_dn).len())
+            + ber::element_len(shortened(self.diagnostic).len())
             + self
                 .referral
                 .map_or(0, |uris| ber::element_len(uris.as_ber().len()))
@@ -223,10 +257,49 @@ impl<'a> LdapResult<'a> {
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         ber::put_integer(out, ber::ENUMERATED, i64::from(self.code.code()));
-        ber::put_octets(out, ber::OCTET_STRING, self.matched_dn.as_bytes());
-        ber::put_octets(out, ber::OCTET_STRING, self.diagnostic.as_bytes());
+        ber::put_octets(
+            out,
+            ber::OCTET_STRING,
+            near_superior(self.matched_dn).as_bytes(),
+        );
+        ber::put_octets(
+            out,
+            ber::OCTET_STRING,
+            shortened(self.diagnostic).as_bytes(),
+        );
         if let Some(uris) = self.referral {
             ber::put_octets(out, ber::context_constructed(3), uris.as_ber());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(result: &LdapResult<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        result.encode(&mut out);
+        assert_eq!(out.len(), result.content_len());
+        out
+    }
+
+    #[test]
+    fn what_is_echoed_is_bounded() {
+        let long = "é".repeat(1 << 20);
+        let dn = format!(
+            "cn={},ou=near,dc=example",
+            "x".repeat(RESULT_TEXT_BYTES_MAX)
+        );
+        let out = sent(&LdapResult::new(ResultCode::NoSuchObject, &long).matched(&dn));
+        let result = LdapResult::decode(&mut ber::Reader::new(&out)).unwrap();
+        assert_eq!(result.matched_dn, "ou=near,dc=example");
+        assert!(result.diagnostic.len() <= RESULT_TEXT_BYTES_MAX);
+        assert!(result.diagnostic.starts_with('é') && result.diagnostic.ends_with("é..."));
+
+        let exact = "x".repeat(RESULT_TEXT_BYTES_MAX);
+        let out = sent(&LdapResult::new(ResultCode::Success, &exact).matched(&long));
+        let result = LdapResult::decode(&mut ber::Reader::new(&out)).unwrap();
+        assert_eq!((result.matched_dn, result.diagnostic), ("", exact.as_str()));
     }
 }
