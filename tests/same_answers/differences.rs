@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::list::ChangeKind;
-use sapwood_ldap::message::DerefAliases;
+use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 
 use super::answer::{Answer, describe_difference};
@@ -18,7 +18,7 @@ struct Kind {
     excuse: fn(&Operation, &mut Answer, &mut Answer),
 }
 
-const KINDS: [Kind; 20] = [
+const KINDS: [Kind; 21] = [
     Kind {
         heading: "Superclasses are added to objectClass",
         excuse: add_superclasses,
@@ -96,6 +96,10 @@ const KINDS: [Kind; 20] = [
         excuse: referral_as_new_superior,
     },
     Kind {
+        heading: "Searches below the root and below the subschema subentry",
+        excuse: searches_beside_the_contexts,
+    },
+    Kind {
         heading: ORDER_OF_CHECKS,
         excuse: order_of_checks,
     },
@@ -104,7 +108,7 @@ const KINDS: [Kind; 20] = [
 const ORDER_OF_CHECKS: &str = "The order of checks";
 
 /// As many kinds as there may be.
-const KINDS_MAX: usize = 20;
+const KINDS_MAX: usize = 21;
 
 /// As many differences are shown.
 const SHOWN: usize = 60;
@@ -335,7 +339,10 @@ fn substrings_of_lists(operation: &Operation, slapd: &mut Answer, sapwood: &mut 
 fn compared_subschema_subentry(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
     if let Operation::Compare { attribute, .. } = operation
         && attribute == "subschemaSubentry"
-        && slapd.code == ResultCode::UnwillingToPerform
+        && matches!(
+            slapd.code,
+            ResultCode::UnwillingToPerform | ResultCode::NoSuchAttribute
+        )
     {
         *slapd = sapwood.clone();
     }
@@ -354,6 +361,20 @@ fn large_increments(operation: &Operation, slapd: &mut Answer, sapwood: &mut Ans
         && codes == (ResultCode::InvalidAttributeSyntax, ResultCode::Success)
     {
         slapd.code = sapwood.code;
+    }
+}
+
+fn searches_beside_the_contexts(operation: &Operation, slapd: &mut Answer, sapwood: &mut Answer) {
+    let Operation::Search { base, scope, .. } = operation else {
+        return;
+    };
+    let is_beside = base.is_empty() || base.to_ascii_lowercase().ends_with("subschema");
+    let done = matches!(
+        sapwood.code,
+        ResultCode::Success | ResultCode::SizeLimitExceeded
+    );
+    if is_beside && *scope != Scope::Base && slapd.code == ResultCode::NoSuchObject && done {
+        *slapd = sapwood.clone();
     }
 }
 

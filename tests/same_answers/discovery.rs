@@ -31,10 +31,12 @@ const ROOT_DSE: &[(&str, Rule)] = &[
     ("supportedldapversion", Same),
     ("supportedextension", AtLeast(&[])),
     ("supportedcontrol", AtLeast(CONTROLS_NOT_BUILT)),
-    ("supportedfeatures", AtLeast(&[LANGUAGE_RANGES])),
+    ("supportedfeatures", AtLeast(&[])),
     // Those of slapd depend on which plugins its SASL library finds.
     ("supportedsaslmechanisms", Own),
     ("configcontext", Own),
+    // slapd has none.
+    ("defaultnamingcontext", Own),
     ("vendorname", Own),
     ("vendorversion", Own),
 ];
@@ -64,8 +66,6 @@ const CONTROLS_NOT_BUILT: &[&str] = &[
     "1.2.826.0.1.3344810.2.3",  // matched values, RFC 3876
     "1.3.6.1.4.1.4203.1.9.1.1", // content synchronisation, RFC 4533
 ];
-/// RFC 3866 §3.
-const LANGUAGE_RANGES: &str = "1.3.6.1.4.1.4203.1.5.5";
 
 /// Arcs and identifiers of definitions that only slapd has.
 const NOT_DEFINED: &[&str] = &[

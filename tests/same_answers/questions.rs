@@ -6,7 +6,7 @@ use sapwood_ldap::message::{DerefAliases, Scope};
 use super::operation::{Operation, Term, Values};
 use super::servers::SUFFIX;
 use super::vocabulary::{
-    ASSERTIONS, FOREIGN_NAMES, MISSING_NAMES, NAMES, NEW_RDNS, OTHER_DESCRIPTIONS, RULES,
+    ASSERTIONS, BESIDE, FOREIGN_NAMES, MISSING_NAMES, NAMES, NEW_RDNS, OTHER_DESCRIPTIONS, RULES,
     SELECTIONS, WRONG_NAMES, WRONG_RDNS,
 };
 
@@ -58,23 +58,33 @@ pub(crate) fn read(random: &mut Random) -> Operation {
     if random.once_in(8) {
         let (attribute, value) = assertion(random);
         return Operation::Compare {
-            dn: name(random),
+            dn: if random.once_in(8) {
+                random.of(&BESIDE).to_owned()
+            } else {
+                name(random)
+            },
             attribute,
             value,
             manage_dsa_it: random.once_in(4),
         };
     }
     let types_only = random.once_in(10);
+    let is_beside = random.once_in(16);
     let attributes = (0..random.below(4))
         .map(|_| random.of(&SELECTIONS).to_owned())
         .collect();
     Operation::Search {
-        base: if random.once_in(3) {
+        base: if is_beside {
+            random.of(&BESIDE).to_owned()
+        } else if random.once_in(3) {
             SUFFIX.to_owned()
         } else {
             name(random)
         },
-        scope: if random.once_in(2) {
+        scope: if is_beside {
+            // What they hold themselves is compared by `discovery`.
+            random.of(&[Scope::OneLevel, Scope::Subtree, Scope::Subordinates])
+        } else if random.once_in(2) {
             Scope::Subtree
         } else {
             random.of(&SCOPES)

@@ -93,6 +93,14 @@ impl Server {
             "sapwood init failed: {}",
             String::from_utf8_lossy(&init.stderr)
         );
+        let settings = directory.join("sapwood.toml");
+        let text = fs::read_to_string(&settings).unwrap();
+        let registered = "attribute_options = [\"x-test\"]";
+        fs::write(
+            &settings,
+            text.replace("attribute_options = []", registered),
+        )
+        .unwrap();
         let schema = directory.join("schema");
         fs::create_dir_all(&schema).unwrap();
         fs::write(schema.join("odd.schema"), ODD_SCHEMA).unwrap();

@@ -1,7 +1,7 @@
 //! Names, attribute descriptions, values and the like that questions are made of: right ones, odd ones and wrong ones.
 
 /// Names of entries of the test data, written in many ways.
-pub(crate) const NAMES: [&str; 52] = [
+pub(crate) const NAMES: [&str; 53] = [
     "dc=example,dc=com",
     "DC = Example , DC = COM",
     "ou=People,dc=example,dc=com",
@@ -54,6 +54,7 @@ pub(crate) const NAMES: [&str; 52] = [
     "ou=elsewhere,ou=Referrals,dc=example,dc=com",
     "ou=bare,ou=Referrals,dc=example,dc=com",
     "ou=Empty,dc=example,dc=com",
+    "cn=rules,ou=Empty,dc=example,dc=com",
 ];
 
 /// Names that no entry has.
@@ -69,6 +70,9 @@ pub(crate) const MISSING_NAMES: [&str; 10] = [
     "cn=below,ou=bare,ou=Referrals,dc=example,dc=com",
     "uid=,ou=People,dc=example,dc=com",
 ];
+
+/// Names of what is beside the naming contexts: the root and the subschema subentry.
+pub(crate) const BESIDE: [&str; 3] = ["", "cn=Subschema", "CN = subschema"];
 
 /// Names outside of the suffix.
 pub(crate) const FOREIGN_NAMES: [&str; 4] = [
@@ -282,7 +286,13 @@ pub(crate) const ASSERTIONS: [(&str, &[&str]); 46] = [
 ];
 
 /// More attribute descriptions: without values in the data, or not known, or none.
-pub(crate) const OTHER_DESCRIPTIONS: [&str; 16] = [
+pub(crate) const OTHER_DESCRIPTIONS: [&str; 22] = [
+    "cn;x-none",
+    "cn;binary",
+    "description;binary",
+    "cn;lang-",
+    "cn;lang-d-",
+    "cn;lang-de;y",
     "nosuchattribute",
     "no_such",
     "1.2.3.4.5",

@@ -5,6 +5,7 @@ mod lburp;
 use std::collections::{HashMap, VecDeque};
 
 use sapwood_ldap::control::Controls;
+use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::Attributes;
 use sapwood_ldap::message::{
     AddRequest, MESSAGE_ID_MAX, Message, Request, Response, ResponseMessage,
@@ -174,10 +175,12 @@ impl Adder {
     pub async fn end(&mut self) -> Result<(), Error> {
         while let Some(entry) = self.waiting.pop_front() {
             self.waiting_bytes -= entry.bytes();
+            let parent = Dn::parse(&entry.dn).ok().and_then(Dn::parent);
+            let parent = parent.unwrap_or_default();
             let error = OperationError {
                 code: ResultCode::NoSuchObject,
                 matched_dn: String::new(),
-                diagnostic: "there is no entry above it".to_owned(),
+                diagnostic: format!("there is no entry '{parent}', which would be above it"),
                 referral: Vec::new(),
             };
             self.refuse(entry, error);

@@ -14,6 +14,7 @@ use crate::engine::{
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::examined;
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::{Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
@@ -160,6 +161,9 @@ impl<E: Engine> Snapshot<E> {
                 ));
                 continue;
             };
+            if examined::examine(&user, vocabulary).is_err() {
+                report.problem(format!("entry {id}: it cannot be sent as it is stored"));
+            }
             self.check_attributes(id, &[user, operational], report);
             names.check(self, id, &user, report)?;
             for expected in &mut *expected {

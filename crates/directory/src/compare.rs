@@ -4,21 +4,26 @@ use sapwood_ldap::filter::{FILTER_BYTES_MAX, Filter};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::{Identity, is_protected};
+use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Stop};
-use crate::search::Interrupted;
+use crate::root_dse::Channel;
+use crate::schema::{NormalDn, Purpose};
 use crate::search::filter::{Compiler, Node};
 use crate::search::look::{Look, assertion_failed};
+use crate::search::{Base, Interrupted};
 use crate::target;
-use crate::update::described;
+use crate::update::recognised;
 
 /// What a compare is asked besides its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompareOptions<'a> {
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
+    /// What kind of connection asks: the root DSE depends on it.
+    pub channel: Channel,
     /// Assertion (RFC 4528): what must be true of the entry.
     pub assertion: Option<Filter<'a>>,
     /// When to end with timeLimitExceeded, in microseconds of the directory's clock.
@@ -38,6 +43,8 @@ enum Stage {
 }
 
 struct Running {
+    base: Base,
+    /// The entry, if it is one of a naming context.
     id: EntryId,
     sees_protected: bool,
     deadline_micros: Option<u64>,
@@ -103,9 +110,10 @@ impl Running {
             let outcome = Outcome::new(ResultCode::TimeLimitExceeded, diagnostic);
             return Ok(Some(outcome));
         }
+        let beside = self.base.beside(snapshot);
         let look = Look {
             schema: snapshot.schema(),
-            attributes: &snapshot.state().attributes,
+            attributes: beside.map_or(&snapshot.state().attributes, Beside::attributes),
             sees_protected: self.sees_protected,
         };
         while let Some(question) = self.questions.pop() {
@@ -113,8 +121,13 @@ impl Running {
                 &question;
             let interrupted = &mut self.interrupted;
             let view = snapshot.view();
-            let Some(answer) = look.goes_on_asserting(view, self.id, node, work, interrupted)?
-            else {
+            let answer = match beside {
+                Some(beside) => {
+                    look.goes_on_asserting_beside(view, beside, node, work, interrupted)?
+                }
+                None => look.goes_on_asserting(view, self.id, node, work, interrupted)?,
+            };
+            let Some(answer) = answer else {
                 self.questions.push(question);
                 return Ok(None);
             };
@@ -145,7 +158,7 @@ fn begin<E: Engine>(
 ) -> std::result::Result<Running, Stop> {
     let (schema, state) = (snapshot.schema(), snapshot.state());
     let normal = target::parse(schema, dn)?;
-    let (known, wanted_options) = described(schema, attribute)?;
+    let (known, wanted) = recognised(schema, attribute, Purpose::Find)?;
     let rule = known.equality().ok_or_else(|| {
         let diagnostic = format!("{} has no equality rule to compare by", known.name());
         Stop::refuse(ResultCode::InappropriateMatching, diagnostic)
@@ -160,32 +173,24 @@ fn begin<E: Engine>(
     })?;
     let access = snapshot.access();
     let sees_protected = access.may_read_protected(identity);
-    if !access.may_read(identity) || (is_protected(schema, known.id()) && !sees_protected) {
+    let base = Base::of_normal(schema, &normal, options.channel);
+    let may_read = base != Base::InTree || access.may_read(identity);
+    if !may_read || (is_protected(schema, known.id()) && !sees_protected) {
         let diagnostic = "you may not read this attribute";
         return Err(Stop::refuse(
             ResultCode::InsufficientAccessRights,
             diagnostic,
         ));
     }
-    let found = target::find(
-        snapshot.view(),
-        schema,
-        state,
-        dn,
-        normal,
-        options.manage_dsa_it,
-    );
-    let target = found.map_err(|stop| match stop {
-        // Outside of the naming contexts: nothing is asked that this server could be unwilling to do.
-        Stop::Refused(outcome) if outcome.code == ResultCode::UnwillingToPerform => Outcome {
-            code: ResultCode::NoSuchObject,
-            ..*outcome
+    let (id, attributes) = match base.beside(snapshot) {
+        Some(beside) => (EntryId::ROOT, beside.attributes()),
+        None => {
+            let id = find(snapshot, dn, normal, options.manage_dsa_it)?;
+            (id, &state.attributes)
         }
-        .into(),
-        other => other,
-    })?;
-    let compiler = Compiler::new(schema, &state.attributes, sees_protected);
-    let (equal, present) = compiler.comparison(known, &wanted_options, asserted);
+    };
+    let compiler = Compiler::new(schema, attributes, sees_protected);
+    let (equal, present) = compiler.comparison(known, &wanted, asserted);
     let mut questions = vec![
         Question::Present(present, known.name().to_owned()),
         Question::Equal(equal),
@@ -193,10 +198,34 @@ fn begin<E: Engine>(
     let assertion = options.assertion.map(|filter| compiler.compile(filter));
     questions.extend(assertion.map(Question::Asserted));
     Ok(Running {
-        id: target.entry.id,
+        base,
+        id,
         sees_protected,
         deadline_micros: options.deadline_micros,
         questions,
         interrupted: Interrupted::default(),
     })
+}
+
+/// Finds an entry of a naming context.
+fn find<E: Engine>(
+    snapshot: &Snapshot<E>,
+    dn: &str,
+    normal: NormalDn,
+    manage_dsa_it: bool,
+) -> std::result::Result<EntryId, Stop> {
+    let (schema, state) = (snapshot.schema(), snapshot.state());
+    let found = target::find(snapshot.view(), schema, state, dn, normal, manage_dsa_it);
+    match found {
+        Ok(target) => Ok(target.entry.id),
+        // Outside of the naming contexts: nothing is asked that this server could be unwilling to do.
+        Err(Stop::Refused(outcome)) if outcome.code == ResultCode::UnwillingToPerform => {
+            Err(Outcome {
+                code: ResultCode::NoSuchObject,
+                ..*outcome
+            }
+            .into())
+        }
+        Err(other) => Err(other),
+    }
 }

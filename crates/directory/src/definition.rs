@@ -23,6 +23,7 @@ use crate::state::State;
 
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
+const RESERVED_KEY: &[u8] = b"reserved time";
 const FORM_LINE: &str = "form 2";
 
 /// The most naming contexts.
@@ -360,8 +361,29 @@ pub(crate) fn put_next_id<W: Write>(txn: &mut W, id: EntryId) -> engine::Result<
     txn.put(Table::Meta, &next_id_key(id.store()), &id.to_key())
 }
 
+/// The time that no change of a store has reached, in microseconds since 1970; 0 if there was none.
+pub(crate) fn reserved<R: Read>(read: &R, store: u16) -> engine::Result<u64> {
+    let stored = read.get(Table::Meta, &key_of_store(RESERVED_KEY, store))?;
+    Ok(match stored {
+        None => 0,
+        Some(micros) => u64::from_be_bytes((*micros).try_into().map_err(|_| {
+            engine::Error::Corrupt("the time that is reserved has not eight bytes".into())
+        })?),
+    })
+}
+
+/// Sets the time that no change of a store has reached.
+pub(crate) fn put_reserved<W: Write>(txn: &mut W, store: u16, micros: u64) -> engine::Result<()> {
+    let key = key_of_store(RESERVED_KEY, store);
+    txn.put(Table::Meta, &key, &micros.to_be_bytes())
+}
+
 fn next_id_key(store: u16) -> Vec<u8> {
-    let mut key = NEXT_ID_KEY.to_vec();
+    key_of_store(NEXT_ID_KEY, store)
+}
+
+fn key_of_store(what: &[u8], store: u16) -> Vec<u8> {
+    let mut key = what.to_vec();
     if store > 0 {
         key.push(0);
         key.extend_from_slice(&store.to_be_bytes());

@@ -1,6 +1,7 @@
 //! The directory itself: opening, creating, snapshots, applying updates.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sapwood_ldap::message::Request;
@@ -14,17 +15,19 @@ use crate::engine::{
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::examined::Examined;
 use crate::homes;
 use crate::import::Prepared;
 use crate::names::{self, DnCache};
-use crate::root_dse::RootDse;
+use crate::root_dse::{Channel, RootDse, RootDses};
 use crate::schema::{NormalDn, Schema};
 use crate::search::Learned;
 use crate::sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 use crate::state::State;
+use crate::subentries;
 use crate::subschema;
 use crate::target::SUBSCHEMA_DN;
-use crate::update::stamp::Stamps;
+use crate::update::stamp::{Moment, Stamps};
 use crate::update::{Applied, Batch, Update, UpdateRequest, Work, WriterState};
 
 /// What a directory is created with; kept in the store.
@@ -138,7 +141,10 @@ struct Shared<E> {
     /// By the number of the store.
     writers: Vec<Mutex<WriterState>>,
     stamps: Mutex<Stamps>,
-    root_dse: Beside,
+    /// Commits that took entries away, of those that are visible.
+    deletions: AtomicU64,
+    examined: Examined,
+    root_dses: RootDses,
     subschema: Beside,
 }
 
@@ -190,20 +196,33 @@ impl<E: Engine> Directory<E> {
     pub fn open_on(engine: E, options: Options) -> Result<Directory<E>> {
         let view = engine.snapshot()?;
         let state = definition::load(&view, &options.schema)?;
+        subentries::flag(&engine, &view, &options.schema, &state)?;
+        drop(view);
+        let view = engine.snapshot()?;
         let contexts = state.contexts.iter().map(|context| context.dn.as_str());
-        let root_dse = options
-            .root_dse
-            .entry(&options.schema, contexts, SUBSCHEMA_DN)?;
+        let contexts = Vec::from_iter(contexts);
+        let root_dses = RootDses::new(&options.root_dse, &options.schema, &contexts, SUBSCHEMA_DN)?;
         let opened = crate::update::stamp::generalized_time(options.clock.now_micros());
         let subschema = subschema::entry(&options.schema, SUBSCHEMA_DN, &opened)?;
         let known = RwLock::new(Known::new(view.commit(), Arc::new(state)));
+        let mut reserved_micros = 0;
+        for store in 0..engine.stores() {
+            reserved_micros = reserved_micros.max(definition::reserved(&view, store as u16)?);
+        }
+        let last = Moment {
+            micros: reserved_micros,
+            count: 0,
+        };
+        let examined = Examined::new(&view, engine.stores());
         let shared = Shared {
+            examined,
             writers: (0..engine.stores()).map(|_| Mutex::default()).collect(),
-            stamps: Mutex::default(),
+            stamps: Mutex::new(Stamps::behind(last)),
+            deletions: AtomicU64::new(0),
             engine,
             options,
             known,
-            root_dse,
+            root_dses,
             subschema,
         };
         Ok(Directory {
@@ -318,13 +337,13 @@ impl<E: Engine> Directory<E> {
     ///
     /// # Errors
     /// When the engine fails: no update of the batch took place, or ([`engine::Error::Undetermined`]) it is not known.
-    pub fn apply(&self, updates: &[Update]) -> Result<Applied<E::Ticket>> {
+    pub fn apply(&self, updates: &[Update]) -> Result<Applied<Commit<E>>> {
         let homes = updates.iter().map(|update| self.homes(&update.request));
         self.apply_in(updates, homes.fold(StoreSet::default(), StoreSet::with))
     }
 
     /// The same, of updates whose [homes](Self::homes) are known.
-    pub fn apply_in(&self, updates: &[Update], homes: StoreSet) -> Result<Applied<E::Ticket>> {
+    pub fn apply_in(&self, updates: &[Update], homes: StoreSet) -> Result<Applied<Commit<E>>> {
         self.run(Work::Updates(updates), homes, None)
     }
 
@@ -337,7 +356,7 @@ impl<E: Engine> Directory<E> {
         updates: &[Update],
         homes: StoreSet,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Applied<E::Ticket>> {
+    ) -> Result<Applied<Commit<E>>> {
         self.run(Work::Updates(updates), homes, Some(goes_on))
     }
 
@@ -387,7 +406,7 @@ impl<E: Engine> Directory<E> {
     }
 
     /// Adds entries of an import in one commit, each succeeding or failing alone.
-    pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<E::Ticket>> {
+    pub(crate) fn graft(&self, entries: &[Prepared<'_>]) -> Result<Applied<Commit<E>>> {
         self.run(Work::Grafts(entries), StoreSet::all(self.stores()), None)
     }
 
@@ -396,7 +415,7 @@ impl<E: Engine> Directory<E> {
         work: Work<'_>,
         homes: StoreSet,
         goes_on: Option<&mut dyn FnMut() -> bool>,
-    ) -> Result<Applied<E::Ticket>> {
+    ) -> Result<Applied<Commit<E>>> {
         let Shared {
             writers,
             stamps,
@@ -409,10 +428,54 @@ impl<E: Engine> Directory<E> {
         let goes_on = goes_on.map(|goes_on| goes_on as &mut dyn FnMut() -> bool);
         let mut batch = Batch::new(options, work, homes, stamps, &mut writer, goes_on);
         let ticket = self.shared.engine.write(&mut batch)?;
+        let deletes = batch.deletes();
+        let ticket = ticket.map(|ticket| Commit {
+            ticket,
+            deletes_in: deletes.then(|| self.clone()),
+        });
         Ok(Applied {
             outcomes: batch.keep_state(),
             ticket,
         })
+    }
+
+    /// How many visible commits of this process took entries away: as long as it stays the same, who was an entry still is one.
+    pub fn deletions(&self) -> u64 {
+        self.shared.deletions.load(Ordering::Acquire)
+    }
+
+    /// Change sequence numbers behind those of all updates so far.
+    pub(crate) fn later_stamps(&self) -> Stamps {
+        let stamps = self.shared.stamps.lock();
+        Stamps::behind(stamps.unwrap_or_else(PoisonError::into_inner).last())
+    }
+}
+
+/// The commit of a batch on its way to the disk.
+pub struct Commit<E: Engine = Embedded> {
+    ticket: E::Ticket,
+    /// The directory, if entries were taken away.
+    deletes_in: Option<Directory<E>>,
+}
+
+impl<E: Engine> std::fmt::Debug for Commit<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commit").finish_non_exhaustive()
+    }
+}
+
+impl<E: Engine> Ticket for Commit<E> {
+    fn is_durable(&self) -> bool {
+        self.ticket.is_durable()
+    }
+
+    fn wait(self) -> engine::Result<CommitNo> {
+        let commit = self.ticket.wait();
+        // Counted when it can be seen, and before anybody is told: a snapshot that begins later shows what is counted.
+        if let Some(directory) = self.deletes_in {
+            directory.shared.deletions.fetch_add(1, Ordering::AcqRel);
+        }
+        commit
     }
 }
 
@@ -561,13 +624,18 @@ impl<E: Engine> Snapshot<E> {
         self.seen.directory.access()
     }
 
+    /// Which entries were examined.
+    pub(crate) fn examined(&self) -> &Examined {
+        &self.seen.directory.shared.examined
+    }
+
     pub(crate) fn now_micros(&self) -> u64 {
         self.seen.directory.shared.options.clock.now_micros()
     }
 
-    /// The root DSE.
-    pub(crate) fn root_dse(&self) -> &Beside {
-        &self.seen.directory.shared.root_dse
+    /// The root DSE on a kind of connection.
+    pub(crate) fn root_dse(&self, channel: Channel) -> &Beside {
+        self.seen.directory.shared.root_dses.on(channel)
     }
 
     /// The subschema subentry.
@@ -581,6 +649,16 @@ impl<E: Engine> Snapshot<E> {
             .contexts
             .iter()
             .map(|context| context.dn.as_str())
+    }
+
+    /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions, whose id another entry
+    /// may have by now, it is always `None`.
+    pub fn dn_of(&self, entry: EntryId) -> Result<Option<String>> {
+        if entry.partitions().is_some() || self.view().get(Table::Entry, &entry.to_key())?.is_none()
+        {
+            return Ok(None);
+        }
+        names::dn_of(self.view(), entry).map(Some)
     }
 
     /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or no such DN.

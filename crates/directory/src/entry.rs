@@ -29,7 +29,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use sapwood_ldap::ber;
-use sapwood_ldap::list::OctetStrings;
+use sapwood_ldap::list::{Attributes, OctetStrings};
 
 use crate::engine::{AttributeNo, EntryId};
 use crate::steps;
@@ -41,6 +41,7 @@ pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
 const FORM: u8 = 2;
 const HEADER_BYTES: usize = 24;
+const FLAGS_AT: usize = 1;
 const PARENT_AT: usize = 4;
 const ROW_BYTES: usize = 8;
 
@@ -60,10 +61,14 @@ pub(crate) struct EntryTooLarge;
 pub(crate) struct EntryFlags(u8);
 
 impl EntryFlags {
+    /// Of an entry that is nothing special.
+    pub(crate) const PLAIN: EntryFlags = EntryFlags(0);
     /// The entry is an alias (RFC 4512 §2.6).
     pub(crate) const ALIAS: EntryFlags = EntryFlags(1);
     /// The entry is a referral object (RFC 3296).
     pub(crate) const REFERRAL: EntryFlags = EntryFlags(2);
+    /// The entry is a subentry (RFC 3672).
+    pub(crate) const SUBENTRY: EntryFlags = EntryFlags(4);
 
     /// The flags of a stored byte; bits this version does not know are kept.
     pub(crate) fn from_byte(byte: u8) -> EntryFlags {
@@ -78,6 +83,16 @@ impl EntryFlags {
     /// These flags and those of `other`.
     pub(crate) fn with(self, other: EntryFlags) -> EntryFlags {
         EntryFlags(self.0 | other.0)
+    }
+
+    /// Whether the entry is nothing special.
+    pub(crate) fn is_plain(self) -> bool {
+        self == EntryFlags::PLAIN
+    }
+
+    /// Whether the entry is a subentry.
+    pub(crate) fn is_subentry(self) -> bool {
+        self.0 & EntryFlags::SUBENTRY.0 != 0
     }
 
     /// Whether the entry is an alias.
@@ -204,6 +219,38 @@ impl<'r> Entry<'r> {
         self.ber.get(..self.protected).unwrap_or_default()
     }
 
+    /// Looks at all of it: what is sent of it as it is stored is well-formed then, and nothing is public of what `is_protected`.
+    pub(crate) fn examine(
+        &self,
+        is_protected: impl Fn(AttributeNo) -> bool,
+    ) -> Result<(), Damaged> {
+        self.rdn()?;
+        let (mut bytes, mut public_bytes) = (0, 0);
+        for stored in self.attributes() {
+            let stored = stored?;
+            let list = Attributes::from_ber(stored.ber).map_err(|_| Damaged)?;
+            let mut attributes = list.into_iter();
+            let (Some(attribute), None) = (attributes.next(), attributes.next()) else {
+                return Err(Damaged);
+            };
+            bytes += stored.ber.len();
+            let values_bytes = attribute.values.as_ber().len();
+            if stored.before_values + values_bytes != stored.ber.len()
+                || !attribute.description.is_ascii()
+                || (is_protected(stored.number) && !stored.is_protected)
+            {
+                return Err(Damaged);
+            }
+            if !stored.is_protected {
+                public_bytes = bytes;
+            }
+        }
+        if bytes != self.ber.len() || public_bytes != self.protected {
+            return Err(Damaged);
+        }
+        Ok(())
+    }
+
     /// How many attributes there are.
     pub(crate) fn attributes_count(&self) -> usize {
         self.table.len() / ROW_BYTES
@@ -311,6 +358,13 @@ impl<'r> StoredAttribute<'r> {
     #[inline]
     pub(crate) fn values(&self) -> OctetStrings<'r> {
         OctetStrings::from_checked(self.ber.get(self.before_values..).unwrap_or_default())
+    }
+}
+
+/// Sets the flags in a record.
+pub(crate) fn set_flags(record: &mut [u8], flags: EntryFlags) {
+    if let Some(place) = record.get_mut(FLAGS_AT) {
+        *place = flags.to_byte();
     }
 }
 
@@ -508,6 +562,36 @@ mod tests {
             let public: usize = in_order(false).count();
             let list = sapwood_ldap::list::Attributes::from_ber(entry.public_ber()).unwrap();
             prop_assert_eq!(list.iter().count(), public);
+        }
+
+        #[test]
+        fn what_was_examined_makes_well_formed_messages(
+            rdn in "[a-zA-Z=äß]{0,20}",
+            attributes in prop::collection::vec(
+                (any::<u16>(), "[a-z;-]{1,20}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..140), 0..4), any::<bool>()),
+                0..5,
+            ),
+            mask: u8,
+        ) {
+            use sapwood_ldap::message::{ResponseMessage, put_search_entry_below};
+            let record = build(7, &rdn, &attributes);
+            prop_assert_eq!(Entry::new(&record).unwrap().examine(|_| false), Ok(()));
+            let is_public = attributes.iter().any(|sample| !sample.3);
+            prop_assert_eq!(Entry::new(&record).unwrap().examine(|_| true).is_err(), is_public);
+            for at in 0..record.len() {
+                let mut damaged = record.clone();
+                damaged[at] ^= mask;
+                let Ok(entry) = Entry::new(&damaged) else { continue };
+                if entry.examine(|_| false).is_err() {
+                    continue;
+                }
+                let each = entry.attributes().map(|attribute| attribute.unwrap().ber());
+                for attributes in each.chain([entry.ber(), entry.public_ber()]) {
+                    let mut message = Vec::new();
+                    put_search_entry_below(&mut message, 1, entry.rdn_bytes(), None, attributes);
+                    prop_assert!(ResponseMessage::decode(&message).is_ok(), "byte {at}");
+                }
+            }
         }
 
         #[test]

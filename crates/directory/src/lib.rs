@@ -18,6 +18,7 @@ mod directory;
 pub mod engine;
 mod entry;
 mod error;
+mod examined;
 mod homes;
 mod import;
 mod index_change;
@@ -32,6 +33,7 @@ pub mod search;
 mod sources;
 mod state;
 mod steps;
+mod subentries;
 mod subschema;
 mod target;
 mod update;
@@ -40,7 +42,7 @@ pub use access::{AccessPolicy, Identity, is_secret};
 pub use check::{CheckReport, PROBLEMS_MAX};
 pub use compare::{Compare, CompareOptions};
 pub use directory::{
-    Config, Credentials, Directory, IndexDefinition, Options, Partition, Remains, Snapshot,
+    Commit, Config, Credentials, Directory, IndexDefinition, Options, Partition, Remains, Snapshot,
 };
 pub use engine::{CommitNo, EntryId, StoreSet, Ticket};
 pub use error::{Error, Result};
@@ -51,7 +53,7 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
-pub use root_dse::RootDse;
+pub use root_dse::{Channel, RootDse};
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]

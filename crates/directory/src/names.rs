@@ -68,6 +68,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
+    /// What is above all naming contexts, and no entry.
+    pub(crate) const ROOT: Child = Child {
+        id: EntryId::ROOT,
+        flags: EntryFlags::PLAIN,
+    };
+
     /// As stored.
     pub(crate) fn to_value(self) -> [u8; 9] {
         let mut value = [0; 9];
@@ -129,15 +135,23 @@ pub(crate) struct Walk {
 impl Walk {
     /// The last entry on the way.
     pub(crate) fn last(&self) -> Child {
-        self.entries.last().copied().unwrap_or(Child {
-            id: EntryId::ROOT,
-            flags: EntryFlags::default(),
-        })
+        self.entries.last().copied().unwrap_or(Child::ROOT)
     }
 
     /// The entry the DN names, if it exists.
     pub(crate) fn found(&self) -> Option<Child> {
         self.is_complete.then(|| self.last())
+    }
+}
+
+/// Naming contexts as a diagnostic lists them: a few, and how many more there are.
+pub(crate) fn listed(contexts: &[NamingContext]) -> String {
+    const LISTED_MAX: usize = 5;
+    let first = contexts.iter().take(LISTED_MAX);
+    let names: Vec<&str> = first.map(|context| context.dn.as_str()).collect();
+    match contexts.len().saturating_sub(LISTED_MAX) {
+        0 => names.join(" and "),
+        more => format!("{} and {more} more", names.join(", ")),
     }
 }
 

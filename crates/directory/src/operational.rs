@@ -237,6 +237,34 @@ impl<'r> Brief<'r> {
     }
 }
 
+/// The latest moment that an entry's operational attributes tell of: no change of the entry may seem to come before it.
+pub(crate) fn last_moment(
+    entry: &Entry<'_>,
+    vocabulary: Vocabulary<'_>,
+) -> Result<Moment, Damaged> {
+    let at = |seconds: u64| Moment {
+        micros: seconds.saturating_mul(1_000_000),
+        count: 0,
+    };
+    let full = match Operational::read(entry.operational())? {
+        Operational::Brief(brief) => return Ok(brief.modified.max(at(brief.created.into()))),
+        Operational::Full(full) => Entry::new(full)?,
+    };
+    let known = vocabulary.schema.well_known();
+    let text = |attribute| {
+        let number = vocabulary.attributes.number(attribute, "")?;
+        let stored = full.attribute(number).ok()??;
+        std::str::from_utf8(stored.values().iter().next()?).ok()
+    };
+    let time = |attribute| text(attribute).and_then(seconds_of).map(at);
+    let moments = [
+        text(known.entry_csn).and_then(Moment::of_csn),
+        time(known.modify_timestamp),
+        time(known.create_timestamp),
+    ];
+    Ok(moments.into_iter().flatten().max().unwrap_or_default())
+}
+
 /// The attributes that every change of an entry changes.
 pub(crate) fn changing(schema: &Schema) -> [AttributeTypeId; 3] {
     let known = schema.well_known();

@@ -13,10 +13,56 @@ pub struct RootDse {
     pub extensions: Vec<String>,
     /// OIDs of the features it supports.
     pub features: Vec<String>,
-    /// SASL mechanisms it supports.
-    pub sasl_mechanisms: Vec<String>,
+    /// OIDs of the extended operations that it supports besides on connections that TLS can be started on.
+    pub tls_extensions: Vec<String>,
+    /// SASL mechanisms for peers that the operating system vouches for; others have none.
+    pub local_sasl_mechanisms: Vec<String>,
     /// Name and version of the product.
     pub vendor_version: String,
+}
+
+/// What of a connection decides what the root DSE says on it: nothing that would not work there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// The operating system vouches for the peer, who can so authenticate by a SASL mechanism of its own.
+    pub is_vouched_for: bool,
+    /// It can be put under TLS, or was.
+    pub takes_tls: bool,
+}
+
+/// The root DSE on each kind of connection.
+pub(crate) struct RootDses([Beside; 4]);
+
+impl RootDses {
+    /// All of them.
+    ///
+    /// # Errors
+    /// As [`RootDse::entry`].
+    pub(crate) fn new(
+        root_dse: &RootDse,
+        schema: &Schema,
+        naming_contexts: &[&str],
+        subschema_dn: &str,
+    ) -> Result<RootDses> {
+        let on = |is_vouched_for, takes_tls| {
+            let channel = Channel {
+                is_vouched_for,
+                takes_tls,
+            };
+            root_dse.entry(schema, naming_contexts, subschema_dn, channel)
+        };
+        Ok(RootDses([
+            on(false, false)?,
+            on(true, false)?,
+            on(false, true)?,
+            on(true, true)?,
+        ]))
+    }
+
+    /// The one for a connection.
+    pub(crate) fn on(&self, channel: Channel) -> &Beside {
+        &self.0[usize::from(channel.is_vouched_for) + 2 * usize::from(channel.takes_tls)]
+    }
 }
 
 /// The highest version of the protocol that is spoken (RFC 4511).
@@ -27,24 +73,33 @@ impl RootDse {
     ///
     /// # Errors
     /// When the schema lacks an attribute of it, or its form cannot hold it.
-    pub(crate) fn entry<'c>(
+    fn entry(
         &self,
         schema: &Schema,
-        naming_contexts: impl IntoIterator<Item = &'c str>,
+        naming_contexts: &[&str],
         subschema_dn: &str,
+        channel: Channel,
     ) -> Result<Beside> {
         let one = |value: &str| vec![value.to_owned()];
+        let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        let mut extensions = self.extensions.clone();
+        if channel.takes_tls {
+            extensions.extend_from_slice(&self.tls_extensions);
+        }
+        let mut sasl_mechanisms = Vec::new();
+        if channel.is_vouched_for {
+            sasl_mechanisms.clone_from(&self.local_sasl_mechanisms);
+        }
+        let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
         let content = [
             ("objectClass", one("top")),
-            (
-                "namingContexts",
-                naming_contexts.into_iter().map(str::to_owned).collect(),
-            ),
+            ("namingContexts", all(naming_contexts)),
+            ("defaultNamingContext", all(first_context)),
             ("supportedControl", self.controls.clone()),
-            ("supportedExtension", self.extensions.clone()),
+            ("supportedExtension", extensions),
             ("supportedFeatures", self.features.clone()),
             ("supportedLDAPVersion", one(LDAP_VERSION)),
-            ("supportedSASLMechanisms", self.sasl_mechanisms.clone()),
+            ("supportedSASLMechanisms", sasl_mechanisms),
             ("vendorName", one("Sapwood")),
             (
                 "vendorVersion",
@@ -71,7 +126,12 @@ mod tests {
             ..RootDse::default()
         };
         let entry = root_dse
-            .entry(&schema, ["dc=example,dc=com", "o=other"], "cn=Subschema")
+            .entry(
+                &schema,
+                &["dc=example,dc=com", "o=other"],
+                "cn=Subschema",
+                Channel::default(),
+            )
             .unwrap();
         let (user, operational) = entry.records().unwrap();
         let values = |record: &crate::entry::Entry<'_>, name: &str| {
@@ -90,6 +150,10 @@ mod tests {
         assert_eq!(
             values(&operational, "namingContexts").unwrap(),
             ["dc=example,dc=com", "o=other"]
+        );
+        assert_eq!(
+            values(&operational, "defaultNamingContext").unwrap(),
+            ["dc=example,dc=com"]
         );
         assert_eq!(
             values(&operational, "supportedControl").unwrap(),

@@ -97,9 +97,9 @@ pub(crate) fn find<R: Read>(
     normal: NormalDn,
     manage_dsa_it: bool,
 ) -> Result<Target, Stop> {
-    let context = names::context_of(&state.contexts, &normal).ok_or_else(outside)?;
+    let context = names::context_of(&state.contexts, &normal).ok_or_else(|| outside(state, dn))?;
     let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
-        return Err(missing(""));
+        return Err(empty_context(&state.contexts[context].dn));
     };
     let first_rdns = state.contexts[context].normal.len();
     // With ManageDsaIT referral objects are plain entries (RFC 3296 §3).
@@ -114,7 +114,9 @@ pub(crate) fn find<R: Read>(
         );
     }
     let Some(entry) = walk.found() else {
-        return Err(missing(names::dn_of(view, walk.last().id)?));
+        let nearest = names::dn_of(view, walk.last().id)?;
+        let diagnostic = format!("there is no entry '{dn}'; the nearest above it is '{nearest}'");
+        return Err(missing(diagnostic, nearest));
     };
     let parent = match walk.entries.as_slice() {
         [.., parent, _] => parent.id,
@@ -136,7 +138,7 @@ pub(crate) fn find_vacancy<R: Read>(
     dn: &str,
     normal: NormalDn,
 ) -> Result<Vacancy, Stop> {
-    let context = names::context_of(&state.contexts, &normal).ok_or_else(outside)?;
+    let context = names::context_of(&state.contexts, &normal).ok_or_else(|| outside(state, dn))?;
     let first_rdns = state.contexts[context].normal.len();
     let root = state.contexts[context].root;
     let Some(walk) = names::walk(view, &state.contexts, &normal)? else {
@@ -147,7 +149,7 @@ pub(crate) fn find_vacancy<R: Read>(
                 normal,
             });
         }
-        return Err(missing(""));
+        return Err(empty_context(&state.contexts[context].dn));
     };
     if walk.is_complete {
         return Err(Stop::refuse(
@@ -166,7 +168,12 @@ pub(crate) fn find_vacancy<R: Read>(
         );
     }
     if walk.matched_rdns + 1 < normal.len() {
-        return Err(missing(names::dn_of(view, walk.last().id)?));
+        let nearest = names::dn_of(view, walk.last().id)?;
+        let parent = Dn::parse(dn).ok().and_then(Dn::parent).unwrap_or_default();
+        let diagnostic = format!(
+            "there is no entry '{parent}' to add it below; the nearest that there is is '{nearest}': add what is between them first"
+        );
+        return Err(missing(diagnostic, nearest));
     }
     if walk.last().flags.is_alias() {
         let outcome = Outcome::new(
@@ -175,6 +182,12 @@ pub(crate) fn find_vacancy<R: Read>(
         );
         return Err(outcome.matched(names::dn_of(view, walk.last().id)?).into());
     }
+    if walk.last().flags.is_subentry() {
+        let parent = names::dn_of(view, walk.last().id)?;
+        let diagnostic =
+            format!("'{parent}' is a subentry; subentries have no children (RFC 3672 §1)");
+        return Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic));
+    }
     Ok(Vacancy {
         parent: Some(walk.last()),
         root,
@@ -182,15 +195,21 @@ pub(crate) fn find_vacancy<R: Read>(
     })
 }
 
-fn outside() -> Stop {
-    let diagnostic = "the DN is in none of the naming contexts of this server (see namingContexts in the root DSE)";
+fn outside(state: &State, dn: &str) -> Stop {
+    let contexts = names::listed(&state.contexts);
+    let diagnostic = format!("'{dn}' is in none of the naming contexts of this server: {contexts}");
     Stop::refuse(ResultCode::UnwillingToPerform, diagnostic)
 }
 
-fn missing(matched: impl Into<String>) -> Stop {
-    Outcome::new(ResultCode::NoSuchObject, "there is no such entry")
+fn missing(diagnostic: String, matched: String) -> Stop {
+    Outcome::new(ResultCode::NoSuchObject, diagnostic)
         .matched(matched)
         .into()
+}
+
+fn empty_context(context: &str) -> Stop {
+    let diagnostic = format!("the naming context '{context}' is empty: add its own entry first");
+    missing(diagnostic, String::new())
 }
 
 /// The RDN of a DN as written; of a naming context the whole DN.

@@ -11,6 +11,7 @@ use sapwood_directory::engine::{self, Embedded};
 use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{Directory, Options};
 use sapwood_server::admin::CONTROL_SOCKET;
+use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::password::Hasher;
 use sapwood_server::{Config, admin, root_dse};
 use sapwood_store::page::{PAGE_BYTES, Page, PageNo};
@@ -29,7 +30,7 @@ pub(crate) fn data_folder(folder: &Path) -> PathBuf {
 
 /// What a directory is opened with: its schema, what the root DSE says.
 pub(crate) fn options(folder: &Path, config: &Config) -> Result<Options> {
-    let mut options = Options::new(SchemaFiles::read(folder)?.schema()?);
+    let mut options = Options::new(SchemaFiles::read(folder)?.schema(config)?);
     options.root_dse = root_dse(
         concat!("Sapwood ", env!("CARGO_PKG_VERSION")),
         config.extensions,
@@ -83,9 +84,12 @@ impl SchemaFiles {
         paths.filter_map(|path| path.strip_prefix(&self.folder).ok())
     }
 
-    /// What they make of the built-in schema.
-    fn schema(&self) -> Result<Schema> {
+    /// What they and the configuration make of the built-in schema.
+    fn schema(&self, config: &Config) -> Result<Schema> {
         let mut builder = SchemaBuilder::new();
+        builder
+            .attribute_options(&config.schema.attribute_options)
+            .with_context(|| self.folder.join(CONFIG_FILE).display().to_string())?;
         for (path, text) in &self.files {
             builder.add_file(&path.display().to_string(), text)?;
         }

@@ -24,6 +24,8 @@ pub(crate) enum Reason {
     Idle,
     /// TLS was not established.
     Handshake,
+    /// The entry that it was bound as was deleted.
+    Deleted,
     /// The server stops.
     Stopping,
 }

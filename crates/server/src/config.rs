@@ -35,6 +35,9 @@ pub struct Config {
     /// What is allowed to whom, and in which state of a connection.
     #[serde(default)]
     pub access: Access,
+    /// What belongs to the schema besides its files.
+    #[serde(default)]
+    pub schema: SchemaOptions,
     /// What is spoken beyond the standards.
     #[serde(default)]
     pub extensions: Extensions,
@@ -84,6 +87,15 @@ pub struct Access {
     pub anonymous_read: bool,
     /// Passwords may come over a connection without TLS from another machine.
     pub danger_plaintext_passwords: bool,
+}
+
+/// What belongs to the schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchemaOptions {
+    /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with a hyphen stands for all
+    /// that begin so.
+    pub attribute_options: Vec<String>,
 }
 
 /// Extensions of the protocol that are Sapwood's own (`docs/protocol-extensions.md`), each off by default.

@@ -88,7 +88,6 @@ pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
             control::TRANSACTION_SPECIFICATION,
         ]),
         extensions: strings(&[
-            extended::START_TLS,
             extended::PASSWORD_MODIFY,
             extended::WHO_AM_I,
             extended::CANCEL,
@@ -103,17 +102,19 @@ pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
             extended::LBURP_UPDATE_RESPONSE,
         ]),
         // All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters
-        // (RFC 4526), language tags (RFC 3866), modify-increment (RFC 4525), LBURP's
+        // (RFC 4526), language tags and ranges (RFC 3866), modify-increment (RFC 4525), LBURP's
         // incremental update style (RFC 4373).
         features: strings(&[
             "1.3.6.1.4.1.4203.1.5.1",
             "1.3.6.1.4.1.4203.1.5.2",
             "1.3.6.1.4.1.4203.1.5.3",
             "1.3.6.1.4.1.4203.1.5.4",
+            "1.3.6.1.4.1.4203.1.5.5",
             "1.3.6.1.1.14",
             extended::LBURP_INCREMENTAL,
         ]),
-        sasl_mechanisms: strings(&["EXTERNAL"]),
+        tls_extensions: strings(&[extended::START_TLS]),
+        local_sasl_mechanisms: strings(&["EXTERNAL"]),
         vendor_version: version.to_owned(),
     };
     let of_their_own = [

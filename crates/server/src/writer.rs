@@ -40,7 +40,7 @@ const BATCHES_UNSYNCED_MAX: usize = 0;
 /// When no update has come for so long, what the last ones put off is done.
 const SETTLE_AFTER: Duration = Duration::from_secs(1);
 
-type Ticket = <engine::Embedded as engine::Engine>::Ticket;
+type Ticket = sapwood_directory::Commit;
 
 /// The updates of one burst of one session.
 #[derive(Default)]

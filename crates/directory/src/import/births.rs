@@ -74,7 +74,7 @@ impl<'b, E: Engine> Births<'b, E> {
         };
         Ok(Self {
             shared,
-            stamps: Stamps::default(),
+            stamps: shared.directory.later_stamps(),
             attributes,
             spelled: numbers.iter().filter(is_spelled).copied().collect(),
             numbers,

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::Attributes;
 use sapwood_store::sort::{Sorted, Sorter};
 
@@ -368,7 +369,10 @@ impl<E: Engine> Build<'_, E> {
                 // It may come later.
                 _ if is_ordered => return Err(self.shared.out_of_order()),
                 _ => {
-                    reject(self.shared, &prepared, "there is no entry above it");
+                    let parent = Dn::parse(prepared.dn).ok().and_then(Dn::parent);
+                    let parent = parent.unwrap_or_default();
+                    let reason = format!("there is no entry '{parent}', which would be above it");
+                    reject(self.shared, &prepared, &reason);
                     continue;
                 }
             };

@@ -177,7 +177,7 @@ pub(super) fn parse<E: Engine>(
 ) -> Result<()> {
     let threads = shared.options.threads.max(1);
     let state = shared.directory.snapshot()?.state().clone();
-    let stamps = Mutex::new(Stamps::default());
+    let stamps = Mutex::new(shared.directory.later_stamps());
     let (send, receive) = sync_channel::<Task>(threads * BLOCKS_WAITING);
     let receive = Arc::new(Mutex::new(receive));
     // Memory that is given back and fetched again for each block takes long.

@@ -8,6 +8,7 @@ use sapwood_ldap::schema as language;
 use sapwood_ldap::schema::{AttributeUsage, Definition, Macros, ObjectClassKind};
 
 use super::lookup::NameTable;
+use super::options::can_be_registered;
 use super::prepare::Case;
 use super::rule::Method;
 use super::{
@@ -102,6 +103,11 @@ pub enum SchemaError {
         /// What is wrong.
         problem: String,
     },
+    /// What is to be registered as an attribute option cannot be.
+    #[error(
+        "{0:?} cannot be registered as an attribute option: it has other characters than letters, digits and hyphens, or is built in"
+    )]
+    AttributeOption(String),
     /// More definitions than there are numbers.
     #[error(
         "more than {ATTRIBUTE_TYPES_MAX} attribute types or {OBJECT_CLASSES_MAX} object classes"
@@ -115,6 +121,7 @@ pub struct SchemaBuilder {
     types: Vec<Defined<language::AttributeType>>,
     classes: Vec<Defined<language::ObjectClass>>,
     macros: Macros,
+    options: Vec<String>,
 }
 
 struct Defined<T> {
@@ -136,6 +143,7 @@ impl SchemaBuilder {
             types: Vec::new(),
             classes: Vec::new(),
             macros: Macros::default(),
+            options: Vec::new(),
         };
         for (file, text) in STANDARD {
             builder
@@ -160,6 +168,19 @@ impl SchemaBuilder {
         } else {
             self.add_directives(file, text, false)
         }
+    }
+
+    /// Registers attribute options (RFC 4512 §2.5) besides language tags and `binary`. One that ends with a hyphen stands for all that
+    /// begin so.
+    ///
+    /// # Errors
+    /// When one is no option, or is built in.
+    pub fn attribute_options(&mut self, options: &[String]) -> Result<(), SchemaError> {
+        if let Some(wrong) = options.iter().find(|option| !can_be_registered(option)) {
+            return Err(SchemaError::AttributeOption(wrong.clone()));
+        }
+        self.options.extend_from_slice(options);
+        Ok(())
     }
 
     fn add_directives(
@@ -195,48 +216,66 @@ impl SchemaBuilder {
                 },
                 reason: rejected.reason.to_string(),
             })?;
-            let at = Source {
-                file: Arc::clone(&file),
-                line: record.line,
-            };
-            let values = match &record.body {
-                Body::Entry(values) | Body::Add(values) => values
-                    .iter()
-                    .map(|value| (value.description.as_ref(), value.value.as_ref()))
-                    .collect::<Vec<_>>(),
-                Body::Modify(modifications) => modifications
-                    .iter()
-                    .flat_map(|modification| {
-                        modification
-                            .values
-                            .iter()
-                            .map(|value| (modification.description.as_ref(), value.as_ref()))
-                    })
-                    .collect(),
-                Body::Delete | Body::ModifyDn { .. } => Vec::new(),
-            };
-            for (attribute, value) in values {
-                let failed = |reason: String| SchemaError::Ldif {
-                    at: at.clone(),
-                    reason,
+            let mut lines = ValueLines::new(text, record.line);
+            let mut values = Vec::new();
+            let mut take = |attribute: &str, value: &[u8]| {
+                let at = Source {
+                    file: Arc::clone(&file),
+                    line: lines.next_of(attribute).unwrap_or(record.line),
                 };
-                let text = std::str::from_utf8(value)
-                    .map_err(|_| failed(format!("a value of {attribute} is not UTF-8")))?;
-                if attribute.eq_ignore_ascii_case("olcObjectIdentifier") {
-                    self.declare_macro(text).ok_or_else(|| {
-                        failed(format!(
-                            "{attribute}: {text:?} is not a name and an object identifier"
-                        ))
-                    })?;
-                    continue;
+                values.push((attribute.to_owned(), value.to_vec(), at));
+            };
+            match &record.body {
+                Body::Entry(values) | Body::Add(values) => {
+                    values
+                        .iter()
+                        .for_each(|value| take(&value.description, &value.value));
                 }
-                match Definition::parse(attribute, text) {
+                Body::Modify(modifications) => {
+                    for modification in modifications {
+                        let values = modification.values.iter();
+                        values.for_each(|value| take(&modification.description, value));
+                    }
+                }
+                Body::Delete | Body::ModifyDn { .. } => {}
+            }
+            let text_of = |attribute: &str, value: Vec<u8>, at: &Source| {
+                String::from_utf8(value).map_err(|_| SchemaError::Ldif {
+                    at: at.clone(),
+                    reason: format!("a value of {attribute} is not UTF-8"),
+                })
+            };
+            // An entry declares its macros wherever it likes.
+            let (macros, definitions): (Vec<_>, Vec<_>) = values
+                .into_iter()
+                .partition(|(attribute, ..)| attribute.eq_ignore_ascii_case("olcObjectIdentifier"));
+            for (attribute, value, at) in macros {
+                let text = text_of(&attribute, value, &at)?;
+                if self.declare_macro(&text).is_none() {
+                    let reason = format!(
+                        "{attribute}: {text:?} is not a name and an object identifier, or that of another macro before it"
+                    );
+                    return Err(SchemaError::Ldif { at, reason });
+                }
+            }
+            for (attribute, value, at) in definitions {
+                let text = text_of(&attribute, value, &at)?;
+                match Definition::parse(&attribute, &text) {
                     // The class of the entry itself, not a definition of one.
                     _ if attribute.eq_ignore_ascii_case("objectClass") => {}
                     None => {}
-                    Some(Ok(definition)) => self.add(definition, at.clone(), false),
+                    Some(Ok(mut definition)) => match self.macros.apply(&mut definition) {
+                        Ok(()) => self.add(definition, at, false),
+                        Err(name) => {
+                            let reason = format!(
+                                "{attribute}: {name:?} has not been declared with olcObjectIdentifier"
+                            );
+                            return Err(SchemaError::Ldif { at, reason });
+                        }
+                    },
                     Some(Err(error)) => {
-                        return Err(failed(format!("{attribute}: {error} in {text:?}")));
+                        let reason = format!("{attribute}: {error} in {text:?}");
+                        return Err(SchemaError::Ldif { at, reason });
                     }
                 }
             }
@@ -291,9 +330,35 @@ impl SchemaBuilder {
                 classes,
                 type_names,
                 class_names,
+                options: self.options,
                 well_known,
             }),
         })
+    }
+}
+
+/// The lines of a record of an LDIF file that values begin at.
+struct ValueLines<'t> {
+    lines: std::iter::Skip<std::iter::Enumerate<std::str::Lines<'t>>>,
+}
+
+impl<'t> ValueLines<'t> {
+    /// Of the record that begins at this line, the first being 1.
+    fn new(text: &'t str, line: u64) -> ValueLines<'t> {
+        let before = usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX);
+        ValueLines {
+            lines: text.lines().enumerate().skip(before),
+        }
+    }
+
+    /// The next line at which a value of an attribute begins.
+    fn next_of(&mut self, attribute: &str) -> Option<u64> {
+        let begins = |line: &str| {
+            let (name, rest) = line.split_at_checked(attribute.len())?;
+            (name.eq_ignore_ascii_case(attribute) && rest.starts_with(':')).then_some(())
+        };
+        let (at, _) = self.lines.find(|(_, line)| begins(line).is_some())?;
+        Some(at as u64 + 1)
     }
 }
 
@@ -691,6 +756,7 @@ fn well_known(types: &NameTable, classes: &NameTable) -> Result<WellKnown, Schem
         alias: class("2.5.6.1")?,
         referral: class("2.16.840.1.113730.3.2.6")?,
         extensible_object: class("1.3.6.1.4.1.1466.101.120.111")?,
+        subentry: class("2.5.17.0")?,
         subschema: class("2.5.20.1")?,
     })
 }

@@ -14,6 +14,7 @@ mod class;
 mod load;
 mod lookup;
 mod name;
+mod options;
 mod prepare;
 mod publish;
 mod rule;
@@ -31,6 +32,7 @@ pub use class::{ClassKind, ClassSet, ObjectClass, ObjectClassId};
 pub use load::{SchemaBuilder, SchemaError, Source};
 pub(crate) use name::Siblings;
 pub use name::{InvalidName, NormalDn};
+pub(crate) use options::Purpose;
 pub use prepare::{EXPANSION_MAX, PREPARATION_VERSION};
 pub use rule::{MatchingRule, RuleKind};
 pub use syntax::{InvalidValue, Syntax};
@@ -52,6 +54,8 @@ struct Content {
     classes: Vec<ObjectClass>,
     type_names: NameTable,
     class_names: NameTable,
+    /// The attribute options that are registered.
+    options: Vec<String>,
     well_known: WellKnown,
 }
 
@@ -89,6 +93,7 @@ pub struct WellKnown {
     pub alias: ObjectClassId,
     pub referral: ObjectClassId,
     pub extensible_object: ObjectClassId,
+    pub subentry: ObjectClassId,
     pub subschema: ObjectClassId,
 }
 

@@ -5,6 +5,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::base::Base;
 use super::evaluate::Interrupted;
 use super::filter::Compiler;
 use super::locate::{Locator, Manner};
@@ -14,13 +15,14 @@ use super::scope::{self, Covered};
 use super::selection::Selection;
 use super::{Limits, Running, SearchOptions, Source};
 use crate::access::Identity;
+use crate::beside::Beside;
 use crate::directory::Snapshot;
 use crate::engine::{Engine, EntryId, Index, Range, Read, Table};
 use crate::error::Result;
 use crate::names::{self, Child};
 use crate::outcome::Outcome;
-use crate::schema::{NormalDn, Schema};
-use crate::target::is_subschema;
+use crate::schema::Schema;
+use crate::state::State;
 
 /// Work of planning before the first step, in about as many nanoseconds: hardly any filter needs more.
 const BEGIN_WORK: u64 = 1 << 20;
@@ -71,9 +73,11 @@ impl<'r> Draft<'r> {
     ) -> Result<Begun<Drafted<'r>>> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let access = snapshot.access();
-        let beside = match (request.base, request.scope) {
-            ("", Scope::Base) => Some(Source::RootDse),
-            (base, Scope::Base) if names_subschema(schema, base) => Some(Source::Subschema),
+        let base = Base::of(schema, request.base, options.channel);
+        let beside = match (base, request.scope) {
+            (Base::Root(_), Scope::Base) | (Base::Subschema, Scope::Base) => Some(Source::Beside),
+            // RFC 3672 §1: only searches of base scope consider subentries, and there is nothing below one.
+            (Base::Subschema, _) => Some(Source::Nothing),
             _ => None,
         };
         if beside.is_none() && !access.may_read(identity) {
@@ -84,15 +88,17 @@ impl<'r> Draft<'r> {
             )));
         }
         let sees_protected = access.may_read_protected(identity);
-        let attributes = match &beside {
-            Some(Source::RootDse) => snapshot.root_dse().attributes(),
-            Some(_) => snapshot.subschema().attributes(),
+        let of_base = base.beside(snapshot).map(Beside::attributes);
+        let of_base = of_base.unwrap_or(&state.attributes);
+        let attributes = match beside {
+            Some(_) => of_base,
             None => &state.attributes,
         };
         let compiler = Compiler::new(schema, attributes, sees_protected);
         let filter = compiler.compile(request.filter);
-        let assertion = options.assertion.as_ref();
-        let assertion = assertion.map(|filter| compiler.compile(filter.as_filter()));
+        let assertion = options.assertion.as_ref().map(|filter| {
+            Compiler::new(schema, of_base, sees_protected).compile(filter.as_filter())
+        });
         let selection = Selection::new(
             schema,
             attributes,
@@ -102,6 +108,7 @@ impl<'r> Draft<'r> {
         );
         let mut running = Box::new(Running {
             message_id: options.message_id,
+            base,
             manage_dsa_it: options.manage_dsa_it,
             assertion,
             filter,
@@ -125,6 +132,13 @@ impl<'r> Draft<'r> {
             })));
         };
         running.source = beside;
+        if let Some((_, cookie)) = &options.page {
+            // All of it is one page, behind which there is none.
+            if !cookie.is_empty() {
+                return Ok(Err(foreign_cookie()));
+            }
+            running.paged = Some(request_hash(request));
+        }
         Ok(Ok(Drafted::Beside(running)))
     }
 
@@ -148,6 +162,9 @@ impl<'r> Draft<'r> {
     /// Finds the base.
     pub(super) fn locate<E: Engine>(&self, snapshot: &Snapshot<E>) -> Result<Begun<Child>> {
         let (dn, manner) = (self.request.base, self.manner());
+        if dn.is_empty() {
+            return Ok(Ok(Child::ROOT));
+        }
         if let Some(base) = snapshot.learned().base(dn, manner) {
             return Ok(Ok(base));
         }
@@ -194,7 +211,7 @@ impl<'r> Draft<'r> {
                 .follow_aliases(&planner(snapshot), &locator(snapshot), &mut names)?;
             snapshot.put_back_names(names);
         }
-        if !running.covered.is_extended() {
+        if !running.covered.is_extended() && !base.id.is_root() {
             running.ids = snapshot.state().ids_around(base.id);
         }
         let planning = Planning {
@@ -242,20 +259,14 @@ impl Planning {
             mut running, page, ..
         } = self;
         running.source = source;
-        running.position = first_position(&running);
+        running.position = first_position(&running, snapshot.state());
         if let Some((page_max, cookie, hash)) = page {
             running.limits.page_max = page_max;
             running.paged = Some(hash);
             if !cookie.is_empty() {
                 match page::from_cookie(hash, &cookie) {
                     Some((sent, position)) => running.resume(sent, position),
-                    None => {
-                        let diagnostic = "the cookie of the paged results control does not belong to this search";
-                        return Ok(Err(Outcome::new(
-                            ResultCode::UnwillingToPerform,
-                            diagnostic,
-                        )));
-                    }
+                    None => return Ok(Err(foreign_cookie())),
                 }
             }
         }
@@ -279,13 +290,9 @@ fn planner<E: Engine>(snapshot: &Snapshot<E>) -> Planner<'_, E::Snapshot> {
     }
 }
 
-fn names_subschema(schema: &Schema, dn: &str) -> bool {
-    let mut normal = NormalDn::new();
-    // Hardly any search is for it, its DN is written in few ways, and none of them has a comma.
-    dn.len() < 64
-        && !dn.contains(',')
-        && normal.parse(schema, dn.as_bytes()).is_ok()
-        && is_subschema(schema, &normal)
+fn foreign_cookie() -> Outcome {
+    let diagnostic = "the cookie of the paged results control does not belong to this search";
+    Outcome::new(ResultCode::UnwillingToPerform, diagnostic)
 }
 
 fn limits(
@@ -338,10 +345,13 @@ fn choose<E: Engine>(
         plan::Planned::Untold => None,
         plan::Planned::Interrupted => return Ok(None),
     };
+    let is_root = covered.base().is_root();
+    let below_base = || match is_root {
+        true => Ok(planner.state.contexts.len() as u64),
+        false => names::children_count(planner.view, covered.base()),
+    };
     let walked = match covered.scope() {
-        Scope::OneLevel if !covered.is_extended() => {
-            Some(names::children_count(planner.view, covered.base())?)
-        }
+        Scope::OneLevel if !covered.is_extended() => Some(below_base()?),
         _ => None,
     };
     let (from, to) = (running.ids.0.to_key(), running.ids.1.to_key());
@@ -370,14 +380,14 @@ fn choose<E: Engine>(
             return Ok(Some(Source::Postings(term)));
         }
     }
-    let below = names::children_count(planner.view, covered.base())?;
+    let below = below_base()?;
     let has_all = running.ids.0.store() > 0 || planner.state.contexts.len() == 1;
-    let is_context = has_all && running.is_at_top(planner)?;
+    let is_top = is_root || has_all && running.is_at_top(planner)?;
     Ok(Some(match covered.scope() {
         _ if covered.is_extended() => Source::Entries,
         Scope::OneLevel if below <= entries / 2 => Source::Names,
         Scope::OneLevel => Source::Entries,
-        _ if is_context || below > entries / 4 => Source::Entries,
+        _ if is_top || below > entries / 4 => Source::Entries,
         _ => Source::Names,
     }))
 }
@@ -397,10 +407,21 @@ fn with(term: Term, more: &Term) -> Term {
     }
 }
 
-fn first_position(running: &Running) -> Position {
+fn first_position(running: &Running, state: &State) -> Position {
+    let base = running.covered.base();
     match running.source {
+        Source::Names if base.is_root() => {
+            let mut roots: Vec<EntryId> = state.contexts.iter().map(|known| known.root).collect();
+            roots.sort_unstable();
+            roots.dedup();
+            let level = |parent| Level {
+                parent,
+                last_key: names::children_bounds(parent).0.to_vec(),
+            };
+            Position::Levels(roots.into_iter().map(level).collect())
+        }
         Source::Names => Position::Levels(vec![Level {
-            parent: running.covered.base(),
+            parent: base,
             last_key: Vec::new(),
         }]),
         Source::Entries | Source::Postings(_) => Position::Id(running.ids.0),

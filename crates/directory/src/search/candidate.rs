@@ -3,6 +3,7 @@
 use crate::engine::{EntryId, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
+use crate::examined;
 use crate::names::{self, Superior};
 use crate::operational::{self, Vocabulary};
 use crate::search::filter::Computed;
@@ -66,6 +67,12 @@ impl<'c, R: Read> Candidate<'c, R> {
             place: Place::Beside,
             operational: Operational::Given(operational),
         }
+    }
+
+    /// Looks at all of it: whether it can be sent as it is stored.
+    #[cold]
+    pub(crate) fn examine(&self, vocabulary: Vocabulary<'_>) -> Result<()> {
+        examined::examine(&self.entry, vocabulary).map_err(|damaged| self.damaged(damaged))
     }
 
     /// Its record.

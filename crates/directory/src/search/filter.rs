@@ -11,7 +11,8 @@ use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 use crate::attributes::{AttributeTable, KnownAttribute};
 use crate::engine::AttributeNo;
 use crate::schema::{
-    Assertion, AttributeType, AttributeTypeId, MatchingRule, RuleKind, Schema, SubstringPattern,
+    Assertion, AttributeType, AttributeTypeId, MatchingRule, Purpose, RuleKind, Schema,
+    SubstringPattern,
 };
 use crate::search::evaluate::NUMBERS_TO_LOOK_UP_MAX;
 use crate::steps;
@@ -343,7 +344,7 @@ impl<'c> Compiler<'c> {
         test: Test,
         in_dn: Option<DnTypes>,
     ) -> Node {
-        if let Some(computed) = Computed::of(self.schema, attribute_type.id()) {
+        if let Some(computed) = self.computed(attribute_type.id()) {
             return Item::node(Target::Computed(computed), test);
         }
         let Places { user, operational } = self.places(attribute_type, description);
@@ -370,16 +371,23 @@ impl<'c> Compiler<'c> {
         Item::node(Target::Stored(stored), test)
     }
 
+    /// The computed attribute of a type. An entry beside the tree has them as any others.
+    fn computed(&self, attribute_type: AttributeTypeId) -> Option<Computed> {
+        let computed = Computed::of(self.schema, attribute_type)?;
+        let is_stored = self.attributes.number(attribute_type, "").is_some();
+        (!is_stored).then_some(computed)
+    }
+
     /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and perhaps
     /// more; and any value of them.
     pub(crate) fn comparison(
         &self,
         known: &AttributeType,
-        options: &str,
+        wanted: &AttributeDescription<'_>,
         asserted: Assertion,
     ) -> (Node, Node) {
         let target = || {
-            if let Some(computed) = Computed::of(self.schema, known.id()) {
+            if let Some(computed) = self.computed(known.id()) {
                 return Target::Computed(computed);
             }
             let (mut user, mut operational) = (Vec::new(), Vec::new());
@@ -388,11 +396,9 @@ impl<'c> Compiler<'c> {
                     true => &mut operational,
                     false => &mut user,
                 };
-                let described = self.attributes.of_type(subtype).filter(|described| {
-                    let has =
-                        |wanted: &str| described.options().split(';').any(|own| own == wanted);
-                    options.is_empty() || options.split(';').all(has)
-                });
+                let described = self.attributes.of_type(subtype);
+                let described =
+                    described.filter(|described| described.description().options_cover(wanted));
                 list.extend(described.map(KnownAttribute::number));
             }
             Target::Stored(Stored {
@@ -483,6 +489,11 @@ impl<'c> Compiler<'c> {
         let attribute_type = self
             .schema
             .attribute_type(description.attribute_type().as_bytes())?;
+        if description.has_options() {
+            self.schema
+                .check_options(attribute_type, &description, Purpose::Find)
+                .ok()?;
+        }
         Some((attribute_type, description))
     }
 

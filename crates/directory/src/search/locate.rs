@@ -54,7 +54,7 @@ impl<R: Read> Locator<'_, R> {
             let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
                 return Ok(Err(match &last {
                     Some(alias) => self.names_nothing(alias)?,
-                    None => self.outside(&written),
+                    None => self.outside(&written, &normal),
                 }));
             };
             match self.stops(&walk, &written, &normal, manner)? {
@@ -119,7 +119,8 @@ impl<R: Read> Locator<'_, R> {
             Some(child) => Stop::Arrived(child),
             None => {
                 let matched = names::dn_of(self.view, walk.last().id)?;
-                let diagnostic = format!("there is no entry {written:?}");
+                let diagnostic =
+                    format!("there is no entry {written:?}; the nearest above it is {matched:?}");
                 Stop::Ended(Outcome::new(ResultCode::NoSuchObject, diagnostic).matched(matched))
             }
         })
@@ -152,17 +153,15 @@ impl<R: Read> Locator<'_, R> {
         Ok(None)
     }
 
-    fn outside(&self, dn: &str) -> Outcome {
-        let contexts: Vec<&str> = self
-            .state
-            .contexts
-            .iter()
-            .map(|context| context.dn.as_str())
-            .collect();
-        let diagnostic = format!(
-            "there is no entry {dn:?}; this server holds {}",
-            contexts.join(" and ")
-        );
+    fn outside(&self, dn: &str, normal: &NormalDn) -> Outcome {
+        if let Some(context) = names::context_of(&self.state.contexts, normal) {
+            let context = &self.state.contexts[context].dn;
+            let diagnostic =
+                format!("there is no entry {dn:?}: the naming context {context:?} is empty");
+            return Outcome::new(ResultCode::NoSuchObject, diagnostic);
+        }
+        let contexts = names::listed(&self.state.contexts);
+        let diagnostic = format!("there is no entry {dn:?}; this server holds {contexts}");
         Outcome::new(ResultCode::NoSuchObject, diagnostic)
     }
 

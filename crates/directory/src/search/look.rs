@@ -6,6 +6,7 @@ use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
 use crate::attributes::AttributeTable;
+use crate::beside::Beside;
 use crate::engine::{EntryId, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -66,8 +67,22 @@ impl Look<'_> {
         })
     }
 
+    /// The same of an entry beside the tree.
+    pub(crate) fn goes_on_asserting_beside<R: Read>(
+        &self,
+        view: &R,
+        beside: &Beside,
+        node: &Node,
+        work: u64,
+        interrupted: &mut Interrupted,
+    ) -> Result<Option<bool>> {
+        let (entry, operational) = beside.records()?;
+        let mut candidate = Candidate::beside(view, entry, operational);
+        self.goes_on_asserting_of(&mut candidate, node, work, interrupted)
+    }
+
     /// The same of an entry that is at hand.
-    pub(crate) fn goes_on_asserting_of<R: Read>(
+    fn goes_on_asserting_of<R: Read>(
         &self,
         candidate: &mut Candidate<'_, R>,
         node: &Node,
@@ -97,7 +112,18 @@ impl Look<'_> {
             self.sees_protected,
         );
         let mut sender = Sender::new(&selection, self.schema, self.attributes, SUBSCHEMA_DN);
-        self.at(view, id, |candidate| sender.put_bare(candidate, out))
+        let vocabulary = self.vocabulary();
+        self.at(view, id, |candidate| {
+            candidate.examine(vocabulary)?;
+            sender.put_bare(candidate, out)
+        })
+    }
+
+    fn vocabulary(&self) -> Vocabulary<'_> {
+        Vocabulary {
+            schema: self.schema,
+            attributes: self.attributes,
+        }
     }
 
     fn at<R: Read, T>(
@@ -113,13 +139,9 @@ impl Look<'_> {
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
         let mut names = DnCache::default();
         let superior = names.superior(view, entry.parent())?;
-        let vocabulary = Vocabulary {
-            schema: self.schema,
-            attributes: self.attributes,
-        };
         look(&mut Candidate::in_tree(
             view,
-            vocabulary,
+            self.vocabulary(),
             id,
             entry,
             superior.map(|superior| &**superior),

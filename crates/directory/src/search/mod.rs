@@ -2,6 +2,7 @@
 //!
 //! | file | its part |
 //! | --- | --- |
+//! | `base` | what it begins at: the tree, or what is beside it |
 //! | `begin` | begins one: what is asked for, the base, the plan |
 //! | `ahead` | begins those of a burst together |
 //! | `locate` | finds the base |
@@ -16,6 +17,7 @@
 //! | `learned` | what the searches of a commit tell each other |
 
 mod ahead;
+mod base;
 mod begin;
 mod candidate;
 mod evaluate;
@@ -40,10 +42,15 @@ use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::indexes::Completeness;
 use crate::outcome::Outcome;
+use crate::root_dse::Channel;
+use crate::schema::Schema;
+use crate::state::State;
 use crate::target::SUBSCHEMA_DN;
 
 pub use ahead::Searches;
+pub(crate) use base::Base;
 use begin::{Begun, Planned, Planning};
 use candidate::Candidate;
 use evaluate::Evaluator;
@@ -56,6 +63,26 @@ use plan::{Planner, Term};
 use scope::Covered;
 use selection::{Selection, Sender};
 
+/// All subentries of a snapshot; none if the index of object classes is being built.
+pub(crate) fn subentries<R: Read>(
+    schema: &Schema,
+    state: &State,
+    view: &R,
+) -> Result<Vec<EntryId>> {
+    let planner = Planner {
+        schema,
+        state,
+        view,
+    };
+    let object_class = schema.well_known().object_class;
+    let indexes = state.indexes.of(object_class);
+    if indexes.is_none_or(|indexes| indexes.equality != Completeness::Complete) {
+        return Ok(Vec::new());
+    }
+    let subentry = schema.class_of(schema.well_known().subentry);
+    scope::entries_of(&planner, subentry.name())
+}
+
 /// A filter is evaluated recursively; so deep is safe on any stack.
 const _: () = assert!(FILTER_DEPTH_MAX <= 256);
 
@@ -64,6 +91,8 @@ const _: () = assert!(FILTER_DEPTH_MAX <= 256);
 pub struct SearchOptions {
     /// The message ID its responses carry.
     pub message_id: u32,
+    /// What kind of connection asks: the root DSE depends on it.
+    pub channel: Channel,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
     /// Assertion (RFC 4528): what must be true of the base.
@@ -115,6 +144,7 @@ enum Stage {
 /// What a search needs while it goes through its candidates.
 struct Running {
     message_id: u32,
+    base: Base,
     manage_dsa_it: bool,
     /// What must be true of the base before anything else (RFC 4528).
     assertion: Option<Node>,
@@ -149,10 +179,10 @@ struct Limits {
 /// Where candidates come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// The root DSE.
-    RootDse,
-    /// The subschema subentry.
-    Subschema,
+    /// None at all: nothing is in the scope.
+    Nothing,
+    /// The base, which is beside the tree.
+    Beside,
     /// The base alone.
     Base,
     /// The names below the base, one level or all.
@@ -197,8 +227,9 @@ impl<E: Engine> Search<E> {
     pub fn explain(&self) -> String {
         match &self.stage {
             Stage::Running(running) => match &running.source {
-                Source::RootDse => "root DSE".into(),
-                Source::Subschema => "subschema".into(),
+                Source::Nothing => "nothing".into(),
+                Source::Beside if running.base == Base::Subschema => "subschema".into(),
+                Source::Beside => "root DSE".into(),
                 Source::Base => "base".into(),
                 Source::Names => "names below the base".into(),
                 Source::Entries => "all entries".into(),
@@ -302,8 +333,11 @@ impl Running {
             return self.step_assertion(snapshot, budget);
         }
         match self.source {
-            Source::RootDse => self.step_beside(snapshot, snapshot.root_dse(), out, budget),
-            Source::Subschema => self.step_beside(snapshot, snapshot.subschema(), out, budget),
+            Source::Nothing => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
+            Source::Beside => match self.base.beside(snapshot) {
+                Some(beside) => self.step_beside(snapshot, beside, out, budget),
+                None => Ok(Step::Done(self.done(Outcome::SUCCESS, None))),
+            },
             _ => self.step_tree(snapshot, out, budget),
         }
     }
@@ -317,11 +351,7 @@ impl Running {
         let Some(assertion) = self.assertion.take() else {
             return Ok(Step::More);
         };
-        let beside = match self.source {
-            Source::RootDse => Some(snapshot.root_dse()),
-            Source::Subschema => Some(snapshot.subschema()),
-            _ => None,
-        };
+        let beside = self.base.beside(snapshot);
         let look = Look {
             schema: snapshot.schema(),
             attributes: match beside {
@@ -332,11 +362,13 @@ impl Running {
         };
         let (work, interrupted) = (budget.work, &mut self.interrupted);
         let asserts = match beside {
-            Some(beside) => {
-                let (entry, operational) = beside.records()?;
-                let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
-                look.goes_on_asserting_of(&mut candidate, &assertion, work, interrupted)?
-            }
+            Some(beside) => look.goes_on_asserting_beside(
+                snapshot.view(),
+                beside,
+                &assertion,
+                work,
+                interrupted,
+            )?,
             None => {
                 let base = self.covered.base();
                 look.goes_on_asserting(snapshot.view(), base, &assertion, work, interrupted)?
@@ -383,7 +415,7 @@ impl Running {
             }
             sender.send(self.message_id, &mut candidate, out)?;
         }
-        Ok(Step::Done(Outcome::SUCCESS))
+        Ok(Step::Done(self.done(Outcome::SUCCESS, None)))
     }
 
     fn step_tree<E: Engine>(
@@ -404,6 +436,7 @@ impl Running {
             covered: &mut self.covered,
             end: self.ids.1,
             fetched: self.fetched,
+            examined: snapshot.examined(),
             names: &mut names,
             evaluator: Evaluator::new(
                 schema,

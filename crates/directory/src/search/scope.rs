@@ -16,6 +16,7 @@ use crate::search::plan::{Planner, Stream, Term};
 pub(crate) struct Covered {
     scope: Scope,
     base: EntryId,
+    extent: Extent,
     /// Entries whose subtrees are covered as well, because an alias in the scope names them.
     subtrees: HashSet<EntryId>,
     /// Entries that are covered as well, because an alias one level below the base names them.
@@ -26,12 +27,35 @@ pub(crate) struct Covered {
     last: Option<(EntryId, bool)>,
 }
 
+/// What base and scope come to.
+#[derive(Clone, Copy, Debug)]
+enum Extent {
+    Base,
+    Children,
+    Subtree,
+    Subordinates,
+    /// What is one level below the root: the naming contexts' own entries.
+    Contexts,
+    /// All that is below the root.
+    All,
+}
+
 impl Covered {
-    /// A base and a scope, aliases being plain entries.
+    /// A base and a scope, aliases being plain entries. The root stands above all naming contexts, and is no entry: RFC 4512 §5.1 leaves it
+    /// out of what is below it.
     pub(crate) fn new(base: EntryId, scope: Scope) -> Covered {
+        let extent = match (scope, base.is_root()) {
+            (Scope::Base, _) => Extent::Base,
+            (Scope::OneLevel, false) => Extent::Children,
+            (Scope::Subtree, false) => Extent::Subtree,
+            (Scope::Subordinates, false) => Extent::Subordinates,
+            (Scope::OneLevel, true) => Extent::Contexts,
+            (Scope::Subtree | Scope::Subordinates, true) => Extent::All,
+        };
         Covered {
             scope,
             base,
+            extent,
             subtrees: HashSet::new(),
             singles: HashSet::new(),
             follows_aliases: false,
@@ -67,12 +91,14 @@ impl Covered {
         parent: EntryId,
         superior: Option<&Superior>,
     ) -> bool {
-        let plainly = match self.scope {
-            Scope::Base => return id == self.base,
-            Scope::OneLevel => return parent == self.base || self.singles.contains(&id),
-            Scope::Subtree => id == self.base || self.subtrees.contains(&id),
+        let plainly = match self.extent {
+            Extent::Base => return id == self.base,
+            Extent::Children => return parent == self.base || self.singles.contains(&id),
+            Extent::Subtree => id == self.base || self.subtrees.contains(&id),
             // What aliases lead to is treated as the base is: the vertex itself is left out.
-            Scope::Subordinates => false,
+            Extent::Subordinates => false,
+            Extent::Contexts => return parent.is_root() || self.singles.contains(&id),
+            Extent::All => return true,
         };
         if plainly {
             return true;
@@ -102,7 +128,8 @@ impl Covered {
         if self.scope == Scope::Base {
             return Ok(());
         }
-        let mut aliases = all_aliases(planner)?;
+        let alias = planner.schema.class_of(planner.schema.well_known().alias);
+        let mut aliases = entries_of(planner, alias.name())?;
         // Aliases are looked for below the base (RFC 4511 §4.5.1.3): the base itself stays what it is.
         aliases.retain(|alias| *alias != self.base);
         let mut followed = HashSet::new();
@@ -156,23 +183,17 @@ impl Covered {
     }
 }
 
-/// Every alias of the store: the index of object classes is always there.
-fn all_aliases<R: Read>(planner: &Planner<'_, R>) -> Result<Vec<EntryId>> {
-    let term = class_term(
-        planner,
-        planner
-            .schema
-            .class_of(planner.schema.well_known().alias)
-            .name(),
-    )?;
+/// Every entry of an object class, by its name: the index of object classes is always there.
+pub(crate) fn entries_of<R: Read>(planner: &Planner<'_, R>, class: &str) -> Result<Vec<EntryId>> {
+    let term = class_term(planner, class)?;
     let mut stream = Stream::open(planner.view, &term)?;
-    let mut aliases = Vec::new();
+    let mut entries = Vec::new();
     let mut next = stream.seek(EntryId::ROOT)?;
-    while let Some(alias) = next {
-        aliases.push(alias);
-        next = stream.seek(EntryId(alias.0.saturating_add(1)))?;
+    while let Some(entry) = next {
+        entries.push(entry);
+        next = stream.seek(EntryId(entry.0.saturating_add(1)))?;
     }
-    Ok(aliases)
+    Ok(entries)
 }
 
 /// The entries of an object class, by its name.

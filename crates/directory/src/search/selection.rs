@@ -11,7 +11,7 @@ use crate::attributes::AttributeTable;
 use crate::engine::{AttributeNo, Read};
 use crate::entry::{Damaged, Entry, StoredAttribute};
 use crate::error::Result;
-use crate::schema::{AttributeTypeId, ObjectClassId, Schema};
+use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
 use crate::search::candidate::Candidate;
 use crate::search::filter::Computed;
 use crate::steps;
@@ -93,7 +93,12 @@ impl Selection {
         let Ok(wanted) = AttributeDescription::parse(wanted) else {
             return;
         };
-        if let Some(attribute_type) = schema.attribute_type(wanted.attribute_type().as_bytes()) {
+        if let Some(attribute_type) = schema.attribute_type(wanted.attribute_type().as_bytes())
+            && (!wanted.has_options()
+                || schema
+                    .check_options(attribute_type, &wanted, Purpose::Find)
+                    .is_ok())
+        {
             if let Some(before) = before
                 && !before
                     .types

@@ -8,6 +8,7 @@ use sapwood_ldap::url;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::examined::Examined;
 use crate::names::{self, Child, DnCache};
 use crate::operational::Vocabulary;
 use crate::referral;
@@ -35,6 +36,7 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) end: EntryId,
     /// An entry that was fetched ahead, and where it is.
     pub(super) fetched: Option<(EntryId, Place)>,
+    pub(super) examined: &'v Examined,
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
@@ -208,16 +210,23 @@ impl<R: Read> Visitor<'_, R> {
             schema: self.schema,
             attributes: &self.state.attributes,
         };
+        let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
-        if entry.flags().is_referral() && !self.manage_dsa_it {
-            let mut dn = String::new();
-            candidate.append_dn(&mut dn);
-            drop(candidate);
-            self.refer(id, &dn)?;
-            return Ok(Flow::Next);
-        }
-        if entry.flags().is_alias() && self.covered.follows_aliases() && id != self.covered.base() {
-            return Ok(Flow::Next);
+        if !flags.is_plain() {
+            // RFC 3672 §1: only searches of base scope consider subentries.
+            if flags.is_subentry() && self.covered.scope() != Scope::Base {
+                return Ok(Flow::Next);
+            }
+            if flags.is_referral() && !self.manage_dsa_it {
+                let mut dn = String::new();
+                candidate.append_dn(&mut dn);
+                drop(candidate);
+                self.refer(id, &dn)?;
+                return Ok(Flow::Next);
+            }
+            if flags.is_alias() && self.covered.follows_aliases() && id != self.covered.base() {
+                return Ok(Flow::Next);
+            }
         }
         match self.evaluator.evaluate(self.filter, &mut candidate)? {
             Some(Truth::True) => {}
@@ -229,6 +238,10 @@ impl<R: Read> Visitor<'_, R> {
         }
         if self.limits.page_max > 0 && self.sent >= self.limits.page_max {
             return Ok(Flow::PageFull);
+        }
+        if !self.examined.knows(id) {
+            candidate.examine(vocabulary)?;
+            self.examined.note(id);
         }
         let room = self.budget.out_bytes.saturating_sub(self.out.len());
         if let Some(bytes) = self.sender.bytes_beyond(room, &mut candidate)? {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::{Attribute, AttributesBuf, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
@@ -12,11 +13,12 @@ use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
 use super::{ChangeKind, Run, UpdateRequest};
 use crate::access::is_protected;
+use crate::attributes::AttributeTable;
 use crate::engine::Write;
 use crate::entry::EntryFlags;
 use crate::names::Child;
 use crate::outcome::{Outcome, Stop};
-use crate::schema::{AttributeType, ObjectClassId, Schema};
+use crate::schema::{AttributeType, ObjectClassId, Purpose, Schema};
 use crate::sources::PasswordHasher;
 use crate::target;
 
@@ -112,6 +114,9 @@ pub(crate) fn flags_of(schema: &Schema, class: ObjectClassId) -> EntryFlags {
     if class.is_subclass_of(known.referral) {
         flags = flags.with(EntryFlags::REFERRAL);
     }
+    if class.is_subclass_of(known.subentry) {
+        flags = flags.with(EntryFlags::SUBENTRY);
+    }
     flags
 }
 
@@ -120,7 +125,29 @@ pub(crate) fn described<'s>(
     schema: &'s Schema,
     description: &[u8],
 ) -> Result<(&'s AttributeType, String), Stop> {
-    use sapwood_ldap::attribute::AttributeDescription;
+    let (known, parsed) = recognised(schema, description, Purpose::Store)?;
+    Ok((known, options_of(&parsed)))
+}
+
+/// The same of a description that is not recognised, but was when values were stored under it: these can be deleted.
+pub(super) fn described_before<'s>(
+    schema: &'s Schema,
+    attributes: &AttributeTable,
+    description: &[u8],
+) -> Option<(&'s AttributeType, String)> {
+    let parsed = AttributeDescription::parse(std::str::from_utf8(description).ok()?).ok()?;
+    let known = schema.attribute_type(parsed.attribute_type().as_bytes())?;
+    let options = options_of(&parsed);
+    attributes.number(known.id(), &options)?;
+    Some((known, options))
+}
+
+/// A description in a request and its attribute type.
+pub(crate) fn recognised<'s, 'd>(
+    schema: &'s Schema,
+    description: &'d [u8],
+    purpose: Purpose,
+) -> Result<(&'s AttributeType, AttributeDescription<'d>), Stop> {
     let refuse = |why: String| {
         let description = String::from_utf8_lossy(description);
         Stop::refuse(
@@ -132,12 +159,18 @@ pub(crate) fn described<'s>(
         .map_err(|_| refuse("the attribute description is not UTF-8".into()))?;
     let parsed = AttributeDescription::parse(text).map_err(|error| refuse(error.to_string()))?;
     let known = schema.defined_attribute_type(parsed.attribute_type())?;
-    let options = if parsed.has_options() {
-        parsed.normalised_options()
+    schema
+        .check_options(known, &parsed, purpose)
+        .map_err(|unrecognised| refuse(unrecognised.to_string()))?;
+    Ok((known, parsed))
+}
+
+fn options_of(description: &AttributeDescription<'_>) -> String {
+    if description.has_options() {
+        description.normalised_options()
     } else {
         String::new()
-    };
-    Ok((known, options))
+    }
 }
 
 pub(super) fn refuse_no_user_modification(known: &AttributeType) -> Result<(), Stop> {
@@ -163,7 +196,7 @@ pub(super) fn parsed(dn: &str) -> Result<Dn<'_>, Stop> {
 pub(crate) fn no_class() -> Stop {
     Outcome::new(
         ResultCode::ObjectClassViolation,
-        "the entry has no structural object class",
+        "the entry has no structural object class: it needs one, such as person or organizationalUnit",
     )
     .into()
 }
@@ -209,8 +242,10 @@ pub fn hash_passwords(
         return Ok(());
     };
     let is_password = |description: &[u8]| {
-        let known = described(schema, description).ok();
-        known.is_some_and(|(known, _)| is_protected(schema, known.id()))
+        // Whatever the options: whether these are recognised is asked when it is applied.
+        let name = description.split(|byte| *byte == b';').next();
+        let known = name.and_then(|name| schema.attribute_type(name));
+        known.is_some_and(|known| is_protected(schema, known.id()))
     };
     let refuse = |why: String| Outcome::new(ResultCode::ConstraintViolation, why);
     // All passwords of one request are those of one entry: no more are hashed than it may have.

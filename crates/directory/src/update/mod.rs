@@ -16,6 +16,7 @@ mod rename;
 mod request;
 pub(crate) mod stamp;
 
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use sapwood_ldap::control::ControlsBuf;
@@ -25,7 +26,7 @@ use sapwood_ldap::result::ResultCode;
 use self::ahead::{Ahead, InOrder, Ordered, UPDATES_AHEAD};
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
-use self::stamp::{Moment, Stamp, Stamps};
+use self::stamp::{Moment, RESERVED_MICROS, Stamp, Stamps};
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
 use crate::definition;
@@ -37,7 +38,7 @@ use crate::engine::{
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
-use crate::names::{Child, name_key};
+use crate::names::{self, Child, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
 use crate::schema::{AttributeTypeId, NormalDn, Schema};
@@ -45,7 +46,7 @@ use crate::state::State;
 use crate::target::{self, Target, Vacancy};
 
 pub use add::hash_passwords;
-pub(crate) use add::{described, flags_of, no_class};
+pub(crate) use add::{described, flags_of, no_class, recognised};
 pub use request::{RequestView, Transaction, TransactionUpdates, Update, UpdateRequest};
 
 /// How many commits the change feed reaches back.
@@ -134,6 +135,9 @@ pub(crate) enum ChangeKind {
     Renamed = 4,
 }
 
+/// Bytes of one change of a change record: its kind and the entry's id.
+const CHANGE_BYTES: usize = 1 + 8;
+
 impl<'b> Batch<'b> {
     pub(crate) fn new(
         options: &'b Options,
@@ -158,6 +162,12 @@ impl<'b> Batch<'b> {
             stamps,
             next_ids: Vec::new(),
         }
+    }
+
+    /// Whether it takes entries away.
+    pub(crate) fn deletes(&self) -> bool {
+        let mut changes = self.changes.chunks_exact(CHANGE_BYTES);
+        changes.any(|change| change.first() == Some(&(ChangeKind::Deleted as u8)))
     }
 
     /// Keeps what the next batch starts from, once this one is applied or undone.
@@ -221,7 +231,11 @@ impl Bundle for Batch<'_> {
                 state.attributes.extend(schema, txn)?;
                 state
             }
-            None => definition::load(txn, schema)?,
+            None => {
+                let mut state = definition::load(txn, schema)?;
+                state.reserved_micros = definition::reserved(txn, self.homes.least())?;
+                state
+            }
         };
         Ok(())
     }
@@ -301,6 +315,16 @@ impl Bundle for Batch<'_> {
             return Ok(());
         }
         txn.record_change(&self.changes)?;
+        if self.now.is_some() {
+            let stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = stamps.last().micros;
+            drop(stamps);
+            // Of the store that is sure to be among those that are written to.
+            if last >= self.state.reserved_micros {
+                self.state.reserved_micros = last + RESERVED_MICROS;
+                definition::put_reserved(txn, self.homes.least(), last + RESERVED_MICROS)?;
+            }
+        }
         let commit = txn.commit().0;
         if commit.is_multiple_of(TRIM_COMMITS) && commit > CHANGES_KEPT_MAX {
             txn.trim_changes(
@@ -561,6 +585,23 @@ impl<'r, T: Write> Run<'r, T> {
         stamps.next(now)
     }
 
+    /// The moment of a change of an entry. One that was made elsewhere may tell of a later time than the clock; its own changes come behind
+    /// it all the same, and nothing else does.
+    fn moment_of_change(&mut self, id: EntryId, entry: &Entry<'_>) -> Result<Moment, Error> {
+        let last = operational::last_moment(entry, self.vocabulary())
+            .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;
+        let next = self.moment();
+        Ok(if next > last { next } else { last.next() })
+    }
+
+    /// Who changes an entry: users are named as they are called now, whatever their name was when they were bound.
+    fn modifier(&self) -> Result<Cow<'r, str>, Error> {
+        Ok(match self.identity {
+            Identity::User { entry, .. } => Cow::Owned(names::dn_of(self.txn, *entry)?),
+            other => Cow::Borrowed(other.dn()),
+        })
+    }
+
     fn vocabulary(&self) -> Vocabulary<'_> {
         Vocabulary {
             schema: self.schema,
@@ -600,14 +641,11 @@ impl<'r, T: Write> Run<'r, T> {
         id: EntryId,
         old: [Entry<'_>; 2],
         mut draft: Draft<'d>,
-        stamp: &'d Stamp,
+        (who, stamp): (&'d str, &'d Stamp),
         frame: Frame<'_>,
         kind: ChangeKind,
-    ) -> Result<(), Stop>
-    where
-        'r: 'd,
-    {
-        draft.stamp_change(self.schema, self.identity.dn(), stamp);
+    ) -> Result<(), Stop> {
+        draft.stamp_change(self.schema, who, stamp);
         self.form(&draft, frame)?;
         self.write_records(id, Some(old), kind)
     }

@@ -9,12 +9,13 @@ use sapwood_ldap::list::{
 use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
-use super::add::{described, refuse_no_user_modification};
+use super::add::{described, described_before, refuse_no_user_modification};
 use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
 use super::{ChangeKind, Run, rdn_of, read};
 use crate::access::is_protected;
+use crate::attributes::AttributeTable;
 use crate::engine::{EntryId, Write};
 use crate::entry::Entry;
 use crate::operational::{self, Brief, Operational};
@@ -48,7 +49,7 @@ impl<T: Write> Run<'_, T> {
         let changes: Vec<_> = request
             .changes
             .iter()
-            .map(|change| resolve(schema, change))
+            .map(|change| resolve(schema, &self.state.attributes, change))
             .collect::<Result<_, _>>()?;
         let may_update = self.access().may_update(self.identity);
         let only_password = changes
@@ -96,6 +97,7 @@ impl<T: Write> Run<'_, T> {
         };
         let change = resolve(
             schema,
+            &self.state.attributes,
             Change {
                 kind: Modification::Replace,
                 attribute,
@@ -136,9 +138,10 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let user = read(id, stored)?;
-        let moment = self.moment();
+        let moment = self.moment_of_change(id, &user)?;
+        let who = self.modifier()?;
         let brief = self.brief(&user, changes);
-        let brief = brief.and_then(|brief| brief.changed(moment, self.identity.dn()));
+        let brief = brief.and_then(|brief| brief.changed(moment, &who));
         let spelled;
         let old = match brief {
             Some(_) => [user, Entry::EMPTY],
@@ -201,7 +204,8 @@ impl<T: Write> Run<'_, T> {
             return self.write_stored(id, Some(old), ChangeKind::Modified);
         }
         let stamp = Stamp::from(moment);
-        self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Modified)
+        let by = (&*who, &stamp);
+        self.rewrite(id, old, draft, by, frame, ChangeKind::Modified)
     }
 
     /// An entry's operational attributes in brief, if the changes and the indexes have to do only with others (or with
@@ -250,8 +254,18 @@ fn keep_superclasses(
     }
 }
 
-fn resolve<'a>(schema: &'a Schema, change: Change<'a>) -> Result<Resolved<'a>, Stop> {
-    let (known, options) = described(schema, change.attribute.description)?;
+fn resolve<'a>(
+    schema: &'a Schema,
+    attributes: &AttributeTable,
+    change: Change<'a>,
+) -> Result<Resolved<'a>, Stop> {
+    let description = change.attribute.description;
+    let (known, options) = described(schema, description).or_else(|stop| {
+        (change.kind == Modification::Delete)
+            .then(|| described_before(schema, attributes, description))
+            .flatten()
+            .ok_or(stop)
+    })?;
     refuse_no_user_modification(known)?;
     let values = change.attribute.values;
     if let Some(syntax) = known.syntax() {

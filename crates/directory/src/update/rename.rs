@@ -71,7 +71,7 @@ impl<T: Write> Run<'_, T> {
     ) -> Result<crate::engine::EntryId, Stop> {
         let superior = self.find(dn, normal, false).map_err(|stop| match stop {
             Stop::Refused(outcome) if outcome.code == ResultCode::NoSuchObject => Outcome {
-                diagnostic: "there is no entry with the DN of newSuperior".into(),
+                diagnostic: format!("newSuperior: {}", outcome.diagnostic),
                 ..*outcome
             }
             .into(),
@@ -90,6 +90,10 @@ impl<T: Write> Run<'_, T> {
         if superior.entry.flags.is_alias() {
             let diagnostic = "newSuperior is an alias; aliases have no children";
             return Err(Stop::refuse(ResultCode::AliasProblem, diagnostic));
+        }
+        if superior.entry.flags.is_subentry() {
+            let diagnostic = "newSuperior is a subentry; subentries have no children (RFC 3672 §1)";
+            return Err(Stop::refuse(ResultCode::ObjectClassViolation, diagnostic));
         }
         if superior.normal.is_at_or_below(&target.normal) {
             let diagnostic = "an entry cannot be moved below itself";
@@ -113,7 +117,7 @@ impl<T: Write> Run<'_, T> {
         let old_name = Dn::parse(rdn_of(id, &old[0])?).map_err(|error| {
             Error::corrupt(format!("entry {id} has an RDN that is none: {error}"))
         })?;
-        let stamp = Stamp::from(self.moment());
+        let stamp = Stamp::from(self.moment_of_change(id, &old[0])?);
         let mut draft = Draft::of(self.state, id, old)?;
         if delete_old_rdn {
             for ava in old_name.rdn().iter().flat_map(|rdn| rdn.avas()) {
@@ -133,6 +137,7 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_child(parent)?;
         self.delete_name(target.parent, target.normal_rdn())?;
         self.put_name(parent, new_key, Child { id, flags })?;
-        self.rewrite(id, old, draft, &stamp, frame, ChangeKind::Renamed)
+        let by = (self.identity.dn(), &stamp);
+        self.rewrite(id, old, draft, by, frame, ChangeKind::Renamed)
     }
 }

@@ -2,15 +2,21 @@
 
 use uuid::Uuid;
 
-/// Makes the change sequence numbers of a batch: each is greater than the one before, as long as the clock does not
-/// go back behind the last one by more than [`Stamps::COUNTS_MAX`] changes take.
+/// Makes the moments of changes: each is later than the one before, wherever the clock is set to meanwhile.
+///
+/// So that this holds beyond the end of the process, too, the directory keeps a time *reserved* that no moment has reached, and
+/// begins with it when it is opened again. It is renewed once in [`RESERVED_MICROS`], and so far a directory that is opened at once may
+/// run ahead of the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     last: Moment,
 }
 
+/// How far ahead of a change time is reserved: one second.
+pub(crate) const RESERVED_MICROS: u64 = 1_000_000;
+
 /// The moment of one update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
     /// Microseconds since 1970.
     pub(crate) micros: u64,
@@ -28,21 +34,25 @@ pub(crate) struct Stamp {
 }
 
 impl Stamps {
-    /// Changes that one microsecond can count.
-    const COUNTS_MAX: u32 = 0xFF_FFFF;
+    /// Those that come behind a moment.
+    pub(crate) fn behind(last: Moment) -> Stamps {
+        Stamps { last }
+    }
+
+    /// The moment of the last update.
+    pub(crate) fn last(&self) -> Moment {
+        self.last
+    }
 
     /// The moment of the next update.
     pub(crate) fn next(&mut self, now_micros: u64) -> Moment {
-        let Moment { micros, count } = &mut self.last;
-        if now_micros > *micros {
-            *micros = now_micros;
-            *count = 0;
-        } else if *count == Self::COUNTS_MAX {
-            *micros += 1;
-            *count = 0;
-        } else {
-            *count += 1;
-        }
+        self.last = match now_micros > self.last.micros {
+            true => Moment {
+                micros: now_micros,
+                count: 0,
+            },
+            false => self.last.next(),
+        };
         self.last
     }
 }
@@ -63,6 +73,24 @@ impl From<Moment> for Stamp {
 }
 
 impl Moment {
+    /// Changes that one microsecond can count.
+    const COUNTS_MAX: u32 = 0xFF_FFFF;
+
+    /// The one right behind it.
+    pub(crate) fn next(self) -> Moment {
+        let Moment { micros, count } = self;
+        match count < Self::COUNTS_MAX {
+            true => Moment {
+                micros,
+                count: count + 1,
+            },
+            false => Moment {
+                micros: micros + 1,
+                count: 0,
+            },
+        }
+    }
+
     /// The moment of an entryCSN, if it is written as [`Stamp`] writes it: to be compared with that.
     pub(crate) fn of_csn(csn: &str) -> Option<Moment> {
         let (time, rest) = csn.split_at_checked(14)?;

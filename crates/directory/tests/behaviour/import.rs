@@ -262,6 +262,55 @@ fn a_directory_with_entries_is_added_to() {
     );
 }
 
+/// Into an empty directory and into one with entries, however many others there are.
+#[test]
+fn options_that_are_not_recognised_are_rejected_by_line_and_reason() {
+    let text = "\
+dn: ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: people
+ou;lang-de: Leute
+ou;x-any: x
+
+dn: ou=one,dc=example,dc=com
+objectClass: organizationalUnit
+ou: one
+ou;y-any: x
+
+dn: ou=two,dc=example,dc=com
+objectClass: organizationalUnit
+ou: two
+description;binary: x
+";
+    let context = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+    for is_built in [true, false] {
+        let directory = in_memory();
+        let more = if is_built { context } else { "" };
+        if !is_built {
+            succeed(
+                &directory,
+                add("dc=example,dc=com", "objectClass: domain\ndc: example"),
+            );
+        }
+        let (report, rejected) = import(&directory, &[("x.ldif", &format!("{more}{text}"))]);
+        assert_eq!((report.built, report.rejected), (is_built, 2));
+        let first = if is_built { 11 } else { 7 };
+        for ((_, line, reason, _), (at, what)) in rejected
+            .iter()
+            .zip([(first, "ou;y-any"), (first + 5, "description;binary")])
+        {
+            assert_eq!(*line, at);
+            assert!(reason.contains(what), "{reason}");
+        }
+        assert!(holds(
+            &directory,
+            "ou=people,dc=example,dc=com",
+            "ou;x-any",
+            "x"
+        ));
+    }
+}
+
 #[test]
 fn bad_entries_are_rejected_by_file_line_and_reason() {
     let directory = in_memory();
@@ -307,7 +356,12 @@ cn: x
         at[1..].iter().map(|place| place.1).collect::<Vec<_>>(),
         [2, 6, 10, 13, 16, 18]
     );
-    assert!(at[1].2.contains("no entry above"), "{at:?}");
+    assert!(
+        at[1]
+            .2
+            .contains("there is no entry 'ou=Nowhere,dc=example,dc=com'"),
+        "{at:?}"
+    );
     assert!(at[2].2.contains("already"), "{at:?}");
     assert!(at[4].2.contains("class device requires"), "{at:?}");
     assert!(at[6].2.contains("naming contexts"), "{at:?}");

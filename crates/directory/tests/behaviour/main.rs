@@ -2,15 +2,21 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod clock;
 mod controls;
+mod damage;
+mod diagnostics;
 mod engine;
 mod filter_model;
 mod import;
 mod indexes;
 mod model;
+mod options;
 mod query;
+mod root;
 mod search;
 mod stores;
+mod subentries;
 mod support;
 mod transactions;
 mod updates;

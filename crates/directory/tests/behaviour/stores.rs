@@ -403,7 +403,7 @@ fn writers_of_different_stores_write_side_by_side() {
                             ),
                         );
                         // A description with an option that nobody has used before gets a number from the first store.
-                        let description = format!("description;lang-x{writer}{number}");
+                        let description = format!("description;x-lang{writer}{number}");
                         succeed(
                             &directory,
                             modify(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_directory::engine::{Embedded, Engine};
-use sapwood_directory::schema::Schema;
+use sapwood_directory::schema::{Schema, SchemaBuilder};
 use sapwood_directory::{
     Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
     Partition, Ticket, Update, UpdateRequest, UuidSource,
@@ -34,11 +34,18 @@ impl UuidSource for Counting {
     }
 }
 
+/// The schema of these tests: options that begin with `x-` are registered.
+pub(crate) fn schema() -> Schema {
+    let mut builder = SchemaBuilder::new();
+    builder.attribute_options(&["x-".to_owned()]).unwrap();
+    builder.build().unwrap()
+}
+
 pub(crate) fn options() -> Options {
     Options {
         clock: Arc::new(Ticking::default()),
         uuids: Arc::new(Counting::default()),
-        ..Options::new(Schema::standard())
+        ..Options::new(schema())
     }
 }
 
@@ -278,9 +285,20 @@ pub(crate) fn compare<E: Engine>(
     value: &str,
     options: CompareOptions<'_>,
 ) -> Outcome {
+    compare_as(directory, &admin(), dn, attribute, value, options)
+}
+
+pub(crate) fn compare_as<E: Engine>(
+    directory: &Directory<E>,
+    identity: &Identity,
+    dn: &str,
+    attribute: &str,
+    value: &str,
+    options: CompareOptions<'_>,
+) -> Outcome {
     let snapshot = directory.snapshot().unwrap();
     let (attribute, value) = (attribute.as_bytes(), value.as_bytes());
-    let mut compare = Compare::new(snapshot, &admin(), dn, attribute, value, options);
+    let mut compare = Compare::new(snapshot, identity, dn, attribute, value, options);
     loop {
         if let Some(outcome) = compare.step(1).unwrap() {
             return outcome;

@@ -98,7 +98,7 @@ impl Macros {
 
     /// Replaces macros in the identifier and the syntax of a definition. An identifier that is a plain name and no
     /// macro stays (some files identify types by name). `Err`: the macro that is not declared.
-    fn apply(&self, definition: &mut Definition) -> Result<(), String> {
+    pub fn apply(&self, definition: &mut Definition) -> Result<(), String> {
         let (oid, syntax) = match definition {
             Definition::AttributeType(AttributeType { oid, syntax, .. }) => {
                 (Some(oid), syntax.as_mut())

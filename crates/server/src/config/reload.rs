@@ -34,6 +34,7 @@ impl Config {
         let mut running = self.clone();
         running.listen.clone_from(&started.listen);
         running.threads = started.threads;
+        running.schema.clone_from(&started.schema);
         running.extensions = started.extensions;
         running.memory = started.memory;
         running.archive.clone_from(&started.archive);

@@ -74,6 +74,7 @@ impl Session {
     pub(super) fn bind(&mut self, id: u32, request: &BindRequest<'_>) {
         // RFC 4511 §4.2.1: while a bind is under way, and when it fails, the connection is anonymous.
         self.set_identity(Identity::Anonymous);
+        self.deletions = self.service.directory.deletions();
         self.transactions.clear();
         self.abandon_lburp();
         let outcome = match request.authentication {
@@ -286,7 +287,7 @@ impl Session {
                 reason,
             ));
         };
-        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+        if !self.peer.is_trusted() {
             let reason = format!(
                 "user id {uid} has no identity here: only root and the user that runs the server have"
             );

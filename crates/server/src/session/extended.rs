@@ -8,6 +8,7 @@ use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operatio
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::{Burst, Peer, Session, Then};
+use crate::writer::refusal;
 
 impl Session {
     /// `false` when it has to wait.
@@ -23,7 +24,7 @@ impl Session {
         }
         match request.name {
             oids::START_TLS => self.start_tls(id, request.value),
-            oids::WHO_AM_I => self.who_am_i(id, request.value),
+            oids::WHO_AM_I => self.who_am_i(id, request.value, burst),
             oids::CANCEL => self.cancel(id, request.value),
             oids::PASSWORD_MODIFY => self.password_modify(id, request.value, controls),
             oids::START_TRANSACTION => self.start_transaction(id, request.value, controls),
@@ -96,15 +97,23 @@ impl Session {
         self.answer_extended(id, &outcome, Some(oids::START_TLS), None);
     }
 
-    /// RFC 4532.
-    fn who_am_i(&mut self, id: u32, value: Option<&[u8]>) {
+    /// RFC 4532. A user is told the name that the entry has now.
+    fn who_am_i(&mut self, id: u32, value: Option<&[u8]>, burst: &mut Burst<'_>) {
         if value.is_some() {
             let outcome = Outcome::new(ResultCode::ProtocolError, "Who am I? has no value");
             return self.answer_extended(id, &outcome, None, None);
         }
         let authorization = match &self.identity {
-            Identity::Anonymous => String::new(),
-            identity => format!("dn:{}", identity.dn()),
+            Identity::Anonymous => Ok(String::new()),
+            Identity::Admin { dn } => Ok(format!("dn:{dn}")),
+            Identity::User { entry, dn } => burst.snapshot(self).and_then(|snapshot| {
+                let now = snapshot.dn_of(*entry).map_err(|error| refusal(&error))?;
+                Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))
+            }),
+        };
+        let authorization = match authorization {
+            Ok(authorization) => authorization,
+            Err(outcome) => return self.answer_extended(id, &outcome, None, None),
         };
         self.answer_extended(id, &Outcome::SUCCESS, None, Some(authorization.as_bytes()));
     }

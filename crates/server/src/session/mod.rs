@@ -12,6 +12,7 @@
 mod ahead;
 mod bind;
 mod extended;
+mod identity;
 mod ids;
 mod lburp;
 mod log;
@@ -29,7 +30,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sapwood_directory::{Identity, Outcome, Remains, Searches, Snapshot, StoreSet, UpdateRequest};
+use sapwood_directory::{
+    Channel, Identity, Outcome, Remains, Searches, Snapshot, StoreSet, UpdateRequest,
+};
 use sapwood_ldap::control::{self, Controls, queue_length};
 use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::extended as oids;
@@ -37,7 +40,7 @@ use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
     ExtendedResponse, Message, Operation, Request, RequestMessage, Response,
 };
-use sapwood_ldap::result::{LdapResult, ResultCode};
+use sapwood_ldap::result::{LdapResult, ResultCode, shortened};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
@@ -166,6 +169,10 @@ pub(crate) struct Session {
     last_snapshot: LastSnapshot,
     peer: Peer,
     secure: bool,
+    /// What the root DSE says on this connection.
+    channel: Channel,
+    /// Deletions that were counted when the user's entry was certainly there.
+    deletions: u64,
     /// The connection's number, for the access log.
     number: u64,
     admission: Rc<Admission>,
@@ -224,12 +231,18 @@ impl Session {
         last_snapshot: LastSnapshot,
     ) -> Self {
         let settings = service.settings();
+        let channel = Channel {
+            is_vouched_for: peer.is_trusted(),
+            takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
+        };
         Self {
             service,
             settings,
             last_snapshot,
             peer,
             secure,
+            channel,
+            deletions: 0,
             number: admission.number,
             claimant: admission.claimant(),
             admission,
@@ -498,6 +511,11 @@ impl Session {
     /// come first: one of them may abandon a search.
     pub(crate) fn process(&mut self) {
         self.service.renew(&mut self.settings);
+        if let Identity::User { entry, .. } = self.identity
+            && self.deletions != self.service.directory.deletions()
+        {
+            self.check_user(entry);
+        }
         // One short request by itself mostly does with the room that is free.
         if self.input.len() > INPUT_FREE_BYTES || !self.is_idle() || !self.output.is_empty() {
             self.reserve_room();
@@ -825,7 +843,7 @@ impl Session {
     fn disconnect(&mut self, reason: Reason, code: ResultCode, diagnostic: &str) {
         self.service.closings.log(reason, &self.peer, diagnostic);
         if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.number, code = code.code(), diagnostic, "disconnect");
+            tracing::info!(target: "access", conn = self.number, code = code.code(), diagnostic = %shortened(diagnostic), "disconnect");
         }
         notice_of_disconnection(&mut self.output, code, diagnostic);
         self.sends_on = matches!(

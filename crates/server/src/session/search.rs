@@ -202,6 +202,7 @@ impl Session {
     pub(super) fn search_options(&self, id: u32) -> SearchOptions {
         let mut options = SearchOptions {
             message_id: id,
+            channel: self.channel,
             ..SearchOptions::default()
         };
         if !matches!(self.identity, Identity::Admin { .. }) {
@@ -361,6 +362,7 @@ impl Session {
         burst: &mut Burst<'_>,
     ) -> Result<Compare, Outcome> {
         let options = CompareOptions {
+            channel: self.channel,
             manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
             assertion: controls
                 .find(control::ASSERTION)

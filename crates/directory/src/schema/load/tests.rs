@@ -184,6 +184,64 @@ fn the_ldif_of_configurations() {
 }
 
 #[test]
+fn macros_of_configurations_are_expanded() {
+    let text = "dn: cn=dua,cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: dua\n\
+        olcAttributeTypes: {0}( DuaAttribute:2 NAME 'bark' SYNTAX Text{16} )\n\
+        olcObjectIdentifier: {0}Dua 1.3.6.1.4.1.99999\n\
+        olcObjectIdentifier: {1}DuaAttribute DUA:1.0\n\
+        olcObjectIdentifier: {2}Text 1.3.6.1.4.1.1466.115.121.1.15\n\
+        olcObjectClasses: {0}( Dua:3 NAME 'tree' SUP top AUXILIARY MAY bark )\n";
+    let schema = build(&[("dua.ldif", text)]).unwrap();
+    let bark = schema.attribute_type(b"bark").unwrap();
+    assert_eq!(bark.oid(), "1.3.6.1.4.1.99999.1.0.2");
+    assert_eq!(
+        bark.syntax().unwrap().oid(),
+        "1.3.6.1.4.1.1466.115.121.1.15"
+    );
+    let published: Vec<String> = schema.attribute_type_values().collect();
+    assert!(
+        published
+            .iter()
+            .any(|value| value.starts_with("( 1.3.6.1.4.1.99999.1.0.2 NAME 'bark'"))
+    );
+    assert_eq!(
+        schema.object_class(b"tree").unwrap().oid(),
+        "1.3.6.1.4.1.99999.3"
+    );
+}
+
+#[test]
+fn mistakes_in_ldif_are_named_with_the_line_of_their_value() {
+    let refused = |lines: &str, expected: [&str; 2]| {
+        let text = format!(
+            "# a comment\nversion: 1\n\ndn: cn=x,cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: x\n\
+             olcAttributeTypes: ( 1.2.3.4 NAME 'a'\n  SUP name )\n# another\n{lines}\n"
+        );
+        let message = build(&[("x.ldif", &text)]).unwrap_err().to_string();
+        for part in expected {
+            assert!(message.contains(part), "{message}");
+        }
+    };
+    refused(
+        "olcAttributeTypes: ( 1.2.3.5 NAME )",
+        ["x.ldif:10: ", "byte"],
+    );
+    refused("olcObjectIdentifier: one Two:1", ["x.ldif:10: ", "Two:1"]);
+    refused(
+        "olcAttributeTypes: ( Unknown:5 NAME 'b' SUP name )",
+        ["x.ldif:10: ", "\"Unknown:5\""],
+    );
+    refused(
+        "olcAttributeTypes: ( 1.2.3.5 NAME 'b' SYNTAX None:1 )",
+        ["x.ldif:10: ", "\"None:1\""],
+    );
+    refused(
+        "olcAttributeTypes: ( 1.2.3.5 NAME 'b'\n  SUP nothing )",
+        ["x.ldif:10: ", "nothing"],
+    );
+}
+
+#[test]
 fn mistakes_are_named_with_their_place() {
     refused(
         "\n\nattributetype ( 1.2.3.4 NAME 'a' SUP nonsense )",
@@ -235,7 +293,7 @@ fn mistakes_are_named_with_their_place() {
         .unwrap_err()
         .to_string();
     assert!(
-        message.contains("l.ldif:1") && message.contains("attributeTypes"),
+        message.contains("l.ldif:2") && message.contains("attributeTypes"),
         "{message}"
     );
 }

@@ -1,0 +1,257 @@
+//! The root and the subschema subentry as bases: searches of all scopes, and compares.
+
+use std::collections::BTreeSet;
+
+use sapwood_directory::engine::Engine;
+use sapwood_directory::{Channel, CompareOptions, Directory, Identity, SearchOptions};
+use sapwood_ldap::message::Scope;
+use sapwood_ldap::result::ResultCode;
+
+use crate::query::{Found, Query, query, search, search_together};
+use crate::support::{add, admin, compare_as, in_memory, in_stores, person, seed, succeed};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const PEOPLE: &str = "ou=People,dc=example,dc=com";
+
+fn fill<E: Engine>(directory: &Directory<E>) {
+    seed(directory);
+    for uid in ["anne", "ben"] {
+        succeed(directory, person(uid));
+    }
+    succeed(
+        directory,
+        add("o=other", "objectClass: organization\no: other"),
+    );
+    succeed(
+        directory,
+        add("ou=x,o=other", "objectClass: organizationalUnit\nou: x"),
+    );
+}
+
+/// The same found alone and together with others.
+fn found<E: Engine>(directory: &Directory<E>, query: Query<'_>) -> Found {
+    let alone = search(directory, &query);
+    assert_eq!(search_together(directory, &[query]), [alone.clone()]);
+    alone
+}
+
+fn set<'d>(dns: &[&'d str]) -> BTreeSet<&'d str> {
+    dns.iter().copied().collect()
+}
+
+fn all_below_the_root<E: Engine>(directory: &Directory<E>) {
+    let (anne, ben) = (format!("uid=anne,{PEOPLE}"), format!("uid=ben,{PEOPLE}"));
+    let all = [SUFFIX, PEOPLE, &anne, &ben, "o=other", "ou=x,o=other"];
+    for scope in [Scope::Subtree, Scope::Subordinates] {
+        let whole = found(directory, query("", scope, "(objectClass=*)"));
+        assert_eq!((whole.code, whole.dns()), (ResultCode::Success, set(&all)));
+        let people = found(directory, query("", scope, "(uid=*)"));
+        assert_eq!(people.dns(), set(&[&anne, &ben]));
+        let one = found(directory, query("", scope, "(uid=anne)"));
+        assert_eq!(one.dns(), set(&[&anne]));
+    }
+    let contexts = found(directory, query("", Scope::OneLevel, "(objectClass=*)"));
+    assert_eq!(contexts.dns(), set(&[SUFFIX, "o=other"]));
+    let other = found(directory, query("", Scope::OneLevel, "(o=*)"));
+    assert_eq!(other.dns(), set(&["o=other"]));
+    let none = found(directory, query("", Scope::OneLevel, "(uid=anne)"));
+    assert_eq!((none.code, none.dns()), (ResultCode::Success, set(&[])));
+}
+
+#[test]
+fn a_search_from_the_root_is_of_all_naming_contexts() {
+    let directory = in_memory();
+    // Of an empty directory there is nothing to be found, and nothing is wrong.
+    let empty = found(&directory, query("", Scope::Subtree, "(objectClass=*)"));
+    assert_eq!((empty.code, empty.dns()), (ResultCode::Success, set(&[])));
+    fill(&directory);
+    all_below_the_root(&directory);
+    let spread = in_stores();
+    fill(&spread);
+    all_below_the_root(&spread);
+}
+
+#[test]
+fn limits_pages_and_access_hold_at_the_root() {
+    let directory = in_stores();
+    fill(&directory);
+    let limited = Query {
+        size_limit: 2,
+        ..query("", Scope::Subtree, "(objectClass=*)")
+    };
+    let limited = search(&directory, &limited);
+    assert_eq!(
+        (limited.code, limited.entries.len()),
+        (ResultCode::SizeLimitExceeded, 2)
+    );
+    let anonymous = Query {
+        identity: Identity::Anonymous,
+        ..query("", Scope::OneLevel, "(objectClass=*)")
+    };
+    assert_eq!(
+        search(&directory, &anonymous).code,
+        ResultCode::InsufficientAccessRights
+    );
+    for (scope, count) in [
+        (Scope::Subtree, 6),
+        (Scope::OneLevel, 2),
+        (Scope::Subordinates, 6),
+    ] {
+        let (mut seen, mut cookie) = (BTreeSet::new(), Vec::new());
+        loop {
+            let options = SearchOptions {
+                message_id: 7,
+                page: Some((1, cookie)),
+                ..SearchOptions::default()
+            };
+            let page = search(
+                &directory,
+                &Query {
+                    options,
+                    ..query("", scope, "(objectClass=*)")
+                },
+            );
+            assert!(page.code == ResultCode::Success && page.entries.len() <= 1);
+            seen.extend(page.entries.into_iter().map(|entry| entry.0));
+            cookie = page.cookie;
+            if cookie.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), count, "{seen:?}");
+    }
+}
+
+#[test]
+fn nothing_is_below_the_subschema_subentry() {
+    let directory = in_memory();
+    fill(&directory);
+    for (scope, count) in [
+        (Scope::Base, 1),
+        (Scope::OneLevel, 0),
+        (Scope::Subtree, 0),
+        (Scope::Subordinates, 0),
+    ] {
+        for base in ["cn=Subschema", "CN = subschema"] {
+            let asked = Query {
+                identity: Identity::Anonymous,
+                ..query(base, scope, "(objectClass=*)")
+            };
+            let found = found(&directory, asked);
+            assert_eq!(
+                (found.code, found.entries.len()),
+                (ResultCode::Success, count)
+            );
+        }
+        // One page holds it all, and a cookie that nobody gave leads nowhere.
+        for (base, cookie) in [("cn=Subschema", b"x".to_vec()), ("", vec![1; 22])] {
+            let page = |cookie| {
+                let options = SearchOptions {
+                    message_id: 7,
+                    page: Some((1, cookie)),
+                    ..SearchOptions::default()
+                };
+                let asked = Query {
+                    options,
+                    ..query(base, scope, "(objectClass=*)")
+                };
+                search(&directory, &asked).code
+            };
+            assert_eq!(page(Vec::new()), ResultCode::Success);
+            assert_eq!(page(cookie), ResultCode::UnwillingToPerform);
+        }
+    }
+}
+
+#[test]
+fn entries_beside_the_tree_are_compared() {
+    let directory = in_memory();
+    let compare = |identity: &Identity, dn: &str, attribute: &str, value: &str| {
+        compare_as(
+            &directory,
+            identity,
+            dn,
+            attribute,
+            value,
+            CompareOptions::default(),
+        )
+        .code
+    };
+    for identity in [admin(), Identity::Anonymous] {
+        for (dn, attribute, value, code) in [
+            ("", "objectClass", "top", ResultCode::CompareTrue),
+            ("", "objectClass", "person", ResultCode::CompareFalse),
+            (
+                "",
+                "supportedFeatures",
+                "1.2.3",
+                ResultCode::NoSuchAttribute,
+            ),
+            (
+                "",
+                "defaultNamingContext",
+                "DC=example,dc=COM",
+                ResultCode::CompareTrue,
+            ),
+            ("cn=Subschema", "cn", "SUBSCHEMA", ResultCode::CompareTrue),
+            (
+                "cn=subschema",
+                "objectClass",
+                "subentry",
+                ResultCode::CompareTrue,
+            ),
+            (
+                "cn=Subschema",
+                "attributeTypes",
+                "cn",
+                ResultCode::CompareTrue,
+            ),
+            ("cn=Subschema", "sn", "x", ResultCode::NoSuchAttribute),
+        ] {
+            assert_eq!(
+                compare(&identity, dn, attribute, value),
+                code,
+                "{dn:?} {attribute} {value}"
+            );
+        }
+    }
+    let code = compare(&Identity::Anonymous, "cn=x,o=other", "cn", "x");
+    assert_eq!(code, ResultCode::InsufficientAccessRights);
+}
+
+#[test]
+fn the_root_dse_says_what_works_on_a_connection() {
+    let mut options = crate::support::options();
+    options.root_dse.extensions = vec!["1.1.1".into()];
+    options.root_dse.tls_extensions = vec!["1.1.2".into()];
+    options.root_dse.local_sasl_mechanisms = vec!["EXTERNAL".into()];
+    let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
+    let directory = Directory::create_on(engine, &crate::support::config(), options).unwrap();
+    for (is_vouched_for, takes_tls) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let options = SearchOptions {
+            message_id: 7,
+            channel: Channel {
+                is_vouched_for,
+                takes_tls,
+            },
+            ..SearchOptions::default()
+        };
+        let asked = Query {
+            options,
+            attributes: &[
+                "supportedExtension",
+                "supportedSASLMechanisms",
+                "defaultNamingContext",
+            ],
+            ..query("", Scope::Base, "(objectClass=*)")
+        };
+        let dse = search(&directory, &asked);
+        let says = |line: &str| dse.entries[0].1.contains(line);
+        assert!(
+            says("supportedExtension: 1.1.1") && says("defaultNamingContext: dc=example,dc=com")
+        );
+        assert_eq!(says("supportedExtension: 1.1.2"), takes_tls);
+        assert_eq!(says("supportedSASLMechanisms: EXTERNAL"), is_vouched_for);
+    }
+}
