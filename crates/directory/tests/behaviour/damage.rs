@@ -122,7 +122,7 @@ fn every_damaged_byte_of_an_entry_is_an_error_or_readable() {
     ];
     succeed(&directory, modify(ANNE, &changes));
     let snapshot = directory.snapshot().unwrap();
-    let id = snapshot.credentials(ANNE).unwrap().unwrap().entry;
+    let id = snapshot.credentials(ANNE, 1).unwrap().unwrap().entry;
     drop((snapshot, directory));
     let view = engine.snapshot().unwrap();
     let record = view
