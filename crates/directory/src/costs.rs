@@ -317,7 +317,7 @@ fn values_that_are_added_and_deleted_one_by_one_take_steps_in_proportion() {
 fn many_attributes_take_steps_in_proportion() {
     is_linear(300, |n| {
         let directory = directory();
-        let options: Vec<String> = (0..n).map(|number| format!("lang-x{number}")).collect();
+        let options: Vec<String> = (0..n).map(|number| format!("lang-x-{number}")).collect();
         let mut attributes: Vec<(String, [&str; 1])> = vec![
             ("objectClass".into(), ["person"]),
             ("cn".into(), ["p"]),

@@ -66,6 +66,7 @@ fn ask(directory: &Directory) -> (usize, usize) {
             let mut out = Vec::new();
             let budget = Budget {
                 entries: 100,
+                work: u64::MAX,
                 out_bytes: 1 << 20,
             };
             loop {
