@@ -663,3 +663,30 @@ fn several_stores_are_brought_to_a_later_moment_by_the_archive() {
     refused(&of_all, &["name a moment instead of commit 7"]);
     assert!(!scratch.path("x").exists());
 }
+
+#[test]
+fn what_is_no_environment_is_told_for_what_it_is() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path("given"), every_kind()).unwrap();
+    let lmdb = scratch.path("lmdb");
+    mdb_load(&scratch.path("given"), &lmdb);
+    let before = fs::read(lmdb.join("data.mdb")).unwrap();
+    fs::create_dir(scratch.path("empty")).unwrap();
+    for command in ["stat", "check", "readers", "dump"] {
+        let refused = |name: &str, what: &str| {
+            let output = sapwood(["store", command, &scratch.arg(name)]);
+            assert_eq!(output.status.code(), Some(1));
+            let told = text(&output.stderr);
+            assert!(told.contains(what), "{command} {name}: {told}");
+        };
+        refused("lmdb", "mdb_dump -a");
+        refused("lmdb/data.mdb", "mdb_dump -a");
+        refused("empty", "no environment");
+        refused("nothing", "no environment");
+        refused("given", "meta page");
+    }
+    assert_eq!(fs::read(lmdb.join("data.mdb")).unwrap(), before);
+    assert_eq!(fs::read_dir(scratch.path("empty")).unwrap().count(), 0);
+    let left = fs::read_dir(scratch.path("")).unwrap().count();
+    assert_eq!(left, 3);
+}

@@ -31,7 +31,7 @@ pub(crate) enum Store {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Place {
-    /// The folder of the environment, or of a directory
+    /// The folder of the environment, or of a directory; of one that liblmdb has made, the folder or the file
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
 }
@@ -94,6 +94,9 @@ pub(crate) struct Backup {
 pub(crate) struct Restore {
     #[command(flatten)]
     pub(crate) sources: Sources,
+    /// Call the data file data.mdb, as programs expect it that use liblmdb
+    #[arg(long)]
+    pub(crate) lmdb: bool,
     /// The folder to make
     #[arg(value_name = "NEW-DIR")]
     pub(crate) dest: PathBuf,

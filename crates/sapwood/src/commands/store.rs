@@ -2,21 +2,21 @@
 
 mod dump;
 mod load;
+mod place;
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use sapwood_server::Config;
 use sapwood_store::page::PAGE_BYTES;
-use sapwood_store::{CommitNo, Env, Options, Restore as Restoring};
+use sapwood_store::{CommitNo, Env, Restore as Restoring};
 
 use crate::cli::store::{Backup, Copy, Place, Readers, Restore, Store};
-use crate::open::{data_folder, store_options};
 use crate::output::Output;
 use crate::passing::{Passing, refuse_existing};
+use place::{LMDB_DATA, Place as At};
 
 pub(crate) fn run(command: &Store, out: &mut Output) -> Result<ExitCode> {
     match command {
@@ -30,29 +30,6 @@ pub(crate) fn run(command: &Store, out: &mut Output) -> Result<ExitCode> {
         Store::Dump(args) => dump::run(args, out),
         Store::Load(args) => load::run(args, out),
     }
-}
-
-/// Where the environment is: in the folder itself, or where a directory has it.
-fn environment(folder: &Path) -> PathBuf {
-    let inside = data_folder(folder);
-    if inside.is_dir() {
-        return inside;
-    }
-    folder.to_owned()
-}
-
-/// How it is opened for writing.
-fn options(folder: &Path) -> Result<Options> {
-    if environment(folder) == folder {
-        return Ok(Options::new());
-    }
-    store_options(folder, &Config::load(folder)?)
-}
-
-fn open(folder: &Path) -> Result<Env> {
-    let folder = environment(folder);
-    let options = Options::new().create(false).read_only(true);
-    Env::open(&folder, &options).with_context(|| folder.display().to_string())
 }
 
 /// All stores of an environment, each with what is printed above what concerns it alone: nothing, if there is but one.
@@ -91,7 +68,7 @@ fn mebibytes(pages: u64) -> u64 {
 }
 
 fn stat(place: &Place, out: &mut Output) -> Result<ExitCode> {
-    for (heading, store) in stores(&open(&place.folder)?) {
+    for (heading, store) in stores(&At::of(&place.folder).open()?) {
         write!(out, "{heading}")?;
         put_stat(&store, out)?;
     }
@@ -157,7 +134,7 @@ fn put_stat(env: &Env, out: &mut impl Write) -> Result<()> {
 
 fn check(place: &Place, out: &mut Output) -> Result<ExitCode> {
     let mut is_clean = true;
-    for (heading, store) in stores(&open(&place.folder)?) {
+    for (heading, store) in stores(&At::of(&place.folder).open()?) {
         let report = store.check()?;
         writeln!(
             out,
@@ -177,9 +154,8 @@ fn check(place: &Place, out: &mut Output) -> Result<ExitCode> {
 }
 
 fn compact(place: &Place, out: &mut Output) -> Result<ExitCode> {
-    let folder = environment(&place.folder);
-    let env = Env::open(&folder, &options(&place.folder)?.create(false));
-    let env = env.with_context(|| folder.display().to_string())?;
+    let at = At::of(&place.folder);
+    let env = at.open_to_write(&at.options(&place.folder)?.create(false))?;
     for number in 0..env.stores() {
         let Some(store) = env.store(number) else {
             continue;
@@ -202,7 +178,7 @@ fn compact(place: &Place, out: &mut Output) -> Result<ExitCode> {
 
 fn readers(args: &Readers, out: &mut Output) -> Result<ExitCode> {
     let mut oldest = 0;
-    for (heading, store) in stores(&open(&args.place.folder)?) {
+    for (heading, store) in stores(&At::of(&args.place.folder).open()?) {
         write!(out, "{heading}")?;
         oldest = oldest.max(put_readers(&store, args, out)?);
     }
@@ -253,10 +229,14 @@ fn put_readers(env: &Env, args: &Readers, out: &mut impl Write) -> Result<u64> {
 }
 
 fn copy(args: &Copy, out: &mut Output) -> Result<ExitCode> {
-    let env = open(&args.place.folder)?;
+    let at = At::of(&args.place.folder);
+    let env = at.open()?;
     let one = chosen(&env, &args.place.folder, args.which.number)?;
     refuse_existing(&args.dest)?;
     let passing = Passing::beside(&args.dest, ".backup")?;
+    if at.is_lmdb() {
+        return copy_for_lmdb(&at, &env, args, &passing, out);
+    }
     let commits = match (&one, args.compact) {
         (Some(store), true) => store.backup_compacted(&passing.0).map(drop),
         (Some(store), false) => store.backup(&passing.0).map(drop),
@@ -267,9 +247,34 @@ fn copy(args: &Copy, out: &mut Output) -> Result<ExitCode> {
     restore_to(&Restoring::of(&passing.0), &args.dest, out)
 }
 
+/// A copy that `liblmdb` opens: there, a file that stands alone is an environment.
+fn copy_for_lmdb(
+    at: &At,
+    env: &Env,
+    args: &Copy,
+    passing: &Passing,
+    out: &mut Output,
+) -> Result<ExitCode> {
+    let file = match at.is_lmdb_file() {
+        true => passing.0.clone(),
+        false => {
+            fs::create_dir(&passing.0).with_context(|| passing.0.display().to_string())?;
+            passing.0.join(LMDB_DATA)
+        }
+    };
+    let commit = match args.compact {
+        true => env.backup_compacted(&file),
+        false => env.backup(&file),
+    };
+    let commit = commit.with_context(|| file.display().to_string())?;
+    passing.put_in_place(&args.dest)?;
+    say_held(out, &args.dest, &[commit]);
+    Ok(ExitCode::SUCCESS)
+}
+
 fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     let (folder, dest) = (&args.place.folder, &args.file);
-    let env = open(folder)?;
+    let env = At::of(folder).open()?;
     let one = chosen(&env, folder, args.which.number)?;
     refuse_existing(dest)?;
     if let (None, Some(base)) = (&one, &args.since)
@@ -304,7 +309,24 @@ fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
 
 fn restore(args: &Restore, out: &mut Output) -> Result<ExitCode> {
     refuse_existing(&args.dest)?;
-    restore_to(&args.sources.restore()?, &args.dest, out)
+    let restore = args.sources.restore()?;
+    if !args.lmdb {
+        return restore_to(&restore, &args.dest, out);
+    }
+    let passing = Passing::beside(&args.dest, ".partial")?;
+    let commits = restore.into_folder(&passing.0);
+    let commits = commits.with_context(|| args.dest.display().to_string())?;
+    if commits.len() > 1 {
+        bail!(
+            "the backup has {} stores, and liblmdb knows of one",
+            commits.len()
+        );
+    }
+    let renamed = fs::rename(passing.0.join("data-0"), passing.0.join(LMDB_DATA));
+    renamed.with_context(|| passing.0.display().to_string())?;
+    passing.put_in_place(&args.dest)?;
+    say_held(out, &args.dest, &commits);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn restore_to(restore: &Restoring, dest: &Path, out: &mut Output) -> Result<ExitCode> {

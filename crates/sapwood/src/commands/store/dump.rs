@@ -31,9 +31,11 @@ use crate::cli::store::Dump;
 use crate::output::Output;
 use crate::passing::{Passing, refuse_existing};
 
+use super::place::Place;
+
 pub(super) fn run(args: &Dump, out: &mut Output) -> Result<ExitCode> {
     let folder = &args.place.folder;
-    let env = super::open(folder)?;
+    let env = Place::of(folder).open()?;
     let Some(store) = super::chosen(&env, folder, args.which.number)? else {
         let Some(dest) = &args.file else {
             bail!(

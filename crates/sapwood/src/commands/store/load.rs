@@ -11,6 +11,7 @@ use sapwood_store::{
 };
 
 use super::dump::{Text, file_name};
+use super::place::Place;
 use crate::cli::store::Load;
 use crate::output::Output;
 
@@ -24,8 +25,8 @@ const COMMIT_RECORDS: u64 = 100_000;
 const COMMIT_BYTES: usize = 256 << 20;
 
 pub(super) fn run(args: &Load, out: &mut Output) -> Result<ExitCode> {
-    let folder = super::environment(&args.folder);
-    let options = super::options(&args.folder)?;
+    let at = Place::of(&args.folder);
+    let (folder, options) = (at.folder.as_path(), at.options(&args.folder)?);
     let mut loaded = 0;
     let result = match &args.file {
         Some(path) if path.is_dir() => {
@@ -36,7 +37,7 @@ pub(super) fn run(args: &Load, out: &mut Output) -> Result<ExitCode> {
                 );
             }
             let dumps = dumps_in(path)?;
-            let env = open_for(path, dumps.len(), &folder, &options)?;
+            let env = open_for(path, dumps.len(), &at, &options)?;
             dumps.iter().enumerate().try_for_each(|(number, dump)| {
                 let store = env.store(number).context("no such store")?;
                 let (input, place) = (open_dump(dump)?, place_in(dump));
@@ -50,8 +51,8 @@ pub(super) fn run(args: &Load, out: &mut Output) -> Result<ExitCode> {
             };
             // What is made here has but one.
             let options = options.create(args.store.is_none_or(|number| number == 0));
-            let env = Env::open(&folder, &options).with_context(|| folder.display().to_string())?;
-            let Some(store) = super::chosen(&env, &folder, args.store)? else {
+            let env = at.open_to_write(&options)?;
+            let Some(store) = super::chosen(&env, folder, args.store)? else {
                 bail!(
                     "{} has {} stores: --store names one of them, or --file a folder that 'sapwood store dump' has made of as many",
                     folder.display(),
@@ -117,12 +118,13 @@ fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens an environment with so many stores, for the dumps in a folder, or makes it.
-fn open_for(dumps: &Path, count: usize, folder: &Path, options: &Options) -> Result<Env> {
+fn open_for(dumps: &Path, count: usize, at: &Place, options: &Options) -> Result<Env> {
     // None gets more of them on the way.
-    let env = match Env::open(folder, &options.clone().create(false)) {
+    let folder = &at.folder;
+    let env = match at.open_with(&options.clone().create(false)) {
         Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {
             let count = u16::try_from(count)?;
-            Env::open(folder, &options.clone().create(true).stores(count))
+            at.open_with(&options.clone().create(true).stores(count))
         }
         opened => opened,
     };
