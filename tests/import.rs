@@ -481,3 +481,38 @@ fn a_pipe_is_imported_once() {
     let said = text(&output.stdout);
     assert!(said.contains("1 entries added, 1 rejected"), "{said}");
 }
+
+/// What is often given instead of LDIF is told with what helps.
+#[test]
+fn what_is_no_ldif_is_told_for_what_it_is() {
+    let folder = Folder::init(&[]);
+    let file = folder.name_beside("entries.ldif");
+    let suffix = "\u{feff}dn: dc=example,dc=com\r\nobjectClass: domain\r\ndc: example\r\n";
+    let missing = "dn: cn=a,dc=example,dc=com\r\nobjectClass: device\r\ncn: a\r\n";
+    let import = || {
+        let rejected = folder.name_beside("rejected");
+        folder.sapwood("import", &[&file, "--reject-file", &rejected])
+    };
+    for (bytes, told) in [
+        (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "zcat FILE | sapwood import"),
+        (b"\xff\xfed\0n\0:\0", "iconv -f UTF-16"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let output = import();
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(told) && said.contains("entries.ldif"),
+            "{said}"
+        );
+    }
+    fs::write(&file, format!("{suffix}{missing}")).unwrap();
+    let said = text(&import().stderr);
+    assert!(
+        said.contains("entries.ldif:4: ") && said.contains("an empty line is missing"),
+        "{said}"
+    );
+    fs::write(&file, format!("{suffix}\r\n{missing}")).unwrap();
+    let said = text(&import().stdout);
+    assert!(said.contains("2 entries added, 0 rejected"), "{said}");
+}

@@ -5,7 +5,7 @@
 //! folded nor in base 64. [`Reader`] does both in turn. A record that does not parse is handed out with its place, its
 //! reason and its text, and reading goes on with the next one.
 //!
-//! Beyond RFC 2849, values may hold UTF-8 without base 64, as files in the field do, the last hyphen of a change
+//! Beyond RFC 2849, a byte order mark may stand at the beginning, values may hold UTF-8 without base 64, as files in the field do, the last hyphen of a change
 //! record may be missing, and `increment` (RFC 4525) is known.
 
 mod blocks;
@@ -205,6 +205,11 @@ pub enum Reason {
     /// A record that does not begin with `dn:`.
     #[error("a record must begin with a \"dn:\" line")]
     MissingDn,
+    /// A `dn:` line within a record.
+    #[error(
+        "a second \"dn:\" within a record: an empty line is missing before it (one with spaces in it is not empty)"
+    )]
+    MissingEmptyLine,
     /// Another version than 1.
     #[error("only version 1 of LDIF is known")]
     UnknownVersion,

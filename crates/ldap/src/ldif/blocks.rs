@@ -9,6 +9,9 @@ use super::{Options, Record, Records, Rejected};
 /// The size of the blocks that [`Blocks`] cuts, unless a single record is longer.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
+/// U+FEFF in UTF-8, with which some editors begin a file.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How much of a record that is too long is kept to show.
 const SHOWN_BYTES: usize = 4 << 10;
 
@@ -87,8 +90,12 @@ impl<R: Read> Blocks<R> {
         // Up to here there is no end of a record.
         let mut searched = 0usize;
         let mut too_long = None;
+        let is_first = self.line == 1;
         while !self.at_end {
             self.read_more(&mut text)?;
+            if is_first && searched == 0 && text.starts_with(BYTE_ORDER_MARK) {
+                text.drain(..BYTE_ORDER_MARK.len());
+            }
             if let Some(end) = last_record_end(&text, searched) {
                 self.ahead
                     .extend_from_slice(text.get(end..).unwrap_or_default());

@@ -147,10 +147,11 @@ impl<'a> Records<'a> {
                 ));
             }
         };
-        match self.next_line()? {
-            None => Ok(body),
-            Some(_) => Err(Reason::TrailingLine),
-        }
+        let Some(line) = self.next_line()? else {
+            return Ok(body);
+        };
+        check_is_no_dn(&self.split(&line)?.0)?;
+        Err(Reason::TrailingLine)
     }
 
     fn parse_attributes(&mut self) -> Result<Vec<AttributeValue<'a>>, Reason> {
@@ -170,6 +171,7 @@ impl<'a> Records<'a> {
                 break;
             };
             let (description, value) = self.split(&line)?;
+            check_is_no_dn(&description)?;
             check_description(&description)?;
             if let Cow::Borrowed(description) = description {
                 self.remember(attributes.len(), description);
@@ -218,6 +220,7 @@ impl<'a> Records<'a> {
         let mut modifications = Vec::new();
         while let Some(line) = self.next_line()? {
             let (kind, description) = self.split(&line).map_err(|_| Reason::BadModification)?;
+            check_is_no_dn(&kind)?;
             let kind = match kind.to_ascii_lowercase().as_str() {
                 "add" => ModificationKind::Add,
                 "delete" => ModificationKind::Delete,
@@ -234,6 +237,7 @@ impl<'a> Records<'a> {
                 }
                 let (name, value) = self.split(&line)?;
                 if !name.eq_ignore_ascii_case(&description) {
+                    check_is_no_dn(&name)?;
                     return Err(Reason::WrongAttribute(description.into_owned()));
                 }
                 values.push(value);
@@ -441,6 +445,14 @@ fn utf8(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Reason> {
         Cow::Owned(bytes) => String::from_utf8(bytes)
             .map(Cow::Owned)
             .map_err(|_| Reason::NotUtf8),
+    }
+}
+
+/// A record has one name; what looks like a second one is the beginning of another record.
+fn check_is_no_dn(name: &str) -> Result<(), Reason> {
+    match name.eq_ignore_ascii_case("dn") {
+        true => Err(Reason::MissingEmptyLine),
+        false => Ok(()),
     }
 }
 

@@ -396,6 +396,57 @@ impl Read for Dribble<'_> {
     }
 }
 
+#[test]
+fn a_byte_order_mark_is_passed_over_at_the_beginning() {
+    for text in [
+        "\u{feff}dn: o=x\no: x\n",
+        "\u{feff}version: 1\n\ndn: o=x\no: x\n",
+        "\u{feff}# a comment\r\ndn: o=x\r\no: x\r\n",
+    ] {
+        let mut reader = Reader::new(text.as_bytes(), Options::default());
+        let record = reader.next_record().unwrap().unwrap().unwrap();
+        let line = text.lines().position(|line| line.contains("dn:")).unwrap() + 1;
+        assert_eq!((record.dn.as_ref(), record.line), ("o=x", line as u64));
+        assert!(reader.next_record().unwrap().is_none());
+    }
+    // Elsewhere it is a character like any other.
+    let text = "dn: o=x\no: x\n\n\u{feff}dn: o=y\no: y\n";
+    let mut reader = Reader::new(text.as_bytes(), Options::default());
+    assert!(reader.next_record().unwrap().unwrap().is_ok());
+    let rejected = reader.next_record().unwrap().unwrap().unwrap_err();
+    assert_eq!(rejected.line, 4);
+}
+
+/// Two records in one have the line of the second one's name told, whatever stands before it.
+#[test]
+fn a_missing_empty_line_is_told_at_the_second_name() {
+    let first = [
+        ("dn: o=x\no: x\n", 3),
+        ("dn: o=x\r\no: x\r\n \r\n", 4),
+        ("dn: o=x\n# a comment\n that is folded\no: x\n y\n", 6),
+        ("dn: o=x\nchangetype: add\no: x\n", 4),
+        ("dn: o=x\nchangetype: delete\n", 3),
+        ("dn: o=x\nchangetype: modify\nadd: o\no: y\n", 5),
+        ("dn: o=x\nchangetype: modify\nadd: o\no: y\n-\n", 6),
+        (
+            "dn: o=x\nchangetype: modrdn\nnewrdn: o=y\ndeleteoldrdn: 1\n",
+            5,
+        ),
+    ];
+    for (text, line) in first {
+        for begin in ["dn: o=z\no: z\n", "DN:: bz16\no: z\n"] {
+            let whole = format!("{text}{begin}\ndn: o=after\no: after\n");
+            let mut reader = Reader::new(whole.as_bytes(), Options::default());
+            let rejected = reader.next_record().unwrap().unwrap().unwrap_err();
+            assert_eq!(rejected.reason, Reason::MissingEmptyLine, "{whole}");
+            assert_eq!(rejected.line, line, "{whole}");
+            assert!(rejected.to_string().contains("empty line is missing"));
+            let after = reader.next_record().unwrap().unwrap().unwrap();
+            assert_eq!(after.dn, "o=after");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

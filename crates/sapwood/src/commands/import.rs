@@ -170,7 +170,7 @@ impl Read for Lazy {
     }
 }
 
-/// A source that is to be LDIF, and is refused if it begins as LDAP messages do: as LDIF, all of them would be one rejected record.
+/// A source that is to be LDIF, and is refused if it begins as something else does that is often given instead: all of it would be one rejected record.
 struct Text<R> {
     /// What has been read of its beginning, up to where it was given on.
     start: Vec<u8>,
@@ -193,8 +193,7 @@ impl<R: Read> Text<R> {
             .by_ref()
             .take(most)
             .read_to_end(&mut self.start)?;
-        if begins_a_message(&self.start) {
-            let told = "it holds LDAP messages, not LDIF: import it with --format ber";
+        if let Some(told) = what_else(&self.start) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, told));
         }
         self.is_seen = true;
@@ -217,7 +216,33 @@ impl<R: Read> Read for Text<R> {
     }
 }
 
-/// The tag and the length of a message, and the tag of its ID.
+/// What a source is that is no LDIF, and what to do.
+fn what_else(start: &[u8]) -> Option<String> {
+    let compressed = COMPRESSED
+        .iter()
+        .find(|(magic, ..)| start.starts_with(magic));
+    if let Some((_, name, reader)) = compressed {
+        return Some(format!(
+            "it is compressed by {name}: '{reader} FILE | sapwood import DIR -' imports what is in it"
+        ));
+    }
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        return Some("it is UTF-16, and LDIF is UTF-8: 'iconv -f UTF-16 -t UTF-8 FILE | sapwood import DIR -' imports it".into());
+    }
+    begins_a_message(start)
+        .then(|| "it holds LDAP messages, not LDIF: import it with --format ber".into())
+}
+
+/// What compressed files begin with, who makes them, and who writes what is in them to standard output.
+const COMPRESSED: [(&[u8], &str, &str); 5] = [
+    (b"\x1f\x8b", "gzip", "zcat"),
+    (b"BZh", "bzip2", "bzcat"),
+    (b"\xfd7zXZ\0", "xz", "xzcat"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+    (b"PK\x03\x04", "zip", "unzip -p"),
+];
+
+/// The tag and the length of a message, and the tag of its ID. It is more than anything else is told by.
 const MESSAGE_START_BYTES_MAX: usize = 1 + 1 + ber::LENGTH_OCTETS_MAX + 1;
 
 /// Whether a source begins with an LDAP message. No LDIF does: the tag of a SEQUENCE is the digit 0, with which no name, version or comment begins. The tag
@@ -297,8 +322,17 @@ mod tests {
             let error = io::read_to_string(Text::new(start)).unwrap_err();
             assert!(error.to_string().contains("--format ber"), "{error}");
         }
+        for (start, reader) in [
+            (&b"\x1f\x8b\x08\0\0"[..], "zcat FILE |"),
+            (b"\x28\xb5\x2f\xfd\x24", "zstdcat FILE |"),
+            (b"\xff\xfed\0n\0", "iconv"),
+        ] {
+            let error = io::read_to_string(Text::new(start)).unwrap_err();
+            assert!(error.to_string().contains(reader), "{error}");
+        }
         for text in [
             "",
+            "B",
             "0",
             "00",
             "dn: o=x\no: x\n",
