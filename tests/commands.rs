@@ -630,6 +630,38 @@ fn indexes_change_with_and_without_a_server() {
 }
 
 #[test]
+fn the_figures_of_an_index_have_its_name() {
+    let folder = Folder::init(&[
+        "--index",
+        "cn,sn eq,sub",
+        "--index",
+        "uidNumber ord",
+        "--index",
+        "mail pres",
+    ]);
+    let ldif = folder.name_beside("people.ldif");
+    std::fs::write(&ldif, LDIF.split("dn: cn=Bad").next().unwrap()).unwrap();
+    folder.sapwood("import", &[&ldif]);
+    let said = folder.sapwood_ok("stat", &[]);
+    for index in ["cn eq", "cn sub", "sn eq", "objectClass eq", "entryUUID eq"] {
+        let line = said
+            .lines()
+            .find(|line| line.ends_with(&format!("  {index}")));
+        assert!(
+            line.is_some_and(|line| line.contains("index/")),
+            "{index}: {said}"
+        );
+    }
+    let index = said.lines().filter(|line| line.contains("index/"));
+    assert!(
+        index
+            .clone()
+            .all(|line| line.split_whitespace().count() == 4),
+        "{said}"
+    );
+}
+
+#[test]
 fn schema_files_of_ones_own_are_loaded() {
     let folder = Folder::init(&[]);
     let file = folder.path().join("schema/own.schema");

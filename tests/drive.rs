@@ -290,6 +290,13 @@ fn wrong_answers_and_wrong_plans_are_failures() {
         !success && said.contains("3 × delete: noSuchObject (32)"),
         "{said}"
     );
+    let asked = "for example delete: delete 'cn=nobody,dc=example,dc=com': expected success";
+    assert!(said.contains(asked), "{said}");
+    let value = "session: s\ncount: 1\n\nexpect-value: o: another\nsearch: dc=example,dc=com\nscope: base\n";
+    fs::write(&plan, value).unwrap();
+    let (success, said) = drive(&folder, server.ldap(), &[&plan]);
+    let asked = "search 'dc=example,dc=com' base '(objectClass=*)': expected o 'another', got 'example' in 'dc=example,dc=com'";
+    assert!(!success && said.contains(asked), "{said}");
     fs::write(&plan, "search: dc=example,dc=com\nscope: all\n").unwrap();
     let (success, said) = drive(&folder, server.ldap(), &[&plan]);
     assert!(!success && said.contains("line 2: a scope is"), "{said}");

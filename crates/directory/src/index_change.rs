@@ -11,8 +11,8 @@ use crate::Directory;
 use crate::definition::{self, KIND_WORDS, place_of, set_index};
 use crate::directory::IndexDefinition;
 use crate::engine::{
-    self, Bundle, Cursor, Direction, Engine, EntryId, IndexKind, Range, StoreSet, Table, Ticket,
-    Verdict, Write,
+    self, Bundle, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, StoreSet, Table,
+    TableName, Ticket, Verdict, Write,
 };
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -37,6 +37,8 @@ pub struct IndexStatus {
     pub kind: &'static str,
     /// Whether searches use it; otherwise it is still being built.
     pub is_complete: bool,
+    /// The table that it is kept in, in each store.
+    pub table: TableName,
 }
 
 impl<E: Engine> Directory<E> {
@@ -46,11 +48,18 @@ impl<E: Engine> Directory<E> {
         let mut list = Vec::new();
         for indexes in snapshot.state().indexes.iter() {
             let attribute = self.schema().type_of(indexes.attribute_type).name();
-            for (kind, completeness) in [
-                ("eq", indexes.equality),
-                ("pres", indexes.presence),
-                ("sub", indexes.substring),
-                ("ord", indexes.ordering),
+            let of = |kind| {
+                let index = Index {
+                    attribute: indexes.number,
+                    kind,
+                };
+                index.name()
+            };
+            for (kind, completeness, table) in [
+                ("eq", indexes.equality, of(IndexKind::Equality)),
+                ("pres", indexes.presence, of(IndexKind::Presence)),
+                ("sub", indexes.substring, of(IndexKind::Substring)),
+                ("ord", indexes.ordering, Table::Order(indexes.number).name()),
             ] {
                 if completeness != Completeness::Absent {
                     let is_complete = completeness == Completeness::Complete;
@@ -58,6 +67,7 @@ impl<E: Engine> Directory<E> {
                         attribute: attribute.to_owned(),
                         kind,
                         is_complete,
+                        table,
                     });
                 }
             }

@@ -1,5 +1,6 @@
 //! What a connection has under way: requests are made here, and answers are checked.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
 use super::plan::{PlannedOperation, QUEUE_MAX, Session};
+use super::sample::{self, SAMPLES_MAX, Sent};
 use super::script::{Budget, Next, Script, Weights};
 use super::tally::Tally;
 use super::template::MESSAGE_ID_BASE;
@@ -127,6 +129,9 @@ struct Flight {
     /// The value that an entry must have, until one has it.
     expected: Vec<u8>,
     is_expecting: bool,
+    /// What an entry has in its place.
+    found: String,
+    sent: Sent,
     /// The number of the transaction it belongs to.
     transaction: u8,
 }
@@ -296,7 +301,9 @@ impl Desk {
             }
             _ => &operation.request,
         };
+        let begin = out.len();
         template.put(id, &self.values, out);
+        self.flights[slot_of(id)].sent.keep(&out[begin..]);
         if self.transaction == Transaction::Open(0) {
             self.commit(due_ns, out);
         }
@@ -343,6 +350,7 @@ impl Desk {
         flight.due_ns = due_ns;
         flight.entries = 0;
         flight.is_expecting = false;
+        flight.found.clear();
         flight.transaction = OUTSIDE;
         flight.generation << SLOT_BITS | slot
     }
@@ -400,9 +408,11 @@ impl Desk {
                 flight.entries += 1;
                 if flight.is_expecting
                     && let Some((attribute, _)) = &planned.expect.value
-                    && has_value(message, attribute, &flight.expected)?
                 {
-                    flight.is_expecting = false;
+                    flight.is_expecting = !has_value(message, attribute, &flight.expected)?;
+                    if flight.is_expecting && tally.samples.len() < SAMPLES_MAX {
+                        flight.found = sample::values_of(message, attribute);
+                    }
                 }
                 return Ok(());
             }
@@ -421,8 +431,15 @@ impl Desk {
             Some(codes) => codes.iter().any(|good| i64::from(*good) == code),
             None => true,
         };
+        let wrong =
+            |expected: &dyn Display, got: &dyn Display| sample::wrong(&flight.sent, expected, got);
         if !is_code_good {
-            tally.fail(label, reason(message)?, 1);
+            let reason = reason(message)?;
+            let codes = expect.codes.iter().flatten();
+            let codes = codes.map(|code| ResultCode::from(*code).to_string());
+            let codes: Vec<String> = codes.collect();
+            tally.sample(label, || wrong(&codes.join(" or "), &reason));
+            tally.fail(label, reason, 1);
         } else if let Some((least, most)) = expect.entries
             && !(least..=most).contains(&flight.entries)
         {
@@ -430,10 +447,22 @@ impl Desk {
                 true => least.to_string(),
                 false => format!("{least} to {most}"),
             };
+            let entries = |count: &dyn Display| format!("{count} entries");
+            tally.sample(label, || {
+                wrong(&entries(&expected), &entries(&flight.entries))
+            });
             let reason = format!("{} entries in place of {expected}", flight.entries);
             tally.fail(label, reason, 1);
         } else if flight.is_expecting {
             let attribute = expect.value.as_ref().map_or("", |(name, _)| name.as_str());
+            tally.sample(label, || {
+                let expected = format!("{attribute} {}", sample::shown(&flight.expected));
+                let got = match flight.entries {
+                    0 => "no entry",
+                    _ => flight.found.as_str(),
+                };
+                wrong(&expected, &got)
+            });
             tally.fail(
                 label,
                 format!("no entry has the expected value of {attribute}"),

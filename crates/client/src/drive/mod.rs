@@ -20,6 +20,7 @@ mod plan;
 mod presets;
 mod report;
 mod run;
+mod sample;
 mod script;
 mod stop;
 mod stream;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
+use super::sample::{SAMPLES_MAX, SAMPLES_OF_LABEL_MAX};
+
 /// Latencies are told apart from here on, in nanoseconds.
 const LATENCY_NS_MIN: u64 = 128;
 /// Longer ones count as this, in nanoseconds: an hour.
@@ -22,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) operations: Vec<Counts>,
     /// How often each error was met with each label.
     pub(crate) errors: BTreeMap<(usize, String), u64>,
+    /// The first wrong answers, by label and in words.
+    pub(crate) samples: Vec<(usize, String)>,
     /// Operations that were due and could not be sent before the end.
     pub(crate) unsent: u64,
     /// When the last answer came, in nanoseconds since the phase began.
@@ -48,6 +52,7 @@ impl Tally {
         Tally {
             operations: (0..labels).map(|_| Counts::new()).collect(),
             errors: BTreeMap::new(),
+            samples: Vec::new(),
             unsent: 0,
             last_ns: 0,
             is_cut_short: false,
@@ -59,6 +64,14 @@ impl Tally {
             counts.failed += count;
         }
         self.count_error(label, reason, count);
+    }
+
+    /// Keeps a wrong answer to show, if it is one of the first with its label.
+    pub(crate) fn sample(&mut self, label: usize, words: impl FnOnce() -> String) {
+        let of_label = self.samples.iter().filter(|(other, _)| *other == label);
+        if self.samples.len() < SAMPLES_MAX && of_label.count() < SAMPLES_OF_LABEL_MAX {
+            self.samples.push((label, words()));
+        }
     }
 
     /// Counts errors; those that are one kind too many are told as such.
@@ -81,6 +94,9 @@ impl Tally {
             // The counts have been taken with the operations.
             self.count_error(label, reason, count);
         }
+        for (label, sample) in std::mem::take(&mut other.samples) {
+            self.sample(label, || sample);
+        }
         self.unsent += std::mem::take(&mut other.unsent);
         self.last_ns = self.last_ns.max(other.last_ns);
         self.is_cut_short |= other.is_cut_short;
@@ -93,6 +109,9 @@ impl Tally {
         }
         for ((label, reason), count) in &part.errors {
             self.count_error(*label, reason.clone(), *count);
+        }
+        for (label, sample) in &part.samples {
+            self.sample(*label, || sample.clone());
         }
         self.unsent += part.unsent;
         self.last_ns = self.last_ns.max(part.last_ns);

@@ -183,7 +183,7 @@ impl Index {
 }
 
 /// The name of a table, made without allocation.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TableName {
     bytes: [u8; TableName::BYTES_MAX],
     length: usize,
@@ -210,6 +210,12 @@ impl TableName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
     }
 }
 

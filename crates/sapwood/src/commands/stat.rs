@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use sapwood_directory::IndexStatus;
 use sapwood_server::{Config, admin};
 use sapwood_store::Env;
 use sapwood_store::page::PAGE_BYTES;
@@ -30,18 +31,19 @@ pub(crate) fn run(args: &Folder, out: &mut Output) -> Result<ExitCode> {
             "not running"
         }
     )?;
+    let indexes = directory.indexes()?;
     let envs = directory.engine().envs();
     for (number, env) in envs.iter().enumerate() {
         if envs.len() > 1 {
             writeln!(out, "\nStore {number}")?;
         }
-        store(env, out)?;
+        store(env, &indexes, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The figures of one store.
-fn store(env: &Env, out: &mut impl Write) -> Result<()> {
+fn store(env: &Env, indexes: &[IndexStatus], out: &mut impl Write) -> Result<()> {
     let stat = env.stat()?;
     writeln!(
         out,
@@ -77,8 +79,14 @@ fn store(env: &Env, out: &mut impl Write) -> Result<()> {
     let snapshot = env.read()?;
     for name in snapshot.tree_names()? {
         if let Some(tree) = snapshot.tree(&name)? {
+            let index = indexes
+                .iter()
+                .find(|index| index.table.as_bytes() == name.as_slice());
+            let is_of = index.map_or(String::new(), |index| {
+                format!("  {} {}", index.attribute, index.kind)
+            });
             let name = String::from_utf8_lossy(&name);
-            writeln!(out, "  {:>12}  {name}", tree.record().records)?;
+            writeln!(out, "  {:>12}  {name}{is_of}", tree.record().records)?;
         }
     }
     Ok(())

@@ -211,6 +211,12 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
             ),
         );
     }
+    for sample in &phase.samples {
+        put(
+            out,
+            format_args!("<p class=\"bad\">for example {}</p>\n", escaped(sample)),
+        );
+    }
     out.push_str("<div class=\"plots\">");
     // The rate of what is left of the last interval says little, and would look like a peak or a breakdown.
     let longest = phase.series.iter().map(|point| point.length);

@@ -112,6 +112,9 @@ impl Display for PhaseReport {
                 error.count, error.operation, error.reason
             )?;
         }
+        for sample in &self.samples {
+            writeln!(f, "  for example {sample}")?;
+        }
         Ok(())
     }
 }
