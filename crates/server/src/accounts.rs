@@ -15,7 +15,7 @@ use sapwood_directory::engine::EntryId;
 use crate::session::Peer;
 
 /// Where somebody comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Origin {
     /// An address; of IPv6 the network that one customer has.
     Address(IpAddr),
@@ -33,7 +33,7 @@ impl Origin {
 }
 
 /// Whom an account is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
     /// All who come from there.
     Origin(Origin),

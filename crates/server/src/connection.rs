@@ -226,9 +226,7 @@ impl Connection {
                 },
                 _ => {
                     let more_work = self.session.has_work();
-                    if !poll_fn(|cx| self.poll_turn(cx, more_work)).await? {
-                        break;
-                    }
+                    poll_fn(|cx| self.poll_turn(cx, more_work)).await?;
                     let moved = self.moved_bytes - self.moved_before_turn;
                     if more_work || moved >= TURN_BYTES {
                         tokio::task::yield_now().await;
@@ -321,16 +319,15 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until anything has moved (`true`), or the connection has been idle for too long (`false`). With more work
-    /// to do it only looks.
-    fn poll_turn(&mut self, cx: &mut Context<'_>, more_work: bool) -> Poll<io::Result<bool>> {
+    /// Waits until anything has moved, or the peer has been shown out. With more work to do it only looks.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, more_work: bool) -> Poll<io::Result<()>> {
         let mut moved = more_work;
         while let Poll::Ready(Some(completion)) = self.completed.poll_recv(cx) {
             self.session.complete(completion);
             moved = true;
         }
         if self.session.awaits_queue() && self.poll_read(cx)? {
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(()));
         }
         while !self.session.is_written() {
             match self.poll_write(cx)? {
@@ -342,24 +339,24 @@ impl Connection {
         moved |= self.poll_shares(cx);
         moved |= self.poll_read(cx)?;
         if moved {
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(()));
         }
         self.rest();
         if self.poll_deadline(cx) {
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(()));
         }
         if self.arrival.is_shown_out(cx) {
             let why = "memory is short, and the request came too slowly";
             self.session
                 .show_out(Reason::Stalled, ResultCode::Unavailable, why);
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(()));
         }
         if self.poll_stalled(cx).is_ready() {
             let why =
                 "memory is short, and answers were read too slowly (limits.stalled_seconds_max)";
             self.session
                 .show_out(Reason::Stalled, ResultCode::Unavailable, why);
-            return Poll::Ready(Ok(true));
+            return Poll::Ready(Ok(()));
         }
         let seconds = ready!(self.poll_idle(cx));
         let why = format!(
@@ -367,7 +364,7 @@ impl Connection {
         );
         self.session
             .show_out(Reason::Idle, ResultCode::TimeLimitExceeded, &why);
-        Poll::Ready(Ok(true))
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

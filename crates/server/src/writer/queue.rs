@@ -5,7 +5,7 @@
 //! Who takes long and keeps others waiting is not next for as long as it took, even if nobody waits for a moment: whoever sends an
 //! update now and then finds the writer free half of the time. One that is alone has all of it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    flows: HashMap<Whose, Flow<T>>,
+    flows: BTreeMap<Whose, Flow<T>>,
     /// How much waits, over all.
     waiting: usize,
     /// What the one that was taken last had used.
@@ -79,12 +79,13 @@ impl<T> State<T> {
     }
 
     /// Whose turn it is.
-    fn next(&self, now: Instant) -> Option<Whose> {
+    fn next(&self) -> Option<Whose> {
         if self.waiting == 0 {
             return None;
         }
-        let rests = |flow: &Flow<T>| !self.is_closed && flow.rests_until > Some(now);
-        let waiting = self.flows.iter().filter(|(_, flow)| !rests(flow));
+        let rests = |until| !self.is_closed && Instant::now() < until;
+        let flows = self.flows.iter();
+        let waiting = flows.filter(|(_, flow)| !flow.rests_until.is_some_and(rests));
         let waiting =
             waiting.filter_map(|(whose, flow)| Some((flow.used, flow.parts.front()?.0, whose)));
         waiting
@@ -111,7 +112,7 @@ impl<T> State<T> {
 pub(super) fn queue<T>() -> (Entrance<T>, Exit<T>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
-            flows: HashMap::new(),
+            flows: BTreeMap::new(),
             waiting: 0,
             time: Duration::ZERO,
             number: 0,
@@ -168,8 +169,7 @@ impl<T> Exit<T> {
     pub(super) fn wait(&self, until: Option<Instant>) -> Next<T> {
         let mut state = self.0.state();
         loop {
-            let now = Instant::now();
-            if let Some(whose) = state.next(now)
+            if let Some(whose) = state.next()
                 && let Some(part) = state.take(whose)
             {
                 return Next::Part(whose, part);
@@ -177,6 +177,7 @@ impl<T> Exit<T> {
             if state.is_closed && state.waiting == 0 {
                 return Next::Closed;
             }
+            let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
                 return Next::Nothing;
             }
@@ -205,7 +206,7 @@ impl<T> Exit<T> {
         joins: impl FnOnce(&T) -> bool,
     ) -> Option<(Whose, T)> {
         let mut state = self.0.state();
-        let whose = state.next(Instant::now())?;
+        let whose = state.next()?;
         let is_slow = |whose| state.flows.get(&whose).is_some_and(|flow| flow.is_slow);
         if (is_slow(first) || is_slow(whose)) && (whose != first || state.others_wait(first)) {
             return None;
@@ -226,7 +227,7 @@ impl<T> Exit<T> {
 
     /// Whether the writer has something to do.
     pub(super) fn has_next(&self) -> bool {
-        self.0.state().next(Instant::now()).is_some()
+        self.0.state().next().is_some()
     }
 
     /// Whether anything of others waits.
