@@ -301,6 +301,7 @@ impl Inner {
             let pages = changes.iter().map(|(change, bytes)| NewVersion {
                 page: change.page,
                 mask: change.mask,
+                sum: change.sum,
                 bytes,
             });
             region.publish(end.lsn.0, self.options.guards, pages);

@@ -9,6 +9,7 @@ use crate::explicit::Explicit;
 use crate::record::Builder;
 use crate::slot::{Age, Signature, Snapshot};
 use crate::space::{Inner, Mode};
+use crate::sums::sum_of;
 use crate::versions::NewVersion;
 use crate::view::View;
 
@@ -98,11 +99,17 @@ impl Context {
         }
         builder.clear();
         touched.clear();
+        let has_sums = inner.verified.is_needed();
         let mut changes: Vec<NewVersion<'_>> = Vec::new();
         let mut add = |(page, before, bytes): (u64, &_, _)| {
-            let mask = builder.push(page, before, bytes);
-            if mask != 0 {
-                changes.push(NewVersion { page, mask, bytes });
+            let sum = |page: &_| if has_sums { sum_of(page) } else { 0 };
+            if let Some((mask, sum)) = builder.push(page, before, bytes, sum) {
+                changes.push(NewVersion {
+                    page,
+                    mask,
+                    sum,
+                    bytes,
+                });
             }
         };
         let access = &*access;

@@ -36,11 +36,21 @@ pub enum Error {
     /// [`Transaction::transaction`](crate::Transaction::transaction) runs one inside the other.
     #[error("this thread already runs a transaction on this space")]
     Nested,
+    /// A page of the file is not what was written: it was damaged outside of transactions. Other pages may be read;
+    /// [`Space::check`](crate::Space::check) says which are damaged.
+    #[error("the page at {offset} is damaged: it does not match its checksum")]
+    PageDamaged {
+        /// Where in the space the page begins.
+        offset: u64,
+    },
     /// A file that is damaged, or belongs to something else.
     #[error("the space is damaged: {0}")]
     Damaged(String),
     /// A file of another release.
-    #[error("the {what} has format version {found}; this release knows version {known}")]
+    #[error(
+        "the {what} has format version {found}, and this release reads only version {known}: have the release that wrote it write out \
+        what it holds, and put that into a new space"
+    )]
     UnknownVersion {
         /// What has it.
         what: &'static str,

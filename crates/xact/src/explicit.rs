@@ -11,6 +11,7 @@
 use std::ptr;
 
 use crate::buffer::Buffer;
+use crate::error::Result;
 use crate::page::{PAGE_BYTES, PageBytes, fetch, page_of, within_page};
 use crate::slot::{Signature, Snapshot};
 use crate::space::Inner;
@@ -71,15 +72,15 @@ impl Explicit {
         snapshot: &Snapshot,
         offset: u64,
         length: usize,
-    ) -> *const u8 {
+    ) -> Result<*const u8> {
         let first = page_of(offset);
         let last = page_of(offset + length as u64 - 1);
-        let start = self.page(inner, snapshot, first);
-        if first == last || self.is_consecutive(inner, snapshot, start, first..=last) {
+        let start = self.page(inner, snapshot, first)?;
+        if first == last || self.is_consecutive(inner, snapshot, start, first..=last)? {
             let now = start.now();
-            return now.cast::<u8>().wrapping_add(within_page(offset));
+            return Ok(now.cast::<u8>().wrapping_add(within_page(offset)));
         }
-        self.join(offset, length)
+        Ok(self.join(offset, length))
     }
 
     /// Whether the pages lie one behind the other; they are all looked up.
@@ -89,14 +90,14 @@ impl Explicit {
         snapshot: &Snapshot,
         start: Page,
         pages: std::ops::RangeInclusive<u64>,
-    ) -> bool {
+    ) -> Result<bool> {
         let mut is_consecutive = true;
         for (place, page) in pages.enumerate() {
-            let page = self.page(inner, snapshot, page);
+            let page = self.page(inner, snapshot, page)?;
             is_consecutive &= page.extent == start.extent;
             is_consecutive &= page.now() == start.now().wrapping_add(place);
         }
-        is_consecutive
+        Ok(is_consecutive)
     }
 
     /// Copies a range together whose pages have been looked up.
@@ -131,13 +132,17 @@ impl Explicit {
         snapshot: &Snapshot,
         offset: u64,
         length: usize,
-    ) -> *mut u8 {
+    ) -> Result<*mut u8> {
         self.joined.clear();
         let mut first = page_of(offset);
         let mut last = page_of(offset + length as u64 - 1);
-        let start = self.page(inner, snapshot, first);
+        let start = self.page(inner, snapshot, first)?;
         if (first..last).all(|page| self.shares_extent(page, page + 1)) && start.extent != NONE {
-            return start.own.cast::<u8>().wrapping_add(within_page(offset));
+            return Ok(start.own.cast::<u8>().wrapping_add(within_page(offset)));
+        }
+        // Before any page gets another place.
+        for page in first..=last {
+            self.page(inner, snapshot, page)?;
         }
         // Whatever else is in the extents that this one takes the place of comes along, so that it stays together.
         while first > 0 && self.shares_extent(first - 1, first) {
@@ -151,7 +156,6 @@ impl Explicit {
         let buffer = spare.unwrap_or_else(|| Buffer::new(pages));
         let start: *mut PageBytes = buffer.base().cast();
         for (place, page) in (first..=last).enumerate() {
-            self.page(inner, snapshot, page);
             if let Some(page) = self.pages.get_mut(page) {
                 let own = start.wrapping_add(place);
                 // SAFETY: the page is valid while the transaction runs; the buffer is new and has room for it.
@@ -162,10 +166,8 @@ impl Explicit {
         }
         self.extents.push(buffer);
         let skip = (page_of(offset) - first) as usize;
-        start
-            .wrapping_add(skip)
-            .cast::<u8>()
-            .wrapping_add(within_page(offset))
+        let page = start.wrapping_add(skip).cast::<u8>();
+        Ok(page.wrapping_add(within_page(offset)))
     }
 
     /// Whether two neighbouring pages have their own copies in the same extent, side by side then.
@@ -174,17 +176,18 @@ impl Explicit {
         extent(page) != NONE && extent(page) == extent(next)
     }
 
-    fn page(&mut self, inner: &Inner, snapshot: &Snapshot, page: u64) -> Page {
-        *self.pages.get_or_insert_with(page, || {
-            let before = before(inner, snapshot, page);
+    fn page(&mut self, inner: &Inner, snapshot: &Snapshot, page: u64) -> Result<Page> {
+        let found = self.pages.get_or_try_insert_with(page, || {
+            let before = verified(inner, snapshot, page)?;
             // A search looks at some lines of it one after the other, and a copy at all of them.
             fetch(before);
-            Page {
+            Ok(Page {
                 before,
                 own: ptr::null_mut(),
                 extent: NONE,
-            }
-        })
+            })
+        });
+        found.copied()
     }
 
     /// All pages that were touched.
@@ -219,6 +222,18 @@ impl Explicit {
             }
         }
     }
+}
+
+/// As [`before`], verified if it is in the file.
+///
+/// # Errors
+/// [`PageDamaged`](crate::Error::PageDamaged).
+pub(crate) fn verified(inner: &Inner, snapshot: &Snapshot, page: u64) -> Result<*const PageBytes> {
+    let before = before(inner, snapshot, page);
+    if before == inner.page_in_file(page) {
+        inner.verify(page)?;
+    }
+    Ok(before)
 }
 
 /// A page as a snapshot has it. It stays so while the snapshot's transaction runs.

@@ -23,6 +23,8 @@ pub(crate) enum Guard {
     KeepLarge,
     /// A new space is synced before it gets its name.
     SyncNewSpace,
+    /// What is applied from a record goes into the file with its checksum.
+    StoreSums,
     /// A transaction that begins looks whether somebody has gone further meanwhile. (The model tests prove this one and the next.)
     LookAgain,
     /// A frame that a running transaction may look at is not used again.
@@ -32,7 +34,7 @@ pub(crate) enum Guard {
 #[cfg(all(test, not(feature = "shuttle")))]
 impl Guard {
     /// Those that the crash tests prove.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::SyncCommit,
         Self::SyncBeforeApply,
         Self::SyncBeforeHeader,
@@ -42,6 +44,7 @@ impl Guard {
         Self::SyncLarge,
         Self::KeepLarge,
         Self::SyncNewSpace,
+        Self::StoreSums,
     ];
 }
 

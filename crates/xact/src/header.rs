@@ -10,9 +10,11 @@
 //! | 32 | 8 | pages of the space, which follow the header pages |
 //! | 40 | 8 | LSN from which the log is replayed |
 //! | 48 | 4 | its chain |
-//! | 52 | 4 | mode: 0 explicit, 1 tracked, 2 snapshot; plus 256 if commits are durable |
+//! | 52 | 4 | mode: 0 explicit, 1 tracked, 2 snapshot; plus 256 if commits are durable, 512 if pages have checksums |
 //! | 56 | 8 | how many header pages had been written before |
 //! | 64 | 16 | zero |
+//!
+//! Behind the pages there are their checksums, four bytes each, see `sums`.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -21,17 +23,20 @@ use sapwood_wal::{Lsn, Position};
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
 use crate::space::{Durability, Mode};
+use crate::sums::sum_pages;
 
 const MAGIC: [u8; 8] = *b"SAPXACT\0";
 /// The format version this release writes, and the only one it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 /// The pages before those of the space.
 pub(crate) const HEADER_PAGES: u64 = 2;
-/// The most pages of a space: 16 TiB.
-pub(crate) const PAGES_MAX: u64 = 1 << 32;
+/// The most pages of a space: 16 TiB less 16 GiB, which with header and checksums is less than the largest file of ext4 (16 TiB less a page).
+pub(crate) const PAGES_MAX: u64 = (1 << 32) - (1 << 22);
+const _: () = assert!(HEADER_PAGES + PAGES_MAX + sum_pages(PAGES_MAX) < 1 << 32);
 
 const CHECKED: std::ops::Range<usize> = 16..80;
 const DURABLE: u32 = 256;
+const SUMS: u32 = 512;
 
 /// What a header page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +47,22 @@ pub(crate) struct Header {
     pub(crate) replay_from: Position,
     pub(crate) mode: Mode,
     pub(crate) durability: Durability,
+    /// Whether pages have checksums.
+    pub(crate) has_sums: bool,
     pub(crate) number: u64,
 }
 
 impl Header {
+    /// The size of the file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let sums = if self.has_sums {
+            sum_pages(self.pages)
+        } else {
+            0
+        };
+        (HEADER_PAGES + self.pages + sums) * PAGE_BYTES as u64
+    }
+
     pub(crate) fn encode(&self) -> PageBytes {
         let mode = match self.mode {
             Mode::Explicit => 0,
@@ -56,6 +73,7 @@ impl Header {
             Durability::Durable => DURABLE,
             Durability::Eventual => 0,
         };
+        let sums = if self.has_sums { SUMS } else { 0 };
         let mut page = [0; PAGE_BYTES];
         let fields: [(usize, &[u8]); 9] = [
             (0, &MAGIC),
@@ -64,7 +82,7 @@ impl Header {
             (32, &self.pages.to_le_bytes()),
             (40, &self.replay_from.lsn.0.to_le_bytes()),
             (48, &self.replay_from.chain.to_le_bytes()),
-            (52, &(mode | durable).to_le_bytes()),
+            (52, &(mode | durable | sums).to_le_bytes()),
             (56, &self.number.to_le_bytes()),
             (64, &[0; 16]),
         ];
@@ -104,7 +122,7 @@ impl Header {
                 lsn: Lsn(u64::from_le_bytes(bytes_at(page, 40))),
                 chain: u32::from_le_bytes(bytes_at(page, 48)),
             },
-            mode: match flags & !DURABLE {
+            mode: match flags & !(DURABLE | SUMS) {
                 0 => Mode::Explicit,
                 1 => Mode::Tracked,
                 2 => Mode::Snapshot,
@@ -115,6 +133,7 @@ impl Header {
             } else {
                 Durability::Durable
             },
+            has_sums: flags & SUMS != 0,
             number: u64::from_le_bytes(bytes_at(page, 56)),
         };
         if header.pages == 0 || header.pages > PAGES_MAX {
@@ -154,6 +173,7 @@ mod tests {
             },
             mode: Mode::Explicit,
             durability: Durability::Durable,
+            has_sums: true,
             number: 5,
         };
         let page = header.encode();

@@ -65,7 +65,8 @@ pub(crate) fn complete(inner: &Inner, checksum: u32, bytes: u64, end: Position) 
 fn finish(inner: &Inner, pages: Pages<'_>, end: Position) -> Result<()> {
     inner.wal.sync_to(end.lsn)?;
     step();
-    recovery::apply(&*inner.data, pages, inner.pages)?;
+    let sums = inner.verified.is_needed() && inner.options.guards.has(Guard::StoreSums);
+    recovery::apply(&*inner.data, pages, inner.pages, sums)?;
     step();
     inner.region.large.store(end.lsn.0, Ordering::SeqCst);
     step();

@@ -40,6 +40,7 @@ mod slot;
 mod space;
 mod step;
 mod stretches;
+mod sums;
 mod table;
 mod transaction;
 mod tree;
@@ -59,6 +60,7 @@ pub use space::{
     Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, Space, Stat,
     VERSIONS_BYTES_DEFAULT,
 };
+pub use sums::Checked;
 pub use transaction::{PageAccess, Transaction};
 pub use tree::Census;
 pub use value::VALUE_BYTES_MAX;

@@ -234,7 +234,7 @@ impl Maintenance<'_> {
                 let bytes = unsafe { region.version(found) };
                 inner
                     .writer
-                    .write(content.page, content.mask, bytes)
+                    .write(content.page, content.mask, content.sum, bytes)
                     .doing("cannot write to the data file")?;
                 step();
                 region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);
@@ -299,6 +299,7 @@ impl Maintenance<'_> {
             replay_from: applied,
             mode: inner.mode,
             durability: inner.durability,
+            has_sums: inner.verified.is_needed(),
             number,
         };
         let written = || {

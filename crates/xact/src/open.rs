@@ -30,6 +30,7 @@ use crate::page_writer::PageWriter;
 use crate::recovery;
 use crate::region::Region;
 use crate::space::{Durability, Inner, Mode, Options, Space, free_slots_of};
+use crate::sums::Verified;
 
 const LOCK_NAME: &str = "lock";
 const DATA_NAME: &str = "data";
@@ -126,7 +127,8 @@ impl Opened {
                 region: self.region,
                 membership,
                 storage,
-                writer: PageWriter::new(self.data.clone(), self.header.pages),
+                writer: PageWriter::new(self.data.clone(), &self.header),
+                verified: Verified::new(self.header.pages, self.header.has_sums),
                 data: self.data,
                 map: self.map,
                 wal: self.wal,
@@ -157,7 +159,7 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
     options.check_made(header.mode, header.durability)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
-    recovery::recover(&**storage, &*data, &wal, &headers, &region)?;
+    recovery::recover(&**storage, &*data, &wal, &headers, &region, options.guards)?;
     Ok(Opened {
         region,
         identity: identity_of(&*data)?,
@@ -202,7 +204,7 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
 }
 
 fn map(data: &dyn File, header: &Header) -> Result<Map> {
-    let bytes = file_bytes(header.pages);
+    let bytes = header.file_bytes();
     let size = data.size().doing("cannot look at the data file")?;
     if size < bytes {
         return Err(Error::Damaged(format!(
@@ -215,10 +217,6 @@ fn map(data: &dyn File, header: &Header) -> Result<Map> {
     Ok(map)
 }
 
-fn file_bytes(pages: u64) -> u64 {
-    (pages + HEADER_PAGES) * PAGE_BYTES as u64
-}
-
 /// Makes an empty space. Its data file gets its name last: if that is there, everything is.
 fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
     let header = Header {
@@ -227,6 +225,7 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
         replay_from: Position::START,
         mode: options.mode.unwrap_or(Mode::Explicit),
         durability: options.durability.unwrap_or(Durability::Durable),
+        has_sums: options.checksums,
         number: 0,
     };
     Wal::remove(&**storage, LOG_NAME)?;
@@ -243,7 +242,7 @@ fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
         }
         let file = storage.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
         file.allocate(0, HEADER_PAGES * PAGE_BYTES as u64)?;
-        file.set_size(file_bytes(header.pages))?;
+        file.set_size(header.file_bytes())?;
         for place in 0..HEADER_PAGES {
             write_header(&*file, place, &header)?;
         }

@@ -2,7 +2,7 @@
 //!
 //! | offset | size | record of pages |
 //! | --- | --- | --- |
-//! | 0 | 4 | `XPG1` |
+//! | 0 | 4 | `XPG2` |
 //! | 4 | 4 | number of pages |
 //! | 8 | | the pages, one behind the other |
 //!
@@ -10,7 +10,8 @@
 //! | --- | --- | --- |
 //! | 0 | 8 | number |
 //! | 8 | 8 | a bit for each granule of 64 bytes that changed, the first granule's is the lowest |
-//! | 16 | 64 each | what these granules hold now |
+//! | 16 | 4 | the checksum of the page as it is now, 0 in a space without checksums |
+//! | 20 | 64 each | what these granules hold now |
 //!
 //! | offset | size | record of a transaction too large for the log, whose pages are in a file of their own |
 //! | --- | --- | --- |
@@ -31,7 +32,7 @@ use crate::page::{PAGE_BYTES, PageBytes};
 /// The unit of a change in the log, in bytes.
 pub(crate) const GRANULE_BYTES: usize = 64;
 const _: () = assert!(PAGE_BYTES / GRANULE_BYTES == u64::BITS as usize);
-const PAGES_MAGIC: [u8; 4] = *b"XPG1";
+const PAGES_MAGIC: [u8; 4] = *b"XPG2";
 const LARGE_MAGIC: [u8; 4] = *b"XLG1";
 const HEADER_BYTES: usize = 8;
 
@@ -51,20 +52,28 @@ impl Builder {
         self.pages = 0;
     }
 
-    /// Adds what distinguishes `after` from `before`; gives the mask of these granules, which is 0 if there is nothing.
-    pub(crate) fn push(&mut self, page: u64, before: &PageBytes, after: &PageBytes) -> u64 {
+    /// Adds what distinguishes `after` from `before`; gives the mask of these granules, if there are any, and the checksum.
+    pub(crate) fn push(
+        &mut self,
+        page: u64,
+        before: &PageBytes,
+        after: &PageBytes,
+        sum: impl FnOnce(&PageBytes) -> u32,
+    ) -> Option<(u64, u32)> {
         let mask = changed_granules(before, after);
         if mask == 0 {
-            return mask;
+            return None;
         }
+        let sum = sum(after);
         self.pages += 1;
         self.bytes.extend_from_slice(&page.to_le_bytes());
         self.bytes.extend_from_slice(&mask.to_le_bytes());
+        self.bytes.extend_from_slice(&sum.to_le_bytes());
         for run in runs(mask) {
             self.bytes
                 .extend_from_slice(after.get(run).unwrap_or_default());
         }
-        mask
+        Some((mask, sum))
     }
 
     /// The record.
@@ -163,6 +172,8 @@ pub(crate) struct PageChange<'a> {
     pub(crate) page: u64,
     /// The granules that changed.
     pub(crate) mask: u64,
+    /// The checksum of the page with these changes.
+    pub(crate) sum: u32,
     granules: &'a [u8],
 }
 
@@ -181,6 +192,7 @@ impl<'a> Pages<'a> {
         self.left -= 1;
         let (page, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
         let (mask, rest) = rest.split_first_chunk().ok_or_else(cut_short)?;
+        let (sum, rest) = rest.split_first_chunk().ok_or_else(cut_short)?;
         let mask = u64::from_le_bytes(*mask);
         let length = mask.count_ones() as usize * GRANULE_BYTES;
         let (granules, rest) = rest.split_at_checked(length).ok_or_else(cut_short)?;
@@ -188,6 +200,7 @@ impl<'a> Pages<'a> {
         Ok(Some(PageChange {
             page: u64::from_le_bytes(*page),
             mask,
+            sum: u32::from_le_bytes(*sum),
             granules,
         }))
     }
@@ -228,6 +241,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sums::sum_of;
 
     fn pages_of(bytes: &[u8]) -> Result<Vec<(u64, PageChange<'_>)>> {
         let Record::Pages(mut pages) = Record::decode(bytes)? else {
@@ -252,9 +266,9 @@ mod tests {
             for (page, stores) in &pages {
                 let mut after = before;
                 stores.iter().for_each(|(at, byte)| after[*at] = *byte);
-                let pushed = builder.push(*page, &before, &after);
-                prop_assert_eq!(pushed != 0, before != after);
-                if pushed != 0 {
+                let pushed = builder.push(*page, &before, &after, sum_of);
+                prop_assert_eq!(pushed.is_some(), before != after);
+                if pushed.is_some() {
                     expected.push((*page, after));
                 }
             }
@@ -266,6 +280,7 @@ mod tests {
                 let mut applied = before;
                 change.apply(&mut applied);
                 prop_assert!(applied == *after);
+                prop_assert_eq!(change.sum, sum_of(after));
             }
             for cut in 0..record.len() {
                 prop_assert!(pages_of(&record[..cut]).is_err());

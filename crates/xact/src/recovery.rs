@@ -9,6 +9,7 @@ use sapwood_wal::sync::Ordering;
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
+use crate::guard::{Guard, Guards};
 use crate::header::Header;
 use crate::large;
 use crate::open::{newest, write_header};
@@ -16,6 +17,7 @@ use crate::record::{Pages, Record};
 use crate::region::Region;
 use crate::space::offset_in_file;
 use crate::step::step;
+use crate::sums::SumWriter;
 
 /// Brings the data file to the newest commit in the log, starts the log, and fills the region.
 pub(crate) fn recover(
@@ -24,6 +26,7 @@ pub(crate) fn recover(
     wal: &Wal,
     headers: &[Option<Header>; 2],
     region: &Region,
+    guards: Guards,
 ) -> Result<()> {
     let header = newest(headers)?;
     if wal.id() != LogId(header.id) || headers.iter().flatten().any(|other| other.id != header.id) {
@@ -43,7 +46,7 @@ pub(crate) fn recover(
     // What is applied must be in the log for good, or a power cut now could leave a part of it.
     wal.start(header.replay_from.lsn, &records)?;
     drop(records);
-    let has_large = replay(storage, data, wal, header, last)?;
+    let has_large = replay(storage, data, wal, header, last, guards)?;
     let mut header = *header;
     let mut place = u64::from(headers[1].is_some_and(|other| other == header));
     if has_large {
@@ -74,7 +77,9 @@ fn replay(
     wal: &Wal,
     header: &Header,
     last: Position,
+    guards: Guards,
 ) -> Result<bool> {
+    let has_sums = header.has_sums && guards.has(Guard::StoreSums);
     let mut has_large = false;
     wal.check_reaches(header.replay_from.lsn, 0)?;
     let mut records = wal.records(header.replay_from)?;
@@ -82,10 +87,10 @@ fn replay(
         && let Some(record) = records.next()?
     {
         match Record::decode(record.payload)? {
-            Record::Pages(pages) => apply(data, pages, header.pages)?,
+            Record::Pages(pages) => apply(data, pages, header.pages, has_sums)?,
             Record::Large { checksum, bytes } => {
                 let file = large::read(storage, checksum, bytes)?;
-                apply(data, large::pages(&file)?, header.pages)?;
+                apply(data, large::pages(&file)?, header.pages, has_sums)?;
                 has_large = true;
             }
         }
@@ -93,8 +98,14 @@ fn replay(
     Ok(has_large)
 }
 
-/// Writes the pages of a record into the file.
-pub(crate) fn apply(data: &dyn File, mut pages: Pages<'_>, count: u64) -> Result<()> {
+/// Writes the pages of a record into the file of a space with so many pages, and their checksums if it has any.
+pub(crate) fn apply(
+    data: &dyn File,
+    mut pages: Pages<'_>,
+    count: u64,
+    has_sums: bool,
+) -> Result<()> {
+    let mut sums = SumWriter::new(data, count);
     while let Some(change) = pages.next()? {
         if change.page >= count {
             return Err(Error::Damaged(format!(
@@ -107,7 +118,10 @@ pub(crate) fn apply(data: &dyn File, mut pages: Pages<'_>, count: u64) -> Result
             data.write_all_at(bytes, at + place.start as u64)
                 .doing("cannot write to the data file")?;
         }
+        if has_sums {
+            sums.add(change.page, change.sum)?;
+        }
         step();
     }
-    Ok(())
+    sums.flush()
 }

@@ -20,6 +20,7 @@ use crate::page::{PAGE_BYTES, PageBytes};
 use crate::page_writer::PageWriter;
 use crate::region::{FRAMES_MAX, Region};
 use crate::slot::{Slot, Snapshot, wait_while};
+use crate::sums::{Checked, Verified};
 use crate::transaction::Transaction;
 
 /// How the system learns what a transaction reads and writes, and with it what isolation means. Chosen when a space is made.
@@ -73,6 +74,7 @@ pub struct Options {
     pub(crate) mode: Option<Mode>,
     pub(crate) durability: Option<Durability>,
     pub(crate) pages: u64,
+    pub(crate) checksums: bool,
     pub(crate) log_bytes: u64,
     pub(crate) frames: u64,
     pub(crate) patience: Duration,
@@ -94,6 +96,7 @@ impl Default for Options {
             mode: None,
             durability: None,
             pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
+            checksums: true,
             log_bytes: LOG_BYTES_DEFAULT,
             frames: VERSIONS_BYTES_DEFAULT / PAGE_BYTES as u64,
             patience: Duration::from_secs(10),
@@ -129,8 +132,15 @@ impl Options {
         self
     }
 
-    /// The size of a new space in bytes, up to 16 TiB. Disk space is taken up only where something was written; the address
-    /// range is reserved in each process.
+    /// Whether the pages of a new space have checksums; they do by default. A page in the file is verified when a process first looks at it, and
+    /// by [`Space::check`]. They take up four bytes for each page that was written, in the file and in the log.
+    pub fn checksums(mut self, checksums: bool) -> Self {
+        self.checksums = checksums;
+        self
+    }
+
+    /// The size of a new space in bytes, up to 16 TiB less 16 GiB. Disk space is taken up only where something was written; the address
+    /// range is reserved in each process, and in the modes with plain memory for each transaction that runs at the same time.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.pages = bytes.div_ceil(PAGE_BYTES as u64);
         self
@@ -177,7 +187,7 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         if self.pages == 0 || self.pages > PAGES_MAX {
-            Err(Error::BadOptions("it has 1 byte to 16 TiB"))
+            Err(Error::BadOptions("it has 1 byte to 16 TiB less 16 GiB"))
         } else if self.frames == 0 || self.frames > FRAMES_MAX {
             Err(Error::BadOptions(
                 "versions take up 1 byte to 16 GiB of memory",
@@ -235,6 +245,21 @@ impl Space {
     /// The durability it was made with.
     pub fn durability(&self) -> Durability {
         self.inner.durability
+    }
+
+    /// Whether its pages have checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.inner.verified.is_needed()
+    }
+
+    /// Brings what is committed into the file and verifies all of its pages, beside whoever uses the space. Without checksums there is
+    /// nothing to verify.
+    ///
+    /// # Errors
+    /// Those of [`Space::checkpoint`] and [`Space::begin_read`]. Pages that are damaged are none.
+    pub fn check(&self) -> Result<Checked> {
+        self.checkpoint()?;
+        self.inner.check_pages()
     }
 
     /// Runs a transaction: what `body` does happens as a whole, or not at all if it fails. `body` runs again if another
@@ -385,6 +410,7 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) data: Arc<dyn File>,
     pub(crate) writer: PageWriter,
+    pub(crate) verified: Verified,
     pub(crate) map: Map,
     pub(crate) wal: Wal,
     pub(crate) id: [u8; 16],

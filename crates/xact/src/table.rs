@@ -28,17 +28,22 @@ impl<T> PageTable<T> {
         Some(&mut self.entries[place as usize].1)
     }
 
-    pub(crate) fn get_or_insert_with(&mut self, page: u64, make: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn get_or_try_insert_with<E>(
+        &mut self,
+        page: u64,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<&mut T, E> {
         let mut at = self.find(page);
         if self.index[at] == 0 {
+            let made = make()?;
             if (self.entries.len() + 1) * 2 > self.index.len() {
                 self.grow();
                 at = self.find(page);
             }
-            self.entries.push((page, make()));
+            self.entries.push((page, made));
             self.index[at] = self.entries.len() as u32;
         }
-        &mut self.entries[self.index[at] as usize - 1].1
+        Ok(&mut self.entries[self.index[at] as usize - 1].1)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
@@ -97,7 +102,10 @@ mod tests {
                 for (page, value) in round {
                     let page = page * 0x1_0000_0001;
                     model.entry(page).or_insert(value);
-                    table.get_or_insert_with(page, || value);
+                    let made = table.get_or_try_insert_with(page, || Ok::<_, ()>(value));
+                    prop_assert_eq!(made.copied(), Ok(model[&page]));
+                    let failed = table.get_or_try_insert_with(page + 1, || Err(()));
+                    prop_assert_eq!(failed.is_err(), !model.contains_key(&(page + 1)));
                     prop_assert_eq!(table.get(page), model.get(&page));
                     prop_assert_eq!(table.get(page + 1), model.get(&(page + 1)));
                 }

@@ -17,6 +17,7 @@ use crate::context::{Access, Context};
 use crate::error::{Error, Result};
 use crate::memory::{Fault, Memory};
 use crate::page::{PAGE_BYTES, pages_of};
+use crate::slot::Snapshot;
 use crate::space::Inner;
 
 /// The least that a transaction that writes has read ahead.
@@ -169,13 +170,20 @@ impl<'s> Transaction<'s> {
         self.read_only
     }
 
+    /// What it sees.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let context = self.context.borrow();
+        let nothing = Snapshot {
+            version: 0,
+            tail: 0,
+        };
+        context.as_ref().map_or(nothing, |context| context.snapshot)
+    }
+
     /// The newest commit that it sees.
     #[cfg(all(test, feature = "shuttle"))]
     pub(crate) fn version(&self) -> u64 {
-        let context = self.context.borrow();
-        context
-            .as_ref()
-            .map_or(0, |context| context.snapshot.version)
+        self.snapshot().version
     }
 
     /// Commits; after a conflict it can be begun again.
@@ -290,7 +298,7 @@ impl Memory for Transaction<'_> {
         let context = context.as_mut().ok_or(Error::GivenUp)?;
         let snapshot = context.snapshot;
         let start = match &mut context.access {
-            Access::Explicit(explicit) => explicit.read(self.inner, &snapshot, offset, bytes),
+            Access::Explicit(explicit) => explicit.read(self.inner, &snapshot, offset, bytes)?,
             Access::Mapped(view) => {
                 // Other threads may look at what is lent out, and must not be the first to touch it.
                 view.touch(pages_of(offset, bytes as u64), false)?;
@@ -314,7 +322,7 @@ impl Memory for Transaction<'_> {
         let context = context.as_mut().ok_or(Error::GivenUp)?;
         let snapshot = context.snapshot;
         let start = match &mut context.access {
-            Access::Explicit(explicit) => explicit.write(self.inner, &snapshot, offset, bytes),
+            Access::Explicit(explicit) => explicit.write(self.inner, &snapshot, offset, bytes)?,
             Access::Mapped(view) => {
                 view.touch(pages_of(offset, bytes as u64), true)?;
                 view.place(offset)

@@ -39,6 +39,7 @@ pub(crate) struct FrameHeader {
     newer: AtomicU64,
     /// The granules in which the file's page may differ from it.
     mask: AtomicU64,
+    sum: AtomicU64,
 }
 
 /// A version of a page that is being committed.
@@ -47,6 +48,8 @@ pub(crate) struct NewVersion<'a> {
     pub(crate) page: u64,
     /// The granules in which it differs from the version before.
     pub(crate) mask: u64,
+    /// Its checksum.
+    pub(crate) sum: u32,
     pub(crate) bytes: &'a PageBytes,
 }
 
@@ -66,6 +69,8 @@ pub(crate) struct Content {
     pub(crate) newer: Option<u64>,
     /// The granules in which the file's page may differ from it.
     pub(crate) mask: u64,
+    /// Its checksum.
+    pub(crate) sum: u32,
 }
 
 impl Region {
@@ -122,7 +127,13 @@ impl Region {
     ) {
         let head = self.ring.head.load(Ordering::Relaxed);
         let end = head + pages.len() as u64;
-        for (frame, NewVersion { page, mask, bytes }) in (head..).zip(pages) {
+        for (frame, new) in (head..).zip(pages) {
+            let NewVersion {
+                page,
+                mask,
+                sum,
+                bytes,
+            } = new;
             let before = self.newest_published(page);
             // SAFETY: the commit lock is held, and the room says that nobody looks at this frame.
             unsafe { self.fill_frame(frame, bytes) };
@@ -136,6 +147,7 @@ impl Region {
                 let carried = before.filter(|_| guards.has(Guard::CarryChanges));
                 let before_mask = carried.map_or(0, |before| self.mask(before.frame));
                 header.mask.store(mask | before_mask, Ordering::Relaxed);
+                header.sum.store(u64::from(sum), Ordering::Relaxed);
                 step();
                 let next = bucket.load(Ordering::Relaxed);
                 header.next.store(next, Ordering::Relaxed);
@@ -195,6 +207,7 @@ impl Region {
             version: header.version.load(Ordering::Acquire),
             newer,
             mask: header.mask.load(Ordering::Acquire),
+            sum: header.sum.load(Ordering::Acquire) as u32,
         }
     }
 }

@@ -6,10 +6,12 @@
 //!
 //! ```text
 //!               tracked                       snapshot
-//!  at first     no access                     reading; no access where frames have something newer than the view
+//!  at first     no access                     reading (*); no access where frames have something newer than the view
 //!  read         reading; is in the read set   reading
 //!  written      writing; is in the write set  writing; is in the write set
 //! ```
+//!
+//! (*) In a space with checksums: no access either. Pages that were verified are shown with the first of them that is looked at, and stay so.
 //!
 //! In snapshot mode a copy of a page outlives the transaction as long as no later version of the page is known: what was copied from a
 //! frame, and what was committed. So a page that others leave alone is read without a fault, and written to with one.
@@ -41,8 +43,8 @@ const READ: u8 = 1;
 const WRITTEN: u8 = 2;
 /// The view has a copy of its own, from a frame.
 const COPIED: u8 = 4;
-/// Snapshot mode: it may not be read yet. Outlives the transaction.
-const HIDDEN: u8 = 8;
+/// Snapshot mode: it may not be read yet, or it may, contrary to how pages are at first. Outlives the transaction.
+const TURNED: u8 = 8;
 /// Snapshot mode: the view has a copy of its own from a transaction before, which is as `kept` says. Outlives the transaction.
 const KEPT: u8 = 16;
 
@@ -50,8 +52,13 @@ const KEPT: u8 = 16;
 /// looked up once more.
 const PAGES_ONE_BY_ONE: usize = 256;
 const PAGES_ONE_BY_ONE_IN_SNAPSHOT: usize = 4096;
+/// So many pages are looked at when verified ones are shown.
+const SHOWN_AT_ONCE: u64 = 64;
 /// So many copies outlive transactions; when there are more all of them go. They take up 16 MiB of memory.
 const KEPT_MAX: usize = 4096;
+
+const MAPPING: &str = "cannot map the space: in modes tracked and snapshot each of the transactions that run at the same time takes up its size \
+    in addresses";
 
 /// A view of a space.
 #[derive(Debug)]
@@ -59,6 +66,8 @@ pub(crate) struct View {
     base: NonNull<u8>,
     pages: u64,
     mode: Mode,
+    /// Snapshot mode: whether pages may not be read at first, since they have to be verified.
+    hides: bool,
     /// A byte for each page.
     states: Area,
     areas: Areas,
@@ -92,7 +101,8 @@ impl View {
         let bytes = inner.pages as usize * PAGE_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let offset = HEADER_PAGES * PAGE_BYTES as u64;
-        let access = resting(mode);
+        let hides = mode == Mode::Snapshot && inner.verified.is_needed();
+        let access = at_first(mode, hides);
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe {
             mm::mmap(
@@ -104,7 +114,7 @@ impl View {
                 offset,
             )
         };
-        let base = base.doing("cannot map the data file")?;
+        let base = base.doing(MAPPING)?;
         // As `Map::expect_jumps`.
         // SAFETY: the range was just mapped; this advice changes no memory, and is a hint whose error means nothing.
         let _ = unsafe { mm::madvise(base, bytes, Advice::Random) };
@@ -114,6 +124,7 @@ impl View {
             base,
             pages: inner.pages,
             mode,
+            hides,
             states: Area::new(inner.pages as usize)?,
             areas: Areas::default(),
             touched: Area::new(inner.pages as usize * size_of::<u64>())?,
@@ -186,10 +197,11 @@ impl View {
             if content.version > self.snapshot.version {
                 break;
             }
-            let is_known = match self.state(content.page) {
-                HIDDEN => true,
-                KEPT => self.kept.word(content.page) >= content.version,
-                _ => false,
+            let state = self.state(content.page);
+            let is_known = if state & KEPT != 0 {
+                self.kept.word(content.page) >= content.version
+            } else {
+                self.is_hidden(state)
             };
             if !is_known {
                 self.hide(content.page)?;
@@ -205,7 +217,8 @@ impl View {
             let count = pages.end - pages.start;
             view.forget(pages.start, count)?;
             view.protect(pages.start, count, MprotectFlags::empty())?;
-            pages.for_each(|page| view.set_state(page, HIDDEN));
+            let hidden = view.hidden();
+            pages.for_each(|page| view.set_state(page, hidden));
             Ok(())
         })
     }
@@ -223,6 +236,7 @@ impl View {
             let end = first.saturating_add(granule).min(self.pages);
             match what(self, first..end) {
                 // Here it may allow fewer than by default, or the program may have many others.
+                Err(Error::PageDamaged { offset }) => return Err(Error::PageDamaged { offset }),
                 Err(_) if end - first < self.pages => granule = granule::larger(granule),
                 result => return result,
             }
@@ -280,8 +294,8 @@ impl View {
                 self.forget(page, 1)?;
                 // Without a copy before, it is the file that has what the transaction saw.
                 let (access, rests) = match state & (COPIED | KEPT) {
-                    0 => (MprotectFlags::READ, 0),
-                    _ => (MprotectFlags::empty(), HIDDEN),
+                    0 => (MprotectFlags::READ, self.shown()),
+                    _ => (MprotectFlags::empty(), self.hidden()),
                 };
                 self.protect(page, 1, access)?;
                 self.set_state(page, rests);
@@ -292,10 +306,10 @@ impl View {
                 }
                 self.kept.set_word(page, version);
                 self.kept_newest = self.kept_newest.max(version);
-                self.set_state(page, KEPT);
+                self.set_state(page, KEPT | self.shown());
             }
             // What was read from the file, or kept, stays as it is.
-            Some(_) => self.set_state(page, state & KEPT),
+            Some(_) => self.set_state(page, state & KEPT | self.shown()),
         }
         Ok(())
     }
@@ -333,7 +347,7 @@ impl View {
 
     fn resolve(&mut self, page: u64, is_store: Option<bool>) -> bool {
         let state = self.state(page);
-        let rests_readable = self.mode == Mode::Snapshot && state & HIDDEN == 0;
+        let rests_readable = self.mode == Mode::Snapshot && !self.is_hidden(state);
         let is_readable = state & READ != 0 || rests_readable;
         let is_store = is_store.unwrap_or(is_readable);
         let (is_allowed, access) = if is_store {
@@ -352,11 +366,47 @@ impl View {
         if access == WRITTEN && self.read_only {
             return Err(Error::ReadOnly);
         }
-        self.in_granules(page, |view, pages| view.admit_all(pages, access))
+        self.in_granules(page, |view, pages| view.admit_all(pages, access))?;
+        if self.hides && access == READ {
+            self.show_verified(page)?;
+        }
+        Ok(())
+    }
+
+    /// Snapshot mode: shows what lies around a page and was verified before, so that it is not learnt of one by one.
+    fn show_verified(&mut self, page: u64) -> Result<()> {
+        let first = page - page % SHOWN_AT_ONCE;
+        let end = (first + SHOWN_AT_ONCE).min(self.pages);
+        // SAFETY: set when the transaction began, which runs and borrows the space.
+        let inner = unsafe { &*self.inner };
+        let may_be_shown = |view: &Self, page: u64| {
+            view.state(page) == view.hidden()
+                && inner.verified.has(page)
+                && explicit::before(inner, &view.snapshot, page) == inner.page_in_file(page)
+        };
+        let before = (first..page).rev();
+        let before = before.take_while(|page| may_be_shown(self, *page)).count() as u64;
+        let behind = (page + 1..end).take_while(|page| may_be_shown(self, *page));
+        let behind = behind.count() as u64;
+        for (from, count) in [(page - before, before), (page + 1, behind)] {
+            if count > 0 {
+                self.protect(from, count, MprotectFlags::READ)?;
+                (from..from + count).for_each(|page| self.set_state(page, self.shown()));
+            }
+        }
+        Ok(())
     }
 
     fn admit_all(&mut self, pages: Range<u64>, access: u8) -> Result<()> {
         let (first, count) = (pages.start, pages.end - pages.start);
+        // SAFETY: set when the transaction began, which runs and borrows the space.
+        let inner = unsafe { &*self.inner };
+        // Before anything is allowed.
+        for page in pages.clone() {
+            if self.state(page) & (READ | KEPT) == 0 {
+                explicit::verified(inner, &self.snapshot, page)?;
+            }
+        }
         let writable = MprotectFlags::READ | MprotectFlags::WRITE;
         // All of them become one area.
         let is_write = access == WRITTEN || pages.clone().any(|p| self.state(p) & WRITTEN != 0);
@@ -364,11 +414,10 @@ impl View {
         if is_writable {
             self.protect(first, count, writable)?;
         }
-        // SAFETY: set when the transaction began, which runs and borrows the space.
-        let inner = unsafe { &*self.inner };
         for page in pages {
             let state = self.state(page);
-            let mut new = state & !HIDDEN | READ | if is_write { WRITTEN } else { 0 };
+            let mut new =
+                state & !TURNED | self.shown() | READ | if is_write { WRITTEN } else { 0 };
             if state & (READ | KEPT) == 0 {
                 let before = explicit::before(inner, &self.snapshot, page);
                 if before != inner.page_in_file(page) {
@@ -401,7 +450,7 @@ impl View {
         let wanted = if write { WRITTEN } else { READ };
         for page in pages {
             let state = self.state(page);
-            let rests_readable = self.mode == Mode::Snapshot && state & HIDDEN == 0;
+            let rests_readable = self.mode == Mode::Snapshot && !self.is_hidden(state);
             if state & wanted == 0 && (write || !rests_readable) {
                 fault::undisturbed(|| self.admit(page, wanted))?;
             }
@@ -450,6 +499,19 @@ impl View {
         self.place(page * PAGE_BYTES as u64)
     }
 
+    /// Snapshot mode: the states of a page that may not be read and of one that may, without a transaction.
+    fn hidden(&self) -> u8 {
+        if self.hides { 0 } else { TURNED }
+    }
+
+    fn shown(&self) -> u8 {
+        TURNED - self.hidden()
+    }
+
+    fn is_hidden(&self, state: u8) -> bool {
+        state & TURNED == self.hidden()
+    }
+
     fn state(&self, page: u64) -> u8 {
         self.states.bytes()[page as usize]
     }
@@ -468,7 +530,7 @@ impl View {
         let states = self.states.bytes();
         let access = |state: u8| match (state & WRITTEN != 0, self.mode) {
             (true, _) => WRITTEN,
-            (false, Mode::Snapshot) => READ * u8::from(state & HIDDEN == 0),
+            (false, Mode::Snapshot) => READ * u8::from(!self.is_hidden(state)),
             (false, _) => state & READ,
         };
         let page = page as usize;
@@ -498,7 +560,7 @@ impl View {
     fn forget_all(&mut self) -> Result<()> {
         self.states.clear()?;
         self.forget(0, self.pages)?;
-        self.protect(0, self.pages, resting(self.mode))?;
+        self.protect(0, self.pages, at_first(self.mode, self.hides))?;
         self.areas.clear();
         self.kept_count = 0;
         self.kept_newest = 0;
@@ -513,10 +575,10 @@ impl View {
     }
 }
 
-/// What may be done with a page that the transaction has not touched.
-fn resting(mode: Mode) -> MprotectFlags {
+/// What may be done with a page of a new view.
+fn at_first(mode: Mode, hides: bool) -> MprotectFlags {
     match mode {
-        Mode::Snapshot => MprotectFlags::READ,
+        Mode::Snapshot if !hides => MprotectFlags::READ,
         _ => MprotectFlags::empty(),
     }
 }

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sapwood_wal::storage::{Memory as Files, OpenMode, Storage};
-use sapwood_xact::{Error, Memory, Offset, Options, PAGE_BYTES, Space};
+use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, Space};
 
-const PAGES: usize = 12;
+const PAGES: usize = 34;
 const COUNT: Offset<u64> = Offset::new(64);
 
-fn open(storage: &Arc<dyn Storage>) -> Result<Space, Error> {
-    let options = Options::new()
+fn small() -> Options {
+    Options::new()
         .bytes((PAGES * PAGE_BYTES) as u64)
         .log_bytes(0)
-        .versions_bytes(8 * PAGE_BYTES as u64);
-    Space::open_storage(storage.clone(), &options)
+        .versions_bytes(8 * PAGE_BYTES as u64)
+}
+
+fn open(storage: &Arc<dyn Storage>) -> Result<Space, Error> {
+    Space::open_storage(storage.clone(), &small())
 }
 
 fn increment(space: &Space, at: u64, length: usize) -> Result<u64, Error> {
@@ -68,7 +71,10 @@ proptest! {
         patches.iter().for_each(|change| patch(&storage, change));
         let opened = open(&storage);
         if let Ok(space) = opened {
-            let count = increment(&space, 30_000, 9).unwrap();
+            let count = match increment(&space, 30_000, 9) {
+                Err(Error::PageDamaged { .. }) => return Ok(()),
+                count => count.unwrap(),
+            };
             drop(space);
             let space = open(&storage).unwrap();
             prop_assert_eq!(space.read(|t| t.load(COUNT)).unwrap(), count);
@@ -81,10 +87,14 @@ fn a_large_transaction_is_recovered_from_its_own_file_or_refused() {
     // A record that names the file, as one that died right after it had appended it would have left.
     for damage in [None, Some(0), Some(4), Some(20)] {
         let storage = space_with_commits(false);
-        let mut pages = b"XPG1".to_vec();
+        let mut page = vec![0; PAGE_BYTES];
+        page[64..128].fill(9);
+        let sum = crc32fast::hash(&page) ^ crc32fast::hash(&[0; PAGE_BYTES]);
+        let mut pages = b"XPG2".to_vec();
         pages.extend(1_u32.to_le_bytes());
-        pages.extend(3_u64.to_le_bytes());
+        pages.extend(30_u64.to_le_bytes());
         pages.extend(2_u64.to_le_bytes());
+        pages.extend(sum.to_le_bytes());
         pages.extend([9; 64]);
         let mut record = b"XLG1".to_vec();
         record.extend(crc32fast::hash(&pages).to_le_bytes());
@@ -97,7 +107,7 @@ fn a_large_transaction_is_recovered_from_its_own_file_or_refused() {
         match damage {
             None => {
                 let space = open(&storage).unwrap();
-                let at = 3 * PAGE_BYTES as u64 + 64;
+                let at = 30 * PAGE_BYTES as u64 + 64;
                 let read = space.read(|t| Ok::<_, Error>(t.read(at, 64)?.to_vec()));
                 assert_eq!(read.unwrap(), [9; 64]);
                 assert!(storage.open("large", OpenMode::Read).is_err());
@@ -117,4 +127,107 @@ fn append(storage: &Arc<dyn Storage>, record: &[u8]) {
     log.start(Lsn(0), &records).unwrap();
     let end = log.append(&[std::io::IoSlice::new(record)]).unwrap();
     log.sync_to(end.lsn).unwrap();
+}
+
+/// Where a page is in the data file, behind two pages of its own.
+fn in_file(page: u64) -> u64 {
+    (2 + page) * PAGE_BYTES as u64
+}
+
+/// A space with pages 20 to 29 written and brought into the file, which nobody has open.
+fn written(options: &Options) -> Arc<dyn Storage> {
+    let storage: Arc<dyn Storage> = Arc::new(Files::new());
+    let space = Space::open_storage(storage.clone(), options).unwrap();
+    let filled: Result<(), Error> = space.transaction(|t| {
+        t.write(20 * PAGE_BYTES as u64, 10 * PAGE_BYTES)?.fill(5);
+        Ok(())
+    });
+    filled.unwrap();
+    space.checkpoint().unwrap();
+    storage
+}
+
+/// Changes one bit of the data file.
+fn flip(storage: &Arc<dyn Storage>, offset: u64) {
+    let file = storage.open("data", OpenMode::Write).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 16], offset).unwrap();
+}
+
+fn read(space: &Space, page: u64) -> Result<Vec<u8>, Error> {
+    space.read(|t| Ok(t.read(page * PAGE_BYTES as u64, PAGE_BYTES)?.to_vec()))
+}
+
+#[test]
+fn a_damaged_page_is_noticed_when_it_is_first_looked_at_and_by_a_check() {
+    for mode in [Mode::Explicit, Mode::Tracked, Mode::Snapshot] {
+        let storage = written(&small().mode(mode));
+        // A byte of a page, a byte of a sum, and one of a page that was never written.
+        flip(&storage, in_file(22) + 1234);
+        flip(&storage, in_file(PAGES as u64) + 4 * 25 + 1);
+        flip(&storage, in_file(31));
+        let damaged = [22, 25, 31];
+        let space = open(&storage).unwrap();
+        assert!(space.has_checksums());
+        for page in 19..34 {
+            let offset = page * PAGE_BYTES as u64;
+            match read(&space, page) {
+                Err(Error::PageDamaged { offset: found }) => {
+                    assert!(damaged.contains(&page) && found == offset);
+                }
+                bytes => {
+                    let expected = if (20..30).contains(&page) { 5 } else { 0 };
+                    assert!(!damaged.contains(&page), "{mode:?}: page {page}");
+                    assert!(bytes.unwrap().iter().all(|byte| *byte == expected));
+                }
+            }
+            let mut t = space.begin().unwrap();
+            let write = t.write(offset + 5, 1).map(drop);
+            let touch = t.touch(offset, 1, PageAccess::Write);
+            assert_eq!(write.is_err(), damaged.contains(&page), "{write:?}");
+            // In explicit mode there is nothing to announce.
+            let is_announced = mode != Mode::Explicit && damaged.contains(&page);
+            assert_eq!(touch.is_err(), is_announced, "{touch:?}");
+        }
+        let checked = space.check().unwrap();
+        assert!(checked.pages >= 11, "what was written, and page 31");
+        assert_eq!(
+            checked.damaged,
+            damaged.map(|page| page * PAGE_BYTES as u64)
+        );
+    }
+}
+
+#[test]
+fn a_check_notices_what_was_damaged_since_it_was_looked_at() {
+    let storage = written(&small());
+    let space = open(&storage).unwrap();
+    assert!(read(&space, 23).is_ok());
+    assert!(space.check().unwrap().damaged.is_empty());
+    flip(&storage, in_file(23));
+    assert_eq!(space.check().unwrap().damaged, [23 * PAGE_BYTES as u64]);
+}
+
+#[test]
+fn without_checksums_damage_is_data() {
+    let storage = written(&small().checksums(false));
+    flip(&storage, in_file(22));
+    let space = open(&storage).unwrap();
+    assert!(!space.has_checksums());
+    assert_eq!(read(&space, 22).unwrap()[..2], [5 ^ 16, 5]);
+    assert_eq!(space.check().unwrap(), Default::default());
+}
+
+#[test]
+fn a_space_of_an_older_release_is_refused_with_what_to_do() {
+    let storage = written(&small());
+    let file = storage.open("data", OpenMode::Write).unwrap();
+    for header in 0..2 {
+        file.write_all_at(&1_u32.to_le_bytes(), header * PAGE_BYTES as u64 + 8)
+            .unwrap();
+    }
+    let error = open(&storage).unwrap_err();
+    assert!(matches!(error, Error::UnknownVersion { found: 1, .. }));
+    assert!(error.to_string().contains("put that into a new space"));
 }

@@ -331,6 +331,20 @@ fn faults() {
             std::thread::spawn(other).join().unwrap();
             t.commit().unwrap();
         }
+        "damaged" => {
+            t.commit().unwrap();
+            space.checkpoint().unwrap();
+            drop(space);
+            let data = std::fs::File::options()
+                .write(true)
+                .open(folder.path().join("data"));
+            let at = 32 * PAGE_BYTES as u64 + 99;
+            std::os::unix::fs::FileExt::write_all_at(&data.unwrap(), &[1], at).unwrap();
+            let space = open(folder.path(), Mode::Tracked);
+            let reader = space.begin_read().unwrap();
+            println!("{}", bytes_of(&reader)[29 * PAGE_BYTES]);
+            println!("{}", bytes_of(&reader)[30 * PAGE_BYTES]);
+        }
         "store in a reader" => {
             t.commit().unwrap();
             let reader = space.begin_read().unwrap();
@@ -504,7 +518,7 @@ fn faults_of_others_are_handed_on() {
     let output = child("another handler");
     assert_eq!(output.status.code(), Some(42), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("committed"));
-    for case in ["nobody's", "store in a reader", "after the end"] {
+    for case in ["nobody's", "store in a reader", "after the end", "damaged"] {
         let output = child(case);
         assert_eq!(
             output.status.signal(),
