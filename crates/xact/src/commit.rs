@@ -136,6 +136,7 @@ impl Inner {
                 self.make_way(older, turn)?;
                 continue;
             }
+            self.region.leave_spill();
             if self.region.room() >= frames {
                 let record = [IoSlice::new(attempt.record)];
                 let appended = match self.durability {
@@ -181,10 +182,7 @@ impl Inner {
         if region.last_version() == version {
             return true;
         }
-        let is_unchanged = |page: &u64| {
-            let newest = region.newest(*page);
-            newest.is_none_or(|newest| newest.version <= version)
-        };
+        let is_unchanged = |page: &u64| !region.is_changed_since(*page, version);
         // What is behind the tail is looked at last, since frames go there while the others are searched.
         attempt.touched.iter().all(is_unchanged)
             && region.ring.passed.load(Ordering::SeqCst) <= version

@@ -41,7 +41,8 @@ fn options(mode: Mode) -> Options {
         .mode(mode)
         .bytes(PAGES * PAGE_BYTES as u64)
         .log_bytes(0)
-        .versions_bytes(32 * PAGE_BYTES as u64)
+        .versions_bytes(16 * PAGE_BYTES as u64)
+        .spill_bytes(64 * PAGE_BYTES as u64)
 }
 
 /// Some commits are too large for the memory for versions.
@@ -113,6 +114,20 @@ fn commit_after_losing(space: &Space, acknowledged: &Acknowledged) -> Result<u64
         }
         Ok(number)
     })
+}
+
+/// Commits while a reader keeps more versions than there is memory for, up to the next large one, which would wait for it.
+fn commit_beside_reader(space: &Space, acknowledged: &Acknowledged) -> Result<u64, Error> {
+    let reader = space.begin_read()?;
+    let before = check(&reader)?;
+    let mut number = before;
+    while number - before < 12 && !is_large(number + 1) {
+        number = commit_next(space)?;
+        acknowledged.add(number);
+    }
+    assert_eq!(check(&reader)?, before, "it sees one commit");
+    drop(reader);
+    commit_next(space)
 }
 
 /// Compares everything with what it must be; gives the number of commits.
@@ -190,6 +205,7 @@ fn child() {
     if step.is_ok() {
         for round in 0..8 {
             let committed = match round {
+                3 => commit_beside_reader(&space, &acknowledged),
                 2 => commit_after_losing(&space, &acknowledged),
                 // Nobody is told of it before the next one is committed.
                 4 => space

@@ -57,8 +57,8 @@ pub use plain::Plain;
 pub use range::Range;
 pub use slot::SLOTS_MAX;
 pub use space::{
-    Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, Space, Stat,
-    VERSIONS_BYTES_DEFAULT,
+    Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, SPILL_BYTES_DEFAULT, Space,
+    Stat, VERSIONS_BYTES_DEFAULT,
 };
 pub use sums::Checked;
 pub use transaction::{PageAccess, Transaction};

@@ -17,6 +17,7 @@ use sapwood_wal::Lsn;
 use sapwood_wal::lock::Taken;
 use sapwood_wal::sync::{self, Ordering, fence};
 
+use crate::commit::CommitLock;
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
 use crate::header::Header;
@@ -31,6 +32,8 @@ use crate::versions::Found;
 const FRAMES_PER_FRAME: u64 = 4;
 /// And how many besides.
 const FRAMES_AT_LEAST: u64 = 16;
+/// How long somebody waits for room in memory before versions go to the disk. (A model checker has nothing to wait for.)
+const SPILL_AFTER: Duration = Duration::from_millis(if cfg!(feature = "shuttle") { 0 } else { 20 });
 /// How long somebody who waits for room sleeps before looking again.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 
@@ -82,7 +85,7 @@ impl Inner {
 
     /// Does a little after a commit that has used so many frames.
     pub(crate) fn maintain_after(&self, frames: u64) -> Result<()> {
-        let frames_scarce = self.region.room() < self.region.frames() / 2;
+        let frames_scarce = self.region.used() > self.region.frames() / 2;
         let log_scarce = self.wal.room() < self.wal.capacity() / 2;
         let why = if frames_scarce || log_scarce {
             Because::RoomIsScarce
@@ -104,7 +107,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Sees to it that a commit of so many frames and bytes of log has room. Must not be called with the commit lock.
+    /// Sees to it that a commit of so many frames and bytes of log has room. Must not be called with the commit lock, but for no frames.
     pub(crate) fn make_room(&self, frames: u64, log_bytes: u64, alone: Alone) -> Result<()> {
         let started = Instant::now();
         loop {
@@ -131,10 +134,17 @@ impl Inner {
             }
             let pin = lock.pin();
             drop(lock);
+            let waited = started.elapsed();
+            if self.region.room() < frames && waited >= SPILL_AFTER.min(self.options.patience) {
+                let _lock = CommitLock::take(self)?;
+                if self.region.change_area() {
+                    continue;
+                }
+            }
             if pin.is_some_and(|owner| !self.is_alive(owner) && self.reap(owner)) {
                 continue;
             }
-            if started.elapsed() >= self.options.patience {
+            if waited >= self.options.patience {
                 let pid = pin.map_or(0, |owner| self.pid_of(owner));
                 return Err(Error::Pinned { pid });
             }

@@ -35,11 +35,17 @@ const OWN_AT: u64 = 50;
 const OWN_BYTES: usize = PAGE_BYTES + PAGE_BYTES / 2;
 
 fn open(guards: Guards, backoff: bool) -> Space {
+    open_with(guards, backoff, 0)
+}
+
+/// One with so many frames besides.
+fn open_with(guards: Guards, backoff: bool, spill: u64) -> Space {
     let options = Options::new()
         .bytes(80 * PAGE_BYTES as u64)
         .durability(Durability::Durable)
         .log_bytes(0)
         .versions_bytes(FRAMES * PAGE_BYTES as u64)
+        .spill_bytes(spill * PAGE_BYTES as u64)
         .backoff(backoff)
         .patience(Duration::from_secs(3600));
     Space::in_memory(&Options { guards, ..options }).unwrap()
@@ -138,6 +144,23 @@ fn one_looks_meanwhile(guards: Guards) {
     }
 }
 
+/// As [`one_looks_meanwhile`], by several readers, with room on the disk, where frames go from one area into the other and back.
+fn several_look_meanwhile() {
+    let space = open_with(Guards::default(), true, FRAMES);
+    let earlier = space.begin_read().unwrap();
+    write(&space, 0, 1);
+    drop(earlier);
+    let mut threads: Vec<_> = (0..2)
+        .map(|_| spawn(&space, |space| (0..2).for_each(|_| read_twice(space, 40))))
+        .collect();
+    threads.push(spawn(&space, |space| {
+        (2..=1 + 2 * FRAMES).for_each(|n| write(space, 0, n))
+    }));
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
 /// One begins while another one commits, and takes what it has committed into the file.
 fn one_begins_meanwhile(guards: Guards, work: fn(&Space, u64)) {
     let space = open(guards, true);
@@ -214,6 +237,11 @@ fn all_find_room_in_any_order() {
 #[test]
 fn one_looks_meanwhile_in_any_order() {
     check(SCHEDULES, || one_looks_meanwhile(Guards::default()));
+}
+
+#[test]
+fn several_look_meanwhile_in_any_order() {
+    check(SCHEDULES, several_look_meanwhile);
 }
 
 #[test]

@@ -61,8 +61,9 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
     let opened = if locks.is_in_use().doing(opening)? {
         join(&storage, Arc::new(Region::join(&file)?), options)?
     } else {
-        let frames = options.frames.next_power_of_two();
-        start(&storage, Arc::new(Region::create(&file, frames)?), options)?
+        let (frames, spill) = options.frames();
+        let region = Region::create(&file, frames, spill)?;
+        start(&storage, Arc::new(region), options)?
     };
     let region = opened.region.clone();
     let membership = Membership::join(locks, &region.processes[..], |index| {
@@ -78,7 +79,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Space> {
 
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Space> {
     options.check()?;
-    let region = Region::private(options.frames.next_power_of_two())?;
+    let (frames, spill) = options.frames();
+    let region = Region::private(frames, spill)?;
     let opened = start(&storage, Arc::new(region), options)?;
     let membership = Membership::alone(&opened.region.processes[..]);
     Ok(opened.into_space(storage, membership, options))

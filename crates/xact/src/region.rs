@@ -17,6 +17,7 @@
 //!  log buffer          records of the log on their way to the disk
 //!  buckets             where the search for a page's versions begins, see `versions`
 //!  frame headers, frames
+//!  frame headers, frames of the spill: room on the disk only since it was needed
 //! ```
 
 // Frames are memory that others write to, at other times.
@@ -76,6 +77,7 @@ pub(crate) struct Layout {
     layout: AtomicU32,
     _reserved: AtomicU32,
     frames: AtomicU64,
+    spill: AtomicU64,
     pages: AtomicU64,
     pub(crate) committer: Line<Lock>,
     pub(crate) maintainer: Line<Lock>,
@@ -87,6 +89,8 @@ pub(crate) struct Layout {
     pub(crate) poisoned: Line<AtomicU32>,
     last: Line<Last>,
     pub(crate) ring: Line<Ring>,
+    /// Where frames are put, see `Area`.
+    area: Line<AtomicU64>,
     pub(crate) upkeep: Line<Upkeep>,
     log: Line<Shared>,
     pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
@@ -111,7 +115,7 @@ struct LastPosition {
     chain: AtomicU64,
 }
 
-/// The ring of frames. Frames are numbered from 0 on and for ever; number n is in place n modulo the number of frames.
+/// The ring of frames. Frames are numbered from 0 on and for ever.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Ring {
@@ -154,29 +158,70 @@ pub(crate) struct Slots {
     pub(crate) table: [Slot; SLOTS_MAX],
 }
 
+/// Where frames have their places. There are two areas, each used as a ring: that of the frames that are always there, and the *spill*,
+/// for when a long transaction keeps so many versions that the first one is full. New frames go into one of them, and from the moment that changes all before
+/// are in the other one; it may change when nobody looks any more at what was there before that.
+///
+/// ```text
+///  frames  0 ............. 4095 | 4096 ......... 9000 | 9001 ...
+///          first area           | spill               | first area, since 0 to 4095 are free
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Area {
+    /// The frames from this one on are here.
+    from: u64,
+    is_spill: bool,
+}
+
+impl Area {
+    fn decode(word: u64) -> Self {
+        Self {
+            from: word >> 1,
+            is_spill: word & 1 != 0,
+        }
+    }
+
+    fn encode(self) -> u64 {
+        self.from << 1 | u64::from(self.is_spill)
+    }
+}
+
 /// A region. What can be reached through it are atomics, and frames, which `versions` says who may touch when.
 pub(crate) struct Region {
     parts: Parts,
     frames: u64,
+    spill: u64,
 }
 
 impl Region {
-    /// A region for this process alone, zeroed. `frames` is a power of two.
-    pub(crate) fn private(frames: u64) -> Result<Self> {
-        let parts = Parts::private(frames)?;
-        Ok(Self { parts, frames })
+    /// A region for this process alone, zeroed. `frames` is a power of two, and `spill`, the number of further frames, too, or 0.
+    pub(crate) fn private(frames: u64, spill: u64) -> Result<Self> {
+        let parts = Parts::private(frames, spill)?;
+        Ok(Self {
+            parts,
+            frames,
+            spill,
+        })
     }
 
     /// The region in the lock file, zeroed: for the first process, while nobody else can look at it.
-    pub(crate) fn create(file: &File, frames: u64) -> Result<Self> {
-        let parts = Parts::create(file, frames)?;
-        Ok(Self { parts, frames })
+    pub(crate) fn create(file: &File, frames: u64, spill: u64) -> Result<Self> {
+        let parts = Parts::create(file, frames, spill)?;
+        Ok(Self {
+            parts,
+            frames,
+            spill,
+        })
     }
 
     /// The region in the lock file that another process has made.
     pub(crate) fn join(file: &File) -> Result<Self> {
-        let (parts, frames) = Parts::join(file)?;
-        Ok(Self { parts, frames })
+        let (parts, frames, spill) = Parts::join(file)?;
+        Ok(Self {
+            parts,
+            frames,
+            spill,
+        })
     }
 
     /// Prepares a zeroed region for use; the log has been started and the file brought up to `last`.
@@ -184,6 +229,7 @@ impl Region {
         self.pages.store(pages, Ordering::Relaxed);
         let layout = &**self;
         layout.frames.store(self.frames, Ordering::Relaxed);
+        layout.spill.store(self.spill, Ordering::Relaxed);
         store_position(&self.upkeep.applied, last);
         self.ring.floor.store(last.lsn.0, Ordering::Relaxed);
         self.set_last(last);
@@ -196,9 +242,56 @@ impl Region {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// How many frames there are.
+    /// How many frames there are without the spill.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
+    }
+
+    fn area_now(&self) -> Area {
+        Area::decode(self.area.load(Ordering::Acquire))
+    }
+
+    /// How many frames are used, as far as was known last.
+    pub(crate) fn used(&self) -> u64 {
+        // In this order, since both only grow, and the head that is loaded last is not behind what was free before.
+        let free = self.ring.free.load(Ordering::Acquire);
+        self.ring.head.load(Ordering::Acquire) - free
+    }
+
+    /// How many frames are free for a commit, as far as was known last.
+    pub(crate) fn room(&self) -> u64 {
+        let Area { from, is_spill } = self.area_now();
+        let frames = if is_spill { self.spill } else { self.frames };
+        let free = self.ring.free.load(Ordering::Acquire).max(from);
+        let used = self.ring.head.load(Ordering::Acquire).saturating_sub(free);
+        frames.saturating_sub(used)
+    }
+
+    /// Has new frames go into the other area, if nobody looks at any frame there and it has room on the disk; whether they do. For the
+    /// holder of the commit lock.
+    pub(crate) fn change_area(&self) -> bool {
+        let Area { from, is_spill } = self.area_now();
+        if self.ring.free.load(Ordering::SeqCst) < from {
+            return false;
+        }
+        if !is_spill && (self.spill == 0 || !self.parts.back_spill()) {
+            return false;
+        }
+        let to = Area {
+            from: self.ring.head.load(Ordering::Relaxed),
+            is_spill: !is_spill,
+        };
+        step();
+        self.area.store(to.encode(), Ordering::Release);
+        step();
+        true
+    }
+
+    /// Leaves the spill when nothing is in it. For the holder of the commit lock.
+    pub(crate) fn leave_spill(&self) {
+        if self.area_now().is_spill && self.used() == 0 {
+            self.change_area();
+        }
     }
 
     /// The version of the newest commit.
@@ -258,7 +351,7 @@ impl Region {
 
     /// Where the search for the versions of some pages begins.
     pub(crate) fn bucket(&self, number: u64) -> &AtomicU64 {
-        self.parts.bucket(self.place(number))
+        self.parts.bucket((number % self.frames) as usize)
     }
 
     /// What is in a frame.
@@ -284,9 +377,15 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(page, self.parts.frame(self.place(number)), 1) };
     }
 
-    /// Frames and buckets are as many.
+    /// Where a frame is that is used, or about to be.
     fn place(&self, number: u64) -> usize {
-        (number % self.frames) as usize
+        let Area { from, is_spill } = self.area_now();
+        let place = if (number >= from) == is_spill {
+            self.frames + number % self.spill
+        } else {
+            number % self.frames
+        };
+        place as usize
     }
 }
 
@@ -341,7 +440,7 @@ mod tests {
     fn a_region_in_a_file_is_shared_and_checked() {
         let file = tempfile::tempfile().unwrap();
         assert!(Region::join(&file).is_err(), "joined an empty file");
-        let first = Region::create(&file, 8).unwrap();
+        let first = Region::create(&file, 8, 16).unwrap();
         assert!(Region::join(&file).is_err(), "joined before it was started");
         let at = |lsn| Position {
             lsn: Lsn(lsn),
@@ -356,6 +455,43 @@ mod tests {
         unsafe { first.fill_frame(9, &[3; PAGE_BYTES]) };
         // SAFETY: nobody writes any more.
         assert_eq!(unsafe { second.frame(1) }, &[3; PAGE_BYTES]);
+        let is_sparse = |file: &File| {
+            use std::os::unix::fs::MetadataExt;
+            let found = file.metadata().unwrap();
+            found.blocks() * 512 + 16 * PAGE_BYTES as u64 <= found.len()
+        };
+        assert!(is_sparse(&file), "the spill takes up no room");
+        let fill = |number: u64| {
+            // SAFETY: nobody looks at the frame.
+            unsafe { first.fill_frame(number, &[number as u8; PAGE_BYTES]) };
+            first.ring.head.store(number + 1, Ordering::SeqCst);
+        };
+        // SAFETY: nobody writes to frames that are used.
+        let is_right = |number: u64| unsafe { second.frame(number) }[5] == number as u8;
+        (0..8).for_each(fill);
+        assert_eq!((first.room(), second.used()), (0, 8));
+        assert!(first.change_area());
+        assert!(!is_sparse(&file));
+        assert_eq!(second.room(), 16);
+        (8..24).for_each(fill);
+        assert_eq!(second.room(), 0);
+        assert!(!first.change_area(), "all frames are looked at");
+        assert!((0..24).all(is_right));
+        second.ring.free.store(7, Ordering::SeqCst);
+        assert!(!first.change_area(), "one in the first area is");
+        second.ring.free.store(10, Ordering::SeqCst);
+        assert_eq!(second.room(), 2);
+        first.leave_spill();
+        assert_eq!(second.room(), 2, "frames in it are looked at");
+        (24..26).for_each(fill);
+        assert!(second.change_area());
+        (26..34).for_each(fill);
+        assert_eq!(second.room(), 0);
+        assert!((10..34).all(is_right));
+        second.ring.free.store(34, Ordering::SeqCst);
+        assert!(first.change_area());
+        first.leave_spill();
+        assert_eq!((second.room(), second.used()), (8, 0));
         first.layout.store(LAYOUT + 1, Ordering::Relaxed);
         assert!(matches!(
             Region::join(&file),

@@ -77,6 +77,7 @@ pub struct Options {
     pub(crate) checksums: bool,
     pub(crate) log_bytes: u64,
     pub(crate) frames: u64,
+    pub(crate) spill: u64,
     pub(crate) patience: Duration,
     pub(crate) backoff: bool,
     pub(crate) guards: Guards,
@@ -88,6 +89,8 @@ pub const SPACE_BYTES_DEFAULT: u64 = 16 << 30;
 pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
 /// The memory for versions that are not in the file yet unless another is chosen, in bytes.
 pub const VERSIONS_BYTES_DEFAULT: u64 = 16 << 20;
+/// The room on the disk for further versions unless another is chosen, in bytes. It is taken when it is needed.
+pub const SPILL_BYTES_DEFAULT: u64 = 256 << 20;
 
 impl Default for Options {
     fn default() -> Self {
@@ -99,6 +102,7 @@ impl Default for Options {
             checksums: true,
             log_bytes: LOG_BYTES_DEFAULT,
             frames: VERSIONS_BYTES_DEFAULT / PAGE_BYTES as u64,
+            spill: SPILL_BYTES_DEFAULT / PAGE_BYTES as u64,
             patience: Duration::from_secs(10),
             backoff: true,
             guards: Guards::default(),
@@ -153,10 +157,28 @@ impl Options {
     }
 
     /// The memory for versions of pages that are not in the file yet, in bytes; rounded up to a power of two. It holds what is
-    /// committed while a transaction runs that must not see it. The first process to open the space decides.
+    /// committed while a transaction runs that must not see it, until that is too much, see [`Options::spill_bytes`]. The first process to
+    /// open the space decides.
     pub fn versions_bytes(mut self, bytes: u64) -> Self {
         self.frames = bytes.div_ceil(PAGE_BYTES as u64);
         self
+    }
+
+    /// The room in the file `lock` for versions beyond [`Options::versions_bytes`], in bytes; rounded up to a power of two, or 0. It is taken when a
+    /// transaction has run for so long that they do not fit into memory, and given back when nobody has the space open any more. Together with the size of the
+    /// log it says how much can be committed while a transaction runs, however long. The first process to open the space decides.
+    pub fn spill_bytes(mut self, bytes: u64) -> Self {
+        self.spill = bytes.div_ceil(PAGE_BYTES as u64);
+        self
+    }
+
+    /// The numbers of frames: in memory, and on the disk.
+    pub(crate) fn frames(&self) -> (u64, u64) {
+        let spill = match self.spill {
+            0 => 0,
+            spill => spill.next_power_of_two(),
+        };
+        (self.frames.next_power_of_two(), spill)
     }
 
     /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails with
@@ -191,6 +213,10 @@ impl Options {
         } else if self.frames == 0 || self.frames > FRAMES_MAX {
             Err(Error::BadOptions(
                 "versions take up 1 byte to 16 GiB of memory",
+            ))
+        } else if self.spill > FRAMES_MAX {
+            Err(Error::BadOptions(
+                "versions take up at most 16 GiB of the disk",
             ))
         } else if self.log_bytes > sapwood_wal::LOG_BYTES_MAX {
             Err(Error::BadOptions("the log has at most 1 TiB"))
@@ -360,7 +386,7 @@ impl Space {
             durable: inner.wal.durable().0,
             syncs: inner.wal.syncs(),
             frames: region.frames(),
-            frames_used: region.frames() - region.room(),
+            frames_used: region.used(),
             pages_applied: region.upkeep.applied_pages.load(Ordering::Relaxed),
             checkpoints: region.upkeep.checkpoints.load(Ordering::Relaxed),
             transactions: inner
@@ -393,7 +419,7 @@ pub struct Stat {
     pub syncs: u64,
     /// For how many versions of pages there is memory.
     pub frames: u64,
-    /// How much of it is in use.
+    /// How many versions there are: more than that while a long transaction keeps them from the file.
     pub frames_used: u64,
     /// How many pages were brought into the file since the space was opened by the first process.
     pub pages_applied: u64,

@@ -9,6 +9,8 @@
 //!  bucket --> frame 19: page 7, commit 900 --> frame 12: page 7, commit 640 --> frame 4: behind the tail, not looked at
 //! ```
 //!
+//! The ring has a second area on the disk, the spill, for the versions that a long transaction keeps, see `region`.
+//!
 //! Whoever looks needs no lock: its slot keeps the frames from the tail of its beginning on, it skips what was committed
 //! after it began, and it stops before the tail.
 //!
@@ -79,9 +81,24 @@ impl Region {
         self.search(page, at.tail, at.version)
     }
 
-    /// The newest version of a page, unless it is in the file. For the holder of the commit lock.
-    pub(crate) fn newest(&self, page: u64) -> Option<Found> {
-        self.search(page, self.ring.tail.load(Ordering::SeqCst), u64::MAX)
+    /// Whether there is a version of a page newer than `version` that is not in the file. For the holder of the commit lock. A long transaction
+    /// may keep many others, which are not looked at.
+    pub(crate) fn is_changed_since(&self, page: u64, version: u64) -> bool {
+        let tail = self.ring.tail.load(Ordering::SeqCst);
+        let mut at = self.bucket(bucket_of(page)).load(Ordering::Acquire);
+        while let Some(frame) = at.checked_sub(1)
+            && frame >= tail
+        {
+            let header = self.header(frame);
+            if header.version.load(Ordering::Acquire) <= version {
+                return false;
+            }
+            if header.page.load(Ordering::Acquire) == page + 1 {
+                return true;
+            }
+            at = header.next.load(Ordering::Acquire);
+        }
+        false
     }
 
     fn search(&self, page: u64, tail: u64, newest: u64) -> Option<Found> {
@@ -107,14 +124,6 @@ impl Region {
     pub(crate) unsafe fn version(&self, found: Found) -> &PageBytes {
         // SAFETY: frames that can be looked at are not written to; the caller's promise.
         unsafe { self.frame(found.frame) }
-    }
-
-    /// How many frames are free for a commit, as far as was known last.
-    pub(crate) fn room(&self) -> u64 {
-        // In this order, since both only grow, and the head that is loaded last is not behind what was free before.
-        let free = self.ring.free.load(Ordering::Acquire);
-        let used = self.ring.head.load(Ordering::Acquire) - free;
-        self.frames().saturating_sub(used)
     }
 
     /// Puts the pages of a commit into frames, visible to those who begin when the commit is the last. The caller holds the

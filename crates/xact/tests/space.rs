@@ -139,6 +139,7 @@ fn readers_see_one_commit_and_nobody_waits_for_them() {
 fn a_reader_that_stays_for_ever_is_named() {
     let options = small()
         .versions_bytes(1 << 16)
+        .spill_bytes(0)
         .patience(Duration::from_millis(10));
     let space = Space::in_memory(&options).unwrap();
     let reader = space.begin_read().unwrap();
@@ -155,6 +156,79 @@ fn a_reader_that_stays_for_ever_is_named() {
     assert_eq!(reader.load(COUNTER).unwrap(), 0);
     drop(reader);
     increment(&space);
+}
+
+#[test]
+fn a_long_reader_costs_room_and_not_progress() {
+    let options = small().durability(Durability::Eventual).log_bytes(64 << 20);
+    let space = Space::in_memory(&options).unwrap();
+    let frames = space.stat().frames;
+    let reader = space.begin_read().unwrap();
+    // Many times what there is memory for.
+    for count in 1..6000 {
+        assert_eq!(increment(&space), count);
+    }
+    assert_eq!(reader.load(COUNTER).unwrap(), 0);
+    assert!(space.stat().frames_used > 20 * frames);
+    let second = space.begin_read().unwrap();
+    drop(reader);
+    for count in 6000..9000 {
+        assert_eq!(increment(&space), count);
+    }
+    assert_eq!(second.load(COUNTER).unwrap(), 5999);
+    drop(second);
+    space.checkpoint().unwrap();
+    assert_eq!(space.stat().frames_used, 0, "all of it was given back");
+    for count in 9000..9400 {
+        assert_eq!(increment(&space), count);
+    }
+}
+
+#[test]
+fn a_long_reader_takes_up_no_more_room_than_was_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = 64 * PAGE_BYTES as u64;
+    let options = small()
+        .durability(Durability::Eventual)
+        .versions_bytes(bytes)
+        .spill_bytes(2 * bytes)
+        .patience(Duration::ZERO);
+    let space = Space::open(folder.path(), &options).unwrap();
+    let others = Space::open(folder.path(), &options).unwrap();
+    let commit = |space: &Space| {
+        space.transaction(|t| {
+            let count = t.load(COUNTER)? + 1;
+            t.store(COUNTER, &count)
+        })
+    };
+    // Readers come and go, so that both areas are used in turns.
+    let mut readers = Vec::new();
+    let (mut commits, mut refused) = (0_u64, 0);
+    for round in 0..4000_u64 {
+        let by = if round % 3 == 0 { &others } else { &space };
+        match commit(by) {
+            Ok(()) => commits += 1,
+            Err(Error::Pinned { pid }) => {
+                assert_eq!(pid, std::process::id());
+                refused += 1;
+                readers.remove(0);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(space.stat().frames_used <= 64 + 128);
+        if round % 50 == 0 {
+            readers.push((commits, space.begin_read().unwrap()));
+        }
+        if round % 700 == 0 {
+            readers.clear();
+        }
+        if round % 10 == 0 {
+            for (count, reader) in &readers {
+                assert_eq!(reader.load(COUNTER).unwrap(), *count);
+            }
+        }
+    }
+    assert!(refused > 3 && commits > 3000, "{refused} of {commits}");
 }
 
 #[test]
@@ -332,6 +406,7 @@ fn bad_accesses_and_options_are_refused() {
         small().bytes(0),
         small().bytes(1 << 50),
         small().versions_bytes(1 << 40),
+        small().spill_bytes(1 << 40),
     ] {
         assert!(matches!(
             Space::in_memory(&options),

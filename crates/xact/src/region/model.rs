@@ -26,12 +26,13 @@ pub(super) struct Parts {
 unsafe impl Sync for Parts {}
 
 impl Parts {
-    pub(super) fn private(frames: u64) -> Result<Self> {
+    pub(super) fn private(frames: u64, spill: u64) -> Result<Self> {
         let layout = Layout {
             magic: Default::default(),
             layout: Default::default(),
             _reserved: Default::default(),
             frames: Default::default(),
+            spill: Default::default(),
             pages: Default::default(),
             committer: Default::default(),
             maintainer: Default::default(),
@@ -40,6 +41,7 @@ impl Parts {
             poisoned: Default::default(),
             last: Default::default(),
             ring: Default::default(),
+            area: Default::default(),
             upkeep: Default::default(),
             log: Default::default(),
             processes: Line(array::from_fn(|_| Default::default())),
@@ -53,20 +55,26 @@ impl Parts {
         Ok(Self {
             layout: Box::new(layout),
             buckets: (0..frames).map(|_| AtomicU64::default()).collect(),
-            headers: (0..frames).map(|_| FrameHeader::default()).collect(),
-            frames: (0..frames)
+            headers: (0..frames + spill)
+                .map(|_| FrameHeader::default())
+                .collect(),
+            frames: (0..frames + spill)
                 .map(|_| UnsafeCell::new([0; PAGE_BYTES]))
                 .collect(),
         })
     }
 
-    pub(super) fn create(_: &File, _: u64) -> Result<Self> {
+    pub(super) fn create(_: &File, _: u64, _: u64) -> Result<Self> {
         let unsupported: io::Result<Self> = Err(ErrorKind::Unsupported.into());
         unsupported.doing("the checker knows one process only")
     }
 
-    pub(super) fn join(file: &File) -> Result<(Self, u64)> {
-        Ok((Self::create(file, 0)?, 0))
+    pub(super) fn join(file: &File) -> Result<(Self, u64, u64)> {
+        Ok((Self::create(file, 0, 0)?, 0, 0))
+    }
+
+    pub(super) fn back_spill(&self) -> bool {
+        true
     }
 
     pub(super) fn layout(&self) -> &Layout {
