@@ -52,13 +52,33 @@ impl Lock {
     /// Takes the lock for process entry `me`, waiting as long as its owner lives.
     pub fn lock(&self, me: u16, is_alive: impl Fn(u16) -> bool) -> Taken {
         loop {
-            if self.take_free(me) || self.wait_as_heir(me) {
-                return Taken::Clean;
-            }
-            if let Some(taken) = self.sleep(me, &is_alive) {
+            if let Some(taken) = self.wait(me, &is_alive) {
                 return taken;
             }
         }
+    }
+
+    /// As [`Lock::lock`], for as long as it `goes_on`, which is asked from time to time; `None` then. An owner may live and have been stopped.
+    pub fn lock_while(
+        &self,
+        me: u16,
+        is_alive: impl Fn(u16) -> bool,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<Taken> {
+        loop {
+            let taken = self.wait(me, &is_alive);
+            if taken.is_some() || !goes_on() {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes the lock, or waits for a while.
+    fn wait(&self, me: u16, is_alive: &dyn Fn(u16) -> bool) -> Option<Taken> {
+        if self.take_free(me) || self.wait_as_heir(me) {
+            return Some(Taken::Clean);
+        }
+        self.sleep(me, is_alive)
     }
 
     /// Takes the lock if that needs no waiting.
@@ -203,6 +223,18 @@ mod tests {
         assert_eq!(lock.owner(), Some(8));
         lock.unlock();
         assert_eq!(lock.try_lock(1, |_| false), Some(Taken::Clean));
+    }
+
+    #[test]
+    fn who_waits_may_give_up() {
+        let lock = Lock::default();
+        assert_eq!(lock.try_lock(7, |_| true), Some(Taken::Clean));
+        assert_eq!(lock.lock_while(8, |_| true, || false), None);
+        assert_eq!(lock.owner(), Some(7));
+        let dead = lock.lock_while(8, |owner| owner != 7, || true);
+        assert_eq!(dead, Some(Taken::Inherited));
+        lock.unlock();
+        assert_eq!(lock.lock_while(9, |_| true, || false), Some(Taken::Clean));
     }
 
     #[test]

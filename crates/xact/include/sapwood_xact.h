@@ -35,7 +35,10 @@ extern "C" {
 typedef struct xact_space xact_space;
 typedef struct xact_transaction xact_transaction;
 
-/* Opens the space in a folder, or makes one of so many bytes (more than 0), which count only for a new space. */
+/* The first bytes of a space are the allocator's. A store there is refused. */
+#define XACT_RESERVED_BYTES 73728
+
+/* Opens the space in a folder, or makes one of so many bytes (more than are reserved), which count only for a new space. */
 int xact_open(const char *folder, int mode, uint64_t bytes, xact_space **space);
 /* The mode of a space, with XACT_EVENTUAL if that was added, and its size. */
 int xact_mode(const xact_space *space);

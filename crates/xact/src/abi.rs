@@ -401,7 +401,7 @@ mod tests {
             assert!(other.is_null());
             let opened = xact_open(name.as_ptr(), AS_MADE, 0, &mut other);
             assert_eq!(opened, ERROR, "a space of no bytes");
-            let opened = xact_open(name.as_ptr(), AS_MADE, 1, &mut other);
+            let opened = xact_open(name.as_ptr(), AS_MADE, 1 << 20, &mut other);
             assert_eq!((opened, xact_mode(other)), (OK, EVENTUAL));
             // It is the same space, so that a transaction on it is a part of the one that runs.
             let (outer, inner) = (begin(space, WRITE), begin(other, WRITE));

@@ -12,6 +12,7 @@ use sapwood_wal::storage::Storage;
 use sapwood_wal::storage::recording::Disk;
 
 use crate::allocator::{allocate, audit, free};
+use crate::transaction::Reserved;
 use crate::{Durability, Error, Fault, Memory, Offset, Options, PAGE_BYTES, Space, Transaction};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -37,7 +38,8 @@ impl Held {
 
     /// Gives `false` if there was no room.
     fn allocate(&mut self, t: &mut Transaction<'_>, arena: u32, bytes: u64, fill: u8) -> bool {
-        let offset = match allocate(t, arena, t.bytes(), bytes) {
+        let limit = t.bytes();
+        let offset = match allocate(&mut Reserved(t), arena, limit, bytes) {
             Ok(offset) => offset,
             Err(Error::Fault(Fault::Full { .. })) => return false,
             Err(error) => panic!("{error}"),
@@ -55,7 +57,8 @@ impl Held {
             found.iter().all(|byte| *byte == fill),
             "what is at {offset}"
         );
-        free(t, arena, t.bytes(), offset, bytes).unwrap();
+        let limit = t.bytes();
+        free(&mut Reserved(t), arena, limit, offset, bytes).unwrap();
     }
 
     fn audit(&self, t: &mut Transaction<'_>) {
@@ -152,14 +155,14 @@ proptest! {
             // The arena's page, or one behind it.
             let page = if page < 30 { 2 } else { page - 12 };
             let word = if page == 2 { 64 + word } else { word };
-            t.store(Offset::new(page * PAGE + word * 8), &(value >> shift)).unwrap();
+            Reserved(&mut t).store(Offset::new(page * PAGE + word * 8), &(value >> shift)).unwrap();
         }
         for (which, bytes, arena) in steps {
             let limit = t.bytes();
             if which < held.0.len() {
                 let (offset, bytes, _) = held.0.swap_remove(which);
-                let _: Result<(), Error> = free(&mut t, arena, limit, offset, bytes);
-            } else if let Ok(offset) = allocate(&mut t, arena, limit, bytes) {
+                let _: Result<(), Error> = free(&mut Reserved(&mut t), arena, limit, offset, bytes);
+            } else if let Ok(offset) = allocate(&mut Reserved(&mut t), arena, limit, bytes) {
                 t.read(offset, bytes as usize).unwrap();
                 held.0.push((offset, bytes, 0));
             }
@@ -188,10 +191,12 @@ fn what_an_earlier_release_has_listed_is_used_again() {
     let mut t = space.begin().unwrap();
     let mut held = Held::default();
     // Two pages and the halves of a third, as lists of free areas of the first arena.
-    t.store(Offset::new(PAGE), &((OWN_PAGES + 3) * PAGE))
+    Reserved(&mut t)
+        .store(Offset::new(PAGE), &((OWN_PAGES + 3) * PAGE))
         .unwrap();
     let list = |t: &mut Transaction<'_>, class: u64, areas: &[u64]| {
-        t.store(Offset::new(2 * PAGE + (class - 4) * 8), &areas[0])
+        Reserved(t)
+            .store(Offset::new(2 * PAGE + (class - 4) * 8), &areas[0])
             .unwrap();
         for (place, area) in areas.iter().enumerate() {
             let next = areas.get(place + 1).copied().unwrap_or(0);
@@ -213,11 +218,10 @@ fn what_an_earlier_release_has_listed_is_used_again() {
 fn what_is_free_is_not_given_back_again() {
     let space = in_memory(100);
     let mut t = space.begin().unwrap();
-    let limit = t.bytes();
-    let area = allocate(&mut t, 0, limit, 3 * PAGE).unwrap();
-    free(&mut t, 0, limit, area, 3 * PAGE).unwrap();
+    let area = t.allocate(3 * PAGE).unwrap();
+    t.free(area, 3 * PAGE).unwrap();
     for (offset, bytes) in [(area, 3 * PAGE), (area, 16), (area + PAGE, PAGE)] {
-        let again = free(&mut t, 0, limit, offset, bytes);
+        let again = t.free(offset, bytes);
         assert!(matches!(again, Err(Error::Fault(Fault::Damaged { .. }))));
     }
 }

@@ -18,7 +18,7 @@
 use std::io::IoSlice;
 use std::time::Instant;
 
-use sapwood_wal::lock::Taken;
+use sapwood_wal::lock::{Lock, Taken};
 use sapwood_wal::sync::Ordering;
 use sapwood_wal::{Lsn, Position};
 
@@ -34,6 +34,7 @@ use crate::step::step;
 use crate::transaction::runs_on_several_spaces;
 use crate::versions::NewVersion;
 
+const COMMITS: &str = "is in the middle of a commit";
 /// What keeps a transaction from being committed that has to make way.
 const OLDER: &str = "runs an older transaction that goes first";
 const OLDER_ON_ANOTHER_SPACE: &str = "runs an older transaction that goes first, and may be waiting for the one that this thread runs on \
@@ -49,8 +50,9 @@ pub(crate) struct Attempt<'a> {
     pub(crate) touched: &'a [u64],
     /// The pages that it has changed, no page twice.
     pub(crate) changes: &'a [NewVersion<'a>],
-    /// The record of these changes.
+    /// The record of these changes, and its length. If it is too long for the log nobody has put it together.
     pub(crate) record: &'a [u8],
+    pub(crate) record_bytes: u64,
 }
 
 impl Attempt<'_> {
@@ -87,12 +89,11 @@ pub(crate) struct CommitLock<'a>(&'a Inner);
 
 impl<'a> CommitLock<'a> {
     /// Takes the lock, and completes what a dead holder left.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`], and those of completing.
     pub(crate) fn take(inner: &'a Inner) -> Result<Self> {
-        let me = inner.membership.index();
-        let taken = inner
-            .region
-            .committer
-            .lock(me, |other| inner.is_alive(other));
+        let taken = inner.lock_patiently(&inner.region.committer, COMMITS)?;
         step();
         let lock = Self(inner);
         inner.check_usable()?;
@@ -111,14 +112,26 @@ impl Drop for CommitLock<'_> {
 }
 
 impl Inner {
+    /// Takes a lock whose holder does what is said, unless that takes too long: it may have been stopped.
+    pub(crate) fn lock_patiently(&self, lock: &Lock, by: &'static str) -> Result<Taken> {
+        let started = Instant::now();
+        let is_alive = |other| self.is_alive(other);
+        let goes_on = || started.elapsed() < self.options.patience;
+        let taken = lock.lock_while(self.membership.index(), is_alive, goes_on);
+        taken.ok_or_else(|| Error::Stalled {
+            pid: lock.owner().map_or(0, |owner| self.pid_of(owner)),
+            by,
+        })
+    }
+
     /// Commits, up to being seen by others; see [`Inner::acknowledge`]. The transaction's slot may have ended afterwards.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::Pinned`], [`Error::Log`] and others. Nothing has happened then.
     pub(crate) fn commit(&self, attempt: &Attempt<'_>) -> Result<Committed> {
         let frames = attempt.changes.len() as u64;
-        let bytes = attempt.record.len() as u64;
-        if frames > self.region.frames() / 4 || bytes > self.wal.capacity() / 4 {
+        let bytes = attempt.record_bytes;
+        if frames > self.region.frames() / 4 || bytes > self.record_bytes_max() {
             return large::commit(self, attempt);
         }
         let mut version = attempt.snapshot.version;
@@ -162,6 +175,11 @@ impl Inner {
             drop(lock);
             self.make_room(frames, bytes, Alone::No)?;
         }
+    }
+
+    /// The longest record that goes into the log.
+    pub(crate) fn record_bytes_max(&self) -> u64 {
+        self.wal.capacity() / 4
     }
 
     /// Waits until a commit is as safe as the space promises, unless nobody is promised anything, and does a part of what is to be done from time

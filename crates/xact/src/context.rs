@@ -97,7 +97,7 @@ impl Context {
             // What a signal handler did from here on would be in no commit.
             view.close();
         }
-        builder.clear();
+        builder.clear(inner.record_bytes_max());
         touched.clear();
         let has_sums = inner.verified.is_needed();
         let mut changes: Vec<NewVersion<'_>> = Vec::new();
@@ -135,6 +135,7 @@ impl Context {
             first_version: self.first_version,
             touched,
             changes: &changes,
+            record_bytes: builder.length(),
             record: builder.finish(),
         };
         let committed = inner.commit(&attempt);

@@ -12,15 +12,19 @@ use sapwood_wal::storage::Storage;
 use sapwood_wal::storage::recording::{Disk, Fault};
 
 use crate::guard::{Guard, Guards};
-use crate::{Durability, Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
+use crate::{
+    Durability, Error, Memory, Mode, Options, PAGE_BYTES, RESERVED_BYTES, Space, Transaction,
+};
 
 /// What is wrong, or nothing.
 type Verdict = Result<(), String>;
 
-const PAGES: usize = 24;
+const PAGES: usize = FIRST + 24;
+/// The pages before are the allocator's.
+const FIRST: usize = RESERVED_BYTES as usize / PAGE_BYTES;
 const BYTES: usize = PAGES * PAGE_BYTES;
 /// Where the number of the newest commit stands.
-const NUMBER: u64 = 20;
+const NUMBER: u64 = RESERVED_BYTES + 20;
 
 /// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
 #[test]
@@ -252,7 +256,8 @@ fn stores(number: u64) -> impl Iterator<Item = (usize, usize, u8)> {
         } else {
             mixed >> 40
         };
-        let page = if stores == 400 { store } else { page } as usize % (PAGES - 1) + 1;
+        let page =
+            if stores == 400 { store } else { page } as usize % (PAGES - FIRST - 1) + FIRST + 1;
         let length = if number.is_multiple_of(2) { 40 } else { 1200 };
         let within = (mixed >> 20) as usize % (PAGE_BYTES - length);
         (page * PAGE_BYTES + within, length, number as u8)

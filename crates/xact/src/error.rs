@@ -104,6 +104,13 @@ pub enum Error {
     BadOptions(&'static str),
 }
 
+impl Error {
+    /// Whether the disk is full.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
 /// The result of a call on a space.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

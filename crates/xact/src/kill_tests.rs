@@ -14,16 +14,20 @@ use std::slice;
 use std::time::Duration;
 
 use crate::allocator_tests::{change_areas, check_areas};
-use crate::step::die_at;
-use crate::{Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
+use crate::step::{die_at, stop_at};
+use crate::{Error, Memory, Mode, Options, PAGE_BYTES, RESERVED_BYTES, Space, Transaction};
 
-const PAGES: u64 = 24;
-const NUMBER: u64 = 16;
+/// The pages before are the allocator's.
+const FIRST: u64 = RESERVED_BYTES / PAGE_BYTES as u64;
+const PAGES: u64 = FIRST + 24;
+const NUMBER: u64 = RESERVED_BYTES + 16;
 const FOLDER: &str = "SAPWOOD_XACT_FOLDER";
 const WORK: &str = "SAPWOOD_XACT_WORK";
 const MODE: &str = "SAPWOOD_XACT_MODE";
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
 
+/// What a child is asked for that stops at the step whose number follows, and goes on when it is told to.
+const STOP: &str = "stop";
 /// What a child is asked for that changes areas; before a number, it dies at that step.
 const AREAS: &str = "areas";
 
@@ -53,13 +57,14 @@ fn is_large(number: u64) -> bool {
 /// What commit `number` writes: places and bytes.
 fn writes(number: u64) -> impl Iterator<Item = (u64, [u8; 48])> {
     let count = if is_large(number) {
-        PAGES - 1
+        PAGES - FIRST - 1
     } else {
         1 + number % 3
     };
     (0..count).map(move |place| {
         let mixed = (number * 131 + place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let page = if is_large(number) { place } else { mixed >> 40 } % (PAGES - 1) + 1;
+        let page =
+            if is_large(number) { place } else { mixed >> 40 } % (PAGES - FIRST - 1) + FIRST + 1;
         let within = (mixed >> 20) % (PAGE_BYTES as u64 - 48);
         (page * PAGE_BYTES as u64 + within, [number as u8; 48])
     })
@@ -138,7 +143,8 @@ fn check(t: &Transaction<'_>) -> Result<u64, Error> {
         let place = place as usize;
         model[place..place + bytes.len()].copy_from_slice(&bytes);
     }
-    model[16..24].copy_from_slice(&number.to_le_bytes());
+    let place = NUMBER as usize;
+    model[place..place + 8].copy_from_slice(&number.to_le_bytes());
     let found = bytes(t, 0, model.len())?;
     assert!(found == model, "after {number} commits");
     Ok(number)
@@ -177,6 +183,16 @@ fn child() {
         .into_iter()
         .find(|m| format!("{m:?}") == mode)
         .unwrap();
+    if let Some(step) = work.strip_prefix(STOP) {
+        let space = Space::open(folder.join("space"), &options(mode)).unwrap();
+        stop_at(step.parse().unwrap());
+        for _ in 0..2 {
+            acknowledged.add(commit_next(&space).unwrap());
+        }
+        space.checkpoint().unwrap();
+        stop_at(u64::MAX);
+        return;
+    }
     let areas = work.strip_prefix(AREAS);
     let step = areas.unwrap_or(&work).parse();
     // Recovery is a part of it.
@@ -341,6 +357,65 @@ fn kill_loops(mode: Mode, rounds: u64) {
         let space = Space::open(folder.path().join("space"), &options(mode)).unwrap();
         go_on(&space, &acknowledged);
     }
+}
+
+/// Stops this process, before the thread does anything else.
+pub(crate) fn stop_here() {
+    // SAFETY: it takes a number.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Whether a child has been stopped; `None` when it has ended.
+fn is_stopped(child: &mut Child) -> Option<bool> {
+    if child.try_wait().unwrap().is_some() {
+        return None;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    let state = stat.rsplit_once(") ")?.1.chars().next();
+    Some(state == Some('T'))
+}
+
+#[test]
+fn a_stopped_process_is_waited_for_as_long_as_patience_lasts() {
+    let folder = tempfile::tempdir().unwrap();
+    let acknowledged = Acknowledged::open(folder.path());
+    let options = options(Mode::Explicit).patience(Duration::from_millis(80));
+    let space = Space::open(folder.path().join("space"), &options).unwrap();
+    let mut stalls = 0;
+    for step in (0..).step_by(5) {
+        // What the child commits is not too large for the log.
+        while (1..3).any(|next| is_large(space.read(number).unwrap() + next)) {
+            acknowledged.add(commit_next(&space).unwrap());
+        }
+        let mut child = spawn(folder.path(), Mode::Explicit, &format!("{STOP}{step}"));
+        let stopped = loop {
+            match is_stopped(&mut child) {
+                Some(false) => std::thread::sleep(Duration::from_millis(1)),
+                stopped => break stopped,
+            }
+        };
+        if stopped.is_none() {
+            assert!(child.wait().unwrap().success());
+            assert!(step > 50, "only {step} steps");
+            break;
+        }
+        match commit_next(&space) {
+            Ok(number) => acknowledged.add(number),
+            Err(Error::Stalled { pid, .. } | Error::Pinned { pid }) => {
+                assert_eq!(pid, child.id());
+                stalls += 1;
+            }
+            Err(error) => panic!("step {step}: {error}"),
+        }
+        space.read(check).unwrap();
+        let go_on = Command::new("kill")
+            .args(["-CONT", &child.id().to_string()])
+            .status();
+        assert!(go_on.unwrap().success());
+        assert!(child.wait().unwrap().success(), "step {step}");
+        space.read(check).unwrap();
+    }
+    assert!(stalls > 0, "it held no lock at any step");
 }
 
 #[test]

@@ -15,10 +15,13 @@ use crate::commit::{Attempt, CommitLock, Committed};
 use crate::error::{Doing, Error, Result};
 use crate::guard::Guard;
 use crate::maintenance::Alone;
-use crate::record::{Pages, Record};
+use crate::page::PAGE_BYTES;
+use crate::record::{Pages, Record, runs, write_parts};
 use crate::recovery;
-use crate::space::Inner;
+use crate::space::{Inner, offset_in_file};
 use crate::step::step;
+use crate::sums::{SumWriter, sum_at};
+use crate::versions::NewVersion;
 
 const NAME: &str = "large";
 const WRITING: &str = "cannot write the file of a large transaction";
@@ -38,17 +41,17 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
     inner.make_room(0, 0, Alone::Yes)?;
     end_last(inner)?;
     step();
-    write(inner, attempt.record)?;
+    // A full disk is an error before the commit, and none after it.
+    make_room_in_file(inner, attempt.changes).doing("cannot make room in the data file")?;
     step();
-    let checksum = crc32fast::hash(attempt.record);
-    let record = Record::encode_large(checksum, attempt.record.len() as u64);
+    let checksum = write(inner, attempt.changes)?;
+    step();
+    let record = Record::encode_large(checksum, attempt.record_bytes);
     let end = inner.wal.append(&[IoSlice::new(&record)])?;
     // From here on it has happened, or will have.
     step();
-    let Record::Pages(pages) = Record::decode(attempt.record)? else {
-        return Err(Error::Damaged("a large record names another one".into()));
-    };
-    finish(inner, pages, end).inspect_err(|_| inner.poison())?;
+    finish(inner, end, |sums| store(inner, attempt.changes, sums))
+        .inspect_err(|_| inner.poison())?;
     drop(lock);
     drop(gate);
     Ok(Committed { version: end.lsn.0 })
@@ -58,15 +61,60 @@ pub(crate) fn commit(inner: &Inner, attempt: &Attempt<'_>) -> Result<Committed> 
 pub(crate) fn complete(inner: &Inner, checksum: u32, bytes: u64, end: Position) -> Result<()> {
     inner.empty_ring()?;
     let file = read(&*inner.storage, checksum, bytes)?;
-    finish(inner, pages(&file)?, end)
+    let pages = pages(&file)?;
+    finish(inner, end, |sums| {
+        recovery::apply(&*inner.data, pages, inner.pages, sums)
+    })
+}
+
+/// Gives the pages that have changed, and their checksums, room in the file.
+fn make_room_in_file(inner: &Inner, changes: &[NewVersion<'_>]) -> std::io::Result<()> {
+    let page_bytes = PAGE_BYTES as u64;
+    let mut at = 0;
+    while let Some(first) = changes.get(at) {
+        let left = changes.get(at..).unwrap_or_default().iter();
+        let is_next = |(page, change): &(u64, &NewVersion<'_>)| change.page == *page;
+        let count = (first.page..).zip(left).take_while(is_next).count() as u64;
+        inner
+            .data
+            .allocate(offset_in_file(first.page), count * page_bytes)?;
+        if inner.verified.is_needed() {
+            let (from, end) = (first.page, first.page + count);
+            let from = sum_at(from, inner.pages) / page_bytes * page_bytes;
+            let end = sum_at(end, inner.pages).next_multiple_of(page_bytes);
+            inner.data.allocate(from, end - from)?;
+        }
+        at += count as usize;
+    }
+    Ok(())
+}
+
+/// Stores the pages that have changed in the file, and their checksums if it has any.
+fn store(inner: &Inner, changes: &[NewVersion<'_>], has_sums: bool) -> Result<()> {
+    let mut sums = SumWriter::new(&*inner.data, inner.pages);
+    for change in changes {
+        let at = offset_in_file(change.page);
+        for run in runs(change.mask) {
+            let bytes = &change.bytes[run.clone()];
+            inner
+                .data
+                .write_all_at(bytes, at + run.start as u64)
+                .doing("cannot write to the data file")?;
+        }
+        if has_sums {
+            sums.add(change.page, change.sum)?;
+        }
+        step();
+    }
+    sums.flush()
 }
 
 /// Brings the pages into the file, and makes an end to what the log needs.
-fn finish(inner: &Inner, pages: Pages<'_>, end: Position) -> Result<()> {
+fn finish(inner: &Inner, end: Position, store: impl FnOnce(bool) -> Result<()>) -> Result<()> {
     inner.wal.sync_to(end.lsn)?;
     step();
     let sums = inner.verified.is_needed() && inner.options.guards.has(Guard::StoreSums);
-    recovery::apply(&*inner.data, pages, inner.pages, sums)?;
+    store(sums)?;
     step();
     inner.region.large.store(end.lsn.0, Ordering::SeqCst);
     step();
@@ -92,19 +140,30 @@ fn end_last(inner: &Inner) -> Result<()> {
     Ok(())
 }
 
-fn write(inner: &Inner, record: &[u8]) -> Result<()> {
+/// Writes the file; gives its checksum.
+fn write(inner: &Inner, changes: &[NewVersion<'_>]) -> Result<u32> {
     remove(&*inner.storage)?;
-    let written = || -> std::io::Result<()> {
+    let written = || -> std::io::Result<u32> {
+        let mut checksum = crc32fast::Hasher::new();
+        let mut at = 0;
         let file = inner.storage.open(NAME, OpenMode::CreateNew)?;
         step();
-        file.write_all_at(record, 0)?;
+        write_parts(changes, |part| {
+            checksum.update(part);
+            file.write_all_at(part, at)?;
+            at += part.len() as u64;
+            Ok(())
+        })?;
         if inner.options.guards.has(Guard::SyncLarge) {
             file.sync_data()?;
             inner.storage.sync_names()?;
         }
-        Ok(())
+        Ok(checksum.finalize())
     };
-    written().doing(WRITING)
+    written().doing(WRITING).inspect_err(|_| {
+        // Its room is given back at once. Who comes next removes it otherwise.
+        let _ = remove(&*inner.storage);
+    })
 }
 
 /// Reads the file back.

@@ -48,6 +48,7 @@ mod value;
 mod versions;
 mod view;
 
+pub use allocator::RESERVED_BYTES;
 pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
 pub use error::{Error, Result};
 pub use file::{File, FileError};

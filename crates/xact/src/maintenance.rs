@@ -32,6 +32,7 @@ use crate::versions::Found;
 const FRAMES_PER_FRAME: u64 = 4;
 /// And how many besides.
 const FRAMES_AT_LEAST: u64 = 16;
+const MAINTAINS: &str = "brings versions into the file";
 /// How long somebody waits for room in memory before versions go to the disk. (A model checker has nothing to wait for.)
 const SPILL_AFTER: Duration = Duration::from_millis(if cfg!(feature = "shuttle") { 0 } else { 20 });
 /// How long somebody who waits for room sleeps before looking again.
@@ -65,13 +66,10 @@ impl Drop for Maintenance<'_> {
 }
 
 impl Inner {
-    fn maintenance(&self) -> Maintenance<'_> {
-        let me = self.membership.index();
-        self.region
-            .maintainer
-            .lock(me, |other| self.is_alive(other));
+    fn maintenance(&self) -> Result<Maintenance<'_>> {
+        self.lock_patiently(&self.region.maintainer, MAINTAINS)?;
         // What a dead one left is whole: a step is repeated by whoever comes next.
-        Maintenance(self)
+        Ok(Maintenance(self))
     }
 
     fn try_maintenance(&self) -> Option<Maintenance<'_>> {
@@ -99,7 +97,11 @@ impl Inner {
         let Some(lock) = self.try_maintenance() else {
             return Ok(());
         };
-        let reached = lock.advance(frames * FRAMES_PER_FRAME + FRAMES_AT_LEAST, why)?;
+        let reached = match lock.advance(frames * FRAMES_PER_FRAME + FRAMES_AT_LEAST, why) {
+            // The commit has happened, and its versions stay in memory. Who needs their room is told.
+            Err(error) if error.is_full_disk() => return Ok(()),
+            reached => reached?,
+        };
         lock.find_free();
         if reached && log_scarce {
             lock.checkpoint()?;
@@ -115,7 +117,7 @@ impl Inner {
             if alone == Alone::No {
                 self.check_gate()?;
             }
-            let lock = self.maintenance();
+            let lock = self.maintenance()?;
             let has_room =
                 || self.region.room() >= frames && self.wal.room() >= log_bytes + LOG_SLACK_BYTES;
             if has_room() {
@@ -154,7 +156,7 @@ impl Inner {
 
     /// Brings everything into the file that may be there, and has the log begin as late as possible.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let lock = self.maintenance();
+        let lock = self.maintenance()?;
         // The first pass may have had an earlier target.
         for _ in 0..2 {
             lock.advance(u64::MAX, Because::RoomIsScarce)?;
@@ -165,7 +167,7 @@ impl Inner {
 
     /// Brings all versions into the file and empties the ring; for a transaction that runs alone.
     pub(crate) fn empty_ring(&self) -> Result<()> {
-        let lock = self.maintenance();
+        let lock = self.maintenance()?;
         for _ in 0..2 {
             lock.advance(u64::MAX, Because::RoomIsScarce)?;
             lock.find_free();
@@ -179,7 +181,7 @@ impl Inner {
 
     /// A checkpoint at the newest commit, whose pages are all in the file; for a transaction that runs alone.
     pub(crate) fn checkpoint_at_last(&self) -> Result<()> {
-        let lock = self.maintenance();
+        let lock = self.maintenance()?;
         store_position(&self.region.upkeep.target, Default::default());
         store_position(&self.region.upkeep.applied, self.region.last());
         lock.checkpoint()
@@ -300,6 +302,7 @@ impl Maintenance<'_> {
         if applied.lsn.0 <= upkeep.checkpoint.load(Ordering::SeqCst) {
             return Ok(());
         }
+        inner.check_size()?;
         let guards = inner.options.guards;
         let number = upkeep.header.load(Ordering::SeqCst) + 1;
         let place = 1 - upkeep.header_place.load(Ordering::SeqCst);

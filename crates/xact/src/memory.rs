@@ -259,6 +259,12 @@ pub enum Fault {
         /// How many bytes it wanted.
         bytes: u64,
     },
+    /// A store to what the memory keeps for itself.
+    #[error("what is at {offset} belongs to the allocator")]
+    Reserved {
+        /// Where the access began.
+        offset: u64,
+    },
     /// The memory cannot grow by that much.
     #[error("no room for {bytes} more bytes")]
     Full {

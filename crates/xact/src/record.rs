@@ -24,10 +24,12 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::io;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes};
+use crate::versions::NewVersion;
 
 /// The unit of a change in the log, in bytes.
 pub(crate) const GRANULE_BYTES: usize = 64;
@@ -36,17 +38,25 @@ const PAGES_MAGIC: [u8; 4] = *b"XPG2";
 const LARGE_MAGIC: [u8; 4] = *b"XLG1";
 const HEADER_BYTES: usize = 8;
 
-/// A record of pages under construction.
+/// A record of pages under construction: its bytes, as long as it is one for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     bytes: Vec<u8>,
     pages: u32,
+    length: u64,
+    longest: u64,
 }
 
+/// What a builder keeps of its memory.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 impl Builder {
-    /// Begins anew.
-    pub(crate) fn clear(&mut self) {
+    /// Begins anew. Of a record that gets longer than `longest` only the length is found out.
+    pub(crate) fn clear(&mut self, longest: u64) {
+        self.longest = longest;
+        self.length = HEADER_BYTES as u64;
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.bytes.extend_from_slice(&PAGES_MAGIC);
         self.bytes.extend_from_slice(&[0; 4]);
         self.pages = 0;
@@ -66,17 +76,21 @@ impl Builder {
         }
         let sum = sum(after);
         self.pages += 1;
-        self.bytes.extend_from_slice(&page.to_le_bytes());
-        self.bytes.extend_from_slice(&mask.to_le_bytes());
-        self.bytes.extend_from_slice(&sum.to_le_bytes());
-        for run in runs(mask) {
-            self.bytes
-                .extend_from_slice(after.get(run).unwrap_or_default());
+        self.length += page_bytes(mask) as u64;
+        if self.length <= self.longest {
+            encode_page(&mut self.bytes, page, mask, sum, after);
+        } else {
+            self.bytes = Vec::new();
         }
         Some((mask, sum))
     }
 
-    /// The record.
+    /// The length of the record in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The record, if it is not too long.
     pub(crate) fn finish(&mut self) -> &[u8] {
         let pages = self.pages.to_le_bytes();
         if let Some(place) = self.bytes.get_mut(4..HEADER_BYTES) {
@@ -84,6 +98,48 @@ impl Builder {
         }
         &self.bytes
     }
+}
+
+/// What a page takes up in a record.
+fn page_bytes(mask: u64) -> usize {
+    20 + mask.count_ones() as usize * GRANULE_BYTES
+}
+
+fn encode_page(bytes: &mut Vec<u8>, page: u64, mask: u64, sum: u32, after: &PageBytes) {
+    bytes.extend_from_slice(&page.to_le_bytes());
+    bytes.extend_from_slice(&mask.to_le_bytes());
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    for run in runs(mask) {
+        bytes.extend_from_slice(after.get(run).unwrap_or_default());
+    }
+}
+
+/// So much of a record that is written bit by bit is in memory at a time.
+const PART_BYTES: usize = 1 << 20;
+
+/// Writes the record of so many changes in parts.
+pub(crate) fn write_parts(
+    changes: &[NewVersion<'_>],
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let pages = u32::try_from(changes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let mut part = Vec::with_capacity(PART_BYTES);
+    part.extend_from_slice(&PAGES_MAGIC);
+    part.extend_from_slice(&pages.to_le_bytes());
+    for change in changes {
+        if part.len() + page_bytes(change.mask) > PART_BYTES {
+            write(&part)?;
+            part.clear();
+        }
+        encode_page(
+            &mut part,
+            change.page,
+            change.mask,
+            change.sum,
+            change.bytes,
+        );
+    }
+    write(&part)
 }
 
 fn changed_granules(before: &PageBytes, after: &PageBytes) -> u64 {
@@ -260,7 +316,7 @@ mod tests {
             pages in prop::collection::vec((any::<u64>(), prop::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..9)), 0..5)
         ) {
             let mut builder = Builder::default();
-            builder.clear();
+            builder.clear(u64::MAX);
             let before = [7; PAGE_BYTES];
             let mut expected = Vec::new();
             for (page, stores) in &pages {
@@ -272,7 +328,9 @@ mod tests {
                     expected.push((*page, after));
                 }
             }
+            let length = builder.length();
             let record = builder.finish();
+            prop_assert_eq!(record.len() as u64, length);
             let found = pages_of(record).unwrap();
             prop_assert_eq!(found.len(), expected.len());
             for ((number, change), (page, after)) in found.iter().zip(&expected) {

@@ -3,6 +3,11 @@
 //! A page in the file may come from any moment between the header's position and the end of the log, or from several, sector by
 //! sector. Replay goes over all of it: whatever a record says a granule holds, it holds when the last such record was
 //! applied, and what no record speaks of has not changed. So it may also be interrupted, and is begun anew then.
+//!
+//! Where the disk is full, pages that have no room in the file go into frames, as they were when the space was open before. They are brought into the
+//! file when it has room again, and the log is kept until then.
+
+use std::collections::BTreeMap;
 
 use sapwood_wal::storage::{File, Storage};
 use sapwood_wal::sync::Ordering;
@@ -13,11 +18,13 @@ use crate::guard::{Guard, Guards};
 use crate::header::Header;
 use crate::large;
 use crate::open::{newest, write_header};
-use crate::record::{Pages, Record};
+use crate::page::{PAGE_BYTES, PageBytes};
+use crate::record::{PageChange, Pages, Record};
 use crate::region::Region;
 use crate::space::offset_in_file;
 use crate::step::step;
 use crate::sums::SumWriter;
+use crate::versions::NewVersion;
 
 /// Brings the data file to the newest commit in the log, starts the log, and fills the region.
 pub(crate) fn recover(
@@ -46,9 +53,14 @@ pub(crate) fn recover(
     // What is applied must be in the log for good, or a power cut now could leave a part of it.
     wal.start(header.replay_from.lsn, &records)?;
     drop(records);
-    let has_large = replay(storage, data, wal, header, last, guards)?;
+    let mut homeless = Homeless::default();
+    let has_large = replay(storage, data, wal, header, last, guards, &mut homeless)?;
     let mut header = *header;
     let mut place = u64::from(headers[1].is_some_and(|other| other == header));
+    if has_large && !homeless.pages.is_empty() {
+        // Its file would have to be kept, and its pages have room: it was made before the commit.
+        return homeless.refuse();
+    }
     if has_large {
         // Its file is needed no longer.
         header.number += 1;
@@ -66,7 +78,24 @@ pub(crate) fn recover(
     upkeep.checkpoint.store(from, Ordering::SeqCst);
     upkeep.header.store(header.number, Ordering::SeqCst);
     upkeep.header_place.store(place, Ordering::SeqCst);
-    region.start(header.pages, last);
+    if homeless.pages.is_empty() {
+        region.start(header.pages, last, last);
+        return Ok(());
+    }
+    if homeless.pages.len() as u64 > region.frames() {
+        return homeless.refuse();
+    }
+    let versions = homeless
+        .pages
+        .iter()
+        .map(|(page, (sum, bytes))| NewVersion {
+            page: *page,
+            mask: u64::MAX,
+            sum: *sum,
+            bytes,
+        });
+    region.publish(last.lsn.0, guards, versions);
+    region.start(header.pages, last, header.replay_from);
     Ok(())
 }
 
@@ -78,6 +107,7 @@ fn replay(
     header: &Header,
     last: Position,
     guards: Guards,
+    homeless: &mut Homeless,
 ) -> Result<bool> {
     let has_sums = header.has_sums && guards.has(Guard::StoreSums);
     let mut has_large = false;
@@ -87,7 +117,11 @@ fn replay(
         && let Some(record) = records.next()?
     {
         match Record::decode(record.payload)? {
-            Record::Pages(pages) => apply(data, pages, header.pages, has_sums)?,
+            Record::Pages(mut pages) => {
+                while let Some(change) = pages.next()? {
+                    homeless.apply(data, change, header.pages, has_sums)?;
+                }
+            }
             Record::Large { checksum, bytes } => {
                 let file = large::read(storage, checksum, bytes)?;
                 apply(data, large::pages(&file)?, header.pages, has_sums)?;
@@ -96,6 +130,48 @@ fn replay(
         }
     }
     Ok(has_large)
+}
+
+/// Pages that have no room in the file, with their checksums.
+#[derive(Default)]
+struct Homeless {
+    pages: BTreeMap<u64, (u32, Box<PageBytes>)>,
+    error: Option<Error>,
+}
+
+impl Homeless {
+    /// Makes a change in the file, or to the page here if the file has no room for it.
+    fn apply(
+        &mut self,
+        data: &dyn File,
+        change: PageChange<'_>,
+        count: u64,
+        has_sums: bool,
+    ) -> Result<()> {
+        if let Some((sum, bytes)) = self.pages.get_mut(&change.page) {
+            change.apply(bytes);
+            *sum = change.sum;
+            return Ok(());
+        }
+        let mut sums = SumWriter::new(data, count);
+        let applied = apply_one(data, change, count, has_sums, &mut sums);
+        match applied.and_then(|()| sums.flush()) {
+            Err(error) if error.is_full_disk() => {
+                let mut bytes = Box::new([0; PAGE_BYTES]);
+                data.read_exact_at(&mut bytes[..], offset_in_file(change.page))
+                    .doing("cannot read the data file")?;
+                change.apply(&mut bytes);
+                self.pages.insert(change.page, (change.sum, bytes));
+                self.error = Some(error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn refuse(self) -> Result<()> {
+        self.error.map_or(Ok(()), Err)
+    }
 }
 
 /// Writes the pages of a record into the file of a space with so many pages, and their checksums if it has any.
@@ -107,21 +183,32 @@ pub(crate) fn apply(
 ) -> Result<()> {
     let mut sums = SumWriter::new(data, count);
     while let Some(change) = pages.next()? {
-        if change.page >= count {
-            return Err(Error::Damaged(format!(
-                "the log writes to page {} of {count}",
-                change.page
-            )));
-        }
-        let at = offset_in_file(change.page);
-        for (place, bytes) in change.runs() {
-            data.write_all_at(bytes, at + place.start as u64)
-                .doing("cannot write to the data file")?;
-        }
-        if has_sums {
-            sums.add(change.page, change.sum)?;
-        }
-        step();
+        apply_one(data, change, count, has_sums, &mut sums)?;
     }
     sums.flush()
+}
+
+fn apply_one(
+    data: &dyn File,
+    change: PageChange<'_>,
+    count: u64,
+    has_sums: bool,
+    sums: &mut SumWriter<'_>,
+) -> Result<()> {
+    if change.page >= count {
+        return Err(Error::Damaged(format!(
+            "the log writes to page {} of {count}",
+            change.page
+        )));
+    }
+    let at = offset_in_file(change.page);
+    for (place, bytes) in change.runs() {
+        data.write_all_at(bytes, at + place.start as u64)
+            .doing("cannot write to the data file")?;
+    }
+    if has_sums {
+        sums.add(change.page, change.sum)?;
+    }
+    step();
+    Ok(())
 }

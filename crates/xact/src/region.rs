@@ -224,13 +224,14 @@ impl Region {
         })
     }
 
-    /// Prepares a zeroed region for use; the log has been started and the file brought up to `last`.
-    pub(crate) fn start(&self, pages: u64, last: Position) {
+    /// Prepares a zeroed region for use; the log has been started, the file brought up to `applied`, and what is between that and `last` is in the file
+    /// or in frames.
+    pub(crate) fn start(&self, pages: u64, last: Position, applied: Position) {
         self.pages.store(pages, Ordering::Relaxed);
         let layout = &**self;
         layout.frames.store(self.frames, Ordering::Relaxed);
         layout.spill.store(self.spill, Ordering::Relaxed);
-        store_position(&self.upkeep.applied, last);
+        store_position(&self.upkeep.applied, applied);
         self.ring.floor.store(last.lsn.0, Ordering::Relaxed);
         self.set_last(last);
         self.layout.store(LAYOUT, Ordering::Relaxed);
@@ -446,7 +447,7 @@ mod tests {
             lsn: Lsn(lsn),
             chain: 9,
         };
-        first.start(77, at(64));
+        first.start(77, at(64), at(64));
         let second = Region::join(&file).unwrap();
         assert_eq!((second.pages(), second.last()), (77, at(64)));
         first.set_last(at(128));

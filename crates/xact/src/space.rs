@@ -10,13 +10,14 @@ use sapwood_wal::storage::{File, Identity, Map, Memory as MemoryFolder, Storage}
 use sapwood_wal::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use sapwood_wal::{Lsn, Wal};
 
+use crate::allocator::RESERVED_BYTES;
 use crate::commit::Wait;
 use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::guard::Guards;
 use crate::header::{HEADER_PAGES, PAGES_MAX};
 use crate::open;
-use crate::page::{PAGE_BYTES, PageBytes};
+use crate::page::{PAGE_BYTES, PageBytes, page_of};
 use crate::page_writer::PageWriter;
 use crate::region::{FRAMES_MAX, Region};
 use crate::slot::{Slot, Snapshot, wait_while};
@@ -181,8 +182,9 @@ impl Options {
         (self.frames.next_power_of_two(), spill)
     }
 
-    /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails with
-    /// [`Error::Pinned`]. 10 seconds by default.
+    /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails with [`Error::Pinned`],
+    /// and for one that goes first, or is in the middle of a commit or of bringing versions into the file, before it fails with
+    /// [`Error::Stalled`]. 10 seconds by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -208,8 +210,10 @@ impl Options {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.pages == 0 || self.pages > PAGES_MAX {
-            Err(Error::BadOptions("it has 1 byte to 16 TiB less 16 GiB"))
+        if self.pages <= page_of(RESERVED_BYTES) || self.pages > PAGES_MAX {
+            Err(Error::BadOptions(
+                "it has more than the 72 KiB that its allocator takes up, and at most 16 TiB less 16 GiB",
+            ))
         } else if self.frames == 0 || self.frames > FRAMES_MAX {
             Err(Error::BadOptions(
                 "versions take up 1 byte to 16 GiB of memory",
@@ -284,6 +288,7 @@ impl Space {
     /// # Errors
     /// Those of [`Space::checkpoint`] and [`Space::begin_read`]. Pages that are damaged are none.
     pub fn check(&self) -> Result<Checked> {
+        self.inner.check_size()?;
         self.checkpoint()?;
         self.inner.check_pages()
     }
@@ -458,6 +463,17 @@ impl Inner {
         }
         if self.region.poisoned.load(Ordering::SeqCst) != 0 {
             return Err(Error::Poisoned);
+        }
+        Ok(())
+    }
+
+    /// Refuses a data file that somebody has shortened, before more of it is used.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        let size = self.data.size().doing("cannot look at the data file")?;
+        if size < self.map.reserved() as u64 {
+            self.poison();
+            let cut = format!("somebody has cut the data file to {size} bytes");
+            return Err(Error::Damaged(cut));
         }
         Ok(())
     }

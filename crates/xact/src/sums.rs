@@ -14,10 +14,10 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::SeekFrom;
 use sapwood_wal::storage::File;
-use sapwood_wal::sync::{AtomicU64, Ordering};
 
 use crate::error::{Doing, Error, Result};
 use crate::page::{PAGE_BYTES, PageBytes, page_of};

@@ -11,7 +11,7 @@ use std::slice;
 
 use sapwood_wal::storage::Identity;
 
-use crate::allocator;
+use crate::allocator::{self, RESERVED_BYTES};
 use crate::commit::Wait;
 use crate::context::{Access, Context};
 use crate::error::{Error, Result};
@@ -130,7 +130,8 @@ impl<'s> Transaction<'s> {
 
     /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the transaction
     /// sees, and a store belongs to it: both until it ends, and only by the thread that runs it. A store in a transaction that only
-    /// reads is a segmentation fault.
+    /// reads is a segmentation fault, as is one to the first [`RESERVED_BYTES`], which are the allocator's, unless the transaction has used the
+    /// allocator, which has made some of them writable.
     ///
     /// A system call does not fault but fails with `EFAULT` when it is given memory that was not touched yet: see
     /// [`Transaction::touch`].
@@ -145,12 +146,12 @@ impl<'s> Transaction<'s> {
     /// fault for each page. The pages count as used then. In explicit mode there is no need for it.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Io`], [`Fault::OutOfBounds`].
+    /// [`Error::ReadOnly`], [`Error::Io`], [`Error::PageDamaged`], [`Fault::OutOfBounds`], [`Fault::Reserved`].
     pub fn touch(&mut self, offset: u64, bytes: u64, access: PageAccess) -> Result<()> {
         self.check(offset, bytes)?;
         let is_write = access == PageAccess::Write;
-        if is_write && self.read_only {
-            return Err(Error::ReadOnly);
+        if is_write {
+            self.check_writable(offset, bytes)?;
         }
         match self
             .context
@@ -232,6 +233,16 @@ impl<'s> Transaction<'s> {
         context.as_ref().map_or(0, |context| context.slot)
     }
 
+    fn check_writable(&self, offset: u64, bytes: u64) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if offset < RESERVED_BYTES && bytes > 0 {
+            return Err(Fault::Reserved { offset }.into());
+        }
+        Ok(())
+    }
+
     fn check(&self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes()) {
@@ -311,6 +322,73 @@ impl Memory for Transaction<'_> {
     }
 
     fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.check_writable(offset, bytes as u64)?;
+        self.write_anywhere(offset, bytes)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        let (slot, limit) = (self.slot(), self.bytes());
+        allocator::allocate(&mut Reserved(self), slot, limit, bytes)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        let (slot, limit) = (self.slot(), self.bytes());
+        allocator::free(&mut Reserved(self), slot, limit, offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64> {
+        allocator::root(self)
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<()> {
+        allocator::set_root(&mut Reserved(self), root)
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        // Whoever writes has little time, and mostly finds the pages in memory.
+        if self.read_only || bytes >= PREFETCH_BYTES_MIN {
+            self.inner.prefetch(offset, bytes);
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// A transaction as the allocator uses it: what it keeps for itself is its own.
+pub(crate) struct Reserved<'t, 's>(pub(crate) &'t mut Transaction<'s>);
+
+impl Memory for Reserved<'_, '_> {
+    type Error = Error;
+
+    fn read(&self, offset: u64, bytes: usize) -> Result<&[u8]> {
+        self.0.read(offset, bytes)
+    }
+
+    fn write(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.0.write_anywhere(offset, bytes)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        self.0.allocate(bytes)
+    }
+
+    fn free(&mut self, offset: u64, bytes: u64) -> Result<()> {
+        self.0.free(offset, bytes)
+    }
+
+    fn root(&self) -> Result<u64> {
+        self.0.root()
+    }
+
+    fn set_root(&mut self, root: u64) -> Result<()> {
+        self.0.set_root(root)
+    }
+}
+
+impl Transaction<'_> {
+    fn write_anywhere(&mut self, offset: u64, bytes: usize) -> Result<&mut [u8]> {
         self.check(offset, bytes as u64)?;
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -330,34 +408,5 @@ impl Memory for Transaction<'_> {
         };
         // SAFETY: so many bytes of this transaction's own lie there, and are lent to nobody else while `self` is borrowed.
         Ok(unsafe { slice::from_raw_parts_mut(start, bytes) })
-    }
-
-    fn allocate(&mut self, bytes: u64) -> Result<u64> {
-        let (slot, limit) = (self.slot(), self.bytes());
-        allocator::allocate(self, slot, limit, bytes)
-    }
-
-    fn free(&mut self, offset: u64, bytes: u64) -> Result<()> {
-        let (slot, limit) = (self.slot(), self.bytes());
-        allocator::free(self, slot, limit, offset, bytes)
-    }
-
-    fn root(&self) -> Result<u64> {
-        allocator::root(self)
-    }
-
-    fn set_root(&mut self, root: u64) -> Result<()> {
-        allocator::set_root(self, root)
-    }
-
-    fn prefetch(&self, offset: u64, bytes: u64) {
-        // Whoever writes has little time, and mostly finds the pages in memory.
-        if self.read_only || bytes >= PREFETCH_BYTES_MIN {
-            self.inner.prefetch(offset, bytes);
-        }
-    }
-
-    fn is_shared(&self) -> bool {
-        true
     }
 }

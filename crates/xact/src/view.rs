@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
+use crate::allocator::RESERVED_BYTES;
 use crate::error::{Doing, Error, Result};
 use crate::explicit;
 use crate::fault;
@@ -355,7 +356,9 @@ impl View {
         } else {
             (is_readable, READ)
         };
-        !is_allowed && self.admit(page, access).is_ok()
+        // The allocator asks before it stores.
+        let is_reserved = is_store && page < page_of(RESERVED_BYTES);
+        !is_allowed && !is_reserved && self.admit(page, access).is_ok()
     }
 
     /// Gives the transaction access to a page that it had not, and perhaps to its neighbours.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use sapwood_xact::{Error, Memory, Mode, Options, PAGE_BYTES, Space, Transaction};
+use sapwood_xact::{Error, Memory, Mode, Options, PAGE_BYTES, RESERVED_BYTES, Space, Transaction};
 
 #[test]
 fn a_transaction_may_touch_more_pages_than_the_system_protects_one_by_one() {
@@ -19,9 +19,11 @@ fn a_transaction_may_touch_more_pages_than_the_system_protects_one_by_one() {
             true => tempfile::tempdir_in(in_memory).unwrap(),
             false => tempfile::tempdir().unwrap(),
         };
-        let options = Options::new().mode(mode).bytes((TOUCHED * STRIDE) as u64);
+        let options = Options::new()
+            .mode(mode)
+            .bytes(RESERVED_BYTES + (TOUCHED * STRIDE) as u64);
         let space = Space::open(folder.path(), &options).unwrap();
-        let at = |place: usize| place * STRIDE + 100;
+        let at = |place: usize| RESERVED_BYTES as usize + place * STRIDE + 100;
         let t = space.begin().unwrap();
         let base = t.map().unwrap().as_ptr();
         for place in 0..TOUCHED {

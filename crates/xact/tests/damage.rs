@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sapwood_wal::storage::{Memory as Files, OpenMode, Storage};
-use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, Space};
+use sapwood_xact::{
+    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, RESERVED_BYTES, Space,
+};
 
 const PAGES: usize = 34;
-const COUNT: Offset<u64> = Offset::new(64);
+const COUNT: Offset<u64> = Offset::new(RESERVED_BYTES + 64);
 
 fn small() -> Options {
     Options::new()
@@ -36,10 +38,10 @@ fn space_with_commits(is_large: bool) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(Files::new());
     let space = open(&storage).unwrap();
     for round in 1..8 {
-        increment(&space, round * 5000, 300).unwrap();
+        increment(&space, RESERVED_BYTES + round * 5000, 300).unwrap();
     }
     if is_large {
-        increment(&space, 5000, (PAGES - 2) * PAGE_BYTES).unwrap();
+        increment(&space, RESERVED_BYTES + 5000, 14 * PAGE_BYTES).unwrap();
     }
     storage
 }
@@ -71,7 +73,7 @@ proptest! {
         patches.iter().for_each(|change| patch(&storage, change));
         let opened = open(&storage);
         if let Ok(space) = opened {
-            let count = match increment(&space, 30_000, 9) {
+            let count = match increment(&space, RESERVED_BYTES + 30_000, 9) {
                 Err(Error::PageDamaged { .. }) => return Ok(()),
                 count => count.unwrap(),
             };
@@ -181,6 +183,9 @@ fn a_damaged_page_is_noticed_when_it_is_first_looked_at_and_by_a_check() {
                     assert!(!damaged.contains(&page), "{mode:?}: page {page}");
                     assert!(bytes.unwrap().iter().all(|byte| *byte == expected));
                 }
+            }
+            if page * (PAGE_BYTES as u64) < RESERVED_BYTES {
+                continue;
             }
             let mut t = space.begin().unwrap();
             let write = t.write(offset + 5, 1).map(drop);

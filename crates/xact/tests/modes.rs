@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use sapwood_xact::{
-    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, Space, Transaction,
+    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, RESERVED_BYTES, Space,
+    Transaction,
 };
 
 const MAPPED: [Mode; 2] = [Mode::Tracked, Mode::Snapshot];
@@ -55,6 +56,7 @@ fn loads_and_stores_are_those_of_memory() {
             let reader = space.begin_read().unwrap();
             let seen = model.clone();
             for _ in 0..1 + roll(3) {
+                let reserved = RESERVED_BYTES as usize;
                 let mut t = space.begin().unwrap();
                 let mut own = model.clone();
                 for _ in 0..roll(8) {
@@ -67,7 +69,7 @@ fn loads_and_stores_are_those_of_memory() {
                     let offset = roll(last - 1);
                     let most = if roll(9) == 0 { 300 } else { 3 } * PAGE_BYTES;
                     let length = 1 + roll((own.len() - offset).min(most));
-                    if roll(2) == 0 {
+                    if roll(2) == 0 && offset >= reserved {
                         bytes_of_mut(&mut t)[offset..offset + length].fill(round as u8);
                         own[offset..offset + length].fill(round as u8);
                     } else {
@@ -345,6 +347,11 @@ fn faults() {
             println!("{}", bytes_of(&reader)[29 * PAGE_BYTES]);
             println!("{}", bytes_of(&reader)[30 * PAGE_BYTES]);
         }
+        "store to what is reserved" => {
+            // SAFETY: none; this must end the process.
+            unsafe { base.add(PAGE_BYTES).write_volatile(1) };
+            t.commit().unwrap();
+        }
         "store in a reader" => {
             t.commit().unwrap();
             let reader = space.begin_read().unwrap();
@@ -518,7 +525,13 @@ fn faults_of_others_are_handed_on() {
     let output = child("another handler");
     assert_eq!(output.status.code(), Some(42), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("committed"));
-    for case in ["nobody's", "store in a reader", "after the end", "damaged"] {
+    for case in [
+        "nobody's",
+        "store in a reader",
+        "after the end",
+        "damaged",
+        "store to what is reserved",
+    ] {
         let output = child(case);
         assert_eq!(
             output.status.signal(),

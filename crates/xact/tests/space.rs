@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use sapwood_xact::{Durability, Error, Fault, Memory, Mode, Offset, Options, PAGE_BYTES, Space};
+use sapwood_xact::{
+    Durability, Error, Fault, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess,
+    RESERVED_BYTES, Space,
+};
 
 const COUNTER: Offset<u64> = Offset::new(16 * 1024 * 1024);
 
@@ -146,8 +149,8 @@ fn a_reader_that_stays_for_ever_is_named() {
     let pinned = (0..100).find_map(|_| {
         let result: Result<(), Error> = space.transaction(|t| {
             t.store(COUNTER, &1).and_then(|()| {
-                let seen = t.load(Offset::<u64>::new(8192))? + 1;
-                t.store(Offset::new(8192), &seen)
+                let seen = t.load(Offset::<u64>::new(1 << 18))? + 1;
+                t.store(Offset::new(1 << 18), &seen)
             })
         });
         result.err()
@@ -395,7 +398,8 @@ fn bad_accesses_and_options_are_refused() {
     let mut t = space.begin().unwrap();
     for (offset, length) in [(bytes, 1), (bytes - 1, 2), (u64::MAX, 2), (0, usize::MAX)] {
         assert!(out_of_bounds(t.read(offset, length).map(drop)));
-        assert!(out_of_bounds(t.write(offset, length).map(drop)));
+        let refused = t.write(offset.max(RESERVED_BYTES), length);
+        assert!(out_of_bounds(refused.map(drop)));
         t.prefetch(offset, length as u64);
     }
     assert!(t.read(bytes, 0).unwrap().is_empty());
@@ -417,9 +421,34 @@ fn bad_accesses_and_options_are_refused() {
 }
 
 #[test]
+fn what_the_allocator_keeps_is_not_stored_to() {
+    let space = Space::in_memory(&small()).unwrap();
+    let mut t = space.begin().unwrap();
+    let refused = |result: Result<(), Error>, at: u64| matches!(result, Err(Error::Fault(Fault::Reserved { offset })) if offset == at);
+    for at in [0, 8, 4096, RESERVED_BYTES - 1] {
+        assert!(refused(t.write(at, 2).map(drop), at));
+        assert!(refused(t.store(Offset::new(at), &5_u64), at));
+        assert!(refused(t.touch(at, 1, PageAccess::Write), at));
+        t.read(at, 2).unwrap();
+        t.touch(at, 1, PageAccess::Read).unwrap();
+    }
+    t.write(RESERVED_BYTES, 1).unwrap()[0] = 1;
+    assert!(t.write(0, 0).unwrap().is_empty());
+    t.set_root(9).unwrap();
+    assert!(t.allocate(100).unwrap() >= RESERVED_BYTES);
+    t.commit().unwrap();
+    let small = small().bytes(RESERVED_BYTES);
+    assert!(matches!(
+        Space::in_memory(&small),
+        Err(Error::BadOptions(_))
+    ));
+}
+
+#[test]
 fn ranges_over_pages_written_read_and_changed_by_others() {
     let space = Space::in_memory(&small()).unwrap();
-    let mut model = vec![0_u8; 16 * PAGE_BYTES];
+    let first = RESERVED_BYTES as usize;
+    let mut model = vec![0_u8; first + 16 * PAGE_BYTES];
     let mut dice = 7_u64;
     let mut roll = move |sides: usize| {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -429,7 +458,7 @@ fn ranges_over_pages_written_read_and_changed_by_others() {
         let mut t = space.begin().unwrap();
         let mut own = model.clone();
         for _ in 0..roll(12) {
-            let offset = roll(own.len() - 1);
+            let offset = first + roll(own.len() - first - 1);
             let length = 1 + roll((own.len() - offset).min(3 * PAGE_BYTES));
             if roll(2) == 0 {
                 t.write(offset as u64, length).unwrap().fill(round as u8);
