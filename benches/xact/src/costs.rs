@@ -29,6 +29,9 @@ const TIMES: u32 = 20_000;
 /// How often something is done that waits for the disk.
 const TIMES_DURABLE: u32 = 500;
 
+/// How often a space is opened to be looked at.
+const TIMES_OPENED: u32 = 20;
+
 /// Pages touched in a transaction.
 const PAGES: u64 = 1000;
 
@@ -58,6 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let folder = place.folder.join(format!("{mode:?}"));
         costs(&mut report, &folder, mode)?;
     }
+    checksums_of_pages(&mut report, &place.folder)?;
     checksum(&mut report, &place.folder)?;
     report.paragraph(format_args!(
         "\nOldest first: {RIVALS} threads change one page each time and one changes {LONG} pages, among them that one, for \
@@ -84,14 +88,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn open(folder: &Path, mode: Mode, durability: Durability, backoff: bool) -> Result<Space> {
-    let options = sapwood_xact::Options::new()
+    fs::create_dir_all(folder)?;
+    let options = options(mode, durability, backoff);
+    Ok(Space::open(folder.join("space"), &options)?)
+}
+
+fn options(mode: Mode, durability: Durability, backoff: bool) -> sapwood_xact::Options {
+    sapwood_xact::Options::new()
         .bytes(SPACE_BYTES)
         .mode(mode)
         .durability(durability)
         .patience(PATIENCE)
-        .backoff(backoff);
-    fs::create_dir_all(folder)?;
-    Ok(Space::open(folder.join("space"), &options)?)
+        .backoff(backoff)
 }
 
 /// Microseconds that one of `times` takes.
@@ -166,6 +174,70 @@ fn costs(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
         format!("{eventual:.2}"),
         format!("{durable:.1}"),
     ]);
+    Ok(())
+}
+
+/// What it costs that pages have checksums: each page that a commit changes, and the first look at a page after the space was opened, which is a
+/// fault of the mapped file in any case.
+fn checksums_of_pages(report: &mut Report, folder: &Path) -> Result<()> {
+    report.paragraph(format_args!(
+        "\nChecksums of pages: the first look at each of {PAGES} pages in the page cache after the space was opened, the next look in another \
+         transaction, and a transaction that changes all of them, not durable, for each page. Microseconds, the least of several rounds.\n"
+    ));
+    report.head(&["mode", "checksums", "first look", "next look", "change"]);
+    let touched = f64::from(u32::try_from(PAGES)?);
+    let page = PAGE_BYTES as u64;
+    for (mode, checksums) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, true), (mode, false)])
+    {
+        eprintln!("checksums of {mode:?}: {checksums}");
+        let folder = folder.join(format!("sums-{mode:?}-{checksums}"));
+        let options = options(mode, Durability::Eventual, true).checksums(checksums);
+        fs::create_dir_all(&folder)?;
+        let open = || Space::open(folder.join("space"), &options);
+        let space = open()?;
+        let area = space.transaction(|transaction| transaction.allocate(PAGES * page))?;
+        let mut with = 0;
+        let mut write_all = || {
+            with += 1;
+            space.transaction(|transaction| {
+                for number in 0..PAGES {
+                    transaction.write(area + number * page, 8)?.fill(with);
+                }
+                Ok::<_, Error>(())
+            })
+        };
+        let mut change = f64::INFINITY;
+        for _ in 0..100 {
+            change = change.min(each(1, &mut write_all)?);
+        }
+        space.checkpoint()?;
+        drop(space);
+        let (mut first, mut next) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..TIMES_OPENED {
+            let space = open()?;
+            let look = || {
+                each(1, || {
+                    space.read(|transaction| {
+                        for number in 0..PAGES {
+                            std::hint::black_box(transaction.read(area + number * page, 8)?[0]);
+                        }
+                        Ok::<_, Error>(())
+                    })
+                })
+            };
+            first = first.min(look()?);
+            next = next.min(look()?);
+        }
+        report.row(&[
+            format!("{mode:?}").to_lowercase(),
+            String::from(if checksums { "with" } else { "without" }),
+            format!("{:.3}", first / touched),
+            format!("{:.3}", next / touched),
+            format!("{:.3}", change / touched),
+        ]);
+    }
     Ok(())
 }
 
