@@ -311,7 +311,7 @@ fn strife(report: &mut Report, folder: &Path, backoff: bool) -> Result<()> {
                 Ok::<_, Error>(())
             });
             match done {
-                Err(Error::Pinned { .. }) => {
+                Err(Error::Pinned { .. } | Error::Stalled { .. }) => {
                     score.failed += 1;
                     continue;
                 }

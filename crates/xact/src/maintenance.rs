@@ -72,6 +72,15 @@ impl Inner {
         Ok(Maintenance(self))
     }
 
+    /// As [`Inner::maintenance`], however long it takes: for what must be completed.
+    fn maintenance_at_last(&self) -> Maintenance<'_> {
+        let me = self.membership.index();
+        self.region
+            .maintainer
+            .lock(me, |other| self.is_alive(other));
+        Maintenance(self)
+    }
+
     fn try_maintenance(&self) -> Option<Maintenance<'_>> {
         let me = self.membership.index();
         let taken: Option<Taken> = self
@@ -167,7 +176,7 @@ impl Inner {
 
     /// Brings all versions into the file and empties the ring; for a transaction that runs alone.
     pub(crate) fn empty_ring(&self) -> Result<()> {
-        let lock = self.maintenance()?;
+        let lock = self.maintenance_at_last();
         for _ in 0..2 {
             lock.advance(u64::MAX, Because::RoomIsScarce)?;
             lock.find_free();
@@ -181,7 +190,7 @@ impl Inner {
 
     /// A checkpoint at the newest commit, whose pages are all in the file; for a transaction that runs alone.
     pub(crate) fn checkpoint_at_last(&self) -> Result<()> {
-        let lock = self.maintenance()?;
+        let lock = self.maintenance_at_last();
         store_position(&self.region.upkeep.target, Default::default());
         store_position(&self.region.upkeep.applied, self.region.last());
         lock.checkpoint()

@@ -376,7 +376,7 @@ impl Space {
     /// by itself when the log or the memory for versions is half full.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Log`], [`Error::Poisoned`].
+    /// [`Error::Stalled`], [`Error::Damaged`] if the data file was cut, [`Error::Io`], [`Error::Log`], [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_usable()?;
         self.inner.checkpoint()
