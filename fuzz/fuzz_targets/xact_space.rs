@@ -8,14 +8,14 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use sapwood_wal::storage::{Memory as Files, OpenMode, Storage};
 use sapwood_wal::{Lsn, Position, Shared, Wal};
-use sapwood_xact::{Error, Memory, Offset, Options, PAGE_BYTES, Space};
+use sapwood_xact::{Error, Memory, Offset, Options, PAGE_BYTES, RESERVED_BYTES, Space};
 
-const COUNT: Offset<u64> = Offset::new(64);
+const COUNT: Offset<u64> = Offset::new(RESERVED_BYTES + 64);
 const NAMES: [&str; 4] = ["data", "log.0", "log.1", "large"];
 
 fn open(storage: &Arc<dyn Storage>) -> Result<Space, Error> {
     let options = Options::new()
-        .bytes(12 * PAGE_BYTES as u64)
+        .bytes(RESERVED_BYTES + 12 * PAGE_BYTES as u64)
         .log_bytes(0)
         .versions_bytes(8 * PAGE_BYTES as u64);
     Space::open_storage(storage.clone(), &options)
@@ -25,7 +25,7 @@ fn increment(space: &Space, at: u64) -> Result<u64, Error> {
     space.transaction(|t| {
         let count = t.load(COUNT)?.wrapping_add(1);
         t.store(COUNT, &count)?;
-        t.write(at, 300)?.fill(count as u8);
+        t.write(RESERVED_BYTES + at, 300)?.fill(count as u8);
         Ok(count)
     })
 }
@@ -60,7 +60,12 @@ fuzz_target!(|changes: &[u8]| {
                     "large" => OpenMode::CreateNew,
                     _ => OpenMode::Write,
                 };
-                let offset = u64::from(u16::from_le_bytes([*low, *high]) % 8192);
+                let place = u64::from(u16::from_le_bytes([*low, *high]));
+                let offset = match *name {
+                    // The headers, the pages, and what follows them.
+                    "data" => 2 * place,
+                    _ => place % 8192,
+                };
                 if let Ok(file) = storage.open(name, mode) {
                     file.write_all_at(bytes, offset).unwrap();
                 }
@@ -69,7 +74,10 @@ fuzz_target!(|changes: &[u8]| {
         rest = left;
     }
     if let Ok(space) = open(&storage) {
-        let count = increment(&space, 30_000).unwrap();
+        let count = match increment(&space, 30_000) {
+            Err(Error::PageDamaged { .. }) => return,
+            count => count.unwrap(),
+        };
         drop(space);
         let space = open(&storage).unwrap();
         assert_eq!(space.read(|t| t.load(COUNT)).unwrap(), count);
