@@ -202,7 +202,50 @@ impl<'e> Evaluator<'e> {
     }
 
     /// Whether a value matches; `None` when the work is used up.
+    #[inline]
     fn stored<R: Read>(
+        &mut self,
+        stored: &Stored,
+        item: &Item,
+        candidate: &mut Candidate<'_, R>,
+    ) -> Result<Option<bool>> {
+        if self.interrupted.value.is_none() {
+            let at_once = self.at_once(stored, item, candidate.entry());
+            let found = at_once.map_err(|damaged| candidate.damaged(damaged))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        self.stored_in_steps(stored, item, candidate)
+    }
+
+    /// Whether a value matches, if that is told by one attribute of the entry and by the work that is left, as it mostly is.
+    #[inline]
+    fn at_once(
+        &mut self,
+        stored: &Stored,
+        item: &Item,
+        record: &Entry<'_>,
+    ) -> std::result::Result<Option<bool>, Damaged> {
+        let ([number], [], None) = (&*stored.user, &*stored.operational, &stored.in_dn) else {
+            return Ok(None);
+        };
+        let attribute = record.attribute(*number)?;
+        let values = attribute.map_or(OctetStrings::EMPTY, |attribute| attribute.values());
+        let work =
+            ITEM_WORK + record.attributes_count() as u64 + item.work_of(values.as_ber().len());
+        if work > self.work {
+            return Ok(None);
+        }
+        self.spend(work);
+        let is_present = attribute.is_some() && matches!(item.test, Test::Present);
+        let mut values = values.iter();
+        Ok(Some(
+            is_present || values.any(|value| self.value_matches(&item.test, value)),
+        ))
+    }
+
+    fn stored_in_steps<R: Read>(
         &mut self,
         stored: &Stored,
         item: &Item,

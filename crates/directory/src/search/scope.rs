@@ -93,11 +93,11 @@ impl Covered {
     ) -> bool {
         let plainly = match self.extent {
             Extent::Base => return id == self.base,
-            Extent::Children => return parent == self.base || self.singles.contains(&id),
-            Extent::Subtree => id == self.base || self.subtrees.contains(&id),
+            Extent::Children => return parent == self.base || has(&self.singles, id),
+            Extent::Subtree => id == self.base || has(&self.subtrees, id),
             // What aliases lead to is treated as the base is: the vertex itself is left out.
             Extent::Subordinates => false,
-            Extent::Contexts => return parent.is_root() || self.singles.contains(&id),
+            Extent::Contexts => return parent.is_root() || has(&self.singles, id),
             Extent::All => return true,
         };
         if plainly {
@@ -181,6 +181,12 @@ impl Covered {
         self.last = None;
         Ok(())
     }
+}
+
+/// Whether an id is in a set, which mostly is empty.
+#[inline]
+fn has(ids: &HashSet<EntryId>, id: EntryId) -> bool {
+    !ids.is_empty() && ids.contains(&id)
 }
 
 /// Every entry of an object class, by its name: the index of object classes is always there.
