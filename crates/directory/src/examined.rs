@@ -64,19 +64,21 @@ impl Examined {
         }
     }
 
-    /// Whether an entry need not be examined.
-    #[inline]
-    pub(crate) fn knows(&self, id: EntryId) -> bool {
+    /// What is known of the 64 entries with ids like this one but for the last bits.
+    fn around(&self, id: EntryId) -> u64 {
         let (of_store, number) = self.place(id);
-        of_store.is_some_and(|of_store| match of_store.bits.get((number / 64) as usize) {
-            Some(word) => word.load(Ordering::Relaxed) >> (number % 64) & 1 != 0,
-            None => id.partitions().is_none() && number >= of_store.made_since,
-        })
+        let Some(of_store) = of_store else { return 0 };
+        match of_store.bits.get((number / 64) as usize) {
+            Some(word) => word.load(Ordering::Relaxed),
+            None if id.partitions().is_some() => 0,
+            None => match of_store.made_since.saturating_sub(number - number % 64) {
+                before @ 0..64 => u64::MAX << before,
+                _ => 0,
+            },
+        }
     }
 
-    /// Notes that an entry was examined.
-    #[cold]
-    pub(crate) fn note(&self, id: EntryId) {
+    fn note(&self, id: EntryId) {
         let (of_store, number) = self.place(id);
         if let Some(word) = of_store.and_then(|of_store| of_store.bits.get((number / 64) as usize))
         {
@@ -84,12 +86,47 @@ impl Examined {
         }
     }
 
-    #[inline]
     fn place(&self, id: EntryId) -> (Option<&OfStore>, u64) {
         let store = id.store();
         (
             self.stores.get(usize::from(store)),
             id.0 - EntryId::root_of(store).0,
         )
+    }
+}
+
+/// The same for who asks for one entry after the other, mostly in the order of their ids.
+pub(crate) struct Known<'e> {
+    examined: &'e Examined,
+    /// What `bits` are about: ids without their last six bits.
+    block: u64,
+    bits: u64,
+}
+
+impl<'e> Known<'e> {
+    pub(crate) fn of(examined: &'e Examined) -> Known<'e> {
+        Known {
+            examined,
+            // No id has so many bits.
+            block: u64::MAX,
+            bits: 0,
+        }
+    }
+
+    /// Whether an entry need not be examined.
+    #[inline]
+    pub(crate) fn has(&mut self, id: EntryId) -> bool {
+        if id.0 / 64 != self.block {
+            self.block = id.0 / 64;
+            self.bits = self.examined.around(id);
+        }
+        self.bits >> (id.0 % 64) & 1 != 0
+    }
+
+    /// Notes that the entry that was asked for was examined.
+    #[cold]
+    pub(crate) fn note(&mut self, id: EntryId) {
+        self.examined.note(id);
+        self.bits |= 1 << (id.0 % 64);
     }
 }

@@ -170,19 +170,31 @@ const ELLIPSIS: &str = "...";
 
 /// A text for people, cut at a character, and marked so, when it is longer than [`RESULT_TEXT_BYTES_MAX`].
 #[must_use]
+#[inline]
 pub fn shortened(text: &str) -> Cow<'_, str> {
-    if text.len() <= RESULT_TEXT_BYTES_MAX {
-        return Cow::Borrowed(text);
+    match text.len() <= RESULT_TEXT_BYTES_MAX {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(beginning(text)),
     }
+}
+
+#[cold]
+fn beginning(text: &str) -> String {
     let end = text.floor_char_boundary(RESULT_TEXT_BYTES_MAX - ELLIPSIS.len());
-    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
+    format!("{}{ELLIPSIS}", &text[..end])
 }
 
 /// A DN, or the nearest superior of it that is not longer than [`RESULT_TEXT_BYTES_MAX`]: a DN that was cut would name nothing.
+#[inline]
 fn near_superior(dn: &str) -> &str {
-    if dn.len() <= RESULT_TEXT_BYTES_MAX {
-        return dn;
+    match dn.len() <= RESULT_TEXT_BYTES_MAX {
+        true => dn,
+        false => nearest_short_superior(dn),
     }
+}
+
+#[cold]
+fn nearest_short_superior(dn: &str) -> &str {
     let Ok(parsed) = Dn::parse(dn) else {
         return "";
     };

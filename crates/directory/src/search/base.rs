@@ -24,12 +24,17 @@ impl Base {
         if dn.is_empty() {
             return Base::Root(channel);
         }
-        let mut normal = NormalDn::new();
-        // Hardly any search is for it, its DN is written in few ways, and none of them has a comma.
-        if dn.len() < 64 && !dn.contains(',') && normal.parse(schema, dn.as_bytes()).is_ok() {
-            return Base::of_normal(schema, &normal, channel);
+        // Hardly any search is for it, its DN is written in few ways, and none of them has a comma. Other DNs mostly have one near
+        // their end.
+        let has_comma = || dn.bytes().rev().any(|byte| byte == b',');
+        if dn.len() >= 64 || has_comma() {
+            return Base::InTree;
         }
-        Base::InTree
+        let mut normal = NormalDn::new();
+        match normal.parse(schema, dn.as_bytes()) {
+            Ok(()) => Base::of_normal(schema, &normal, channel),
+            Err(_) => Base::InTree,
+        }
     }
 
     /// That of a DN that was read.

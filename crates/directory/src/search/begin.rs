@@ -201,6 +201,10 @@ impl<'r> Draft<'r> {
             mut running,
         } = self;
         running.covered = Covered::new(base.id, request.scope);
+        if request.scope == Scope::Base && options.page.is_none() {
+            // The base is the only candidate, and where a search begins.
+            return Ok(Ok(Planned::Whole(running)));
+        }
         if matches!(
             request.deref_aliases,
             DerefAliases::InSearching | DerefAliases::Always

@@ -1,7 +1,7 @@
 //! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -261,8 +261,8 @@ pub(crate) struct Compiler<'c> {
     schema: &'c Schema,
     attributes: &'c AttributeTable,
     sees_protected: bool,
-    /// The many places that were looked for before.
-    many: RefCell<BTreeMap<Naming, Places>>,
+    /// The many places that were looked for before, sorted.
+    many: RefCell<Vec<(Naming, Places)>>,
 }
 
 impl<'c> Compiler<'c> {
@@ -441,18 +441,21 @@ impl<'c> Compiler<'c> {
     /// Where attributes of many types are, looked for once.
     fn many(&self, naming: Naming, types: impl Iterator<Item = AttributeTypeId>) -> Places {
         let mut known = self.many.borrow_mut();
-        let places = known.entry(naming).or_insert_with(|| {
-            let (mut user, mut operational) = (Vec::new(), Vec::new());
-            for attribute_type in types {
-                steps::count(1);
-                self.add_numbers(attribute_type, None, &mut user, &mut operational);
-            }
-            Places {
-                user: Numbers::new(user),
-                operational: Numbers::new(operational),
-            }
-        });
-        places.clone()
+        let before = match known.binary_search_by_key(&naming, |(naming, _)| *naming) {
+            Ok(at) => return known[at].1.clone(),
+            Err(before) => before,
+        };
+        let (mut user, mut operational) = (Vec::new(), Vec::new());
+        for attribute_type in types {
+            steps::count(1);
+            self.add_numbers(attribute_type, None, &mut user, &mut operational);
+        }
+        let places = Places {
+            user: Numbers::new(user),
+            operational: Numbers::new(operational),
+        };
+        known.insert(before, (naming, places.clone()));
+        places
     }
 
     fn add_numbers(

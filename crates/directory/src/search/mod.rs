@@ -42,6 +42,7 @@ use crate::directory::Snapshot;
 use crate::engine::{Embedded, Engine, EntryId, Place, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::examined::Known;
 use crate::indexes::Completeness;
 use crate::outcome::Outcome;
 use crate::root_dse::Channel;
@@ -436,7 +437,7 @@ impl Running {
             covered: &mut self.covered,
             end: self.ids.1,
             fetched: self.fetched,
-            examined: snapshot.examined(),
+            known: Known::of(snapshot.examined()),
             names: &mut names,
             evaluator: Evaluator::new(
                 schema,

@@ -8,7 +8,7 @@ use sapwood_ldap::url;
 use crate::engine::{Cursor, Direction, EntryId, Place, Range, Read, Table};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::examined::Examined;
+use crate::examined::Known;
 use crate::names::{self, Child, DnCache};
 use crate::operational::Vocabulary;
 use crate::referral;
@@ -36,7 +36,7 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) end: EntryId,
     /// An entry that was fetched ahead, and where it is.
     pub(super) fetched: Option<(EntryId, Place)>,
-    pub(super) examined: &'v Examined,
+    pub(super) known: Known<'v>,
     pub(super) names: &'v mut DnCache,
     pub(super) evaluator: Evaluator<'v>,
     pub(super) sender: Sender<'v>,
@@ -239,9 +239,9 @@ impl<R: Read> Visitor<'_, R> {
         if self.limits.page_max > 0 && self.sent >= self.limits.page_max {
             return Ok(Flow::PageFull);
         }
-        if !self.examined.knows(id) {
+        if !self.known.has(id) {
             candidate.examine(vocabulary)?;
-            self.examined.note(id);
+            self.known.note(id);
         }
         let room = self.budget.out_bytes.saturating_sub(self.out.len());
         if let Some(bytes) = self.sender.bytes_beyond(room, &mut candidate)? {

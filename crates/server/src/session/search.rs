@@ -25,8 +25,9 @@ const STEP_ENTRIES: u32 = 500;
 /// Work that a search or a compare does before another has its turn, in about as many nanoseconds.
 const STEP_WORK: u64 = 1 << 20;
 
-/// Bytes that a search under way takes besides what its request asks for, about.
-const SEARCH_BYTES: usize = 2 << 10;
+/// Bytes that a search under way is charged besides what its request asks for. It takes some two KiB, but also a snapshot, and thereby a
+/// slot of the store's reader table: so many bytes leave half of the slots to others, whatever clients do.
+const SEARCH_BYTES: usize = 16 << 10;
 /// Bytes that the texts of its filter take for each byte of its request at most, made ready and with spaces; a substring of three
 /// bytes takes no more.
 const BYTES_PER_REQUEST_BYTE: usize = 2 * EXPANSION_MAX;
@@ -34,8 +35,8 @@ const BYTES_PER_REQUEST_BYTE: usize = 2 * EXPANSION_MAX;
 const ITEM_BYTES: usize = 384;
 /// A filter has no more items than an ordinary search in a shorter request.
 const SHORT_REQUEST_BYTES: usize = 256;
-/// Bytes of one small search that each connection has for free.
-const READING_FREE_BYTES: usize = 32 << 10;
+/// What the request of one small search may ask for that each connection has for free, in bytes.
+const READING_FREE_BYTES: usize = 30 << 10;
 /// From this length on, making a request ready may take about as long as a step.
 const LONG_REQUEST_BYTES: usize = 16 << 10;
 
@@ -157,13 +158,13 @@ impl Session {
         };
         let texts = BYTES_PER_REQUEST_BYTE * request_bytes;
         // Texts are long where items are few.
-        let bytes = SEARCH_BYTES + texts.max(ITEM_BYTES * items);
+        let bytes = texts.max(ITEM_BYTES * items);
         // Each connection has one small search for free.
         if self.searches.is_empty() && bytes <= READING_FREE_BYTES {
             self.granted = Share::default();
             return Some(Share::default());
         }
-        self.share(Wanted::Search(bytes))
+        self.share(Wanted::Search(SEARCH_BYTES + bytes))
     }
 
     fn begin_search(
