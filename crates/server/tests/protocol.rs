@@ -7,7 +7,7 @@ mod support;
 use std::collections::{BTreeSet, HashSet};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
@@ -629,11 +629,19 @@ fn a_stalled_request_is_shown_out_when_another_needs_its_memory() {
         &[],
     );
     stalled.send(&long[..50_000]);
-    // Until it holds the memory.
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    waiting.send(&long);
-    assert_eq!(waiting.finish(1).len(), 2);
-    let notice = stalled.receive().unwrap();
+    // Until the server has read that, nobody needs the memory that it takes: so others ask again and again.
+    let is_shown_out = AtomicBool::new(false);
+    let notice = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_shown_out.load(Ordering::SeqCst) {
+                waiting.send(&long);
+                assert_eq!(waiting.finish(1).len(), 2);
+            }
+        });
+        let notice = stalled.receive().unwrap();
+        is_shown_out.store(true, Ordering::SeqCst);
+        notice
+    });
     assert_eq!((notice.id, notice.code), (0, ResultCode::Unavailable));
     assert!(stalled.receive().is_none());
 }
