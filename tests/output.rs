@@ -1,4 +1,5 @@
-//! What becomes of a command whose output nobody reads, or that cannot be written: no panic, and nothing that was done is lost.
+//! What becomes of a command whose output nobody reads, or that cannot be written: no panic, and nothing that was done
+//! is lost.
 
 #![allow(clippy::unwrap_used)]
 

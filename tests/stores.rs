@@ -241,7 +241,8 @@ fn naming_contexts_are_added() {
     );
 }
 
-/// Describes `o=other` again and again and reads it, until the server is gone, and counts in `acknowledged` how often it may.
+/// Describes `o=other` again and again and reads it, until the server is gone, and counts in `acknowledged` how often
+/// it may.
 async fn use_other(url: &str, acknowledged: &AtomicU32) {
     let client = Client::connect(url, &Options::default()).await.unwrap();
     client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
@@ -345,7 +346,8 @@ fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_
     for round in 0..ROUNDS {
         let server = folder.serve();
         let url = server.ldap().to_owned();
-        // It cannot come to its end, however fast it is: behind some entries more than the round before comes one that does not end.
+        // It cannot come to its end, however fast it is: behind some entries more than the round before comes one that
+        // does not end.
         let mut arrives = first_messages(&entries, ENTRIES / ROUNDS * (round + 1)).to_vec();
         arrives.extend(ENDLESS);
         arrives.resize(arrives.len() + READ_AT_ONCE, 0);
@@ -363,7 +365,8 @@ fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_
                 pipe
             });
             scope.spawn(|| block_on(use_other(&url, &served)));
-            // At the first new entry, or some later. The importer may keep the last hundreds until it knows that no more come.
+            // At the first new entry, or some later. The importer may keep the last hundreds until it knows that no
+            // more come.
             block_on(wait_for_entries(
                 &url,
                 before + 1 + 30 * round,

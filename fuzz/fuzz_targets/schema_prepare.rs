@@ -1,5 +1,5 @@
-//! String preparation (RFC 4518): its steps are linear in the text and its prepared form, which is a bounded multiple of the
-//! text; the fast paths agree with the long way; and what was prepared stays as it is.
+//! String preparation (RFC 4518): its steps are linear in the text and its prepared form, which is a bounded multiple
+//! of the text; the fast paths agree with the long way; and what was prepared stays as it is.
 
 #![no_main]
 

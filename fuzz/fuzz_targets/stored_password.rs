@@ -1,4 +1,5 @@
-//! Stored passwords: whatever is parsed keeps to the limits, says so in its cost, and a password can be checked with it.
+//! Stored passwords: whatever is parsed keeps to the limits, says so in its cost, and a password can be checked with
+//! it.
 
 #![no_main]
 

@@ -198,7 +198,8 @@ fn crash(factor: u32) -> Result<()> {
         .try_for_each(|package| cargo(["test", "--package", package].into_iter().chain(feature)))
 }
 
-/// Whether every fuzz target still compiles. It needs neither a nightly toolchain nor libFuzzer itself, which is linked with nothing here.
+/// Whether every fuzz target still compiles. It needs neither a nightly toolchain nor libFuzzer itself, which is linked
+/// with nothing here.
 pub(crate) fn fuzz_compiles() -> Result<()> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(program)

@@ -22,7 +22,8 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Attack the server in every known way beside an honest client; print its times and the server's memory, fail outside the bounds.
+    /// Attack the server in every known way beside an honest client; print its times and the server's memory, fail
+    /// outside the bounds.
     Abuse {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -34,7 +35,8 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Count the server's instructions for each operation, under valgrind's callgrind; fail where they are more than in benches/baseline.json.
+    /// Count the server's instructions for each operation, under valgrind's callgrind; fail where they are more than in
+    /// benches/baseline.json.
     Instructions {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -19,7 +19,8 @@ use crate::run::cargo;
 #[derive(Parser)]
 #[command(name = "cargo xtask", max_term_width = 100)]
 enum Command {
-    /// Install what the tests need, then check formatting, lints and layering, and run every test; list all that failed.
+    /// Install what the tests need, then check formatting, lints and layering, and run every test; list all that
+    /// failed.
     Test {
         /// Do not install missing operating-system packages, only name them.
         #[arg(long)]

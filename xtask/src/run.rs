@@ -17,7 +17,8 @@ pub(crate) fn target() -> PathBuf {
     target_named(std::env::var_os("CARGO_TARGET_DIR"))
 }
 
-/// The folder that was asked for, which for cargo is relative to where it runs: for the one that [`cargo`] starts, the root.
+/// The folder that was asked for, which for cargo is relative to where it runs: for the one that [`cargo`] starts, the
+/// root.
 fn target_named(asked: Option<OsString>) -> PathBuf {
     root().join(asked.unwrap_or_else(|| OsString::from("target")))
 }

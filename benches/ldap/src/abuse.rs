@@ -1,8 +1,9 @@
-//! What an honest client notices of somebody who wants to stop the server: its requests' times before, during and after each attack, how many
-//! were refused, and the server's memory.
+//! What an honest client notices of somebody who wants to stop the server: its requests' times before, during and after
+//! each attack, how many were refused, and the server's memory.
 //!
-//! The honest client sends at fixed times, whatever the answers do, and each time is counted from when the request was due. The attackers are processes
-//! of their own with the lowest priority, from other addresses of this machine unless they are to share the honest client's.
+//! The honest client sends at fixed times, whatever the answers do, and each time is counted from when the request was
+//! due. The attackers are processes of their own with the lowest priority, from other addresses of this machine unless
+//! they are to share the honest client's.
 
 mod attacks;
 mod honest;
@@ -26,12 +27,13 @@ use crate::{Folder, SUFFIX};
 const ENTRIES: u64 = 10_000;
 /// The password of all users.
 const PASSWORD: &str = "benchmark";
-/// The honest client's time that 99 of 100 requests are answered in: so many times what they take without an attack, or [`P99_MAX`] if
-/// that is more.
+/// The honest client's time that 99 of 100 requests are answered in: so many times what they take without an attack, or
+/// [`P99_MAX`] if that is more.
 const P99_RATIO_MAX: u32 = 3;
 const P99_MAX: Duration = Duration::from_millis(25);
-/// What the server's own memory may grow by: all that its limits let connections share (58 MiB), what is copied while an update of a large
-/// entry is applied and logged, one password that is checked (19 MiB), and 64 KiB for each of a thousand connections.
+/// What the server's own memory may grow by: all that its limits let connections share (58 MiB), what is copied while
+/// an update of a large entry is applied and logged, one password that is checked (19 MiB), and 64 KiB for each of a
+/// thousand connections.
 const MEMORY_GROWTH_MAX: u64 = 160 << 20;
 /// What it may keep of that when the attackers have left, as free memory of its allocator.
 const MEMORY_KEPT_MAX: u64 = 32 << 20;

@@ -1,10 +1,10 @@
 //! Instructions that the server takes for each operation, counted by callgrind: a count does not depend on what else the
 //! machine does.
 //!
-//! The server runs under callgrind from its start, counting nothing. For each work counting is switched on once the load
-//! client's connections are made, and what was counted is written out when it has its last answer. Work that the server does
-//! later, as a checkpoint, is not in it. Each work is counted in several rounds, of which the median is compared with the
-//! [baseline](Baseline).
+//! The server runs under callgrind from its start, counting nothing. For each work counting is switched on once the
+//! load client's connections are made, and what was counted is written out when it has its last answer. Work that the
+//! server does later, as a checkpoint, is not in it. Each work is counted in several rounds, of which the median is
+//! compared with the [baseline](Baseline).
 
 use std::collections::BTreeMap;
 use std::fs;

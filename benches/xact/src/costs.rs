@@ -177,8 +177,8 @@ fn costs(report: &mut Report, folder: &Path, mode: Mode) -> Result<()> {
     Ok(())
 }
 
-/// What it costs that pages have checksums: each page that a commit changes, and the first look at a page after the space was opened, which is a
-/// fault of the mapped file in any case.
+/// What it costs that pages have checksums: each page that a commit changes, and the first look at a page after the
+/// space was opened, which is a fault of the mapped file in any case.
 fn checksums_of_pages(report: &mut Report, folder: &Path) -> Result<()> {
     report.paragraph(format_args!(
         "\nChecksums of pages: the first look at each of {PAGES} pages in the page cache after the space was opened, the next look in another \

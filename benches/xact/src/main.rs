@@ -61,7 +61,8 @@ struct Options {
     /// Only engines whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end [default: cargo's target folder]
+    /// Where data goes: on the disk whose durability counts; a folder is made in it and removed at the end [default:
+    /// cargo's target folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Put the tables and plots into performance.md in this folder

@@ -15,7 +15,8 @@ pub(crate) fn is_protected(schema: &Schema, attribute_type: AttributeTypeId) -> 
     attribute_type == schema.well_known().user_password
 }
 
-/// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it is protected, or not known.
+/// Whether values of an attribute are not to be shown to people who may not read it, such as those who read the log: it
+/// is protected, or not known.
 pub fn is_secret(schema: &Schema, description: &[u8]) -> bool {
     let base = description.split(|&byte| byte == b';').next();
     let known = schema.attribute_type(base.unwrap_or_default());

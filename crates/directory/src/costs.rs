@@ -1,5 +1,5 @@
-//! What a client asks for costs in proportion to its length: twice of it takes twice the steps, and one step of a search no more
-//! than it may.
+//! What a client asks for costs in proportion to its length: twice of it takes twice the steps, and one step of a
+//! search no more than it may.
 
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};

@@ -347,7 +347,8 @@ impl<E: Engine> Directory<E> {
         self.run(Work::Updates(updates), homes, None)
     }
 
-    /// The same, as long as `goes_on`, which is asked after each update, says so: those behind are not applied and have no outcome.
+    /// The same, as long as `goes_on`, which is asked after each update, says so: those behind are not applied and have
+    /// no outcome.
     ///
     /// # Errors
     /// As [`Directory::apply`].
@@ -439,7 +440,8 @@ impl<E: Engine> Directory<E> {
         })
     }
 
-    /// How many visible commits of this process took entries away: as long as it stays the same, who was an entry still is one.
+    /// How many visible commits of this process took entries away: as long as it stays the same, who was an entry still
+    /// is one.
     pub fn deletions(&self) -> u64 {
         self.shared.deletions.load(Ordering::Acquire)
     }
@@ -651,8 +653,8 @@ impl<E: Engine> Snapshot<E> {
             .map(|context| context.dn.as_str())
     }
 
-    /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions, whose id another entry
-    /// may have by now, it is always `None`.
+    /// The DN of a user's entry as it is now; `None` if the entry is not there any more. For the parent of partitions,
+    /// whose id another entry may have by now, it is always `None`.
     pub fn dn_of(&self, entry: EntryId) -> Result<Option<String>> {
         if entry.partitions().is_some() || self.view().get(Table::Entry, &entry.to_key())?.is_none()
         {
@@ -661,7 +663,8 @@ impl<E: Engine> Snapshot<E> {
         names::dn_of(self.view(), entry).map(Some)
     }
 
-    /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or no such DN.
+    /// The entry with this DN and its passwords, the first `values_max` of them; `None` when there is no such entry or
+    /// no such DN.
     pub fn credentials(&self, dn: &str, values_max: usize) -> Result<Option<Credentials>> {
         let mut normal = NormalDn::new();
         if normal.parse(self.schema(), dn.as_bytes()).is_err() {

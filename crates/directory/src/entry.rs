@@ -219,7 +219,8 @@ impl<'r> Entry<'r> {
         self.ber.get(..self.protected).unwrap_or_default()
     }
 
-    /// Looks at all of it: what is sent of it as it is stored is well-formed then, and nothing is public of what `is_protected`.
+    /// Looks at all of it: what is sent of it as it is stored is well-formed then, and nothing is public of what
+    /// `is_protected`.
     pub(crate) fn examine(
         &self,
         is_protected: impl Fn(AttributeNo) -> bool,

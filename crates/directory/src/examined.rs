@@ -1,6 +1,6 @@
-//! Which entries were examined. An entry is sent as it is stored, so that a damaged one would make a malformed message. Looking at each
-//! whenever it is sent would cost half as much again as sending it; so each is looked at when it is sent for the first time, and a bit says
-//! that it was. What this process has written need not be looked at.
+//! Which entries were examined. An entry is sent as it is stored, so that a damaged one would make a malformed message.
+//! Looking at each whenever it is sent would cost half as much again as sending it; so each is looked at when it is
+//! sent for the first time, and a bit says that it was. What this process has written need not be looked at.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,8 @@ use crate::engine::{EntryId, Range, Read, Table};
 use crate::entry::{Damaged, Entry};
 use crate::operational::{Operational, Vocabulary};
 
-/// Looks at all of an entry: whether what is sent of it as it is stored is well-formed, and nothing protected stands among what everybody sees.
+/// Looks at all of an entry: whether what is sent of it as it is stored is well-formed, and nothing protected stands
+/// among what everybody sees.
 pub(crate) fn examine(
     entry: &Entry<'_>,
     vocabulary: Vocabulary<'_>,

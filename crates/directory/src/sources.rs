@@ -27,8 +27,8 @@ pub trait PasswordHasher: Send + Sync {
     fn hash(&self, cleartext: &[u8]) -> Result<Vec<u8>, String>;
     /// Whether a value is in a stored form, of any scheme, and so is not hashed.
     fn is_hashed(&self, value: &[u8]) -> bool;
-    /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether each can be one, and whether
-    /// all together are not too many, or too costly to be tried.
+    /// Checks the values of userPassword that an entry is to have, stored forms and passwords yet to be hashed: whether
+    /// each can be one, and whether all together are not too many, or too costly to be tried.
     ///
     /// # Errors
     /// A sentence for the diagnostic message.

@@ -1,5 +1,5 @@
-//! Counts the steps of work whose cost a client decides, in tests and under fuzzing, so that a test can say that twice the input is
-//! twice the work. Elsewhere counting is nothing.
+//! Counts the steps of work whose cost a client decides, in tests and under fuzzing, so that a test can say that twice
+//! the input is twice the work. Elsewhere counting is nothing.
 
 /// Notes so many steps: characters read, values compared, keys looked up.
 #[cfg(not(any(test, feature = "count-steps")))]

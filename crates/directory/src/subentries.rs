@@ -1,4 +1,5 @@
-//! Flags the subentries (RFC 3672) of a directory that was made when entries had no flag for them, so that its searches leave them out, too.
+//! Flags the subentries (RFC 3672) of a directory that was made when entries had no flag for them, so that its searches
+//! leave them out, too.
 
 use crate::engine::{self, Bundle, Engine, EntryId, StoreSet, Table, Verdict, Write};
 use crate::entry::{Entry, EntryFlags, set_flags};

@@ -411,8 +411,8 @@ pub struct Redacted<'f> {
 }
 
 impl<'f> Filter<'f> {
-    /// The filter as text in which values of the attributes that `is_secret` are left out: it is given their descriptions, and an empty one where an
-    /// extensible match names none.
+    /// The filter as text in which values of the attributes that `is_secret` are left out: it is given their
+    /// descriptions, and an empty one where an extensible match names none.
     pub fn redacted(self, is_secret: &'f dyn Fn(&[u8]) -> bool) -> Redacted<'f> {
         Redacted {
             filter: self,

@@ -5,8 +5,8 @@
 //! folded nor in base 64. [`Reader`] does both in turn. A record that does not parse is handed out with its place, its
 //! reason and its text, and reading goes on with the next one.
 //!
-//! Beyond RFC 2849, a byte order mark may stand at the beginning, values may hold UTF-8 without base 64, as files in the field do, the last hyphen of a change
-//! record may be missing, and `increment` (RFC 4525) is known.
+//! Beyond RFC 2849, a byte order mark may stand at the beginning, values may hold UTF-8 without base 64, as files in
+//! the field do, the last hyphen of a change record may be missing, and `increment` (RFC 4525) is known.
 
 mod blocks;
 mod records;

@@ -184,7 +184,8 @@ fn beginning(text: &str) -> String {
     format!("{}{ELLIPSIS}", &text[..end])
 }
 
-/// A DN, or the nearest superior of it that is not longer than [`RESULT_TEXT_BYTES_MAX`]: a DN that was cut would name nothing.
+/// A DN, or the nearest superior of it that is not longer than [`RESULT_TEXT_BYTES_MAX`]: a DN that was cut would name
+/// nothing.
 #[inline]
 fn near_superior(dn: &str) -> &str {
     match dn.len() <= RESULT_TEXT_BYTES_MAX {
@@ -204,8 +205,8 @@ fn nearest_short_superior(dn: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// LDAPResult (RFC 4511 §4.1.9). What is longer than [`RESULT_TEXT_BYTES_MAX`] is sent in part: of a diagnostic message its
-/// beginning, of a matchedDN the nearest superior that is short enough.
+/// LDAPResult (RFC 4511 §4.1.9). What is longer than [`RESULT_TEXT_BYTES_MAX`] is sent in part: of a diagnostic message
+/// its beginning, of a matchedDN the nearest superior that is short enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LdapResult<'a> {
     /// How it ended.

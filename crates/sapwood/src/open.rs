@@ -210,10 +210,12 @@ pub(crate) fn remedy(folder: &Path) -> String {
     )
 }
 
-/// Pages, of all stores together, that are looked at before a directory is served: some tenths of a second if all of them come from a disk.
+/// Pages, of all stores together, that are looked at before a directory is served: some tenths of a second if all of
+/// them come from a disk.
 const SAMPLE_PAGES: u64 = 2000;
 
-/// Refuses a directory that is evidently damaged: nobody should learn of it from wrong answers. `check` looks at everything, this at a sample.
+/// Refuses a directory that is evidently damaged: nobody should learn of it from wrong answers. `check` looks at
+/// everything, this at a sample.
 pub(crate) fn refuse_damaged(folder: &Path, directory: &Directory) -> Result<()> {
     let envs = directory.engine().envs();
     for env in envs {
@@ -230,8 +232,8 @@ pub(crate) fn refuse_damaged(folder: &Path, directory: &Directory) -> Result<()>
     Ok(())
 }
 
-/// The data files of which one of both meta pages is not whole. The other one counts then, and nothing is lost: that is what they are for. It is as a
-/// power cut leaves a file during a checkpoint, or a disk that damages what it keeps.
+/// The data files of which one of both meta pages is not whole. The other one counts then, and nothing is lost: that is
+/// what they are for. It is as a power cut leaves a file during a checkpoint, or a disk that damages what it keeps.
 pub(crate) fn with_a_torn_meta_page(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(data_folder(folder)).into_iter().flatten();
     let files = files.filter_map(|file| Some(file.ok()?.path()));

@@ -1,7 +1,9 @@
-//! Standard output and standard error, used so that whatever becomes of them is no panic: a reader may go away, a disk may be full.
+//! Standard output and standard error, used so that whatever becomes of them is no panic: a reader may go away, a disk
+//! may be full.
 //!
-//! What a command is for, such as the entries of an export, is written to [`Output`] as to any writer, and its failure is the command's. What it
-//! only tells of something that has been done goes through [`Output::say`], and is no reason to fail.
+//! What a command is for, such as the entries of an export, is written to [`Output`] as to any writer, and its failure
+//! is the command's. What it only tells of something that has been done goes through [`Output::say`], and is no reason
+//! to fail.
 
 use std::fmt::Display;
 use std::fs;
@@ -50,8 +52,8 @@ impl Output {
         let _ = writeln!(self, "{line}");
     }
 
-    /// Whether what is written goes nowhere: to the null device. That is what standard output is, too, when it was closed as the
-    /// program started.
+    /// Whether what is written goes nowhere: to the null device. That is what standard output is, too, when it was
+    /// closed as the program started.
     pub(crate) fn is_null(&self) -> bool {
         let (Ok(null), Ok(own)) = (
             fs::metadata(NULL_DEVICE),

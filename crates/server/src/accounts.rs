@@ -1,7 +1,7 @@
 //! Who holds how much of what all connections share: an account for each address and for each identity that is bound.
 //!
-//! An account lives as long as a connection, or a share of memory, is charged to it. So there are never more of them than twice the
-//! connections, and a few for shares that outlive theirs.
+//! An account lives as long as a connection, or a share of memory, is charged to it. So there are never more of them
+//! than twice the connections, and a few for shares that outlive theirs.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -138,8 +138,8 @@ pub(crate) struct Claimant {
     identity: Option<Arc<Account>>,
 }
 
-/// How much a claimant holds: the more of both accounts first, so that neither many connections of one address nor many addresses of
-/// one identity make up a larger share. Who holds less comes first.
+/// How much a claimant holds: the more of both accounts first, so that neither many connections of one address nor many
+/// addresses of one identity make up a larger share. Who holds less comes first.
 pub(crate) type Holdings = (usize, usize);
 
 impl Claimant {

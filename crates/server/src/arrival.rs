@@ -1,5 +1,5 @@
-//! The memory for what a connection receives: none that is shared for short requests that come one at a time, and for others as much as
-//! has arrived; see [`memory`](crate::memory).
+//! The memory for what a connection receives: none that is shared for short requests that come one at a time, and for
+//! others as much as has arrived; see [`memory`](crate::memory).
 
 use std::future::Future;
 use std::pin::Pin;

@@ -93,8 +93,8 @@ pub struct Access {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SchemaOptions {
-    /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with a hyphen stands for all
-    /// that begin so.
+    /// The attribute options that are recognised (RFC 4512 §2.5) besides language tags and `binary`. One that ends with
+    /// a hyphen stands for all that begin so.
     pub attribute_options: Vec<String>,
 }
 
@@ -129,8 +129,8 @@ pub struct Limits {
     /// Seconds that a search waits for a peer that reads none of its entries, before the connection is closed; 0 means no
     /// other limit than `idle_seconds_max`.
     pub unread_seconds_max: u64,
-    /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the memory; 0 means that
-    /// nobody is closed for this.
+    /// Seconds in which a peer must take a sixteenth of the answers that are kept for it, when others wait for the
+    /// memory; 0 means that nobody is closed for this.
     pub stalled_seconds_max: u64,
     /// Bytes of answers that are kept for one connection before they are written.
     pub output_bytes_max: usize,
@@ -162,7 +162,8 @@ pub struct Limits {
     pub hashers_max: usize,
     /// Values of userPassword that an entry may have; no more of them are tried.
     pub password_values_max: usize,
-    /// Milliseconds that checking a password against all of them may take, estimated from what the stored hashes ask for.
+    /// Milliseconds that checking a password against all of them may take, estimated from what the stored hashes ask
+    /// for.
     pub password_cost_ms_max: u64,
 }
 

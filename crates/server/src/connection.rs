@@ -31,8 +31,8 @@ const TURN_BYTES: u64 = 64 << 10;
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
-/// Bytes that are read of a peer that was told to go and goes on sending: closing with unread input resets the connection, and then the peer
-/// may never see why.
+/// Bytes that are read of a peer that was told to go and goes on sending: closing with unread input resets the
+/// connection, and then the peer may never see why.
 const LAST_INPUT_BYTES_MAX: usize = 16 << 20;
 /// Buffers that a thread keeps for its connections.
 const POOLED_BUFFERS_MAX: usize = 16;

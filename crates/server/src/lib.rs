@@ -1,8 +1,8 @@
 //! Listeners, sessions, TLS and authentication for the directory.
 //!
-//! A request's way: [`server`] accepts a connection, [`dispatch`] finds the thread that serves it, [`connection`] reads bytes, [`session`] decodes
-//! and answers; updates go through [`writer`]. What connections hold in memory together is bounded by [`memory`], and how many there are
-//! by [`admission`].
+//! A request's way: [`server`] accepts a connection, [`dispatch`] finds the thread that serves it, [`connection`] reads
+//! bytes, [`session`] decodes and answers; updates go through [`writer`]. What connections hold in memory together is
+//! bounded by [`memory`], and how many there are by [`admission`].
 
 mod accounts;
 pub mod admin;

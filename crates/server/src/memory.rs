@@ -4,8 +4,8 @@
 //! Whatever is more is a [`Share`] of a [`Pool`], in the order in which a request goes through them:
 //!
 //! 1. `buffers`: [`INPUT_BYTES`] for what arrives;
-//! 2. `medium`: requests of which that many bytes have arrived, whole, and `long`: those of more than [`MEDIUM_BYTES_MAX`], as far
-//!    as they have arrived;
+//! 2. `medium`: requests of which that many bytes have arrived, whole, and `long`: those of more than
+//!    [`MEDIUM_BYTES_MAX`], as far as they have arrived;
 //! 3. `updates` and `searches`: requests that are being worked on, and `transactions`: updates that wait for the end of
 //!    theirs, which never wait for memory;
 //! 4. `answers`: what waits to be written.
@@ -14,26 +14,26 @@
 //!
 //! # Shares are fair
 //!
-//! A share is charged to the accounts of its holder's address and identity ([`accounts`](crate::accounts)). A claimant gets one if
-//! afterwards it holds at most [`FAIR_MULTIPLE`] times what is left. So one alone may have all but an eighth, `n` of them that take what they
-//! can have seven parts of `7n + 1` each, and something is always left for who comes. In `long`, which is seven eighths of
-//! `input_bytes_max`, there is no such bound: what others need while one has it all is `medium`, the last eighth, and who is slow gives way.
-//! Of those who wait, who holds least is next.
+//! A share is charged to the accounts of its holder's address and identity ([`accounts`](crate::accounts)). A claimant
+//! gets one if afterwards it holds at most [`FAIR_MULTIPLE`] times what is left. So one alone may have all but an
+//! eighth, `n` of them that take what they can have seven parts of `7n + 1` each, and something is always left for who
+//! comes. In `long`, which is seven eighths of `input_bytes_max`, there is no such bound: what others need while one
+//! has it all is `medium`, the last eighth, and who is slow gives way. Of those who wait, who holds least is next.
 //!
 //! # Every wait ends
 //!
 //! Who holds a share may wait for one of a later pool, never for one of an earlier one. Of one pool:
 //!
-//! - A share that is wanted as a whole is waited for while none of this pool is held. One waiter at a time *gathers* what others give
-//!   back, all but an eighth of the pool, which stays for what is small. As it needs no more than the other seven eighths, it has enough as
-//!   soon as those have ended who were there before it.
-//! - A request in `long` *grows* with what arrives, and holds what has arrived while it waits for more. It may grow only if afterwards all
-//!   that grow could still become complete, in some order, each with what is left and what those before it have given back. So at
-//!   least one of them never waits for memory for long, only for its peer.
+//! - A share that is wanted as a whole is waited for while none of this pool is held. One waiter at a time *gathers*
+//!   what others give back, all but an eighth of the pool, which stays for what is small. As it needs no more than the
+//!   other seven eighths, it has enough as soon as those have ended who were there before it.
+//! - A request in `long` *grows* with what arrives, and holds what has arrived while it waits for more. It may grow
+//!   only if afterwards all that grow could still become complete, in some order, each with what is left and what those
+//!   before it have given back. So at least one of them never waits for memory for long, only for its peer.
 //!
-//! Who holds a share of the last pool waits for its peer alone. A peer that others wait for is closed: one that sends a request, when it is
-//! [overdue](ARRIVAL_BYTES_PER_SECOND), the one that has been so for the longest first; one that should read its answers, after
-//! `stalled_seconds_max`.
+//! Who holds a share of the last pool waits for its peer alone. A peer that others wait for is closed: one that sends a
+//! request, when it is [overdue](ARRIVAL_BYTES_PER_SECOND), the one that has been so for the longest first; one that
+//! should read its answers, after `stalled_seconds_max`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,8 @@ const GIVING_WAY: Duration = Duration::from_millis(20);
 const BUFFERS_MAX: usize = 64;
 /// The part of `input_bytes_max` that there is for long requests of anonymous connections.
 const ANONYMOUS_PART: usize = 4;
-/// Bytes of searches under way, besides one small search that each connection may have: of four with the largest filters.
+/// Bytes of searches under way, besides one small search that each connection may have: of four with the largest
+/// filters.
 const SEARCHES_BYTES_MAX: usize = 32 << 20;
 /// So many times what is left of a pool a claimant may hold.
 const FAIR_MULTIPLE: usize = 7;
@@ -226,7 +227,8 @@ impl Pool {
         }))
     }
 
-    /// Takes a share, unless somebody would have to wait for it. A share of more than one can be is as much as one can be.
+    /// Takes a share, unless somebody would have to wait for it. A share of more than one can be is as much as one can
+    /// be.
     pub(crate) fn try_take(&self, claimant: &Arc<Claimant>, bytes: usize) -> Option<Share> {
         self.try_take_above(claimant, bytes.min(self.most()), 0)
     }

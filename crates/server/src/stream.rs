@@ -10,8 +10,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. We ask for no certificate, without which it has
-/// some hundred; behind it a record of the first requests may come.
+/// Bytes that are read for a TLS handshake, and so what may be kept of one: twice a record. We ask for no certificate,
+/// without which it has some hundred; behind it a record of the first requests may come.
 const HANDSHAKE_BYTES_MAX: usize = 36 << 10;
 
 pub(crate) enum Stream {

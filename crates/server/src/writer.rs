@@ -1,11 +1,12 @@
 //! The way of an update from a session to the disk and back.
 //!
-//! Sessions put *units* (the updates of one burst) into a [queue] that is fair to identities. The writer thread takes everything that
-//! waits, applies it as one batch, each update succeeding or failing alone. A batch of several identities, or one that others wait for, ends
-//! when it has taken some milliseconds; what is left of it goes back to its place in the queue. Only when its commit is durable are the
-//! outcomes sent back to the sessions. When more updates wait by then, the acknowledging thread gets the batch with its commit ticket and
-//! waits for the disk, so that the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change
-//! of threads and gathers what comes until then in one batch.
+//! Sessions put *units* (the updates of one burst) into a [queue] that is fair to identities. The writer thread takes
+//! everything that waits, applies it as one batch, each update succeeding or failing alone. A batch of several
+//! identities, or one that others wait for, ends when it has taken some milliseconds; what is left of it goes back to
+//! its place in the queue. Only when its commit is durable are the outcomes sent back to the sessions. When more
+//! updates wait by then, the acknowledging thread gets the batch with its commit ticket and waits for the disk, so that
+//! the next batch is applied meanwhile; otherwise the writer itself does, which spares the processor the change of
+//! threads and gathers what comes until then in one batch.
 //!
 //! A directory in several stores has a queue and a writer thread for each of them. A unit is divided by the *homes* of its
 //! updates, the stores that they are to be applied in; those of several stores go to the writer of the first of these.

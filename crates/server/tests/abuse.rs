@@ -1,7 +1,8 @@
-//! Somebody who wants to stop the server, beside an honest client: what the one keeps, and what the other gets all the same.
+//! Somebody who wants to stop the server, beside an honest client: what the one keeps, and what the other gets all the
+//! same.
 //!
-//! The attackers go on until the honest client has been served: where the server once made it wait for them to give up or to be closed,
-//! fewer connections than expected are left.
+//! The attackers go on until the honest client has been served: where the server once made it wait for them to give up
+//! or to be closed, fewer connections than expected are left.
 
 #![allow(clippy::unwrap_used)]
 

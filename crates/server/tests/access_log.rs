@@ -25,7 +25,8 @@ impl Write for Lines {
     }
 }
 
-/// People type the password where the name belongs, and clients compare with userPassword: with the access log on, all of that was in it.
+/// People type the password where the name belongs, and clients compare with userPassword: with the access log on, all
+/// of that was in it.
 #[test]
 fn no_password_is_logged() {
     let lines = Lines::default();

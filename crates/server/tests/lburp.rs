@@ -581,8 +581,8 @@ fn the_root_dse_tells_of_it() {
     );
 }
 
-/// A request was answered only when no other one's passwords were being hashed as its last operation ended: of several with
-/// passwords in the clear, all but the last were never answered.
+/// A request was answered only when no other one's passwords were being hashed as its last operation ended: of several
+/// with passwords in the clear, all but the last were never answered.
 #[test]
 fn each_of_many_requests_with_cleartext_passwords_is_answered() {
     const REQUESTS: u32 = 6;

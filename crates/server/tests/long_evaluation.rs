@@ -1,5 +1,5 @@
-//! Filters that take minutes to evaluate, beside a client that wants little: the others have their turns, and what is abandoned,
-//! canceled or stopped ends.
+//! Filters that take minutes to evaluate, beside a client that wants little: the others have their turns, and what is
+//! abandoned, canceled or stopped ends.
 
 #![allow(clippy::unwrap_used)]
 

@@ -79,7 +79,8 @@ fn passwords_that_others_have_stored_let_their_owners_bind() {
     }
 }
 
-/// They were stored in silence; those with a scheme that is not known were hashed, so that the literal old hash let somebody bind.
+/// They were stored in silence; those with a scheme that is not known were hashed, so that the literal old hash let
+/// somebody bind.
 #[test]
 fn values_that_no_password_can_match_are_refused_wherever_they_come() {
     let server = TestServer::start();

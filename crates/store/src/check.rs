@@ -50,7 +50,8 @@ pub(crate) fn check(inner: &Arc<Inner>) -> Result<Report> {
     Ok(check_ordered(snapshot.pages(), &head, &inner.comparators)?.report)
 }
 
-/// Looks at the roots of all trees of the visible commit, and at some of their pages: so many in all, or a root of each tree if those are more.
+/// Looks at the roots of all trees of the visible commit, and at some of their pages: so many in all, or a root of each
+/// tree if those are more.
 pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report> {
     let (snapshot, head) = Snapshot::begin_with_head(inner)?;
     let (pages, commit) = (snapshot.pages(), head.commit);

@@ -264,10 +264,12 @@ impl Env {
         check::check(self.inner())
     }
 
-    /// Reads the roots of all trees of the newest durable state and some of their pages, about `pages_max` in all and spread evenly, and looks at each as
-    /// [`Env::check`] does. Of the report, `records` and `pages_free` are 0, and `pages_used` is how many pages were read.
+    /// Reads the roots of all trees of the newest durable state and some of their pages, about `pages_max` in all and
+    /// spread evenly, and looks at each as [`Env::check`] does. Of the report, `records` and `pages_free` are 0, and
+    /// `pages_used` is how many pages were read.
     ///
-    /// So damage to what everything hangs on is found before anybody needs it, in a time that does not grow with the store.
+    /// So damage to what everything hangs on is found before anybody needs it, in a time that does not grow with the
+    /// store.
     pub fn check_sample(&self, pages_max: u64) -> Result<Report> {
         self.inner().check_usable()?;
         check::check_sample(self.inner(), pages_max)

@@ -58,7 +58,8 @@ impl Lock {
         }
     }
 
-    /// As [`Lock::lock`], for as long as it `goes_on`, which is asked from time to time; `None` then. An owner may live and have been stopped.
+    /// As [`Lock::lock`], for as long as it `goes_on`, which is asked from time to time; `None` then. An owner may live
+    /// and have been stopped.
     pub fn lock_while(
         &self,
         me: u16,

@@ -28,7 +28,8 @@ const END: Offset<u64> = Offset::new(PAGE);
 const ARENAS: u64 = 16;
 const ARENAS_AT: u64 = 2 * PAGE;
 const AREAS_AT: u64 = ARENAS_AT + ARENAS * PAGE;
-/// What the root and the allocator take up at the beginning of a space, in bytes. A program may look at it and not store there.
+/// What the root and the allocator take up at the beginning of a space, in bytes. A program may look at it and not
+/// store there.
 pub const RESERVED_BYTES: u64 = AREAS_AT;
 
 /// What an arena takes from the end at least.

@@ -241,8 +241,8 @@ impl Inner {
     /// Waits until an older transaction has ended.
     ///
     /// # Errors
-    /// [`Error::Stalled`] if it does not end in time: its process may have been stopped, or its thread may be waiting on another space for
-    /// this one.
+    /// [`Error::Stalled`] if it does not end in time: its process may have been stopped, or its thread may be waiting
+    /// on another space for this one.
     fn make_way(&self, older: u32, turn: u32) -> Result<()> {
         let slot = self.slot(older);
         let started = Instant::now();

@@ -65,8 +65,9 @@ pub enum Error {
         /// The process that runs it.
         pid: u32,
     },
-    /// Another process or thread has held this transaction up for longer than [`Options::patience`](crate::Options::patience); it has changed
-    /// nothing. It may have been stopped, or waits for what this thread holds.
+    /// Another process or thread has held this transaction up for longer than
+    /// [`Options::patience`](crate::Options::patience); it has changed nothing. It may have been stopped, or waits for
+    /// what this thread holds.
     #[error("process {pid} {by}, and has not gone on in time")]
     Stalled {
         /// The process that runs it: perhaps this one.

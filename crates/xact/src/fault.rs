@@ -1,15 +1,15 @@
 //! The signal handler that learns of accesses to protected pages, and the views that it knows.
 //!
-//! It is installed when the first view is made, hands on to the handler that was there before whatever is not an access to a
-//! running transaction's view by the thread that runs it, and runs on the thread's alternate stack if there is one, so that it does not
-//! stand in the way of a handler that reports stack overflows. A program that installs another handler for SIGSEGV later must hand on to
-//! this one in turn.
+//! It is installed when the first view is made, hands on to the handler that was there before whatever is not an access
+//! to a running transaction's view by the thread that runs it, and runs on the thread's alternate stack if there is
+//! one, so that it does not stand in the way of a handler that reports stack overflows. A program that installs another
+//! handler for SIGSEGV later must hand on to this one in turn.
 //!
-//! Handlers of other signals may touch the view in the middle of a transaction. So while a view changes, in this handler or outside of it,
-//! no signal is delivered to the thread but those that its own instructions raise.
+//! Handlers of other signals may touch the view in the middle of a transaction. So while a view changes, in this
+//! handler or outside of it, no signal is delivered to the thread but those that its own instructions raise.
 
-// Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but mprotect(2),
-// madvise(2) and sigprocmask(2).
+// Signal handlers exist only in libc. What runs in the handler takes no lock, allocates nothing and calls nothing but
+// mprotect(2), madvise(2) and sigprocmask(2).
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -94,7 +94,8 @@ fn asynchronous() -> libc::sigset_t {
     }
 }
 
-/// Does something to a view outside of the handler while no handler of another signal can touch that view in this thread.
+/// Does something to a view outside of the handler while no handler of another signal can touch that view in this
+/// thread.
 pub(crate) fn undisturbed<R>(what: impl FnOnce() -> R) -> R {
     /// The signals blocked before, blocked again when this is dropped.
     struct Before(libc::sigset_t);
@@ -136,7 +137,8 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
         let end = VIEWS_END.load(Ordering::SeqCst);
         VIEWS.iter().take(end).any(|place| {
             let view = place.load(Ordering::SeqCst);
-            // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction uses it.
+            // SAFETY: a registered view is there until it is unregistered, which its owner does when no transaction
+            // uses it.
             !view.is_null() && unsafe { View::resolve_fault(view, address, is_store) }
         })
     };
@@ -174,7 +176,8 @@ fn hand_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, 
     if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
         // SAFETY: an action that the system gave out before.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };
-        // A faulting access is repeated when this returns, and ends the process; what somebody has sent has to come once more.
+        // A faulting access is repeated when this returns, and ends the process; what somebody has sent has to come
+        // once more.
         if !is_fault {
             // SAFETY: it takes a number. The signal arrives when this handler returns.
             unsafe { libc::raise(signal) };

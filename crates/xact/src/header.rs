@@ -30,7 +30,8 @@ const MAGIC: [u8; 8] = *b"SAPXACT\0";
 pub(crate) const FORMAT_VERSION: u32 = 2;
 /// The pages before those of the space.
 pub(crate) const HEADER_PAGES: u64 = 2;
-/// The most pages of a space: 16 TiB less 16 GiB, which with header and checksums is less than the largest file of ext4 (16 TiB less a page).
+/// The most pages of a space: 16 TiB less 16 GiB, which with header and checksums is less than the largest file of ext4
+/// (16 TiB less a page).
 pub(crate) const PAGES_MAX: u64 = (1 << 32) - (1 << 22);
 const _: () = assert!(HEADER_PAGES + PAGES_MAX + sum_pages(PAGES_MAX) < 1 << 32);
 

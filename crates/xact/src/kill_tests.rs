@@ -121,7 +121,8 @@ fn commit_after_losing(space: &Space, acknowledged: &Acknowledged) -> Result<u64
     })
 }
 
-/// Commits while a reader keeps more versions than there is memory for, up to the next large one, which would wait for it.
+/// Commits while a reader keeps more versions than there is memory for, up to the next large one, which would wait for
+/// it.
 fn commit_beside_reader(space: &Space, acknowledged: &Acknowledged) -> Result<u64, Error> {
     let reader = space.begin_read()?;
     let before = check(&reader)?;

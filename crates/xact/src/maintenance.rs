@@ -33,7 +33,8 @@ const FRAMES_PER_FRAME: u64 = 4;
 /// And how many besides.
 const FRAMES_AT_LEAST: u64 = 16;
 const MAINTAINS: &str = "brings versions into the file";
-/// How long somebody waits for room in memory before versions go to the disk. (A model checker has nothing to wait for.)
+/// How long somebody waits for room in memory before versions go to the disk. (A model checker has nothing to wait
+/// for.)
 const SPILL_AFTER: Duration = Duration::from_millis(if cfg!(feature = "shuttle") { 0 } else { 20 });
 /// How long somebody who waits for room sleeps before looking again.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
@@ -118,7 +119,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Sees to it that a commit of so many frames and bytes of log has room. Must not be called with the commit lock, but for no frames.
+    /// Sees to it that a commit of so many frames and bytes of log has room. Must not be called with the commit lock,
+    /// but for no frames.
     pub(crate) fn make_room(&self, frames: u64, log_bytes: u64, alone: Alone) -> Result<()> {
         let started = Instant::now();
         loop {

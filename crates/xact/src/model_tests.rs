@@ -144,7 +144,8 @@ fn one_looks_meanwhile(guards: Guards) {
     }
 }
 
-/// As [`one_looks_meanwhile`], by several readers, with room on the disk, where frames go from one area into the other and back.
+/// As [`one_looks_meanwhile`], by several readers, with room on the disk, where frames go from one area into the other
+/// and back.
 fn several_look_meanwhile() {
     let space = open_with(Guards::default(), true, FRAMES);
     let earlier = space.begin_read().unwrap();

@@ -55,7 +55,8 @@ impl PageWriter {
         }
     }
 
-    /// Brings a version of a page into the file, from which it differs in no more than the granules of `mask`, and its checksum.
+    /// Brings a version of a page into the file, from which it differs in no more than the granules of `mask`, and its
+    /// checksum.
     pub(crate) fn write(
         &self,
         page: u64,
@@ -73,7 +74,8 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Stores the parts of `bytes` that `changed` names, or writes all of them if they have no room yet. They lie within a page of the file.
+    /// Stores the parts of `bytes` that `changed` names, or writes all of them if they have no room yet. They lie
+    /// within a page of the file.
     fn put(
         &self,
         state: &mut State,
@@ -119,8 +121,9 @@ fn store(
     for run in changed {
         let place = window.place(offset + run.start, run.len());
         let place = place.ok_or_else(outside)?.as_ptr();
-        // SAFETY: the run lies within the window and the file, and its page has room. The holder of the maintenance lock alone brings versions into
-        // the file, and whoever may see this one has it in a frame until the tail is moved, so that nobody looks at this page or its checksum now.
+        // SAFETY: the run lies within the window and the file, and its page has room. The holder of the maintenance
+        // lock alone brings versions into the file, and whoever may see this one has it in a frame until the tail is
+        // moved, so that nobody looks at this page or its checksum now.
         unsafe { ptr::copy_nonoverlapping(bytes[run.clone()].as_ptr(), place, run.len()) };
         step();
     }

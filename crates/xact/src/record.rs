@@ -62,7 +62,8 @@ impl Builder {
         self.pages = 0;
     }
 
-    /// Adds what distinguishes `after` from `before`; gives the mask of these granules, if there are any, and the checksum.
+    /// Adds what distinguishes `after` from `before`; gives the mask of these granules, if there are any, and the
+    /// checksum.
     pub(crate) fn push(
         &mut self,
         page: u64,

@@ -158,9 +158,10 @@ pub(crate) struct Slots {
     pub(crate) table: [Slot; SLOTS_MAX],
 }
 
-/// Where frames have their places. There are two areas, each used as a ring: that of the frames that are always there, and the *spill*,
-/// for when a long transaction keeps so many versions that the first one is full. New frames go into one of them, and from the moment that changes all before
-/// are in the other one; it may change when nobody looks any more at what was there before that.
+/// Where frames have their places. There are two areas, each used as a ring: that of the frames that are always there,
+/// and the *spill*, for when a long transaction keeps so many versions that the first one is full. New frames go into
+/// one of them, and from the moment that changes all before are in the other one; it may change when nobody looks any
+/// more at what was there before that.
 ///
 /// ```text
 ///  frames  0 ............. 4095 | 4096 ......... 9000 | 9001 ...
@@ -194,7 +195,8 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region for this process alone, zeroed. `frames` is a power of two, and `spill`, the number of further frames, too, or 0.
+    /// A region for this process alone, zeroed. `frames` is a power of two, and `spill`, the number of further frames,
+    /// too, or 0.
     pub(crate) fn private(frames: u64, spill: u64) -> Result<Self> {
         let parts = Parts::private(frames, spill)?;
         Ok(Self {
@@ -224,8 +226,8 @@ impl Region {
         })
     }
 
-    /// Prepares a zeroed region for use; the log has been started, the file brought up to `applied`, and what is between that and `last` is in the file
-    /// or in frames.
+    /// Prepares a zeroed region for use; the log has been started, the file brought up to `applied`, and what is
+    /// between that and `last` is in the file or in frames.
     pub(crate) fn start(&self, pages: u64, last: Position, applied: Position) {
         self.pages.store(pages, Ordering::Relaxed);
         let layout = &**self;
@@ -268,8 +270,8 @@ impl Region {
         frames.saturating_sub(used)
     }
 
-    /// Has new frames go into the other area, if nobody looks at any frame there and it has room on the disk; whether they do. For the
-    /// holder of the commit lock.
+    /// Has new frames go into the other area, if nobody looks at any frame there and it has room on the disk; whether
+    /// they do. For the holder of the commit lock.
     pub(crate) fn change_area(&self) -> bool {
         let Area { from, is_spill } = self.area_now();
         if self.ring.free.load(Ordering::SeqCst) < from {

@@ -130,22 +130,24 @@ impl Options {
         self
     }
 
-    /// The durability: of a new space, which is [`Durability::Durable`] otherwise. One that was made with another is not opened, as with
-    /// [`Options::mode`].
+    /// The durability: of a new space, which is [`Durability::Durable`] otherwise. One that was made with another is
+    /// not opened, as with [`Options::mode`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Whether the pages of a new space have checksums; they do by default. A page in the file is verified when a process first looks at it, and
-    /// by [`Space::check`]. They take up four bytes for each page that was written, in the file and in the log.
+    /// Whether the pages of a new space have checksums; they do by default. A page in the file is verified when a
+    /// process first looks at it, and by [`Space::check`]. They take up four bytes for each page that was written, in
+    /// the file and in the log.
     pub fn checksums(mut self, checksums: bool) -> Self {
         self.checksums = checksums;
         self
     }
 
-    /// The size of a new space in bytes, up to 16 TiB less 16 GiB. Disk space is taken up only where something was written; the address
-    /// range is reserved in each process, and in the modes with plain memory for each transaction that runs at the same time.
+    /// The size of a new space in bytes, up to 16 TiB less 16 GiB. Disk space is taken up only where something was
+    /// written; the address range is reserved in each process, and in the modes with plain memory for each transaction
+    /// that runs at the same time.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.pages = bytes.div_ceil(PAGE_BYTES as u64);
         self
@@ -157,17 +159,18 @@ impl Options {
         self
     }
 
-    /// The memory for versions of pages that are not in the file yet, in bytes; rounded up to a power of two. It holds what is
-    /// committed while a transaction runs that must not see it, until that is too much, see [`Options::spill_bytes`]. The first process to
-    /// open the space decides.
+    /// The memory for versions of pages that are not in the file yet, in bytes; rounded up to a power of two. It holds
+    /// what is committed while a transaction runs that must not see it, until that is too much, see
+    /// [`Options::spill_bytes`]. The first process to open the space decides.
     pub fn versions_bytes(mut self, bytes: u64) -> Self {
         self.frames = bytes.div_ceil(PAGE_BYTES as u64);
         self
     }
 
-    /// The room in the file `lock` for versions beyond [`Options::versions_bytes`], in bytes; rounded up to a power of two, or 0. It is taken when a
-    /// transaction has run for so long that they do not fit into memory, and given back when nobody has the space open any more. Together with the size of the
-    /// log it says how much can be committed while a transaction runs, however long. The first process to open the space decides.
+    /// The room in the file `lock` for versions beyond [`Options::versions_bytes`], in bytes; rounded up to a power of
+    /// two, or 0. It is taken when a transaction has run for so long that they do not fit into memory, and given back
+    /// when nobody has the space open any more. Together with the size of the log it says how much can be committed
+    /// while a transaction runs, however long. The first process to open the space decides.
     pub fn spill_bytes(mut self, bytes: u64) -> Self {
         self.spill = bytes.div_ceil(PAGE_BYTES as u64);
         self
@@ -182,9 +185,9 @@ impl Options {
         (self.frames.next_power_of_two(), spill)
     }
 
-    /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails with [`Error::Pinned`],
-    /// and for one that goes first, or is in the middle of a commit or of bringing versions into the file, before it fails with
-    /// [`Error::Stalled`]. 10 seconds by default.
+    /// How long a commit waits for another transaction that keeps old versions from being given up, before it fails
+    /// with [`Error::Pinned`], and for one that goes first, or is in the middle of a commit or of bringing versions
+    /// into the file, before it fails with [`Error::Stalled`]. 10 seconds by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -240,8 +243,8 @@ impl Space {
     /// Opens the space in the folder `path`, or makes it. The first process to open it recovers it.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::MadeOtherwise`], [`Error::ProcessesFull`],
-    /// [`Error::BadOptions`].
+    /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::MadeOtherwise`],
+    /// [`Error::ProcessesFull`], [`Error::BadOptions`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         open::open(path.as_ref(), options)
     }
@@ -282,8 +285,8 @@ impl Space {
         self.inner.verified.is_needed()
     }
 
-    /// Brings what is committed into the file and verifies all of its pages, beside whoever uses the space. Without checksums there is
-    /// nothing to verify.
+    /// Brings what is committed into the file and verifies all of its pages, beside whoever uses the space. Without
+    /// checksums there is nothing to verify.
     ///
     /// # Errors
     /// Those of [`Space::checkpoint`] and [`Space::begin_read`]. Pages that are damaged are none.
@@ -297,8 +300,8 @@ impl Space {
     /// transaction got in the way; whoever began first gets through.
     ///
     /// # Errors
-    /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Stalled`], [`Error::Log`], [`Error::Io`], [`Error::Poisoned`]. After an
-    /// error of the log or the disk it is undetermined whether the commit survives.
+    /// Those of `body`, and those of a commit: [`Error::Pinned`], [`Error::Stalled`], [`Error::Log`], [`Error::Io`],
+    /// [`Error::Poisoned`]. After an error of the log or the disk it is undetermined whether the commit survives.
     pub fn transaction<R, E: From<Error>>(
         &self,
         body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
@@ -376,7 +379,8 @@ impl Space {
     /// by itself when the log or the memory for versions is half full.
     ///
     /// # Errors
-    /// [`Error::Stalled`], [`Error::Damaged`] if the data file was cut, [`Error::Io`], [`Error::Log`], [`Error::Poisoned`].
+    /// [`Error::Stalled`], [`Error::Damaged`] if the data file was cut, [`Error::Io`], [`Error::Log`],
+    /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_usable()?;
         self.inner.checkpoint()

@@ -1,14 +1,16 @@
 //! Checksums of the pages in the data file: damage is noticed before anybody sees it.
 //!
-//! Behind the pages of a space there are four bytes for each of them. A commit computes the sums of the pages that it has written and puts them
-//! into its record; whoever brings a version into the file, or applies a record, stores its sum besides. As a crash may leave the one
-//! without the other so it may leave half a page, and both are mended in the same way: recovery applies all records since the
-//! checkpoint, each with its sums. What no record speaks of was synced, page and sum, before the header that says so.
+//! Behind the pages of a space there are four bytes for each of them. A commit computes the sums of the pages that it
+//! has written and puts them into its record; whoever brings a version into the file, or applies a record, stores its
+//! sum besides. As a crash may leave the one without the other so it may leave half a page, and both are mended in the
+//! same way: recovery applies all records since the checkpoint, each with its sums. What no record speaks of was
+//! synced, page and sum, before the header that says so.
 //!
-//! A page is verified when a process first looks at it in the file, in a transaction for which the file has what it is to see: neither page nor
-//! sum change then. What is only in memory (frames, copies of a transaction) is not verified.
+//! A page is verified when a process first looks at it in the file, in a transaction for which the file has what it is
+//! to see: neither page nor sum change then. What is only in memory (frames, copies of a transaction) is not verified.
 //!
-//! The sum of a page of zeros is 0, so that a page that was never written has the right one in a file that was only made long.
+//! The sum of a page of zeros is 0, so that a page that was never written has the right one in a file that was only
+//! made long.
 
 // Pages and sums are looked at through the mapping.
 #![allow(unsafe_code)]
@@ -55,7 +57,8 @@ impl Verified {
         // Zeroed memory that the system gives out when it is touched.
         let zeroed = || {
             let mut words = std::mem::ManuallyDrop::new(vec![0_u64; words]);
-            // SAFETY: an atomic number has the size and alignment of a number, zero is one, and the vector it came from is not used again.
+            // SAFETY: an atomic number has the size and alignment of a number, zero is one, and the vector it came from
+            // is not used again.
             unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) }
         };
         Self(has_sums.then(zeroed))
@@ -81,8 +84,8 @@ impl Verified {
 }
 
 impl Inner {
-    /// Verifies a page of the file, unless that was done before in this process. For a running transaction that is to see what the file has; may be
-    /// called in a signal handler.
+    /// Verifies a page of the file, unless that was done before in this process. For a running transaction that is to
+    /// see what the file has; may be called in a signal handler.
     ///
     /// # Errors
     /// [`Error::PageDamaged`].
@@ -118,7 +121,8 @@ impl Inner {
             return Ok(checked);
         }
         let data = &*self.data;
-        // What has a sum, whether it has any room in the file or not; and what has room and must be zeros if it has no sum.
+        // What has a sum, whether it has any room in the file or not; and what has room and must be zeros if it has no
+        // sum.
         let sums = sum_at(0, self.pages)..sum_at(self.pages, self.pages);
         for extent in extents(data, sums.clone()) {
             let first = (extent.start - sums.start) / SUM_BYTES;

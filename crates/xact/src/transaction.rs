@@ -28,8 +28,8 @@ sapwood_wal::sync::thread_local! {
     static RUNNING: RefCell<Vec<Identity>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread runs transactions that may write on several spaces, so that others may wait for it on one of them while it waits on
-/// another one.
+/// Whether this thread runs transactions that may write on several spaces, so that others may wait for it on one of
+/// them while it waits on another one.
 pub(crate) fn runs_on_several_spaces() -> bool {
     RUNNING.with(|running| running.borrow().len() > 1)
 }
@@ -128,10 +128,10 @@ impl<'s> Transaction<'s> {
         self.inner.pages * PAGE_BYTES as u64
     }
 
-    /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the transaction
-    /// sees, and a store belongs to it: both until it ends, and only by the thread that runs it. A store in a transaction that only
-    /// reads is a segmentation fault, as is one to the first [`RESERVED_BYTES`], which are the allocator's, unless the transaction has used the
-    /// allocator, which has made some of them writable.
+    /// Where the space is in memory while this transaction runs, unless the mode is explicit. A load shows what the
+    /// transaction sees, and a store belongs to it: both until it ends, and only by the thread that runs it. A store in
+    /// a transaction that only reads is a segmentation fault, as is one to the first [`RESERVED_BYTES`], which are the
+    /// allocator's, unless the transaction has used the allocator, which has made some of them writable.
     ///
     /// A system call does not fault but fails with `EFAULT` when it is given memory that was not touched yet: see
     /// [`Transaction::touch`].
@@ -406,7 +406,8 @@ impl Transaction<'_> {
                 view.place(offset)
             }
         };
-        // SAFETY: so many bytes of this transaction's own lie there, and are lent to nobody else while `self` is borrowed.
+        // SAFETY: so many bytes of this transaction's own lie there, and are lent to nobody else while `self` is
+        // borrowed.
         Ok(unsafe { slice::from_raw_parts_mut(start, bytes) })
     }
 }

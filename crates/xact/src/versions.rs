@@ -81,8 +81,8 @@ impl Region {
         self.search(page, at.tail, at.version)
     }
 
-    /// Whether there is a version of a page newer than `version` that is not in the file. For the holder of the commit lock. A long transaction
-    /// may keep many others, which are not looked at.
+    /// Whether there is a version of a page newer than `version` that is not in the file. For the holder of the commit
+    /// lock. A long transaction may keep many others, which are not looked at.
     pub(crate) fn is_changed_since(&self, page: u64, version: u64) -> bool {
         let tail = self.ring.tail.load(Ordering::SeqCst);
         let mut at = self.bucket(bucket_of(page)).load(Ordering::Acquire);

@@ -11,7 +11,8 @@
 //!  written      writing; is in the write set  writing; is in the write set
 //! ```
 //!
-//! (*) In a space with checksums: no access either. Pages that were verified are shown with the first of them that is looked at, and stay so.
+//! (*) In a space with checksums: no access either. Pages that were verified are shown with the first of them that is
+//! looked at, and stay so.
 //!
 //! In snapshot mode a copy of a page outlives the transaction as long as no later version of the page is known: what was copied from a
 //! frame, and what was committed. So a page that others leave alone is read without a fault, and written to with one.
@@ -341,8 +342,8 @@ impl View {
         if page >= pages || !running || thread != fault::this_thread() {
             return false;
         }
-        // SAFETY: the thread that runs the transaction is here, and whatever else it does with the view is not interrupted by a signal
-        // (`fault::undisturbed`), so nobody else uses the view now.
+        // SAFETY: the thread that runs the transaction is here, and whatever else it does with the view is not
+        // interrupted by a signal (`fault::undisturbed`), so nobody else uses the view now.
         unsafe { (*view).resolve(page, is_store) }
     }
 
@@ -363,7 +364,8 @@ impl View {
 
     /// Gives the transaction access to a page that it had not, and perhaps to its neighbours.
     ///
-    /// A function of its own in the program, too: what it looks at may have been changed by a handler since the caller looked.
+    /// A function of its own in the program, too: what it looks at may have been changed by a handler since the caller
+    /// looked.
     #[inline(never)]
     fn admit(&mut self, page: u64, access: u8) -> Result<()> {
         if access == WRITTEN && self.read_only {

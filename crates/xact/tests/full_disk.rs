@@ -1,4 +1,5 @@
-//! The disk is full: what is committed can be read, also after the space was opened again, and nothing is lost when there is room again.
+//! The disk is full: what is committed can be read, also after the space was opened again, and nothing is lost when
+//! there is room again.
 
 #![allow(clippy::unwrap_used)]
 

@@ -397,7 +397,8 @@ extern "C" fn look(signal: i32) {
     }
 }
 
-/// Transactions that a timer interrupts all the time, whose handler looks at the space; for nobody but a child of the test below.
+/// Transactions that a timer interrupts all the time, whose handler looks at the space; for nobody but a child of the
+/// test below.
 #[test]
 fn interrupted() {
     let Ok(case) = std::env::var(CASE) else {

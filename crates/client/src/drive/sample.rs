@@ -1,4 +1,5 @@
-//! Some of the wrong answers, each with what was asked, what was expected and what came: a number alone tells nobody where to look.
+//! Some of the wrong answers, each with what was asked, what was expected and what came: a number alone tells nobody
+//! where to look.
 
 use std::fmt::Display;
 

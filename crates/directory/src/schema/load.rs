@@ -170,8 +170,8 @@ impl SchemaBuilder {
         }
     }
 
-    /// Registers attribute options (RFC 4512 §2.5) besides language tags and `binary`. One that ends with a hyphen stands for all that
-    /// begin so.
+    /// Registers attribute options (RFC 4512 §2.5) besides language tags and `binary`. One that ends with a hyphen
+    /// stands for all that begin so.
     ///
     /// # Errors
     /// When one is no option, or is built in.

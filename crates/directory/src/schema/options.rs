@@ -1,5 +1,5 @@
-//! Attribute options (RFC 4512 §2.5): which are recognised, and with which types. Language tags and ranges (RFC 3866) and the
-//! binary option (RFC 4522) are built in; others have to be registered.
+//! Attribute options (RFC 4512 §2.5): which are recognised, and with which types. Language tags and ranges (RFC 3866)
+//! and the binary option (RFC 4522) are built in; others have to be registered.
 
 use sapwood_ldap::attribute::AttributeDescription;
 
@@ -82,8 +82,8 @@ impl Schema {
     }
 }
 
-/// Whether an option can be registered: letters, digits and hyphens; with a hyphen at its end it stands for all options that begin
-/// so (RFC 4520 §3.5). Those that are built in cannot.
+/// Whether an option can be registered: letters, digits and hyphens; with a hyphen at its end it stands for all options
+/// that begin so (RFC 4520 §3.5). Those that are built in cannot.
 pub(super) fn can_be_registered(option: &str) -> bool {
     let is_keychar = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !option.is_empty()

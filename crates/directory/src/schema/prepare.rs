@@ -7,7 +7,8 @@
 //! - "foo bar  " as an *any* part is prepared to "foo  bar " (erratum 1757), as §2.6.1 says, not as its example says.
 
 //!
-//! The time is linear in the value and its prepared form, and the prepared form is at most [`EXPANSION_MAX`] times as long as the value.
+//! The time is linear in the value and its prepared form, and the prepared form is at most [`EXPANSION_MAX`] times as
+//! long as the value.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -25,9 +26,9 @@ pub const PREPARATION_VERSION: u32 = 1 << 24
     | (char::UNICODE_VERSION.1 as u32) << 8
     | unicode_normalization::UNICODE_VERSION.0 as u32;
 
-/// The most bytes of prepared form for each byte of a value: U+FDFA, three bytes long, becomes 18 characters of 33 bytes. The bytes
-/// that separated and surrounding spaces take come on top ([`Shape::SpacedWords`]), at most one for each byte of a form with
-/// single spaces and two more.
+/// The most bytes of prepared form for each byte of a value: U+FDFA, three bytes long, becomes 18 characters of 33
+/// bytes. The bytes that separated and surrounding spaces take come on top ([`Shape::SpacedWords`]), at most one for
+/// each byte of a form with single spaces and two more.
 pub const EXPANSION_MAX: usize = 11;
 
 /// Whether letter case matters (RFC 4518 §2.2).

@@ -24,8 +24,8 @@ impl Base {
         if dn.is_empty() {
             return Base::Root(channel);
         }
-        // Hardly any search is for it, its DN is written in few ways, and none of them has a comma. Other DNs mostly have one near
-        // their end.
+        // Hardly any search is for it, its DN is written in few ways, and none of them has a comma. Other DNs mostly
+        // have one near their end.
         let has_comma = || dn.bytes().rev().any(|byte| byte == b',');
         if dn.len() >= 64 || has_comma() {
             return Base::InTree;

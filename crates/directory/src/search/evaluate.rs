@@ -22,9 +22,10 @@ const ITEM_WORK: u64 = 16;
 /// Work of computing an attribute from the tree.
 const COMPUTED_WORK: u64 = 1 << 10;
 
-/// Evaluates filters, keeping its buffers. An evaluation is as long as the filter times the values that it looks at, so that it is
-/// done in pieces: when the work of a step is used up it stops between two values, and goes on there in the next step. What
-/// is never divided is the test of one value, which is linear in the value and in what the filter asserts of it.
+/// Evaluates filters, keeping its buffers. An evaluation is as long as the filter times the values that it looks at, so
+/// that it is done in pieces: when the work of a step is used up it stops between two values, and goes on there in the
+/// next step. What is never divided is the test of one value, which is linear in the value and in what the filter
+/// asserts of it.
 pub(crate) struct Evaluator<'e> {
     schema: &'e Schema,
     subschema_dn: &'e str,
@@ -84,7 +85,8 @@ enum Sought {
 }
 
 impl<'e> Evaluator<'e> {
-    /// For entries governed by this schema, published under this DN. It goes on where `interrupted` says, and does `work`.
+    /// For entries governed by this schema, published under this DN. It goes on where `interrupted` says, and does
+    /// `work`.
     pub(crate) fn new(
         schema: &'e Schema,
         subschema_dn: &'e str,
@@ -112,7 +114,8 @@ impl<'e> Evaluator<'e> {
         self.interrupted
     }
 
-    /// The candidate that matched last could not be dealt with: the next evaluation, of the same one, has this answer at once.
+    /// The candidate that matched last could not be dealt with: the next evaluation, of the same one, has this answer
+    /// at once.
     pub(crate) fn keep_match(&mut self) {
         self.interrupted.matched = true;
     }
@@ -219,7 +222,8 @@ impl<'e> Evaluator<'e> {
         self.stored_in_steps(stored, item, candidate)
     }
 
-    /// Whether a value matches, if that is told by one attribute of the entry and by the work that is left, as it mostly is.
+    /// Whether a value matches, if that is told by one attribute of the entry and by the work that is left, as it
+    /// mostly is.
     #[inline]
     fn at_once(
         &mut self,
@@ -309,8 +313,8 @@ impl<'e> Evaluator<'e> {
         Ok(Some(false))
     }
 
-    /// Whether one of an attribute's values matches, which is the one `at` this place of those looked at; `None` when the work is
-    /// used up.
+    /// Whether one of an attribute's values matches, which is the one `at` this place of those looked at; `None` when
+    /// the work is used up.
     #[inline]
     fn values_match(
         &mut self,

@@ -58,7 +58,8 @@ pub(crate) enum Node {
     AnyOf(Box<AnyOf>),
 }
 
-/// Many items that ask for values of the same attribute: their entries are looked for one by one, and each is tested for all at once.
+/// Many items that ask for values of the same attribute: their entries are looked for one by one, and each is tested
+/// for all at once.
 #[derive(Debug)]
 pub(crate) struct AnyOf {
     /// Each by itself.
@@ -141,8 +142,8 @@ pub(crate) struct Stored {
     pub(crate) in_dn: Option<DnTypes>,
 }
 
-/// Numbers of attributes. Where they are many they are sorted, and the items of a filter share them: a few bytes of a request can
-/// name all attributes there are.
+/// Numbers of attributes. Where they are many they are sorted, and the items of a filter share them: a few bytes of a
+/// request can name all attributes there are.
 #[derive(Clone, Debug)]
 pub(crate) enum Numbers {
     Few(Vec<AttributeNo>),
@@ -266,8 +267,8 @@ pub(crate) struct Compiler<'c> {
 }
 
 impl<'c> Compiler<'c> {
-    /// With the attribute numbers of the snapshot that will be searched. Unless protected attributes may be looked at, items on
-    /// them are Undefined.
+    /// With the attribute numbers of the snapshot that will be searched. Unless protected attributes may be looked at,
+    /// items on them are Undefined.
     pub(crate) fn new(
         schema: &'c Schema,
         attributes: &'c AttributeTable,
@@ -378,8 +379,8 @@ impl<'c> Compiler<'c> {
         (!is_stored).then_some(computed)
     }
 
-    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and perhaps
-    /// more; and any value of them.
+    /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and
+    /// perhaps more; and any value of them.
     pub(crate) fn comparison(
         &self,
         known: &AttributeType,

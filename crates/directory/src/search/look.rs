@@ -21,8 +21,8 @@ use super::evaluate::{Evaluator, Interrupted};
 use super::filter::{Compiler, Node, Truth};
 use super::selection::{Selection, Sender};
 
-/// Most work of an update's assertion, in about as many nanoseconds: nobody else's update goes on meanwhile. It is some 250,000
-/// comparisons.
+/// Most work of an update's assertion, in about as many nanoseconds: nobody else's update goes on meanwhile. It is some
+/// 250,000 comparisons.
 pub(crate) const ASSERTION_WORK_MAX: u64 = 1 << 26;
 
 /// Somebody who looks at entries one by one.

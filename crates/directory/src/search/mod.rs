@@ -111,8 +111,8 @@ pub struct SearchOptions {
 pub struct Budget {
     /// Stop after so many entries were looked at.
     pub entries: u32,
-    /// Stop after so much work on filters, in about as many nanoseconds where values are ASCII: also in the middle of an entry.
-    /// What is not divided is bounded by the lengths of a value and of the filter.
+    /// Stop after so much work on filters, in about as many nanoseconds where values are ASCII: also in the middle of
+    /// an entry. What is not divided is bounded by the lengths of a value and of the filter.
     pub work: u64,
     /// Stop when the buffer has so many bytes. An entry that would take it beyond is not appended.
     pub out_bytes: usize,

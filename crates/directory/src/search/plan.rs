@@ -25,9 +25,11 @@ const SELECTIVE_FACTOR: u64 = 16;
 const INTERSECTED_MAX: usize = 8;
 /// Terms of a union that are looked at one by one for each candidate.
 const UNION_SMALL_MAX: usize = 8;
-/// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search lasts.
+/// Most ids that the ranges of ordering indexes may give in all: they are kept in memory, sorted, while the search
+/// lasts.
 const RANGE_IDS_MAX: u64 = 1 << 17;
-/// Most lists that the parts of one substrings assertion ask for: of a text of some ten words each. More tell little more.
+/// Most lists that the parts of one substrings assertion ask for: of a text of some ten words each. More tell little
+/// more.
 const GRAMS_MAX: usize = 64;
 /// Work of asking an index for a list, in about as many nanoseconds.
 const LIST_WORK: u64 = 1 << 10;
@@ -112,10 +114,12 @@ pub(crate) struct Planner<'p, R: Read> {
     pub(crate) view: &'p R,
 }
 
-/// How far the planning of a filter has come. A filter may have tens of thousands of items, each of which asks an index.
+/// How far the planning of a filter has come. A filter may have tens of thousands of items, each of which asks an
+/// index.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The ands and ors that were begun, the innermost first: the component to go on with, and the terms of those before.
+    /// The ands and ors that were begun, the innermost first: the component to go on with, and the terms of those
+    /// before.
     begun: Vec<(usize, Vec<Term>)>,
     /// Lists that were asked for in this step.
     lists: Cell<u64>,
@@ -427,8 +431,8 @@ fn bounds<'b>(from: &'b [u8], to: Option<&'b [u8]>) -> Range<'b> {
     }
 }
 
-/// What any of the terms gives. Of many, the lists that are few ids become one, and those that are there twice are left out:
-/// what is left costs at each step of the search.
+/// What any of the terms gives. Of many, the lists that are few ids become one, and those that are there twice are left
+/// out: what is left costs at each step of the search.
 fn union(mut terms: Vec<Term>) -> Term {
     if terms.len() <= UNION_SMALL_MAX {
         return Term::Union(terms);

@@ -41,8 +41,8 @@ enum Extent {
 }
 
 impl Covered {
-    /// A base and a scope, aliases being plain entries. The root stands above all naming contexts, and is no entry: RFC 4512 §5.1 leaves it
-    /// out of what is below it.
+    /// A base and a scope, aliases being plain entries. The root stands above all naming contexts, and is no entry: RFC
+    /// 4512 §5.1 leaves it out of what is below it.
     pub(crate) fn new(base: EntryId, scope: Scope) -> Covered {
         let extent = match (scope, base.is_root()) {
             (Scope::Base, _) => Extent::Base,

@@ -50,8 +50,8 @@ pub(crate) struct DraftAttribute<'a> {
     values: Option<Values<'a>>,
 }
 
-/// The values of an attribute that is being changed. They may be hundreds of thousands, and so may the values that a request adds
-/// and deletes one by one.
+/// The values of an attribute that is being changed. They may be hundreds of thousands, and so may the values that a
+/// request adds and deletes one by one.
 #[derive(Debug, Default)]
 struct Values<'a> {
     /// In their order; none in the place of one that was deleted.
@@ -146,7 +146,8 @@ impl<'a> Values<'a> {
     }
 }
 
-/// What is equal for two values that are equal by the attribute's rule; without one, or a form that it can use, the octets.
+/// What is equal for two values that are equal by the attribute's rule; without one, or a form that it can use, the
+/// octets.
 fn normal_form(schema: &Schema, known: &AttributeType, value: &[u8]) -> Vec<u8> {
     let mut normal = Vec::with_capacity(value.len());
     match known

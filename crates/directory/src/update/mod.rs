@@ -76,7 +76,8 @@ pub fn check_controls(message: &RequestMessage<'_>) -> Result<(), Outcome> {
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Applied<T> {
-    /// One for each update that was applied, in order. A success may be told to the client only once the ticket is durable.
+    /// One for each update that was applied, in order. A success may be told to the client only once the ticket is
+    /// durable.
     pub outcomes: Vec<Outcome>,
     /// The one commit; `None` when no update changed anything.
     pub ticket: Option<T>,
@@ -585,8 +586,8 @@ impl<'r, T: Write> Run<'r, T> {
         stamps.next(now)
     }
 
-    /// The moment of a change of an entry. One that was made elsewhere may tell of a later time than the clock; its own changes come behind
-    /// it all the same, and nothing else does.
+    /// The moment of a change of an entry. One that was made elsewhere may tell of a later time than the clock; its own
+    /// changes come behind it all the same, and nothing else does.
     fn moment_of_change(&mut self, id: EntryId, entry: &Entry<'_>) -> Result<Moment, Error> {
         let last = operational::last_moment(entry, self.vocabulary())
             .map_err(|damaged| Error::corrupt(format!("entry {id}: {damaged}")))?;

@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 /// Makes the moments of changes: each is later than the one before, wherever the clock is set to meanwhile.
 ///
-/// So that this holds beyond the end of the process, too, the directory keeps a time *reserved* that no moment has reached, and
-/// begins with it when it is opened again. It is renewed once in [`RESERVED_MICROS`], and so far a directory that is opened at once may
-/// run ahead of the clock.
+/// So that this holds beyond the end of the process, too, the directory keeps a time *reserved* that no moment has
+/// reached, and begins with it when it is opened again. It is renewed once in [`RESERVED_MICROS`], and so far a
+/// directory that is opened at once may run ahead of the clock.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     last: Moment,

@@ -170,7 +170,8 @@ impl Read for Lazy {
     }
 }
 
-/// A source that is to be LDIF, and is refused if it begins as something else does that is often given instead: all of it would be one rejected record.
+/// A source that is to be LDIF, and is refused if it begins as something else does that is often given instead: all of
+/// it would be one rejected record.
 struct Text<R> {
     /// What has been read of its beginning, up to where it was given on.
     start: Vec<u8>,

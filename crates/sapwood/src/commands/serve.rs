@@ -102,8 +102,8 @@ fn save_memory(folder: &Path, directory: &Directory, signals: &mut Signals) -> R
     }
 }
 
-/// A file that the command line names, as it is called in the directory's folder, too: as everywhere on a command line, it is looked for in the
-/// current folder.
+/// A file that the command line names, as it is called in the directory's folder, too: as everywhere on a command line,
+/// it is looked for in the current folder.
 fn named_here(file: Option<&Path>) -> Result<Option<PathBuf>> {
     let absolute = |file| path::absolute(file).with_context(|| Path::display(file).to_string());
     file.map(absolute).transpose()
@@ -229,8 +229,8 @@ pub(crate) enum HangUp<'s> {
     Stops,
 }
 
-/// Signals that end a program which does not catch them, sent by mistake or to see whether it does something. (Rust's runtime has the program
-/// ignore SIGPIPE.) SIGQUIT is left as it is: it ends a program that hangs, with a core dump.
+/// Signals that end a program which does not catch them, sent by mistake or to see whether it does something. (Rust's
+/// runtime has the program ignore SIGPIPE.) SIGQUIT is left as it is: it ends a program that hangs, with a core dump.
 const MEANINGLESS: [(&str, i32); 7] = [
     ("SIGUSR1", libc::SIGUSR1),
     ("SIGUSR2", libc::SIGUSR2),
@@ -267,8 +267,8 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads, or stops as well. Meanwhile free memory goes back to the system, and updates to the
-    /// archive.
+    /// Waits for SIGTERM or SIGINT and tells which; SIGHUP reloads, or stops as well. Meanwhile free memory goes back
+    /// to the system, and updates to the archive.
     pub(crate) fn until_stopped(
         &mut self,
         server: &Server,

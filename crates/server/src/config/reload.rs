@@ -102,7 +102,8 @@ mod tests {
         }
     }
 
-    /// A comment of the template that says `restart` or `reload` holds for the keys below it, up to the next one that does.
+    /// A comment of the template that says `restart` or `reload` holds for the keys below it, up to the next one that
+    /// does.
     #[test]
     fn the_template_says_of_every_setting_what_it_needs() {
         let template = Config::template("cn=admin");

@@ -1,7 +1,8 @@
 //! Whose turn it is: whoever has had the least processor time, among those who wait at the same time.
 //!
-//! Each key (an address, an identity) has a clock that runs while its jobs do. A key that comes anew gets the time of the one that has had least, so that having
-//! been away is no advantage; one that left with more keeps it as long as that is more.
+//! Each key (an address, an identity) has a clock that runs while its jobs do. A key that comes anew gets the time of
+//! the one that has had least, so that having been away is no advantage; one that left with more keeps it as long as
+//! that is more.
 
 use std::collections::HashMap;
 use std::hash::Hash;

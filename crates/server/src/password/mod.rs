@@ -1,8 +1,9 @@
 //! Passwords as `userPassword` keeps them: `{SCHEME}` and a hash (RFC 3112 §2, and the names that servers share in practice).
 //!
 //! New passwords are hashed with Argon2id. Verification also knows the schemes that people bring along from elsewhere
-//! ([`StoredPassword`]). Each stored hash names its own cost, and a stored hash may come from a client: what one may cost is limited, and what all of an
-//! entry may together ([`PasswordLimits`]), both when they are stored and when they are tried.
+//! ([`StoredPassword`]). Each stored hash names its own cost, and a stored hash may come from a client: what one may
+//! cost is limited, and what all of an entry may together ([`PasswordLimits`]), both when they are stored and when they
+//! are tried.
 
 mod crypt;
 mod fair;
@@ -227,7 +228,8 @@ impl sapwood_directory::PasswordHasher for Hasher {
     }
 }
 
-/// Whether `password` is the one behind any of the `stored` values of `userPassword`, within the usual limits. Takes as long as that takes.
+/// Whether `password` is the one behind any of the `stored` values of `userPassword`, within the usual limits. Takes as
+/// long as that takes.
 #[must_use]
 pub fn verify<'a>(password: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -> bool {
     Verifier::new(password, stored, PasswordLimits::default())

@@ -1,8 +1,9 @@
 //! Where passwords are hashed and verified: a few threads, because each Argon2 hash takes 19 MiB and 20 ms.
 //!
-//! A connection has one job here at most, which bounds the queue. Addresses share the threads by time, and so do the identities that are tried from one address:
-//! a flood from one address, or against one name, leaves the others their turn. A job is done in steps, one stored password each, between which others
-//! have their turn; it can be stopped before each of them.
+//! A connection has one job here at most, which bounds the queue. Addresses share the threads by time, and so do the
+//! identities that are tried from one address: a flood from one address, or against one name, leaves the others their
+//! turn. A job is done in steps, one stored password each, between which others have their turn; it can be stopped
+//! before each of them.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -156,7 +157,8 @@ impl HasherPool {
         Ok(pool)
     }
 
-    /// Has `job` done, which takes about this work, in steps until it breaks. It tells its outcome to whoever waits, also that it was stopped.
+    /// Has `job` done, which takes about this work, in steps until it breaks. It tells its outcome to whoever waits,
+    /// also that it was stopped.
     pub(crate) fn submit(
         &self,
         claim: Claim,
@@ -186,8 +188,8 @@ impl HasherPool {
         }
     }
 
-    /// How long after it came a bind may be answered at the earliest if it fails: twice what the hash of a new password that came now
-    /// would take, waiting for its turn included.
+    /// How long after it came a bind may be answered at the earliest if it fails: twice what the hash of a new password
+    /// that came now would take, waiting for its turn included.
     pub(crate) fn failure_delay(&self, claim: Claim) -> Duration {
         self.queue.lock().failure_delay(claim)
     }
@@ -271,8 +273,8 @@ impl State {
         for (claim, work) in waiting.chain(running).chain(delayed) {
             *ahead.entry(claim).or_default() += work;
         }
-        // All that is there for the same name comes before it, as much for each other name from the same address, and as much as all that from each
-        // other address.
+        // All that is there for the same name comes before it, as much for each other name from the same address, and
+        // as much as all that from each other address.
         let mut until = ahead.remove(&claim).unwrap_or_default() + own;
         let mut others: HashMap<Origin, u64> = HashMap::new();
         for (other, work) in ahead {
@@ -548,7 +550,8 @@ mod tests {
         // The one that runs, then its own; the same if the name is somebody's.
         assert!(is_about(one, 2));
         assert_eq!(pool.failure_delay(claim(9, 5)), one);
-        // Binds that have failed count like those in the queue, in which each name from an address, and each address, has its turn.
+        // Binds that have failed count like those in the queue, in which each name from an address, and each address,
+        // has its turn.
         let delayed: Vec<_> = (0..10).map(|_| pool.delay(nobody(1, "a"))).collect();
         assert!(is_about(pool.failure_delay(nobody(1, "a")), 12));
         assert!(is_about(pool.failure_delay(nobody(1, "b")), 3));

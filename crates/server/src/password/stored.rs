@@ -1,7 +1,9 @@
-//! Stored forms of a password: `{SCHEME}` and what the scheme needs, parsed once for storing, for verifying and for the cost.
+//! Stored forms of a password: `{SCHEME}` and what the scheme needs, parsed once for storing, for verifying and for the
+//! cost.
 //!
-//! The forms are those of OpenLDAP (with its modules pw-sha2, pw-pbkdf2 and argon2) and of 389 Directory Server. A stored form may come from
-//! a client, and names its own cost: one that would cost more than the limits below is refused when it is parsed, before any of it is spent.
+//! The forms are those of OpenLDAP (with its modules pw-sha2, pw-pbkdf2 and argon2) and of 389 Directory Server. A
+//! stored form may come from a client, and names its own cost: one that would cost more than the limits below is
+//! refused when it is parsed, before any of it is spent.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64ct::{Base64ShaCrypt, Base64Unpadded, Encoding};
@@ -223,8 +225,8 @@ const SCHEMES: &[(&str, Form)] = &[
     ("SSHA512", Form::Salted(Hash::Sha512)),
 ];
 
-/// The scheme that a value begins with, and what follows it (RFC 3112 §2: letters, digits, `-`, `_`, `/` and `.` in braces). `None` for a
-/// password in clear text.
+/// The scheme that a value begins with, and what follows it (RFC 3112 §2: letters, digits, `-`, `_`, `/` and `.` in
+/// braces). `None` for a password in clear text.
 #[must_use]
 pub fn scheme_of(value: &[u8]) -> Option<(&str, &[u8])> {
     let is_of_scheme =
@@ -322,7 +324,8 @@ impl StoredPassword {
         matches!(self, Self::Clear(_) | Self::Digest { .. })
     }
 
-    /// Whether this is the stored form of `password`. Takes [`work`](Self::work) of time and [`memory_kib`](Self::memory_kib) of memory.
+    /// Whether this is the stored form of `password`. Takes [`work`](Self::work) of time and
+    /// [`memory_kib`](Self::memory_kib) of memory.
     #[must_use]
     pub fn matches(&self, password: &[u8]) -> bool {
         match self {
@@ -434,7 +437,8 @@ fn pbkdf2(text: &str, hash: Hash) -> Option<StoredPassword> {
     })
 }
 
-/// Base64 of 4 bytes of rounds, 64 of salt and 256 of the key, as 389 Directory Server wrote it before `{PBKDF2-SHA256}`.
+/// Base64 of 4 bytes of rounds, 64 of salt and 256 of the key, as 389 Directory Server wrote it before
+/// `{PBKDF2-SHA256}`.
 fn pbkdf2_binary(text: &str) -> Option<StoredPassword> {
     let bytes = decode(text)?;
     let (rounds, rest) = bytes.split_first_chunk::<4>()?;
@@ -563,7 +567,8 @@ fn des_crypt(text: &str) -> Option<StoredPassword> {
     })
 }
 
-/// `j9T$salt$hash`: the flavour that `crypt` makes (j), the logarithm of N and r. What it never makes, more parameters, is no form of it.
+/// `j9T$salt$hash`: the flavour that `crypt` makes (j), the logarithm of N and r. What it never makes, more parameters,
+/// is no form of it.
 fn yescrypt_form(text: &str) -> Option<StoredPassword> {
     let mut fields = text.split('$');
     let &[b'j', blocks, block_size] = fields.next()?.as_bytes() else {

@@ -26,8 +26,9 @@ pub enum Verified {
 }
 
 impl Verifier {
-    /// Prepares to compare `password` with the `stored` values of an entry. What is beyond the limits is not tried, as older data may have it; nor is a
-    /// form in which no password can be stored, and what would take too long with a password of this length.
+    /// Prepares to compare `password` with the `stored` values of an entry. What is beyond the limits is not tried, as
+    /// older data may have it; nor is a form in which no password can be stored, and what would take too long with a
+    /// password of this length.
     pub fn new<'a>(
         password: &[u8],
         stored: impl IntoIterator<Item = &'a [u8]>,
@@ -56,8 +57,8 @@ impl Verifier {
         }
     }
 
-    /// Whether it takes some microseconds in all: the values are a few bare digests, as of `{SSHA}`, or there are none. To hand that to another
-    /// thread would cost more.
+    /// Whether it takes some microseconds in all: the values are a few bare digests, as of `{SSHA}`, or there are none.
+    /// To hand that to another thread would cost more.
     #[must_use]
     pub fn is_quick(&self) -> bool {
         let mut stored = self.stored.iter();

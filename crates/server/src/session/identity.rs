@@ -17,8 +17,8 @@ impl Peer {
 }
 
 impl Session {
-    /// Ends the session of a user whose entry was deleted: there is nobody any more for whom it could go on (RFC 4513 §4). Done when
-    /// any entry was deleted since the last time.
+    /// Ends the session of a user whose entry was deleted: there is nobody any more for whom it could go on (RFC 4513
+    /// §4). Done when any entry was deleted since the last time.
     pub(super) fn check_user(&mut self, entry: EntryId) {
         let deletions = self.service.directory.deletions();
         let Ok(snapshot) = self.last_snapshot.next(&self.service) else {

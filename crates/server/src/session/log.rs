@@ -1,5 +1,5 @@
-//! What the access log may say of a request: nothing in which a password can stand. People type one where a name belongs, and clients compare with
-//! userPassword.
+//! What the access log may say of a request: nothing in which a password can stand. People type one where a name
+//! belongs, and clients compare with userPassword.
 
 use std::borrow::Cow;
 use std::fmt;

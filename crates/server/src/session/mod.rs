@@ -417,8 +417,8 @@ impl Session {
         self.then
     }
 
-    /// Whether there is work to do without more input: searches under way and room for their entries, or requests behind one whose
-    /// beginning was enough for this turn.
+    /// Whether there is work to do without more input: searches under way and room for their entries, or requests
+    /// behind one whose beginning was enough for this turn.
     pub(crate) fn has_work(&self) -> bool {
         let has_requests = || self.turn_used && !self.input.is_empty() && self.takes_requests();
         self.has_room() && self.then != Then::Close && (self.can_step() || has_requests())

@@ -25,11 +25,12 @@ const STEP_ENTRIES: u32 = 500;
 /// Work that a search or a compare does before another has its turn, in about as many nanoseconds.
 const STEP_WORK: u64 = 1 << 20;
 
-/// Bytes that a search under way is charged besides what its request asks for. It takes some two KiB, but also a snapshot, and thereby a
-/// slot of the store's reader table: so many bytes leave half of the slots to others, whatever clients do.
+/// Bytes that a search under way is charged besides what its request asks for. It takes some two KiB, but also a
+/// snapshot, and thereby a slot of the store's reader table: so many bytes leave half of the slots to others, whatever
+/// clients do.
 const SEARCH_BYTES: usize = 16 << 10;
-/// Bytes that the texts of its filter take for each byte of its request at most, made ready and with spaces; a substring of three
-/// bytes takes no more.
+/// Bytes that the texts of its filter take for each byte of its request at most, made ready and with spaces; a
+/// substring of three bytes takes no more.
 const BYTES_PER_REQUEST_BYTE: usize = 2 * EXPANSION_MAX;
 /// Bytes that an item of its filter takes besides, and in the plan.
 const ITEM_BYTES: usize = 384;

@@ -453,8 +453,8 @@ impl Session {
         self.answer_extended(id, outcome, None, value);
     }
 
-    /// When a bind that has failed is to be answered, the transaction that was left alone longest to be aborted, or the connection of a bulk update ended
-    /// that is not complete.
+    /// When a bind that has failed is to be answered, the transaction that was left alone longest to be aborted, or the
+    /// connection of a bulk update ended that is not complete.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let failure_due = self.failure_due();
         if failure_due.is_some() {
@@ -466,8 +466,8 @@ impl Session {
         Some(oldest? + self.transaction_idle_max())
     }
 
-    /// Answers a bind that has failed. Aborts the transactions that were left alone for too long. A bulk update of which a request does not come ends the connection
-    /// (RFC 4373 §7).
+    /// Answers a bind that has failed. Aborts the transactions that were left alone for too long. A bulk update of
+    /// which a request does not come ends the connection (RFC 4373 §7).
     pub(crate) fn expire(&mut self) {
         self.tell_failure();
         let (now, idle_max) = (Instant::now(), self.transaction_idle_max());

@@ -214,7 +214,8 @@ impl Session {
         });
     }
 
-    /// Has a hasher work for the request with this message id, which nothing overlaps until `job` has sent what came of it.
+    /// Has a hasher work for the request with this message id, which nothing overlaps until `job` has sent what came of
+    /// it.
     pub(super) fn have_hashed(
         &mut self,
         id: u32,

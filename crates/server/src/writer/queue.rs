@@ -1,9 +1,10 @@
-//! What waits for one writer, in fair order: each identity has a queue of its own, and the one that has used the least of the writer's time is
-//! next.
+//! What waits for one writer, in fair order: each identity has a queue of its own, and the one that has used the least
+//! of the writer's time is next.
 //!
-//! The time that an identity has used begins where that of the last one stood when it has nothing waiting, so that nobody saves up time.
-//! Who takes long and keeps others waiting is not next for as long as it took, even if nobody waits for a moment: whoever sends an
-//! update now and then finds the writer free half of the time. One that is alone has all of it.
+//! The time that an identity has used begins where that of the last one stood when it has nothing waiting, so that
+//! nobody saves up time. Who takes long and keeps others waiting is not next for as long as it took, even if nobody
+//! waits for a moment: whoever sends an update now and then finds the writer free half of the time. One that is alone
+//! has all of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -85,8 +85,9 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
 }
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
-    /// Looks at the root, and at so many pages in all, spread evenly over the tree: checksums, page numbers, the order of keys within a page; of leaves, also at
-    /// records that stand apart, of each at one or at as many as pages are left for it. [`CheckSink::in_use`] is told of each page of the tree.
+    /// Looks at the root, and at so many pages in all, spread evenly over the tree: checksums, page numbers, the order
+    /// of keys within a page; of leaves, also at records that stand apart, of each at one or at as many as pages are
+    /// left for it. [`CheckSink::in_use`] is told of each page of the tree.
     pub fn check_sample(&self, parent: CommitNo, pages_max: u64, sink: &mut dyn CheckSink) {
         let mut walk = Walk {
             view: *self,

@@ -1,7 +1,7 @@
 //! Unicode Normalization Form KC (UAX #15), a character at a time and in time linear in the text, whatever is in it.
 //!
-//! The tables are those of `unicode-normalization`; its own iterators sort a run of combining marks by comparing them, while
-//! a run may be as long as a request. Here long runs are sorted by counting.
+//! The tables are those of `unicode-normalization`; its own iterators sort a run of combining marks by comparing them,
+//! while a run may be as long as a request. Here long runs are sorted by counting.
 
 use unicode_normalization::char::{canonical_combining_class, compose, decompose_compatible};
 
@@ -10,8 +10,8 @@ use crate::steps;
 /// Runs of up to so many combining marks are sorted where they are.
 const SHORT_RUN_MAX: usize = 32;
 
-/// Composes characters as they come. It holds one character and the combining marks behind it: up to four bytes for each
-/// mark that they were decomposed to, and as much again while they are sorted.
+/// Composes characters as they come. It holds one character and the combining marks behind it: up to four bytes for
+/// each mark that they were decomposed to, and as much again while they are sorted.
 #[derive(Default)]
 pub(super) struct Composer {
     /// The last character of combining class 0.
@@ -125,8 +125,8 @@ impl Composer {
     }
 }
 
-/// Whether a character is its own decomposition, of class 0, and never composes with one before it: most of what texts consist
-/// of, and of what others decompose to.
+/// Whether a character is its own decomposition, of class 0, and never composes with one before it: most of what texts
+/// consist of, and of what others decompose to.
 fn is_inert(c: char) -> bool {
     matches!(c, '\0'..='~' | '\u{5D0}'..='\u{5EA}' | '\u{627}'..='\u{64A}' | '\u{4E00}'..='\u{9FFF}')
 }

@@ -4,8 +4,8 @@ use unicode_normalization::UnicodeNormalization;
 use super::*;
 use crate::steps::counted;
 
-/// The Map and Normalize steps by way of whole strings and the iterators of `unicode-normalization`: what normal forms are by
-/// definition.
+/// The Map and Normalize steps by way of whole strings and the iterators of `unicode-normalization`: what normal forms
+/// are by definition.
 fn normalised_plainly(text: &str, case: Case) -> String {
     let mapped = text.chars().filter_map(map).nfkc();
     match case {
@@ -69,7 +69,8 @@ const SHAPES: [Shape; 7] = [
     Shape::Telephone,
 ];
 
-/// Text of which each piece costs more than others somewhere: repeated, it is what a client sends to make preparation slow.
+/// Text of which each piece costs more than others somewhere: repeated, it is what a client sends to make preparation
+/// slow.
 const COSTLY: [(&str, &str); 18] = [
     ("expands to words", "\u{fdfa}"),
     ("expands to digits", "\u{33ff}"),

@@ -1,5 +1,5 @@
-//! What a directory has beside its data, without which those cannot be served: its configuration, the files that it names, and schema files. In a backup they
-//! stand behind the data of the first store.
+//! What a directory has beside its data, without which those cannot be served: its configuration, the files that it
+//! names, and schema files. In a backup they stand behind the data of the first store.
 //!
 //! ```text
 //!  behind the data
@@ -16,7 +16,8 @@
 //!      4  checksum: CRC-32 of all that stands between the data and here
 //! ```
 //!
-//! All integers are little-endian. Where the data end the store says ([`BackupInfo`]), so nothing in them can be taken for this.
+//! All integers are little-endian. Where the data end the store says ([`BackupInfo`]), so nothing in them can be taken
+//! for this.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! Where an environment is, and what its files are called: as programs make it by the store's own interface, by `liblmdb`, or inside a directory.
+//! Where an environment is, and what its files are called: as programs make it by the store's own interface, by
+//! `liblmdb`, or inside a directory.
 //!
 //! ```text
 //!  DIR/data/data-0                  a directory
@@ -88,10 +89,12 @@ impl Place {
             Form::LmdbFile => beside(&self.folder, "-lock"),
         };
         if !lock.exists() {
-            // Nobody has it open. It is looked at as it is: opened in another way it would get a log, and stand alone no more.
+            // Nobody has it open. It is looked at as it is: opened in another way it would get a log, and stand alone
+            // no more.
             return self.explained(self.open_with(&reading.shared(false)));
         }
-        // As programs do that only read: commits that nobody waits for can be made durable by those only who share the log.
+        // As programs do that only read: commits that nobody waits for can be made durable by those only who share the
+        // log.
         let opened = match self.open_with(&options) {
             Err(Error::Io(error)) if is_unwritable(&error) => self.open_with(&reading),
             opened => opened,

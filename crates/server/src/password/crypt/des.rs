@@ -1,6 +1,6 @@
-//! The oldest hash of `crypt(3)`: zeros encrypted 25 times by DES (FIPS 46-3), with seven bits of each of the first eight bytes of the password as
-//! the key and an expansion that the salt has changed. Blocks are arrays of bits, as the tables of the standard name them: nothing here needs
-//! to be fast.
+//! The oldest hash of `crypt(3)`: zeros encrypted 25 times by DES (FIPS 46-3), with seven bits of each of the first
+//! eight bytes of the password as the key and an expansion that the salt has changed. Blocks are arrays of bits, as the
+//! tables of the standard name them: nothing here needs to be fast.
 
 use super::DIGITS;
 

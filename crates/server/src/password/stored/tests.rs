@@ -1,5 +1,5 @@
-//! The values were made with other programs: those of digests and PBKDF2 with Python's `hashlib` and `base64`, those of `crypt` with libxcrypt's
-//! `crypt(3)`, called through Python's `ctypes`, unless it is said otherwise.
+//! The values were made with other programs: those of digests and PBKDF2 with Python's `hashlib` and `base64`, those of
+//! `crypt` with libxcrypt's `crypt(3)`, called through Python's `ctypes`, unless it is said otherwise.
 
 use super::*;
 
@@ -119,8 +119,8 @@ fn argon2_of_the_reference_implementation() {
     );
 }
 
-/// `hashlib.pbkdf2_hmac(name, b"secret", bytes(range(100, 124)), 10000, length)`, salt and key with `base64.b64encode`, as the plugin pwdchan of
-/// 389 Directory Server writes them.
+/// `hashlib.pbkdf2_hmac(name, b"secret", bytes(range(100, 124)), 10000, length)`, salt and key with `base64.b64encode`,
+/// as the plugin pwdchan of 389 Directory Server writes them.
 #[test]
 fn pbkdf2_as_389_directory_server_writes_it() {
     accepts(
@@ -135,7 +135,8 @@ fn pbkdf2_as_389_directory_server_writes_it() {
         "secret",
         "{PBKDF2-SHA512}10000$ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7$j4uu+nEoWdHEoXHxe7F00V9Oc9OaP1mntpfmUPr0JYv1uHykHuvfJQq/XjMPU9bqQ3g9jGF2QydBzg/Zvw+uMw==",
     );
-    // (8192).to_bytes(4, "big") + salt + hashlib.pbkdf2_hmac("sha256", b"secret", salt, 8192, 256), salt = bytes(range(64))
+    // (8192).to_bytes(4, "big") + salt + hashlib.pbkdf2_hmac("sha256", b"secret", salt, 8192, 256), salt =
+    // bytes(range(64))
     accepts(
         "secret",
         "{PBKDF2_SHA256}AAAgAAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4fICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj9FKBS6m7TExSuAJiyoIo6buHCdTniKYddCVSU48x9PTMGH/YayBx1Ttye7tLUODNsDsnZR4EA6i8EuJyRKRf+dn4d80cmT9qZY6cuy0RcMNlIw2XrBYYsx6h0wTx4We0qrybs1C3RuKjwqRyWKqb/VJ8EOeP5gaIfxhbmiTe5mZUuWT1sBqwwGGWAEeElTBJr2GUSbNiR+inRM8acOyoqDqhSXRUO1Jrc5nY2HdoYDrsWX5W5ArfkvSd8a/jOI3NP9ZO5N8Sf6pX4WbCD99ZGnOtyhlwl746qdbCXyk5vYVKqvtNWi4PwgQ7dbujmWuwmE6rsPMAV7qjwFEBGFXx03",
