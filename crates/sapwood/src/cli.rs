@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 const SIGNALS: &str = "Signals:
   SIGTERM, SIGINT  finish what is under way, for 10 s at most, and stop
   SIGHUP           read configuration, password and certificates again, as 'sapwood reload' does
-  SIGQUIT          end at once with a core dump, for whoever looks for a fault; as after a crash, nothing that was acknowledged is lost
+  SIGQUIT          end at once with a core dump; as after a crash, nothing that was acknowledged is lost
 
 Others that would end a program, such as SIGUSR1, SIGUSR2, SIGALRM and SIGPIPE, are ignored.";
 

@@ -257,7 +257,7 @@ fn is_torn(path: &Path) -> bool {
         file.read_exact_at(page.bytes_mut(), slot * PAGE_BYTES as u64)?;
         Ok::<_, std::io::Error>(page.verify(PageNo(slot)).is_ok())
     };
-    // What cannot be read at all is told by whoever opens it.
+    // Opening the store tells what cannot be read at all.
     matches!(
         (whole(0), whole(1)),
         (Ok(false), Ok(true)) | (Ok(true), Ok(false))

@@ -24,7 +24,7 @@ pub(crate) struct Output {
 #[error("standard output: {0}")]
 struct Failed(io::Error);
 
-/// Whether a command has failed because whoever read its output has had enough, as `head` does.
+/// Whether a command has failed because the reader of its output has had enough, as `head` does.
 pub(crate) fn is_reader_gone(error: &anyhow::Error) -> bool {
     let causes = error.chain().filter_map(|cause| cause.downcast_ref());
     let inside = |cause: &'_ io::Error| {

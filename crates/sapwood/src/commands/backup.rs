@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::passing::{Passing, refuse_existing, remove};
 use beside::Beside;
 
-/// Copies a directory: its data as of one moment, whoever writes meanwhile, and what it has beside them.
+/// Copies a directory: its data as of one moment, while others write, and what it has beside them.
 pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
     let (folder, dest) = (&args.folder, &args.file);
     let config = Config::load(folder)?;

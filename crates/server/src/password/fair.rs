@@ -1,4 +1,4 @@
-//! Whose turn it is: whoever has had the least processor time, among those who wait at the same time.
+//! Fair turns: of the keys that wait at the same time, the one that has had the least processor time is next.
 //!
 //! Each key (an address, an identity) has a clock that runs while its jobs do. A key that comes anew gets the time of
 //! the one that has had least, so that having been away is no advantage; one that left with more keeps it as long as
@@ -82,7 +82,7 @@ impl<K: Copy + Eq + Hash> Clocks<K> {
 mod tests {
     use super::*;
 
-    /// Serves whoever has the least time; `work` says what a job of each takes.
+    /// Serves the key with the least time; `work` says what a job of each takes.
     fn serve(clocks: &mut Clocks<char>, keys: &[(char, u64)], turns: usize) -> String {
         let mut served = String::new();
         for _ in 0..turns {

@@ -37,7 +37,7 @@ const SCHEME_NAME_BYTES_MAX: usize = 32;
 /// A password in memory, wiped when dropped.
 pub type Password = Zeroizing<Vec<u8>>;
 
-/// How much the values of userPassword of one entry may cost whoever checks a password.
+/// How much it may cost to check a password against the values of userPassword of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordLimits {
     /// Values.

@@ -51,7 +51,7 @@ pub(crate) struct Claim {
 pub(crate) enum Turn {
     /// One step.
     Step,
-    /// Nothing more: to say so to whoever waits, and to break.
+    /// Nothing more: the job tells its session so, and breaks.
     Stop,
 }
 
@@ -157,8 +157,8 @@ impl HasherPool {
         Ok(pool)
     }
 
-    /// Has `job` done, which takes about this work, in steps until it breaks. It tells its outcome to whoever waits,
-    /// also that it was stopped.
+    /// Runs `job`, which takes about this work, in steps until it breaks. The job tells its session the outcome, also that
+    /// it was stopped.
     pub(crate) fn submit(
         &self,
         claim: Claim,
@@ -262,7 +262,7 @@ impl State {
             .waiting
             .iter()
             .map(|job| (job.claim, job.work.micros()));
-        // Whoever waited for one that is stopped may have its outcome already.
+        // The session of a job that is stopped may have its outcome already.
         let running = self.running.iter().filter(|job| !job.is_stopped);
         let running = running.map(|job| (job.claim, job.work.micros()));
         let delayed = self

@@ -1,4 +1,4 @@
-//! Checks a password against the stored ones of an entry, one at a time, so that whoever runs it can stop in between.
+//! Checks a password against the stored ones of an entry, one at a time, so that a hasher can stop in between.
 
 use super::{PASSWORD_BYTES_MAX, Password, PasswordLimits, StoredPassword, VALUE_WORK_MAX, Work};
 

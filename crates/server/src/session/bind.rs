@@ -1,9 +1,8 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
 //!
-//! A bind that succeeds is answered at once. One that fails, whatever the reason, is answered by a timer: not before
-//! the hash of a new password would have been checked, had it come at the same time. So the time of the answer does not
-//! tell whether there is an entry, or how its password is stored, and whoever tries names that do not exist keeps no
-//! hasher busy.
+//! A bind that succeeds is answered at once. A timer answers one that fails, for any reason: not before the hash of a new
+//! password would have been checked, had it come at the same time. So the time of the answer does not tell whether the
+//! entry exists, or how its password is stored, and a client that tries names which do not exist keeps no hasher busy.
 
 use std::ops::ControlFlow;
 use std::time::Instant;

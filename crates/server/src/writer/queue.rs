@@ -2,9 +2,9 @@
 //! of the writer's time is next.
 //!
 //! The time that an identity has used begins where that of the last one stood when it has nothing waiting, so that
-//! nobody saves up time. Who takes long and keeps others waiting is not next for as long as it took, even if nobody
-//! waits for a moment: whoever sends an update now and then finds the writer free half of the time. One that is alone
-//! has all of it.
+//! nobody saves up time. An identity whose updates take long while others wait rests for as long as they took, even if
+//! nobody waits for a moment: so an identity that sends an update now and then finds the writer free half of the time.
+//! An identity that is alone has all of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
