@@ -1,9 +1,11 @@
 //! Debian's slapd and sapwood, each in a scratch folder and on a free loopback port.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tempfile::TempDir;
 
@@ -58,14 +60,26 @@ impl Server {
         let configuration_file = folder.path().join("slapd.conf");
         fs::write(&configuration_file, configuration).unwrap();
         let address = free_address();
-        let mut command = Command::new(SLAPD);
-        command
+        let mut process = Command::new(SLAPD)
             .arg("-f")
             .arg(configuration_file)
             .arg("-h")
             .arg(format!("ldap://{address}"))
-            .args(["-d", "0"]);
-        Server::start(command, address, folder)
+            .args(["-d", "0"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = process.try_wait().unwrap() {
+                panic!("slapd on {address} ended at once: {status}");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Server {
+            process,
+            address,
+            _folder: folder,
+        }
     }
 
     /// Starts sapwood.
@@ -104,14 +118,26 @@ impl Server {
         let schema = directory.join("schema");
         fs::create_dir_all(&schema).unwrap();
         fs::write(schema.join("odd.schema"), ODD_SCHEMA).unwrap();
-        let address = free_address();
-        let mut command = Command::new(sapwood);
-        command
+        let mut process = Command::new(sapwood)
             .arg("serve")
             .arg(&directory)
-            .arg("--listen")
-            .arg(format!("ldap://{address}"));
-        Server::start(command, address, folder)
+            .args(["--listen", "ldap://127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut lines = log.by_ref().map_while(Result::ok);
+        let address = lines
+            .find_map(|line| Some(line.split_once("listening on ldap://")?.1.to_owned()))
+            .expect("sapwood ended at once");
+        // The server waits for its log to be read.
+        std::thread::spawn(move || log.for_each(drop));
+        Server {
+            process,
+            address: address.parse().unwrap(),
+            _folder: folder,
+        }
     }
 
     /// Connects as the administrator.
@@ -119,21 +145,6 @@ impl Server {
         let mut client = Client::connect(self.address);
         client.bind(ADMIN_DN, ADMIN_PASSWORD);
         client
-    }
-
-    fn start(mut command: Command, address: SocketAddr, folder: TempDir) -> Server {
-        let mut process = command.stdin(Stdio::null()).spawn().unwrap();
-        while TcpStream::connect(address).is_err() {
-            if let Some(status) = process.try_wait().unwrap() {
-                panic!("{command:?} ended at once: {status}");
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        Server {
-            process,
-            address,
-            _folder: folder,
-        }
     }
 }
 
@@ -145,9 +156,16 @@ impl Drop for Server {
     }
 }
 
+/// An address for slapd, which cannot tell which one the system gave it. Its port is below those that the system gives to
+/// connections: one of them could take the port before slapd does, even the one that looks whether slapd is there.
 fn free_address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let number = std::process::id() * 8 + u32::from(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }

@@ -80,7 +80,7 @@ impl fmt::Display for EntryId {
 }
 
 /// The number that stands for an attribute description inside the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeNo(pub u16);
 
 /// What an index answers.

@@ -20,16 +20,20 @@ pub(crate) enum Base {
 
 impl Base {
     /// That of a DN.
+    #[inline]
     pub(super) fn of(schema: &Schema, dn: &str, channel: Channel) -> Base {
-        if dn.is_empty() {
-            return Base::Root(channel);
-        }
-        // Hardly any search is for it, its DN is written in few ways, and none of them has a comma. Other DNs mostly
-        // have one near their end.
+        // Hardly any search is for one beside the tree, whose DNs are written in few ways, none of them with a comma.
+        // Other DNs mostly have one near their end.
         let has_comma = || dn.bytes().rev().any(|byte| byte == b',');
-        if dn.len() >= 64 || has_comma() {
-            return Base::InTree;
+        match dn.len() >= 64 || has_comma() {
+            true => Base::InTree,
+            false => Base::of_short(schema, dn, channel),
         }
+    }
+
+    /// That of a DN which may well be of an entry beside the tree.
+    #[cold]
+    fn of_short(schema: &Schema, dn: &str, channel: Channel) -> Base {
         let mut normal = NormalDn::new();
         match normal.parse(schema, dn.as_bytes()) {
             Ok(()) => Base::of_normal(schema, &normal, channel),

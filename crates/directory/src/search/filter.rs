@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
-use crate::attributes::{AttributeTable, KnownAttribute};
+use crate::attributes::AttributeTable;
 use crate::engine::AttributeNo;
 use crate::schema::{
     Assertion, AttributeType, AttributeTypeId, MatchingRule, Purpose, RuleKind, Schema,
@@ -146,18 +146,15 @@ pub(crate) struct Stored {
 /// request can name all attributes there are.
 #[derive(Clone, Debug)]
 pub(crate) enum Numbers {
-    Few(Vec<AttributeNo>),
+    Few(FewNumbers),
     Many(Arc<[AttributeNo]>),
 }
 
-impl Numbers {
-    fn new(mut numbers: Vec<AttributeNo>) -> Numbers {
-        if numbers.len() <= NUMBERS_TO_LOOK_UP_MAX {
-            return Numbers::Few(numbers);
-        }
-        numbers.sort_unstable();
-        Numbers::Many(numbers.into())
-    }
+/// Numbers without an allocation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FewNumbers {
+    numbers: [AttributeNo; NUMBERS_TO_LOOK_UP_MAX],
+    count: u8,
 }
 
 impl Deref for Numbers {
@@ -166,9 +163,43 @@ impl Deref for Numbers {
     #[inline]
     fn deref(&self) -> &[AttributeNo] {
         match self {
-            Numbers::Few(numbers) => numbers,
+            Numbers::Few(few) => &few.numbers[..usize::from(few.count)],
             Numbers::Many(numbers) => numbers,
         }
+    }
+}
+
+/// Numbers being gathered.
+#[derive(Default)]
+struct Gathering {
+    few: FewNumbers,
+    /// Those for which there was no room.
+    more: Vec<AttributeNo>,
+}
+
+impl Gathering {
+    fn push(&mut self, number: AttributeNo) {
+        match self.few.numbers.get_mut(usize::from(self.few.count)) {
+            Some(room) => {
+                *room = number;
+                self.few.count += 1;
+            }
+            None => self.more.push(number),
+        }
+    }
+
+    fn is_many(&self) -> bool {
+        !self.more.is_empty()
+    }
+
+    fn into_numbers(self) -> Numbers {
+        if self.more.is_empty() {
+            return Numbers::Few(self.few);
+        }
+        let mut numbers = self.more;
+        numbers.extend(self.few.numbers);
+        numbers.sort_unstable();
+        Numbers::Many(numbers.into())
     }
 }
 
@@ -345,6 +376,14 @@ impl<'c> Compiler<'c> {
         test: Test,
         in_dn: Option<DnTypes>,
     ) -> Node {
+        // Every entry has objectClass (RFC 4512 §2.4), and nearly every search for one entry or of a whole tree asks for it.
+        if matches!(test, Test::Present)
+            && attribute_type.id() == self.schema.well_known().object_class
+            && !description.has_options()
+            && !self.attributes.numbers_of(attribute_type.id()).is_empty()
+        {
+            return Node::Constant(Truth::True);
+        }
         if let Some(computed) = self.computed(attribute_type.id()) {
             return Item::node(Target::Computed(computed), test);
         }
@@ -360,14 +399,6 @@ impl<'c> Compiler<'c> {
         }
         if stored.user.is_empty() && stored.operational.is_empty() && stored.in_dn.is_none() {
             return Node::Constant(Truth::False);
-        }
-        // Every entry has objectClass (RFC 4512 §2.4), and nearly every search of a whole tree asks for it.
-        let object_class = self.schema.well_known().object_class;
-        if matches!(test, Test::Present)
-            && stored.indexed_type == Some(object_class)
-            && !stored.user.is_empty()
-        {
-            return Node::Constant(Truth::True);
         }
         Item::node(Target::Stored(stored), test)
     }
@@ -391,7 +422,7 @@ impl<'c> Compiler<'c> {
             if let Some(computed) = self.computed(known.id()) {
                 return Target::Computed(computed);
             }
-            let (mut user, mut operational) = (Vec::new(), Vec::new());
+            let (mut user, mut operational) = (Gathering::default(), Gathering::default());
             for subtype in known.subtypes().iter() {
                 let list = match self.schema.type_of(subtype).is_operational() {
                     true => &mut operational,
@@ -400,12 +431,12 @@ impl<'c> Compiler<'c> {
                 let described = self.attributes.of_type(subtype);
                 let described =
                     described.filter(|described| described.description().options_cover(wanted));
-                list.extend(described.map(KnownAttribute::number));
+                described.for_each(|described| list.push(described.number()));
             }
             Target::Stored(Stored {
                 indexed_type: None,
-                user: Numbers::new(user),
-                operational: Numbers::new(operational),
+                user: user.into_numbers(),
+                operational: operational.into_numbers(),
                 in_dn: None,
             })
         };
@@ -421,12 +452,10 @@ impl<'c> Compiler<'c> {
         attribute_type: &AttributeType,
         description: &AttributeDescription<'_>,
     ) -> Places {
-        let (mut user, mut operational) = (Vec::new(), Vec::new());
+        let (mut user, mut operational) = (Gathering::default(), Gathering::default());
         for subtype in attribute_type.subtypes().iter() {
             self.add_numbers(subtype, Some(description), &mut user, &mut operational);
-            if !description.has_options()
-                && user.len().max(operational.len()) > NUMBERS_TO_LOOK_UP_MAX
-            {
+            if !description.has_options() && (user.is_many() || operational.is_many()) {
                 return self.many(
                     Naming::Type(attribute_type.id()),
                     attribute_type.subtypes().iter(),
@@ -434,8 +463,8 @@ impl<'c> Compiler<'c> {
             }
         }
         Places {
-            user: Numbers::new(user),
-            operational: Numbers::new(operational),
+            user: user.into_numbers(),
+            operational: operational.into_numbers(),
         }
     }
 
@@ -446,14 +475,14 @@ impl<'c> Compiler<'c> {
             Ok(at) => return known[at].1.clone(),
             Err(before) => before,
         };
-        let (mut user, mut operational) = (Vec::new(), Vec::new());
+        let (mut user, mut operational) = (Gathering::default(), Gathering::default());
         for attribute_type in types {
             steps::count(1);
             self.add_numbers(attribute_type, None, &mut user, &mut operational);
         }
         let places = Places {
-            user: Numbers::new(user),
-            operational: Numbers::new(operational),
+            user: user.into_numbers(),
+            operational: operational.into_numbers(),
         };
         known.insert(before, (naming, places.clone()));
         places
@@ -463,8 +492,8 @@ impl<'c> Compiler<'c> {
         &self,
         attribute_type: AttributeTypeId,
         description: Option<&AttributeDescription<'_>>,
-        user: &mut Vec<AttributeNo>,
-        operational: &mut Vec<AttributeNo>,
+        user: &mut Gathering,
+        operational: &mut Gathering,
     ) {
         if !self.sees_protected && self.is_protected(attribute_type) {
             return;

@@ -714,6 +714,7 @@ impl<'p> Node<'p> {
     #[inline]
     pub(super) fn push_key_in(&self, slot: usize, cell: &Cell<'_>, out: &mut Vec<u8>) {
         let head = self.head(slot).unwrap_or_default().to_be_bytes();
+        out.reserve(self.prefix.len() + cell.suffix_len);
         out.extend_from_slice(self.prefix);
         match cell.suffix_len {
             // As ids have, of which a page holds few.
