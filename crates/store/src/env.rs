@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use sapwood_wal::Wal;
 use sapwood_wal::process::Membership;
-use sapwood_wal::storage::Storage;
+use sapwood_wal::storage::{File, Storage};
 
 use crate::background::Background;
 use crate::backup::Content;
@@ -40,7 +40,8 @@ use crate::{archive, backup, free, readers, stat};
 /// transaction is gone.
 ///
 /// Any number of processes may have one environment open. Opening it twice in a process gives the same environment
-/// (the options of the first opening stay in force). In a child after `fork` every operation fails with
+/// (the options of the first opening stay in force), unless its data file was deleted or replaced meanwhile: then what was open before
+/// can be read, and a commit to it fails with [`Error::Poisoned`](crate::Error::Poisoned). In a child after `fork` every operation fails with
 /// [`Error::Forked`](crate::Error::Forked): the child opens it anew.
 #[derive(Clone)]
 pub struct Env {
@@ -51,7 +52,7 @@ pub struct Env {
 
 /// All handles to an environment together. Snapshots outlive it, everything else belongs to it.
 pub(crate) struct Owner {
-    /// The stores, by number: at least one.
+    /// The stores, by number: at least one, until it is closed.
     stores: Vec<Arc<Inner>>,
     /// Whether the environment is closed with it.
     closes: bool,
@@ -403,6 +404,26 @@ impl Owner {
     pub(crate) fn is_forked(&self) -> bool {
         self.stores.iter().any(|store| store.membership.is_forked())
     }
+
+    /// Whether this is the data file of its first store.
+    pub(crate) fn is_in(&self, file: &dyn File) -> Result<bool> {
+        let Some(first) = self.stores.first() else {
+            return Ok(false);
+        };
+        Ok(first.data.file.identity()? == file.identity()?)
+    }
+
+    /// Ends all writing to files that were deleted while they were open, before others get their names. Snapshots stay.
+    pub(crate) fn abandon(&self) {
+        let Some(first) = self.stores.first() else {
+            return;
+        };
+        if let Some(wal) = &first.wal {
+            // Later this could go to a file of whoever has the name then. If it fails nothing is lost that was not deleted.
+            let _: sapwood_wal::Result<()> = wal.write_through();
+        }
+        first.poison();
+    }
 }
 
 impl Drop for Owner {
@@ -435,7 +456,7 @@ impl Drop for Owner {
             .all(|store| Arc::strong_count(store) == 1)
         {
             // Whatever it has come to, the environment can be opened again.
-            let _: Result<()> = open::take_log_if_last(&self.stores);
+            let _: Result<()> = open::leave(std::mem::take(&mut self.stores));
         }
     }
 }

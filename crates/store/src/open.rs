@@ -69,7 +69,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
     let identity = (storage.identity()?, options.names.data.clone());
     let known = open.get(&identity).and_then(Weak::upgrade);
     if let Some(owner) = known.filter(|owner| !owner.is_forked()) {
-        return Ok(Env::from_owner(owner));
+        if is_there(&owner, &*storage, options)? {
+            return Ok(Env::from_owner(owner));
+        }
+        owner.abandon();
     }
     let env = if options.shared {
         open_folder(path, storage, options)?
@@ -78,6 +81,15 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
     };
     open.insert(identity, Arc::downgrade(env.owner()));
     Ok(env)
+}
+
+/// Whether the data file of an open environment still has its name.
+fn is_there(owner: &Owner, storage: &dyn Storage, options: &Options) -> Result<bool> {
+    match storage.open(&options.names.data, OpenMode::Read) {
+        Ok(file) => Ok(owner.is_in(&*file)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn create_folder(path: &Path) -> Result<()> {
@@ -605,22 +617,39 @@ fn give_log(
     Ok(())
 }
 
-/// Makes data files that stand alone of those of an environment that nobody else has open, if that is wanted. Until it is closed nobody can open it.
-///
-/// The first file says whether the log is missing, so it comes first, and its meta pages in the opposite order as in [`give_log`]: where this was
-/// interrupted, that never leaves two meta pages which name different logs.
-pub(crate) fn take_log_if_last(stores: &[Arc<Inner>]) -> Result<()> {
+/// Leaves an environment that nobody in this process uses any more. If no other process does either, its data files are made to stand alone
+/// if that is wanted, and the lock file is emptied: what it holds then is of no value to anybody.
+pub(crate) fn leave(stores: Vec<Arc<Inner>>) -> Result<()> {
     let Some(first) = stores.first() else {
         return Ok(());
     };
     let options = &first.options;
-    let Some(wal) = first.wal.as_ref().filter(|_| !options.read_only) else {
+    let Some(wal) = first.wal.clone().filter(|_| !options.read_only) else {
         return Ok(());
     };
-    let is_wanted = options.alone_when_closed && options.archive.is_none();
-    if !is_wanted || !first.membership.lock_opening_if_last()? {
+    let membership = first.membership.clone();
+    if !membership.lock_opening_if_last()? {
         return Ok(());
     }
+    if options.alone_when_closed && options.archive.is_none() {
+        take_log(&stores, &wal)?;
+    }
+    let region = Arc::downgrade(&first.region);
+    let shared: &Shared = (*first.region).as_ref();
+    let is_written = shared.is_written();
+    drop((stores, wal));
+    // Nobody looks at a region that is cut off.
+    if is_written && region.strong_count() == 0 {
+        membership.empty_lock_file()?;
+    }
+    Ok(())
+}
+
+/// Makes data files that stand alone of those of an environment that nobody else has open, if that is wanted. Until it is closed nobody can open it.
+///
+/// The first file says whether the log is missing, so it comes first, and its meta pages in the opposite order as in [`give_log`]: where this was
+/// interrupted, that never leaves two meta pages which name different logs.
+fn take_log(stores: &[Arc<Inner>], wal: &Wal) -> Result<()> {
     let mut metas = Vec::with_capacity(stores.len());
     for store in stores {
         checkpoint::settle(store)?;

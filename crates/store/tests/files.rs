@@ -102,6 +102,50 @@ fn alone_there_is_no_lock_file() {
     assert!(holds(&Env::open(folder.path(), &named("a")).unwrap(), b"k"));
 }
 
+/// Whoever opens it next writes its lock region anew; nobody is to be kept from that by what others still use.
+#[test]
+fn the_last_to_close_an_environment_empties_its_lock_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = || fs::metadata(folder.path().join("a-lock")).unwrap().len();
+    for _ in 0..2 {
+        let env = Env::open(folder.path(), &named("a")).unwrap();
+        store(&env, b"k");
+        let snapshot = env.read().unwrap();
+        drop(env);
+        assert!(bytes() > 0, "a snapshot still looks at it");
+        assert!(snapshot.tree("t").unwrap().is_some());
+        drop(snapshot);
+        drop(Env::open(folder.path(), &named("a")).unwrap());
+        assert_eq!(bytes(), 0);
+    }
+}
+
+/// What was open before can be read, but harms nobody who has its name now.
+#[test]
+fn an_environment_whose_files_were_deleted_is_opened_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || Env::open(folder.path(), &named("a").alone_when_closed(true)).unwrap();
+    let old = open();
+    store(&old, b"old");
+    for file in ["a", "a-lock"] {
+        fs::remove_file(folder.path().join(file)).unwrap();
+    }
+    let new = open();
+    assert!(!holds(&new, b"old"));
+    store(&new, b"new");
+    assert!(holds(&old, b"old"));
+    assert!(matches!(
+        old.sync().and(old.write().map(drop)),
+        Err(Error::Poisoned)
+    ));
+    drop(old);
+    store(&new, b"newer");
+    assert!(new.check().unwrap().problems.is_empty());
+    drop(new);
+    let new = open();
+    assert!(holds(&new, b"new") && holds(&new, b"newer"));
+}
+
 #[test]
 fn a_bounded_store_refuses_to_grow_and_lets_delete() {
     const BYTES_MAX: u64 = 2 << 20;

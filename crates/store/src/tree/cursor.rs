@@ -15,8 +15,8 @@ use duplicates::Among;
 /// A place in a tree. It moves in both directions and hands out records without copying their values.
 ///
 /// A cursor stands on a record, or nowhere: before its first seek, after it ran off either end, and after an error. One that a
-/// write transaction has lent may also stand in the *gap* that its record left when it was deleted: then the next record is the one that
-/// followed, the previous one the one that preceded, and what the cursor shows is what followed.
+/// write transaction has lent, or that [`Cursor::stand_at`] has moved, may also stand in the *gap* where its record would be: then the
+/// next record is the one that follows, the previous one the one that precedes, and what the cursor shows is what follows.
 ///
 /// In a tree with duplicates each value of a key is a record.
 ///
@@ -134,8 +134,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         position.among = self.among.position();
     }
 
-    /// Goes to a record, or into the gap where it would be.
-    pub(crate) fn stand_at(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Goes to the record with this key, and in a tree with duplicates this value, or into the gap where it would be.
+    pub fn stand_at(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.search(key)? {
             return self.enter_at(value);
         }

@@ -165,6 +165,10 @@ impl ByteLocks {
         unsupported()
     }
 
+    pub(crate) fn empty_file(&self) -> io::Result<()> {
+        unsupported()
+    }
+
     pub(crate) fn unlock(&self, _: i64) {}
 
     pub(crate) fn is_locked(&self, _: i64, _: i64) -> io::Result<bool> {

@@ -61,6 +61,15 @@ impl ByteLocks {
         }
     }
 
+    /// Cuts the file to nothing; its locks stay.
+    pub(crate) fn empty_file(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is open as long as `self` lives.
+        match unsafe { libc::ftruncate(self.fd, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     pub(crate) fn unlock(&self, byte: i64) {
         // Unlocking a byte one holds cannot fail; the descriptor is open.
         let _: io::Result<_> = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1);
