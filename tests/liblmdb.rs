@@ -12,7 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lmdb::Env;
-use lmdb::abi::*;
 use lmdb::values::env_flags;
 use program::*;
 use support::{sapwood, sapwood_ok, text};

@@ -2,13 +2,15 @@
 //!
 //! The store's cursors do the moving. What LMDB adds is what happens at the ends: a cursor that cannot go on stays on its record,
 //! and tells so again each time. In a write transaction a cursor remembers its record, so that it finds its place again
-//! whatever was changed meanwhile; in a read transaction it keeps its place.
+//! whatever was changed meanwhile; in a read transaction it keeps its place, and remembers its record while the transaction
+//! is reset, since programs go on from there when it is renewed.
 
 use sapwood_store::{Tree, TreeCursor, WriteCursor};
 
 use crate::database::FREE;
 use crate::error::{Code, Result};
 use crate::free_list::{FreeCursor, FreeList};
+use crate::lent;
 use crate::txn::{Stored, Txn, Value};
 use crate::values::db_flags::{DUPFIXED, DUPSORT};
 use crate::values::write_flags::{CURRENT, NODUPDATA};
@@ -16,10 +18,10 @@ use crate::values::{CursorOp, Val};
 
 /// `MDB_cursor`
 pub struct Cursor {
-    /// Only [`crate::abi`] follows it, and in a read transaction only as long as that lives.
+    /// Null when it has ended, before the cursors of a read transaction. Only [`crate::abi`] follows it.
     txn: *mut Txn,
     dbi: u32,
-    is_tracked: bool,
+    is_writing: bool,
     place: Place,
     /// The transaction's turn that the place belongs to.
     turn: u64,
@@ -30,16 +32,22 @@ pub struct Cursor {
 enum Place {
     /// Nowhere yet.
     None,
-    /// In a snapshot, which lives at least as long as the transaction's turn.
-    Read(Box<TreeCursor<'static>>),
+    /// In a snapshot, which lives at least as long as the transaction's turn; and the record it came from if it was parked before.
+    Read(Box<TreeCursor<'static>>, Option<Record>),
+    /// On a record, in whatever snapshot comes next.
+    Parked(Record),
     Write(Box<WriteCursor>),
     Free(FreeCursor),
 }
 
+/// Key and value of a record.
+type Record = (Box<[u8]>, Box<[u8]>);
+
 /// A record, where it lies in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    pub(crate) key: Val,
+    /// `None` where the program's own key stays as it is.
+    pub(crate) key: Option<Val>,
     pub(crate) value: Val,
 }
 
@@ -49,7 +57,7 @@ impl Shown {
     fn of(cursor: &TreeCursor<'_>) -> Result<Self> {
         let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
         Ok(Self {
-            key: Val::to(key),
+            key: Some(Val::to(key)),
             value: Val::to(value),
         })
     }
@@ -69,29 +77,44 @@ impl Cursor {
         Ok(Self {
             txn: own,
             dbi,
-            is_tracked: !txn.is_reading(),
+            is_writing: !txn.is_reading(),
             place: Place::None,
             turn: txn.turn(),
             has_stood: false,
         })
     }
 
-    /// `mdb_cursor_renew`
-    pub(crate) fn renew(&mut self, txn: &mut Txn, own: *mut Txn) -> Result {
-        if self.is_tracked || !txn.is_reading() {
+    /// `mdb_cursor_renew`: what the cursor is from now on.
+    pub(crate) fn renewed(&self, txn: &mut Txn, own: *mut Txn) -> Result<Self> {
+        if self.is_writing || !txn.is_reading() {
             return Err(Code::EINVAL);
         }
-        *self = Self::open(txn, own, self.dbi)?;
-        Ok(())
+        Self::open(txn, own, self.dbi)
     }
 
     pub(crate) fn txn(&self) -> *mut Txn {
         self.txn
     }
 
-    /// Whether its transaction ends it, so that it cannot outlive that.
-    pub(crate) fn is_tracked(&self) -> bool {
-        self.is_tracked
+    /// Its transaction has ended.
+    pub(crate) fn leave_txn(&mut self) {
+        self.txn = std::ptr::null_mut();
+        self.place = Place::None;
+    }
+
+    /// Its transaction is about to be reset: remembers the record it stands on.
+    pub(crate) fn park(&mut self, txn: &Txn) {
+        if self.turn == txn.turn()
+            && let Place::Read(cursor, parked) = &mut self.place
+        {
+            let record = match cursor.whole_record() {
+                _ if cursor.is_in_gap() => parked.take(),
+                Ok(Some((key, value))) => Some((key.into(), value.into())),
+                // Behind the last record, or before a damaged one.
+                _ => None,
+            };
+            self.place = record.map_or(Place::None, Place::Parked);
+        }
     }
 
     pub(crate) fn dbi(&self) -> u32 {
@@ -119,6 +142,10 @@ impl Cursor {
             key: key.unwrap_or_default(),
             value: value.unwrap_or_default(),
             has_stood: self.has_stood,
+            shows_key: !matches!(
+                op,
+                CursorOp::Set | CursorOp::GetBoth | CursorOp::GetBothRange | CursorOp::GetMultiple
+            ),
         };
         let shown = if self.dbi == FREE {
             self.get_free(txn, op, walk.key)
@@ -127,7 +154,18 @@ impl Cursor {
             self.with(txn, |cursor| walk.go(cursor))
         };
         self.has_stood = walk.has_stood;
-        shown
+        let mut shown = shown?;
+        if txn.lends() && flags & DUPSORT == 0 && self.dbi != FREE {
+            let record = self.with(txn, |cursor| {
+                let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
+                Ok((key.to_vec(), lent::copy(value)))
+            })?;
+            shown.value = txn
+                .lend(self.dbi, &record.0, record.1)
+                .unwrap_or(shown.value);
+        }
+        shown.key = shown.key.filter(|_| walk.shows_key);
+        Ok(shown)
     }
 
     /// `MDB_NEXT` where a read transaction's cursor stands on a record already, and nothing has happened that would have to be looked at: the
@@ -137,7 +175,7 @@ impl Cursor {
         if !self.has_stood || self.turn != txn.turn() || !txn.is_reading_on() {
             return None;
         }
-        let Place::Read(cursor) = &mut self.place else {
+        let Place::Read(cursor, _) = &mut self.place else {
             return None;
         };
         Some(Self::step_on(cursor))
@@ -187,12 +225,14 @@ impl Cursor {
         }
     }
 
-    /// A place in another snapshot is none.
+    /// A place in another snapshot is none, unless its record was remembered.
     fn forget_other_turns(&mut self, txn: &Txn) {
         if self.turn != txn.turn() {
             self.turn = txn.turn();
-            self.place = Place::None;
-            self.has_stood = false;
+            if !matches!(self.place, Place::Parked(_)) {
+                self.place = Place::None;
+                self.has_stood = false;
+            }
         }
     }
 
@@ -203,12 +243,20 @@ impl Cursor {
         walk: impl FnOnce(&mut TreeCursor<'_>) -> Result<T>,
     ) -> Result<T> {
         if txn.is_reading() {
-            if !matches!(self.place, Place::Read(_)) {
+            if !matches!(self.place, Place::Read(..)) {
                 let tree = txn.view(self.dbi)?.ok_or(Code::NOTFOUND)?;
-                self.place = Place::Read(Box::new(outlive(tree)));
+                let mut cursor = outlive(tree);
+                let parked = match std::mem::replace(&mut self.place, Place::None) {
+                    Place::Parked(record) => {
+                        cursor.stand_at(&record.0, &record.1)?;
+                        Some(record)
+                    }
+                    _ => None,
+                };
+                self.place = Place::Read(Box::new(cursor), parked);
             }
             return match &mut self.place {
-                Place::Read(cursor) => walk(cursor),
+                Place::Read(cursor, _) => walk(cursor),
                 _ => Err(Code::EINVAL),
             };
         }
@@ -265,7 +313,7 @@ impl Cursor {
         value: Value<'_>,
         flags: u32,
     ) -> Result<Stored> {
-        txn.check_writable()?;
+        txn.begin_change()?;
         self.forget_other_turns(txn);
         if flags & CURRENT != 0 {
             return self.put_current(txn, value, flags);
@@ -295,7 +343,7 @@ impl Cursor {
         flags: u32,
         done: &mut usize,
     ) -> Result {
-        txn.check_writable()?;
+        txn.begin_change()?;
         self.forget_other_turns(txn);
         let stored = txn.put_multiple(self.dbi, key, size, values, flags, done);
         if let Some(last) = done
@@ -318,7 +366,7 @@ impl Cursor {
     /// Over the record the cursor stands on, whatever key is given.
     fn put_current(&mut self, txn: &mut Txn, value: Value<'_>, flags: u32) -> Result<Stored> {
         let key = self.current_key(txn)?;
-        txn.check_put(self.dbi, &key, value, flags)?;
+        txn.check_put(self.dbi, &key, value)?;
         let Value::Bytes(bytes) = value else {
             return txn.put(self.dbi, &key, value, flags & !CURRENT);
         };
@@ -331,7 +379,7 @@ impl Cursor {
 
     /// `mdb_cursor_del`
     pub(crate) fn delete(&mut self, txn: &mut Txn, flags: u32) -> Result {
-        txn.check_writable()?;
+        txn.begin_change()?;
         self.forget_other_turns(txn);
         let key = self.current_key(txn)?;
         txn.refuse_database_record(self.dbi, &key)?;
@@ -376,6 +424,7 @@ struct Walk<'a> {
     key: &'a [u8],
     value: &'a [u8],
     has_stood: bool,
+    shows_key: bool,
 }
 
 impl Walk<'_> {
@@ -390,8 +439,8 @@ impl Walk<'_> {
                 leave_gap(cursor)?;
                 true
             }
-            Op::FirstDup => cursor.is_on_record() && cursor.first_duplicate()?,
-            Op::LastDup => cursor.is_on_record() && cursor.last_duplicate()?,
+            Op::FirstDup => self.is_there(cursor)? && cursor.first_duplicate()?,
+            Op::LastDup => self.is_there(cursor)? && cursor.last_duplicate()?,
             Op::Set | Op::SetKey => self.stood(cursor.seek_exact(self.key)?),
             Op::SetRange => {
                 self.has_stood = true;
@@ -400,14 +449,12 @@ impl Walk<'_> {
             Op::GetBoth => self.stood(cursor.seek_duplicate(self.key, self.value)?),
             Op::GetBothRange => self.stood(cursor.seek_duplicate_from(self.key, self.value)?),
             Op::GetMultiple => return Self::show_many(cursor, TreeCursor::duplicates_here),
-            Op::NextMultiple if self.has_stood => {
-                return Self::show_many(cursor, TreeCursor::next_duplicates);
-            }
-            Op::NextMultiple => {
+            // All values that lie together with the next one, also those before it.
+            Op::NextMultiple if !self.has_stood => {
                 let stands = cursor.first()?;
-                self.stood(stands);
-                return Self::show_many(cursor, TreeCursor::duplicates_here);
+                self.stood(stands) && cursor.duplicates()? > 1
             }
+            Op::NextMultiple => self.has_duplicates && cursor.next_duplicate()?,
             Op::PrevMultiple if self.has_stood => {
                 return Self::show_many(cursor, TreeCursor::prev_duplicates);
             }
@@ -420,7 +467,16 @@ impl Walk<'_> {
         if !stands {
             return Err(Code::NOTFOUND);
         }
+        if self.op == Op::NextMultiple {
+            return Self::show_many(cursor, TreeCursor::duplicates_here);
+        }
         Shown::of(cursor)
+    }
+
+    /// Whether there is a record. The key of several values is not shown where the cursor moves among them.
+    fn is_there(&mut self, cursor: &TreeCursor<'_>) -> Result<bool> {
+        self.shows_key = cursor.duplicates()? <= 1;
+        Ok(cursor.is_on_record())
     }
 
     fn stood(&mut self, yes: bool) -> bool {
@@ -470,7 +526,7 @@ impl Walk<'_> {
     ) -> Result<Shown> {
         let values = piece(cursor)?.ok_or(Code::NOTFOUND)?;
         Ok(Shown {
-            key: Val::to(cursor.whole_key()?.ok_or(Code::NOTFOUND)?),
+            key: cursor.whole_key()?.map(Val::to),
             value: Val::to(values),
         })
     }

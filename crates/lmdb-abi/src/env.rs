@@ -1,6 +1,6 @@
 //! Environments: opened from paths and flags, and what can be asked of them.
 
-use std::ffi::{CStr, CString, OsStr, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,7 +20,7 @@ use crate::values::env_flags::{CHANGEABLE, CHANGELESS, NOLOCK, NOSUBDIR, NOSYNC,
 use crate::values::{EnvInfo, Stat};
 
 /// The bound of the data file's size unless the program sets one, in bytes.
-pub(crate) const MAP_BYTES_DEFAULT: u64 = 10_485_760;
+pub(crate) const MAP_BYTES_DEFAULT: u64 = 1 << 20;
 
 /// The length of the log, in bytes. Every new environment writes as much, and there are programs with many small ones.
 const LOG_BYTES: u64 = 4 << 20;
@@ -48,7 +48,10 @@ pub(crate) struct Open {
     pub(crate) store: sapwood_store::Env,
     pub(crate) readers: Arc<Readers>,
     path: CString,
-    /// The data file, locked against environments that are not to be shared, and for programs that ask for a descriptor.
+    /// The data file, locked against environments that are not to be shared.
+    _locked: File,
+    /// The data file for programs that ask for a descriptor, with which they may do what they like: it has no locks, and can be
+    /// written to unless the environment is only read.
     data: File,
     handles: Mutex<Handles>,
     /// How often a handle has been closed: a transaction that sees the same number as before need not look.
@@ -93,11 +96,14 @@ impl Env {
             .alone_when_closed(flags & NOSUBDIR != 0)
             .names(place.names.clone())
             .permissions(mode);
-        let (store, data) = place.open(&options, flags)?;
+        let (store, locked) = place.open(&options, flags)?;
+        let writes = flags & RDONLY == 0;
+        let data = File::options().read(true).write(writes).open(&place.data)?;
         let open = Open {
             store,
             readers: Readers::new(settings.readers_max),
             path: path.to_owned(),
+            _locked: locked,
             data,
             handles: Mutex::new(Handles::new(settings.dbs_max)),
             closings: AtomicU64::new(0),
@@ -190,6 +196,18 @@ impl Env {
         self.context.load(Ordering::Relaxed)
     }
 
+    /// `mdb_env_get_path`: null as long as it is not open.
+    pub fn path(&self) -> *const c_char {
+        self.open
+            .get()
+            .map_or(ptr::null(), |open| open.path.as_ptr())
+    }
+
+    /// `mdb_env_get_fd`: -1 as long as it is not open.
+    pub fn descriptor(&self) -> RawFd {
+        self.open.get().map_or(-1, |open| open.data.as_raw_fd())
+    }
+
     fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,16 +222,6 @@ impl Drop for Env {
 }
 
 impl Open {
-    /// `mdb_env_get_path`
-    pub(crate) fn path(&self) -> &CStr {
-        &self.path
-    }
-
-    /// `mdb_env_get_fd`
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.data.as_raw_fd()
-    }
-
     /// `mdb_env_info`
     pub(crate) fn info(&self) -> Result<EnvInfo> {
         let stat = self.store.stat()?;

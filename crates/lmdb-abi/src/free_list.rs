@@ -95,7 +95,7 @@ impl FreeCursor {
         self.at = at;
         let (commit, pages) = self.list.records.get(at).ok_or(Code::NOTFOUND)?;
         Ok(Shown {
-            key: words(std::slice::from_ref(&**commit)),
+            key: Some(words(std::slice::from_ref(&**commit))),
             value: words(pages),
         })
     }

@@ -10,6 +10,7 @@ mod database;
 mod env;
 pub mod error;
 mod free_list;
+mod lent;
 mod readers;
 mod txn;
 pub mod values;

@@ -12,6 +12,7 @@ use crate::cursor::Cursor;
 use crate::database;
 use crate::env::{Env, MAP_BYTES_DEFAULT, Open, txn_id};
 use crate::error::{Code, Result};
+use crate::lent::Lent;
 use crate::readers::Held;
 use crate::values::env_flags::{MAPASYNC, NOLOCK, NOMETASYNC, NOSYNC, NOTLS, RDONLY, WRITEMAP};
 
@@ -28,11 +29,13 @@ pub struct Txn {
     /// The transaction around this one, null if there is none. Only [`crate::abi`] follows pointers.
     parent: *mut Txn,
     child: *mut Txn,
-    /// The open cursors of a write transaction, which ends them.
+    /// The open cursors. A write transaction ends them; a read transaction tells them when it ends or is reset.
     pub(crate) cursors: Vec<*mut Cursor>,
     flags: u32,
     state: State,
     has_failed: bool,
+    /// What the program may have written to since the last change.
+    lent: Lent,
     /// By handle.
     databases: Vec<Option<Database>>,
     /// The handles' count of closings when `databases` was last compared with them.
@@ -140,6 +143,7 @@ impl Txn {
             flags,
             state,
             has_failed: false,
+            lent: Lent::default(),
             databases: Vec::new(),
             closings: open.closings(),
             opened: Vec::new(),
@@ -211,11 +215,16 @@ impl Txn {
         }
     }
 
-    pub(crate) fn check_writable(&self) -> Result {
+    /// What comes before each change: may this transaction write, and what has the program written into its values?
+    pub(crate) fn begin_change(&mut self) -> Result {
         if self.is_reading() {
             return Err(Code::EACCES);
         }
-        self.check()
+        self.check()?;
+        if self.lent.is_empty() {
+            return Ok(());
+        }
+        self.take_back_lent()
     }
 
     /// `mdb_txn_renew`
@@ -258,6 +267,12 @@ impl Txn {
         if self.has_failed {
             self.abort(parent);
             return Err(Code::BAD_TXN);
+        }
+        if !self.lent.is_empty()
+            && let Err(error) = self.take_back_lent()
+        {
+            self.abort(parent);
+            return Err(error);
         }
         let opened = std::mem::take(&mut self.opened);
         let State::Writing(writing) = &mut self.state else {

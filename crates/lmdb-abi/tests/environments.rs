@@ -11,7 +11,6 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 
-use lmdb::abi::*;
 use lmdb::values::{CursorOp as Op, db_flags, env_flags};
 use lmdb::{Code, Env, EnvInfo, Stat, Txn, Val};
 

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int};
 use std::ptr::{null, null_mut};
 
-use lmdb::abi::*;
 use lmdb::values::{CursorOp as Op, db_flags, env_flags, write_flags};
 use lmdb::{Code, Cursor};
 

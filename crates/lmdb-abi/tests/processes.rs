@@ -6,6 +6,8 @@
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
 #![allow(clippy::unwrap_used)]
 
+mod program;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
@@ -14,9 +16,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::ptr::null_mut;
 
-use lmdb::abi::*;
 use lmdb::values::env_flags::{NOLOCK, NOSYNC, RDONLY};
 use lmdb::{Env, Txn, Val};
+
+use program::*;
 
 const OK: c_int = 0;
 const MAIN: u32 = 1;

@@ -3,8 +3,9 @@
 use std::ffi::{c_int, c_uint};
 
 use super::data::{tell, value};
-use super::{answer, answer_at, bytes, get, set};
-use crate::cursor::Cursor;
+use super::pointers::{Handle, Item, Place, bytes};
+use super::{answer, answer_at};
+use crate::cursor::{Cursor, Shown};
 use crate::error::{Code, Result};
 use crate::txn::Txn;
 use crate::values::write_flags::{CURSOR_PUT, MULTIPLE, NODUPDATA};
@@ -12,84 +13,89 @@ use crate::values::{CursorOp, Val};
 
 /// `mdb_cursor_open`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_open(
-    txn: *mut Txn,
+pub extern "C" fn mdb_cursor_open(
+    mut txn: Handle<Txn>,
     dbi: c_uint,
-    cursor: *mut *mut Cursor,
+    cursor: Place<Handle<Cursor>>,
 ) -> c_int {
-    answer(|| {
-        let place = unsafe { get(cursor) }?;
-        let own = txn;
-        let txn = unsafe { get(txn) }?;
-        let opened = Box::into_raw(Box::new(Cursor::open(txn, own, dbi)?));
-        if !txn.is_reading() {
-            txn.cursors.push(opened);
-        }
-        *place = opened;
-        Ok(())
+    answer_at(cursor, || {
+        let own = txn.pointer();
+        let txn = txn.get_mut()?;
+        let opened = Handle::new(Cursor::open(txn, own, dbi)?);
+        txn.cursors.push(opened.pointer());
+        Ok(opened)
     })
 }
 
 /// `mdb_cursor_close`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_close(cursor: *mut Cursor) {
+pub extern "C" fn mdb_cursor_close(mut cursor: Handle<Cursor>) {
     answer(|| {
-        let closed = unsafe { get(cursor) }?;
-        // A read transaction may have ended before its cursors; it does not know them.
-        if closed.is_tracked() {
-            let txn = unsafe { get(closed.txn()) }?;
-            txn.cursors.retain(|&other| other != cursor);
-        }
-        drop(unsafe { Box::from_raw(cursor) });
+        part(&mut cursor)?;
+        drop(cursor.take()?);
         Ok(())
     });
 }
 
 /// `mdb_cursor_renew`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_renew(txn: *mut Txn, cursor: *mut Cursor) -> c_int {
+pub extern "C" fn mdb_cursor_renew(mut txn: Handle<Txn>, mut cursor: Handle<Cursor>) -> c_int {
     answer(|| {
-        let own = txn;
-        unsafe { get(cursor) }?.renew(unsafe { get(txn) }?, own)
+        let own = txn.pointer();
+        let renewed = cursor.get()?.renewed(txn.get_mut()?, own)?;
+        part(&mut cursor)?;
+        txn.get_mut()?.cursors.push(cursor.pointer());
+        *cursor.get_mut()? = renewed;
+        Ok(())
     })
+}
+
+/// Has its transaction forget a cursor, unless that has ended.
+fn part(cursor: &mut Handle<Cursor>) -> Result {
+    let own = cursor.pointer();
+    if let Ok(txn) = txn_of(cursor.get()?).get_mut()
+        && let Some(at) = txn.cursors.iter().rposition(|&other| other == own)
+    {
+        txn.cursors.swap_remove(at);
+    }
+    Ok(())
 }
 
 /// `mdb_cursor_txn`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_txn(cursor: *mut Cursor) -> *mut Txn {
-    unsafe { cursor.as_ref() }.map_or(std::ptr::null_mut(), Cursor::txn)
+pub extern "C" fn mdb_cursor_txn(cursor: Handle<Cursor>) -> *mut Txn {
+    cursor.get().map_or(std::ptr::null_mut(), Cursor::txn)
 }
 
 /// `mdb_cursor_dbi`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_dbi(cursor: *mut Cursor) -> c_uint {
-    unsafe { cursor.as_ref() }.map_or(0, Cursor::dbi)
+pub extern "C" fn mdb_cursor_dbi(cursor: Handle<Cursor>) -> c_uint {
+    cursor.get().map_or(0, Cursor::dbi)
 }
 
-/// The cursor and its transaction, which are different objects.
-unsafe fn pair<'a>(cursor: *mut Cursor) -> Result<(&'a mut Cursor, &'a mut Txn)> {
-    let cursor = unsafe { get(cursor) }?;
-    let txn = unsafe { get(cursor.txn()) }?;
-    Ok((cursor, txn))
+/// The transaction of a cursor; null if it has ended.
+fn txn_of(cursor: &Cursor) -> Handle<Txn> {
+    // SAFETY: a transaction that ends has its cursors forget it, or ends them too.
+    unsafe { Handle::again(cursor.txn()) }
 }
 
 /// `mdb_cursor_get`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_get(
-    cursor: *mut Cursor,
-    key: *mut Val,
-    data: *mut Val,
+pub extern "C" fn mdb_cursor_get(
+    mut cursor: Handle<Cursor>,
+    key: Item,
+    data: Item,
     op: c_uint,
 ) -> c_int {
     answer(|| {
-        let (cursor, txn) = unsafe { pair(cursor) }?;
+        let cursor = cursor.get_mut()?;
+        let mut txn = txn_of(cursor);
+        let txn = txn.get_mut()?;
         let op = CursorOp::from_number(op).ok_or(Code::EINVAL)?;
         if op == CursorOp::Next
             && let Some(shown) = cursor.step(txn)
         {
-            let shown = shown?;
-            unsafe { set(key, shown.key) };
-            unsafe { set(data, shown.value) };
+            show(shown?, key, data);
             return Ok(());
         }
         let needs_data = matches!(
@@ -113,86 +119,91 @@ pub unsafe extern "C" fn mdb_cursor_get(
                 | CursorOp::GetBothRange
         );
         let reads_data = matches!(op, CursorOp::GetBoth | CursorOp::GetBothRange);
-        let given_key = if reads_key {
-            unsafe { bytes(key) }
-        } else {
-            None
-        };
-        let given_data = if reads_data {
-            unsafe { bytes(data) }
-        } else {
-            None
-        };
+        let given_key = if reads_key { key.bytes() } else { None };
+        let given_data = if reads_data { data.bytes() } else { None };
         let shown = cursor.get(txn, op, given_key, given_data)?;
-        if !matches!(
-            op,
-            CursorOp::Set | CursorOp::GetBoth | CursorOp::GetBothRange
-        ) {
-            unsafe { set(key, shown.key) };
-        }
-        unsafe { set(data, shown.value) };
+        show(shown, key, data);
         Ok(())
     })
 }
 
+#[inline]
+fn show(shown: Shown, key: Item, data: Item) {
+    if let Some(shown) = shown.key {
+        key.set(shown);
+    }
+    data.set(shown.value);
+}
+
 /// `mdb_cursor_put`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_put(
-    cursor: *mut Cursor,
-    key: *mut Val,
-    data: *mut Val,
+pub extern "C" fn mdb_cursor_put(
+    mut cursor: Handle<Cursor>,
+    key: Item,
+    data: Item,
     flags: c_uint,
 ) -> c_int {
     answer(|| {
-        let (cursor, txn) = unsafe { pair(cursor) }?;
-        let key = unsafe { bytes(key) }.ok_or(Code::EINVAL)?;
+        let cursor = cursor.get_mut()?;
+        let mut txn = txn_of(cursor);
+        let txn = txn.get_mut()?;
+        let key = key.bytes().ok_or(Code::EINVAL)?;
         if flags & !CURSOR_PUT != 0 || data.is_null() {
             return Err(Code::EINVAL);
         }
         if flags & MULTIPLE != 0 {
-            return unsafe { put_multiple(cursor, txn, key, data, flags) };
+            return put_multiple(cursor, txn, key, data, flags);
         }
-        let value = unsafe { value(data, flags) }?;
+        let value = value(&data, flags)?;
         let stored = cursor.put(txn, key, value, flags);
-        unsafe { tell(stored, data) }
+        tell(stored, data)
     })
 }
 
 /// `data` are two: the size of a value and where the values begin, and their number.
-unsafe fn put_multiple(
+fn put_multiple(
     cursor: &mut Cursor,
     txn: &mut Txn,
     key: &[u8],
-    data: *mut Val,
+    data: Item,
     flags: c_uint,
 ) -> Result {
-    let first = unsafe { data.read() };
-    let number = unsafe { get(data.add(1)) }?;
-    let count = std::mem::replace(&mut number.size, 0);
-    let size = first.size.checked_mul(count).ok_or(Code::BAD_VALSIZE)?;
-    let values = Val { size, ..first };
-    let values = unsafe { bytes(&values) }.unwrap_or_default();
-    cursor.put_multiple(txn, key, first.size, values, flags, &mut number.size)
+    let first = data.get().ok_or(Code::EINVAL)?;
+    let number = data.second();
+    let counted = number.get().ok_or(Code::EINVAL)?;
+    let size = first.size.checked_mul(counted.size);
+    let values = Val {
+        size: size.ok_or(Code::BAD_VALSIZE)?,
+        ..first
+    };
+    // SAFETY: the program has given so many values.
+    let values = unsafe { bytes(values) };
+    let mut done = 0;
+    let stored = cursor.put_multiple(txn, key, first.size, values, flags, &mut done);
+    number.set(Val {
+        size: done,
+        ..counted
+    });
+    stored
 }
 
 /// `mdb_cursor_del`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_del(cursor: *mut Cursor, flags: c_uint) -> c_int {
+pub extern "C" fn mdb_cursor_del(mut cursor: Handle<Cursor>, flags: c_uint) -> c_int {
     answer(|| {
-        let (cursor, txn) = unsafe { pair(cursor) }?;
+        let cursor = cursor.get_mut()?;
         if flags & !NODUPDATA != 0 {
             return Err(Code::EINVAL);
         }
-        cursor.delete(txn, flags)
+        cursor.delete(txn_of(cursor).get_mut()?, flags)
     })
 }
 
 /// `mdb_cursor_count`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_cursor_count(cursor: *mut Cursor, count: *mut usize) -> c_int {
-    let told = || {
-        let (cursor, txn) = unsafe { pair(cursor) }?;
-        Ok(cursor.count(txn)? as usize)
-    };
-    unsafe { answer_at(count, told) }
+pub extern "C" fn mdb_cursor_count(mut cursor: Handle<Cursor>, count: Place<usize>) -> c_int {
+    answer_at(count, || {
+        let cursor = cursor.get_mut()?;
+        Ok(cursor.count(txn_of(cursor).get_mut()?)? as usize)
+    })
 }

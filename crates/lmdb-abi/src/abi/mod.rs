@@ -1,16 +1,18 @@
-//! What C programs call: the 56 functions of `lmdb.h`, by topic.
+//! What C programs call: the 56 functions of `lmdb.h`, by topic, and the 13 of `midl.h` that LMDB's library shows too.
 //!
-//! Everything unsafe about a C interface is here. A function turns its pointers into references, calls a safe method and writes the
-//! answer back; it promises nothing to a caller who breaks LMDB's rules: a handle that was closed, or one used by two threads at
-//! a time, is undefined behaviour here as it is there. A null pointer is `EINVAL`, and a panic becomes `MDB_PANIC`.
+//! Everything unsafe about a C interface is here. What a program hands over comes in the types of [`pointers`], which give it to safe
+//! methods; the answer is written back. There is no promise to a caller who breaks LMDB's rules: a handle that was closed, or a
+//! transaction used by two threads at a time, is undefined behaviour here as it is there. A null pointer is `EINVAL`, and a
+//! panic becomes `MDB_PANIC`.
 
-// Raw pointers from C. Each function's contract is its paragraph in lmdb.h; pointers that it reads or writes are null or valid.
+// Functions with names that C programs know, and pointers that they give.
 #![allow(unsafe_code)]
-#![allow(clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
 mod cursor;
 mod data;
 mod env;
+mod midl;
+mod pointers;
 mod txn;
 
 use std::cmp::Ordering;
@@ -24,9 +26,12 @@ use sapwood_store::Comparator;
 use crate::error::{self, Code, Result, SUCCESS};
 use crate::values::{Compare, Val};
 
+use pointers::Place;
+
 pub use cursor::*;
 pub use data::*;
 pub use env::*;
+pub use midl::*;
 pub use txn::*;
 
 /// The version that [`mdb_version`] tells, unless this variable of the environment holds another, as `0.9.24`.
@@ -36,14 +41,14 @@ const VERSION_DEFAULT: [c_int; 3] = [0, 9, 29];
 
 /// `mdb_version`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_version(
-    major: *mut c_int,
-    minor: *mut c_int,
-    patch: *mut c_int,
+pub extern "C" fn mdb_version(
+    major: Place<c_int>,
+    minor: Place<c_int>,
+    patch: Place<c_int>,
 ) -> *const c_char {
     let version = catch_unwind(version).unwrap_or(VERSION_DEFAULT);
     for (place, number) in [major, minor, patch].into_iter().zip(version) {
-        unsafe { set(place, number) };
+        place.set(number);
     }
     static TEXT: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
     let text = TEXT.get_or_init(|| {
@@ -66,9 +71,10 @@ fn version() -> [c_int; 3] {
 
 /// `mdb_strerror`
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mdb_strerror(code: c_int) -> *const c_char {
+pub extern "C" fn mdb_strerror(code: c_int) -> *const c_char {
     match error::text(code) {
         Some(text) => text.as_ptr(),
+        // SAFETY: it takes any number.
         None => unsafe { libc::strerror(code) },
     }
 }
@@ -83,36 +89,14 @@ fn answer(what: impl FnOnce() -> Result) -> c_int {
 }
 
 /// As [`answer`], for what gives something that the caller has a place for. Without one nothing is done.
-unsafe fn answer_at<T>(place: *mut T, what: impl FnOnce() -> Result<T>) -> c_int {
+fn answer_at<T>(place: Place<T>, what: impl FnOnce() -> Result<T>) -> c_int {
     answer(|| {
         if place.is_null() {
             return Err(Code::EINVAL);
         }
-        let value = what()?;
-        unsafe { place.write(value) };
+        place.set(what()?);
         Ok(())
     })
-}
-
-/// A handle, or whatever else must not be null.
-unsafe fn get<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
-    unsafe { pointer.as_mut() }.ok_or(Code::EINVAL)
-}
-
-/// Writes an answer, if it is wanted.
-unsafe fn set<T>(place: *mut T, value: T) {
-    if !place.is_null() {
-        unsafe { place.write(value) };
-    }
-}
-
-/// The bytes of a key or value; `None` for a null pointer.
-unsafe fn bytes<'a>(val: *const Val) -> Option<&'a [u8]> {
-    let val = unsafe { val.as_ref() }?;
-    if val.size == 0 || val.data.is_null() {
-        return Some(&[]);
-    }
-    Some(unsafe { std::slice::from_raw_parts(val.data.cast(), val.size) })
 }
 
 /// A function of the program as a comparator of the store. There are few, and they live as long as the program.
@@ -123,6 +107,7 @@ fn comparator(compare: Compare) -> &'static Comparator {
     *known.entry(compare as usize).or_insert_with(|| {
         Box::leak(Box::new(move |a: &[u8], b: &[u8]| -> Ordering {
             let (a, b) = (Val::to(a), Val::to(b));
+            // SAFETY: the program has given its function for this, and the library it is in stays as long as the environment.
             unsafe { compare(&a, &b) }.cmp(&0)
         }))
     })

@@ -97,7 +97,7 @@ impl Txn {
     }
 
     fn create_database(&mut self, name: &[u8], tree: &[u8], flags: u32) -> Result {
-        self.check_writable()?;
+        self.begin_change()?;
         let main = self.main_for_writing()?;
         let writing = self.writing_mut()?;
         let made = writing
@@ -143,7 +143,7 @@ impl Txn {
         }
         let database = self.database(dbi)?;
         let place = database.tree;
-        self.check_writable()?;
+        self.begin_change()?;
         let handle = self.handle(dbi)?;
         let tree = handle.tree.ok_or(Code::BAD_DBI)?;
         let writing = self.writing_mut()?;
@@ -293,6 +293,9 @@ impl Txn {
         if dbi == FREE {
             return Err(Code::EINVAL);
         }
+        if self.lent.has_reserved() {
+            self.put_reserved()?;
+        }
         let &Database {
             tree, comparators, ..
         } = self.database(dbi)?;
@@ -312,6 +315,9 @@ impl Txn {
 
     /// For cursors: the tree in a write transaction, and the transaction.
     pub(crate) fn written_tree(&mut self, dbi: u32) -> Result<Option<(TreeId, &mut WriteTxn)>> {
+        if self.lent.has_reserved() {
+            self.put_reserved()?;
+        }
         let place = self.database(dbi)?.tree;
         Ok(match place {
             TreePlace::InTxn(id) => Some((id, &mut self.writing_mut()?.txn)),

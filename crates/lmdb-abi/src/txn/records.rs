@@ -6,8 +6,10 @@ use super::Txn;
 use super::databases::TreePlace;
 use crate::database::{self, MAIN, RECORD_BYTES};
 use crate::error::{Code, Result};
+use crate::lent::{self, Copied};
 use crate::values::db_flags::{DUPFIXED, DUPSORT, INTEGERDUP, INTEGERKEY};
-use crate::values::write_flags::{APPEND, APPENDDUP, MULTIPLE, NODUPDATA, NOOVERWRITE, RESERVE};
+use crate::values::env_flags::WRITEMAP;
+use crate::values::write_flags::{APPEND, APPENDDUP, MULTIPLE, NODUPDATA, NOOVERWRITE};
 use crate::values::{KEY_BYTES_MAX, VALUE_BYTES_MAX, Val};
 
 /// A value to be stored.
@@ -37,7 +39,6 @@ pub(crate) enum Stored {
 }
 
 impl Txn {
-    /// `mdb_get`
     pub(crate) fn get(&mut self, dbi: u32, key: &[u8]) -> Result<&[u8]> {
         self.check()?;
         if key.is_empty() {
@@ -49,6 +50,59 @@ impl Txn {
         }
     }
 
+    /// `mdb_get`, for the program.
+    pub(crate) fn show(&mut self, dbi: u32, key: &[u8]) -> Result<Val> {
+        let shown = Val::to(self.get(dbi, key)?);
+        if !self.lends() || self.database(dbi)?.flags & DUPSORT != 0 {
+            return Ok(shown);
+        }
+        let copy = lent::copy(self.get(dbi, key)?);
+        Ok(self.lend(dbi, key, copy).unwrap_or(shown))
+    }
+
+    /// Whether the program may write to what it reads.
+    pub(crate) fn lends(&self) -> bool {
+        !self.is_reading() && self.open.flags() & WRITEMAP != 0
+    }
+
+    /// Where the program may write to the value of a record, in a database without duplicates; `None` if too much has been lent already.
+    pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Copied) -> Option<Val> {
+        self.lent.lend(dbi, key, value)
+    }
+
+    /// Stores what the program has written into the values that were lent to it.
+    pub(super) fn take_back_lent(&mut self) -> Result {
+        self.put_reserved()?;
+        for (dbi, key, value) in self.lent.take() {
+            // What stands for a database, or is in one that is closed by now, is not the program's to change.
+            let is_same = match self.get_if_there(dbi, &key) {
+                Ok(current) => current.is_none_or(|current| *current == *value),
+                Err(_) => true,
+            };
+            if is_same || self.refuse_database_record(dbi, &key).is_err() {
+                continue;
+            }
+            let tree = self.tree_for_writing(dbi)?;
+            let writing = self.writing_mut()?;
+            writing.has_changed = true;
+            let stored = writing.txn.put(tree, &key, &value);
+            self.note_failure(stored)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the duplicate that the program was given room for.
+    pub(super) fn put_reserved(&mut self) -> Result {
+        let Some((dbi, key, value)) = self.lent.take_reserved() else {
+            return Ok(());
+        };
+        let tree = self.tree_for_writing(dbi)?;
+        let writing = self.writing_mut()?;
+        writing.has_changed = true;
+        let stored = writing.txn.put(tree, &key, &value);
+        self.note_failure(stored).map(drop)
+    }
+
     /// `mdb_put`, and what `mdb_cursor_put` stores.
     pub(crate) fn put(
         &mut self,
@@ -57,8 +111,8 @@ impl Txn {
         value: Value<'_>,
         flags: u32,
     ) -> Result<Stored> {
-        self.check_writable()?;
-        let db_flags = self.check_put(dbi, key, value, flags)?;
+        self.begin_change()?;
+        let db_flags = self.check_put(dbi, key, value)?;
         if flags & NOOVERWRITE != 0
             && let Some(value) = self.get_if_there(dbi, key)?
         {
@@ -69,6 +123,9 @@ impl Txn {
         }
         let tree = self.tree_for_writing(dbi)?;
         let Value::Bytes(value) = value else {
+            if db_flags & DUPSORT != 0 {
+                return Ok(Stored::Room(self.lent.reserve(dbi, key, value.len())));
+            }
             return self.reserve(tree, key, value.len(), flags);
         };
         let writing = self.writing_mut()?;
@@ -89,18 +146,9 @@ impl Txn {
     }
 
     /// Refuses what cannot be put; gives the database's flags.
-    pub(crate) fn check_put(
-        &mut self,
-        dbi: u32,
-        key: &[u8],
-        value: Value<'_>,
-        flags: u32,
-    ) -> Result<u32> {
+    pub(crate) fn check_put(&mut self, dbi: u32, key: &[u8], value: Value<'_>) -> Result<u32> {
         let db_flags = self.database(dbi)?.flags;
         check_sizes(db_flags, key, value)?;
-        if flags & RESERVE != 0 && db_flags & DUPSORT != 0 {
-            return Err(Code::INCOMPATIBLE);
-        }
         if value.len() == 0 && db_flags & DUPSORT != 0 && !self.may_be_empty(dbi, key)? {
             return Err(Code::BAD_VALSIZE);
         }
@@ -153,7 +201,7 @@ impl Txn {
         let flags = flags & !MULTIPLE;
         let mut rest = values;
         if flags == 0 {
-            self.check_writable()?;
+            self.begin_change()?;
             let first = values.get(..size).ok_or(Code::BAD_VALSIZE)?;
             check_sizes(self.database(dbi)?.flags, key, Value::Bytes(first))?;
             self.refuse_database_record(dbi, key)?;
@@ -175,7 +223,7 @@ impl Txn {
 
     /// `mdb_del`: one value of the key, or all.
     pub(crate) fn delete(&mut self, dbi: u32, key: &[u8], value: Option<&[u8]>) -> Result {
-        self.check_writable()?;
+        self.begin_change()?;
         if key.is_empty() {
             return Err(Code::BAD_VALSIZE);
         }
@@ -234,15 +282,11 @@ fn check_sizes(flags: u32, key: &[u8], value: Value<'_>) -> Result {
     let value_fits = if flags & DUPSORT == 0 {
         value.len() <= VALUE_BYTES_MAX
     } else {
-        let is_integer = |value| match value {
-            Value::Bytes(bytes) => database::is_integer(bytes),
-            Value::Room(_) => false,
-        };
         let is_short = value.len() <= KEY_BYTES_MAX;
         let may_be_empty = flags & (DUPFIXED | INTEGERDUP) == 0;
         is_short
             && (may_be_empty || value.len() > 0)
-            && (flags & INTEGERDUP == 0 || is_integer(value))
+            && (flags & INTEGERDUP == 0 || matches!(value.len(), 4 | 8))
     };
     if key_fits && value_fits {
         Ok(())
