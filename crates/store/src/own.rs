@@ -41,7 +41,7 @@ use crate::tree::{HeapNo, Place, PlaceLeaf, Segment, prefetch};
 use crate::write::KnownTrees;
 
 use early::Early;
-use heap::{Heaps, Wasteful};
+use heap::{Heaps, HeapsBefore, Wasteful};
 use states::{OwnMap, State};
 use traces::Traces;
 use undo::{Destination, Source, Undo};
@@ -117,6 +117,8 @@ pub(crate) struct OwnPages {
     held: Vec<FreeExtent>,
     heaps: Heaps,
     undo: Vec<Undo>,
+    /// What a savepoint that has ended knew of heaps: the next one takes its memory.
+    spare_heaps: Option<Box<HeapsBefore>>,
     /// The newest savepoint; 0 if there is none.
     epoch: u64,
     /// The last pages of the file may be used: for deletions and what a commit itself needs.
@@ -167,6 +169,7 @@ impl OwnPages {
             held: Vec::new(),
             heaps: Heaps::new(roots.segments),
             undo: Vec::new(),
+            spare_heaps: None,
             epoch: 0,
             may_use_reserve: false,
             only_frees: true,

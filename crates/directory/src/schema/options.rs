@@ -52,14 +52,30 @@ impl Schema {
         description: &AttributeDescription<'_>,
         purpose: Purpose,
     ) -> Result<(), UnrecognisedOption> {
-        let syntax = known.syntax();
-        let requires_binary =
-            syntax.is_some_and(|syntax| syntax.is_binary() && syntax.requires_binary_transfer());
+        let has_binary =
+            description.has_options() && self.check_each(known, description, purpose)?;
+        if purpose == Purpose::Store && !has_binary && requires_binary(known) {
+            return Err(UnrecognisedOption::OnlyBinary(known.name().to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Each option by itself; whether one is binary.
+    fn check_each(
+        &self,
+        known: &AttributeType,
+        description: &AttributeDescription<'_>,
+        purpose: Purpose,
+    ) -> Result<bool, UnrecognisedOption> {
+        let is_binary = || {
+            let syntax = known.syntax();
+            requires_binary(known) || syntax.is_some_and(|syntax| syntax.oid() == BINARY_SYNTAX)
+        };
         let mut has_binary = false;
         for option in description.options() {
             if option.eq_ignore_ascii_case(BINARY) {
                 has_binary = true;
-                if !requires_binary && syntax.is_none_or(|syntax| syntax.oid() != BINARY_SYNTAX) {
+                if !is_binary() {
                     return Err(UnrecognisedOption::NotBinary(known.name().to_owned()));
                 }
                 continue;
@@ -75,11 +91,14 @@ impl Schema {
                 return Err(UnrecognisedOption::NotRegistered(option.to_owned()));
             }
         }
-        if requires_binary && !has_binary && purpose == Purpose::Store {
-            return Err(UnrecognisedOption::OnlyBinary(known.name().to_owned()));
-        }
-        Ok(())
+        Ok(has_binary)
     }
+}
+
+/// Whether values of a type are transferred with the option binary only.
+fn requires_binary(known: &AttributeType) -> bool {
+    let syntax = known.syntax();
+    syntax.is_some_and(|syntax| syntax.is_binary() && syntax.requires_binary_transfer())
 }
 
 /// Whether an option can be registered: letters, digits and hyphens; with a hyphen at its end it stands for all options

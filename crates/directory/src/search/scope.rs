@@ -91,6 +91,9 @@ impl Covered {
         parent: EntryId,
         superior: Option<&Superior>,
     ) -> bool {
+        if self.last == Some((parent, true)) {
+            return true;
+        }
         let plainly = match self.extent {
             Extent::Base => return id == self.base,
             Extent::Children => return parent == self.base || has(&self.singles, id),
@@ -103,10 +106,8 @@ impl Covered {
         if plainly {
             return true;
         }
-        if let Some((last, below)) = self.last
-            && last == parent
-        {
-            return below;
+        if self.last == Some((parent, false)) {
+            return false;
         }
         let below = superior.is_some_and(|superior| {
             superior.is_at_or_below(self.base)

@@ -34,7 +34,7 @@ const ATTRIBUTES_SEARCHED_MAX: usize = 64;
 pub(crate) struct Draft<'a> {
     attributes: Vec<DraftAttribute<'a>>,
     /// Where each of them is, by type and options, once they are many.
-    places: OnceCell<HashMap<AttributeTypeId, HashMap<String, usize>>>,
+    places: OnceCell<Box<HashMap<AttributeTypeId, HashMap<String, usize>>>>,
     /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
     shape_changed: bool,
 }
@@ -59,8 +59,9 @@ struct Values<'a> {
     deleted: usize,
     /// Times that a value was looked for.
     lookups: usize,
-    /// Where each value is by its normal form, once many have been looked for.
-    normal: Option<HashMap<Vec<u8>, usize>>,
+    /// Where each value is by its normal form, once many have been looked for. Boxed as it hardly ever is there: what is
+    /// moved for each attribute of an entry stays short.
+    normal: Option<Box<HashMap<Vec<u8>, usize>>>,
 }
 
 impl<'a> Values<'a> {
@@ -104,7 +105,7 @@ impl<'a> Values<'a> {
             let places = places.filter_map(|(at, value)| Some((value.as_ref()?, at)));
             steps::count(self.list.len());
             let normal = places.map(|(value, at)| (normal_form(schema, known, value), at));
-            self.normal = Some(normal.collect());
+            self.normal = Some(Box::new(normal.collect()));
         }
         steps::count(1);
         if let Some(normal) = &self.normal {
@@ -231,7 +232,7 @@ impl<'a> Draft<'a> {
                     let of_type = places.entry(known.attribute_type).or_default();
                     of_type.insert(known.options.clone(), at);
                 }
-                places
+                Box::new(places)
             });
             let at = *places.get(&attribute_type)?.get(options)?;
             return (!self.attributes[at].is_gone()).then_some(at);

@@ -531,14 +531,24 @@ impl OwnPages {
     }
 
     /// What a savepoint has to bring back.
-    pub(super) fn heaps_before(&self) -> HeapsBefore {
+    /// The state now, in the place of one that is not needed any more.
+    pub(super) fn heaps_before(&self, spare: Option<Box<HeapsBefore>>) -> Box<HeapsBefore> {
         let tails = self.view.records().map_or(&[][..], |own| &own.tails);
-        HeapsBefore {
-            segments: self.heaps.segments,
-            open: self.heaps.open.clone(),
-            outdated: self.heaps.outdated.len(),
-            tails: tails.iter().map(Tail::end).collect(),
-        }
+        let segments = self.heaps.segments;
+        let mut before = spare.unwrap_or_else(|| {
+            Box::new(HeapsBefore {
+                segments,
+                open: Vec::new(),
+                outdated: 0,
+                tails: Vec::new(),
+            })
+        });
+        before.segments = segments;
+        before.open.clone_from(&self.heaps.open);
+        before.outdated = self.heaps.outdated.len();
+        before.tails.clear();
+        before.tails.extend(tails.iter().map(Tail::end));
+        before
     }
 
     pub(super) fn bring_heaps_back(&mut self, before: &HeapsBefore) {

@@ -69,8 +69,8 @@ impl OwnPages {
     pub(crate) fn begin_savepoint(&mut self, epoch: u64) -> usize {
         self.epoch = epoch;
         let length = self.undo.len();
-        let before = Box::new(self.heaps_before());
-        self.undo.push(Undo::Heaps(before));
+        let spare = self.spare_heaps.take();
+        self.undo.push(Undo::Heaps(self.heaps_before(spare)));
         length
     }
 
@@ -83,7 +83,11 @@ impl OwnPages {
     pub(crate) fn end_savepoint(&mut self, epoch: u64) {
         self.epoch = epoch;
         if epoch == 0 {
-            self.undo.clear();
+            for undo in self.undo.drain(..) {
+                if let Undo::Heaps(before) = undo {
+                    self.spare_heaps = Some(before);
+                }
+            }
             let own = &self.shop.own;
             let reusable = |extent: &FreeExtent| own.get(extent.first) == Some(State::OwnFree);
             self.recycled.extend(

@@ -232,10 +232,10 @@ impl WriteTxn {
     }
 
     pub(super) fn open(&self, id: TreeId) -> Result<&OpenTree> {
-        self.trees
-            .get(id.0 as usize)
-            .filter(|tree| !tree.state.is_dropped)
-            .ok_or(Error::NoSuchTree)
+        match self.trees.get(id.0 as usize) {
+            Some(tree) if !tree.state.is_dropped => Ok(tree),
+            _ => Err(Error::NoSuchTree),
+        }
     }
 
     /// When the tree was changed last.
@@ -252,11 +252,13 @@ impl WriteTxn {
     ) -> Result<T> {
         self.env().inner().check_usable()?;
         let Self { trees, pages, .. } = self;
-        let tree = trees
-            .get_mut(id.0 as usize)
-            .filter(|tree| !tree.state.is_dropped)
-            .ok_or(Error::NoSuchTree)?;
-        let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
+        let tree = match trees.get_mut(id.0 as usize) {
+            Some(tree) if !tree.state.is_dropped => tree,
+            _ => return Err(Error::NoSuchTree),
+        };
+        let Some(pages) = pages.as_deref_mut() else {
+            return Err(Error::TxnFailed);
+        };
         pages.may_use_reserve = frees;
         pages.only_frees &= frees;
         // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.

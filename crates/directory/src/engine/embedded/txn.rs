@@ -481,9 +481,10 @@ impl Trees for EmbeddedTxn {
                 .find(|(known, _)| *known == table)
                 .map(|(_, tree)| *tree),
         };
-        tree.map(|tree| self.txn.txn(at).view(tree))
-            .transpose()
-            .map_err(Error::from)
+        match tree {
+            Some(tree) => Ok(Some(self.txn.txn(at).view(tree)?)),
+            None => Ok(None),
+        }
     }
 
     fn blocks(&self, store: usize, index: Index) -> Result<Option<store::Tree<'_>>> {
