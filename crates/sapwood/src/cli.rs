@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 
 /// What signals do to a server.
 const SIGNALS: &str = "Signals:
-  SIGTERM, SIGINT  finish what is under way, for 10 s at most, and stop
+  SIGTERM, SIGINT  finish updates under way, for 10 s at most, end searches, and stop
   SIGHUP           read configuration, password and certificates again, as 'sapwood reload' does
   SIGQUIT          end at once with a core dump; as after a crash, nothing that was acknowledged is lost
 

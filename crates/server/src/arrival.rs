@@ -77,6 +77,24 @@ impl Arrival {
         Some(INPUT_BYTES)
     }
 
+    /// The bytes of input that there is memory for without a wait, while what comes cannot be taken.
+    pub(crate) fn room_to_watch(
+        &mut self,
+        pools: &RequestPools,
+        session: &mut Session,
+    ) -> Option<usize> {
+        let behind_first = session.first_bytes() + INPUT_FREE_BYTES;
+        if self.share.bytes() == 0 && self.wait.is_none() && !session.fits_free_input() {
+            let share = pools.buffers.try_take(session.claimant(), INPUT_BYTES);
+            self.share = share.unwrap_or_default();
+        }
+        let room = match pools.buffers.owns(&self.share) && self.share.bytes() > 0 {
+            true => INPUT_BYTES.max(behind_first),
+            false => behind_first,
+        };
+        (session.input().len() < room).then_some(room)
+    }
+
     /// A request that has its memory as a whole.
     fn poll_medium(
         &mut self,

@@ -384,11 +384,17 @@ impl Connection {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !(self.session.wants_input() || self.session.watches_peer()) {
+        let wants_input = self.session.wants_input();
+        if !wants_input && !self.session.watches_peer() {
             return Ok(false);
         }
         let pools = self.service.memory.requests(self.session.is_anonymous());
-        let Some(room) = self.arrival.poll_room(pools, &mut self.session, cx) else {
+        let room = if wants_input {
+            self.arrival.poll_room(pools, &mut self.session, cx)
+        } else {
+            self.arrival.room_to_watch(pools, &mut self.session)
+        };
+        let Some(room) = room else {
             return Ok(false);
         };
         let input = self.session.input();
@@ -403,7 +409,7 @@ impl Connection {
                 input.reserve_exact(room - input.len());
             }
         }
-        let read = if room > INPUT_BYTES {
+        let read = if room > INPUT_BYTES || !wants_input {
             let most = room - input.len();
             self.stream.poll_read_some(cx, input, most)
         } else {

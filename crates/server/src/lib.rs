@@ -21,6 +21,7 @@ mod service;
 mod session;
 mod stream;
 pub mod tls;
+mod workers;
 mod writer;
 
 pub use config::{Config, Extensions, Flags};

@@ -28,10 +28,14 @@ use crate::service::{Parts, Service, Settings, SettingsError};
 use crate::session::{Peer, notice_of_disconnection};
 use crate::stream::{Detached, Stream};
 use crate::tls::{self, Tls};
+use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 
-/// Seconds that connections have to finish what is under way when the server stops.
+/// Seconds that connections have when the server stops, to finish updates under way and to take their last answers.
 pub const STOP_SECONDS_MAX: u64 = 10;
+/// One thread makes long requests ready for so many that serve connections: long requests get a third of the processors
+/// at most while short ones want the rest.
+const PREPARER_PART: usize = 2;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
@@ -204,6 +208,7 @@ impl Server {
             })?);
         }
         let hashers = HasherPool::start(config.limits.hashers_max)?;
+        let preparers = Workers::start("preparer", threads.div_ceil(PREPARER_PART))?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {
@@ -211,6 +216,7 @@ impl Server {
             directory,
             writer,
             hashers,
+            preparers,
             tls,
             settings,
             flags,
@@ -287,8 +293,9 @@ impl Server {
         }
     }
 
-    /// Stops: no new connections, what is under way is finished (within [`STOP_SECONDS_MAX`]) and answered, each client gets
-    /// a Notice of Disconnection, and every update that was taken is on the disk when this returns.
+    /// Stops: no new connections, updates under way are finished (within [`STOP_SECONDS_MAX`]) and answered, searches end
+    /// with `unavailable`, each client gets a Notice of Disconnection, and every update that was taken is on the disk
+    /// when this returns.
     pub fn stop(self) {
         drop(self);
     }

@@ -13,6 +13,7 @@ use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
 use crate::tls::{self, Tls};
+use crate::workers::Workers;
 use crate::writer::Writer;
 
 /// The directory being served and everything that sessions share.
@@ -21,6 +22,8 @@ pub(crate) struct Service {
     pub(crate) directory: Directory,
     pub(crate) writer: Writer,
     pub(crate) hashers: HasherPool,
+    /// The threads that make long requests ready.
+    pub(crate) preparers: Workers,
     /// `None` when there is neither certificate nor key.
     pub(crate) tls: Option<Tls>,
     pub(crate) memory: Memory,
@@ -129,6 +132,7 @@ pub(crate) struct Parts {
     pub(crate) directory: Directory,
     pub(crate) writer: Writer,
     pub(crate) hashers: HasherPool,
+    pub(crate) preparers: Workers,
     pub(crate) tls: Option<Tls>,
     pub(crate) settings: Settings,
     pub(crate) flags: Flags,
@@ -143,6 +147,7 @@ impl Service {
             directory: parts.directory,
             writer: parts.writer,
             hashers: parts.hashers,
+            preparers: parts.preparers,
             tls: parts.tls,
             extensions: settings.config.extensions,
             memory: Memory::new(&settings.config.limits),

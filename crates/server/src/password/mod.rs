@@ -6,7 +6,6 @@
 //! are tried.
 
 mod crypt;
-mod fair;
 mod pool;
 mod stored;
 mod verifier;
@@ -14,7 +13,7 @@ mod verifier;
 use base64ct::{Base64Unpadded, Encoding};
 use zeroize::Zeroizing;
 
-pub(crate) use pool::{Claim, Delayed, HasherPool, Owner, Ticket, Turn};
+pub(crate) use pool::{Ahead, HasherPool, Ticket};
 pub use stored::{
     Hash, STORED_BYTES_MAX, StoredPassword, VALUE_MEMORY_KIB_MAX, VALUE_WORK_MAX, Work, scheme_of,
 };

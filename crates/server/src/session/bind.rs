@@ -15,9 +15,8 @@ use sapwood_ldap::result::ResultCode;
 
 use super::log::LoggedName;
 use super::{Completion, Peer, Session};
-use crate::password::{
-    Claim, Delayed, Owner, PASSWORD_BYTES_MAX, Ticket, Turn, Verified, Verifier,
-};
+use crate::password::{Ahead, PASSWORD_BYTES_MAX, Ticket, Verified, Verifier};
+use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
 
 /// Bytes of the name in a bind.
@@ -42,7 +41,7 @@ pub(super) enum Hashing {
         failure: Option<(Instant, Claim)>,
     },
     /// A bind that has failed, and when that is told.
-    Failed { at: Instant, _delayed: Delayed },
+    Failed { at: Instant, _ahead: Ahead },
 }
 
 /// What becomes of a bind at once.
@@ -203,7 +202,7 @@ impl Session {
     fn fail_at(&mut self, at: Instant, claim: Claim) -> Begun {
         self.hashing = Some(Hashing::Failed {
             at,
-            _delayed: self.service.hashers.delay(claim),
+            _ahead: self.service.hashers.delay(claim),
         });
         Begun::Waits
     }
@@ -250,15 +249,11 @@ impl Session {
         )
     }
 
-    /// For whom the password of an identity is hashed or checked.
+    /// For whom work is done that somebody with this identity asks for, or that is about its password.
     pub(super) fn claim(&self, identity: &Identity) -> Claim {
-        let owner = match identity {
-            Identity::User { entry, .. } => Owner::Entry(entry.0),
-            Identity::Admin { .. } | Identity::Anonymous => Owner::Admin,
-        };
         Claim {
             origin: self.peer.origin(),
-            owner,
+            owner: Owner::from(identity),
         }
     }
 

@@ -19,9 +19,7 @@ impl Session {
         controls: Controls<'_>,
         burst: &mut Burst<'_>,
     ) -> bool {
-        if self.settings.config.log.access {
-            tracing::info!(target: "access", conn = self.number, id, oid = request.name, "extended");
-        }
+        self.log_extended(id, request.name);
         match request.name {
             oids::START_TLS => self.start_tls(id, request.value),
             oids::WHO_AM_I => self.who_am_i(id, request.value, burst),
@@ -43,6 +41,12 @@ impl Session {
             }
         }
         true
+    }
+
+    pub(super) fn log_extended(&self, id: u32, oid: &str) {
+        if self.settings.config.log.access {
+            tracing::info!(target: "access", conn = self.number, id, oid, "extended");
+        }
     }
 
     /// Appends the ExtendedResponse.
@@ -128,9 +132,7 @@ impl Session {
             }
         };
         let outcome = if let Some(operation) = self.searches.remove(target) {
-            let canceled = Outcome::new(ResultCode::Canceled, "canceled by the client");
-            self.answer(target, operation, &canceled);
-            Outcome::SUCCESS
+            return self.canceled(id, target, operation);
         } else if self.updating.contains(&target) {
             Outcome::new(ResultCode::TooLate, "the update is being applied")
         } else if self.lburp.keeps(target) {

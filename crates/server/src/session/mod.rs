@@ -12,10 +12,12 @@
 mod ahead;
 mod bind;
 mod extended;
+mod heed;
 mod identity;
 mod ids;
 mod lburp;
 mod log;
+mod long;
 mod password_modify;
 mod search;
 #[cfg(test)]
@@ -47,6 +49,7 @@ use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
 use self::bind::{Hashing, Verdict};
 use self::ids::MessageIds;
 use self::lburp::{HashedOperation, Lburp};
+use self::long::Prepared;
 use self::transaction::Transactions;
 use crate::accounts::{Claimant, Origin};
 use crate::admission::Admission;
@@ -105,9 +108,11 @@ pub(crate) enum Completion {
     Hashed(Box<Hashed>),
     /// Those of an operation of a bulk update.
     LburpHashed(Box<HashedOperation>),
+    /// A long search or compare has been made ready.
+    Prepared(Box<Prepared>),
     /// Somebody else needs the connection's place: the session ends unless it is being worked for.
     MakeRoom,
-    /// The server stops: what is under way is finished, then the session ends.
+    /// The server stops: updates under way are finished, searches end, then the session does.
     Stop,
 }
 
@@ -183,6 +188,10 @@ pub(crate) struct Session {
     input: Vec<u8>,
     /// Bytes that the request at the start of `input` needs to be complete.
     input_needed: usize,
+    /// Bytes of `input` that were looked through for what ends searches.
+    heeded: usize,
+    /// The peer's end was read before requests that came before it could be taken.
+    has_seen_end: bool,
     output: Vec<u8>,
     /// Bytes of `output` that have been written.
     written: usize,
@@ -249,6 +258,8 @@ impl Session {
             identity: Identity::Anonymous,
             input: Vec::new(),
             input_needed: 0,
+            heeded: 0,
+            has_seen_end: false,
             output: Vec::new(),
             written: 0,
             searches: search::Running::default(),
@@ -312,14 +323,6 @@ impl Session {
     /// Whether more requests can be taken: there is room for their answers, and nothing keeps them waiting.
     pub(crate) fn wants_input(&self) -> bool {
         self.takes_requests() && self.input.len() < INPUT_BYTES.max(self.input_needed)
-    }
-
-    /// Whether to read although no request can be taken: while something is hashed, to learn that the peer is gone.
-    pub(crate) fn watches_peer(&self) -> bool {
-        self.hashing.is_some()
-            && self.draining.is_none()
-            && self.then == Then::Continue
-            && self.fits_free_input()
     }
 
     /// Whether what has come leaves room in what a connection may hold without a share.
@@ -498,8 +501,13 @@ impl Session {
         self.then = Then::Continue;
     }
 
-    /// The peer sends nothing more: what is under way is finished, then the session ends.
+    /// The peer sends nothing more: what is under way is finished, then the session ends. If there are requests that cannot
+    /// be taken yet, that is told again when they have been.
     pub(crate) fn peer_closed(&mut self) {
+        if !self.wants_input() && self.hashing.is_none() {
+            self.has_seen_end = true;
+            return;
+        }
         self.draining = Some(Draining::PeerClosed);
         self.input.clear();
         self.input_needed = 0;
@@ -529,9 +537,8 @@ impl Session {
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
         }
-        if self.hashing.is_some() && !self.input.is_empty() && self.is_unbound() {
-            self.stop_hashing();
-            self.then = Then::Close;
+        if !self.input.is_empty() {
+            self.read_on();
         }
         self.step_searches();
         match self.draining {
@@ -553,7 +560,7 @@ impl Session {
             self.output.reserve_exact(OUTPUT_FIRST_BYTES);
         }
         let mut taken = 0;
-        self.input_needed = 0;
+        (self.input_needed, self.heeded) = (0, 0);
         while taken < input.len() {
             if !self.has_room() {
                 self.reserve_room();
@@ -613,8 +620,10 @@ impl Session {
                 self.draining = self.draining.or(Some(Draining::ServerStops));
                 self.wanted = None;
                 self.stop_hashing();
+                self.stop_searches();
             }
             Completion::Hashed(hashed) => self.hashed(*hashed),
+            Completion::Prepared(prepared) => self.prepared(*prepared),
             Completion::LburpHashed(hashed) => self.lburp_hashed(*hashed),
         }
     }
@@ -758,10 +767,10 @@ impl Session {
             Request::Bind(request) => self.bind(id, &request),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
-                return self.search(&message, &request, bytes.len(), search, burst);
+                return self.search(&message, &request, bytes, search, burst);
             }
             Request::Compare(request) => {
-                return self.compare(id, &request, message.controls, bytes.len(), burst);
+                return self.compare(&message, &request, bytes, burst);
             }
             Request::Abandon(abandoned) => drop(self.searches.remove(abandoned)),
             Request::Extended(request) => {

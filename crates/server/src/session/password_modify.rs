@@ -12,8 +12,9 @@ use super::transaction::refuse_proxied_authorization;
 use super::{Completion, Hashed, Session};
 use crate::memory::Share;
 use crate::password::{
-    self, PASSWORD_BYTES_MAX, Password, PasswordError, Turn, Verified, Verifier, Work, hash_work,
+    self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work, hash_work,
 };
+use crate::workers::Turn;
 use crate::writer::{Form, Reply};
 
 impl Session {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions, Step,
-    SystemClock, is_secret,
+    Budget, Channel, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions,
+    Snapshot, Step, SystemClock, is_secret,
 };
 use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
 use sapwood_ldap::filter::Filter;
@@ -13,6 +13,7 @@ use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchReq
 use sapwood_ldap::result::ResultCode;
 
 use super::log::{self, LoggedName};
+use super::long::Preparing;
 use super::{Burst, Session, Wanted};
 use crate::memory::Share;
 use crate::writer::refusal;
@@ -38,16 +39,48 @@ const ITEM_BYTES: usize = 384;
 const SHORT_REQUEST_BYTES: usize = 256;
 /// What the request of one small search may ask for that each connection has for free, in bytes.
 const READING_FREE_BYTES: usize = 30 << 10;
-/// From this length on, making a request ready may take about as long as a step.
+/// From this length on, making a request ready may take longer than a step: a [worker](super::long) does it.
 const LONG_REQUEST_BYTES: usize = 16 << 10;
 
 /// Searches and compares that were not done with their first step. Each has a step in turn.
 #[derive(Default)]
 pub(super) struct Running {
-    queue: VecDeque<UnderWay>,
+    queue: VecDeque<Queued>,
+    /// The number of the last that a worker was to make ready.
+    number: u64,
 }
 
-enum Reading {
+pub(super) enum Queued {
+    /// It goes on in steps.
+    UnderWay(UnderWay),
+    /// A worker makes it ready.
+    Preparing(Preparing),
+}
+
+impl Queued {
+    fn id(&self) -> u32 {
+        match self {
+            Queued::UnderWay(running) => running.id,
+            Queued::Preparing(preparing) => preparing.id,
+        }
+    }
+
+    fn operation(&self) -> Operation {
+        match self {
+            Queued::UnderWay(running) => running.reading.operation(),
+            Queued::Preparing(preparing) => preparing.operation,
+        }
+    }
+
+    fn under_way(&self) -> Option<&UnderWay> {
+        match self {
+            Queued::UnderWay(running) => Some(running),
+            Queued::Preparing(_) => None,
+        }
+    }
+}
+
+pub(super) enum Reading {
     Search(Search),
     Compare(Compare),
 }
@@ -70,13 +103,24 @@ impl Reading {
     }
 }
 
-struct UnderWay {
+pub(super) struct UnderWay {
     id: u32,
     reading: Reading,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
     /// The memory that the search takes.
     share: Share,
+}
+
+impl UnderWay {
+    pub(super) fn new(id: u32, reading: Reading, share: Share) -> Self {
+        Self {
+            id,
+            reading,
+            needed: 0,
+            share,
+        }
+    }
 }
 
 impl Running {
@@ -90,24 +134,48 @@ impl Running {
 
     /// Gives up the search or compare with this message id; which of them it was, if there is one.
     pub(super) fn remove(&mut self, id: u32) -> Option<Operation> {
-        let at = self.queue.iter().position(|running| running.id == id)?;
+        let at = self.queue.iter().position(|queued| queued.id() == id)?;
         let removed = self.queue.remove(at)?;
-        Some(removed.reading.operation())
+        Some(removed.operation())
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
     }
 
+    pub(super) fn push(&mut self, queued: Queued) {
+        self.queue.push_back(queued);
+    }
+
+    /// A number for one that a worker makes ready.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Takes out the one that a worker was to make ready under this number, if it was not given up.
+    pub(super) fn take_prepared(&mut self, number: u64) -> Option<Preparing> {
+        let is_it =
+            |queued: &Queued| matches!(queued, Queued::Preparing(known) if known.number == number);
+        let at = self.queue.iter().position(is_it)?;
+        match self.queue.remove(at)? {
+            Queued::Preparing(preparing) => Some(preparing),
+            Queued::UnderWay(_) => None,
+        }
+    }
+
+    fn under_way(&self) -> impl Iterator<Item = &UnderWay> {
+        self.queue.iter().filter_map(Queued::under_way)
+    }
+
     /// Bytes of shared memory that they hold.
     pub(super) fn shared_bytes(&self) -> usize {
-        self.queue.iter().map(|running| running.share.bytes()).sum()
+        self.under_way().map(|running| running.share.bytes()).sum()
     }
 
     /// Bytes of the longest message that did not fit.
     pub(super) fn needed_max(&self) -> Option<usize> {
-        self.queue
-            .iter()
+        self.under_way()
             .map(|running| running.needed)
             .max()
             .filter(|needed| *needed > 0)
@@ -120,26 +188,28 @@ impl Session {
         &mut self,
         message: &RequestMessage<'_>,
         request: &SearchRequest<'_>,
-        request_bytes: usize,
+        bytes: &[u8],
         begun: Option<Search>,
         burst: &mut Burst<'_>,
     ) -> bool {
-        let Some(share) = self.share_of_reading(request_bytes, || request.filter.items()) else {
+        let Some(share) = self.share_of_reading(bytes.len(), || request.filter.items()) else {
             return false;
         };
         let id = message.id;
         self.log_search(id, request);
+        if bytes.len() > LONG_REQUEST_BYTES {
+            self.prepare(bytes, message, share, burst);
+            return true;
+        }
         let search = match begun {
             Some(search) => Ok(search),
-            None => self.begin_search(id, request, message.controls, burst),
+            None => burst.snapshot(self).cloned().and_then(|snapshot| {
+                let options = self.search_options(id);
+                begin_search(snapshot, &self.identity, request, message.controls, options)
+            }),
         };
         match search {
-            Ok(search) => self.step(UnderWay {
-                id,
-                reading: Reading::Search(search),
-                needed: 0,
-                share,
-            }),
+            Ok(search) => self.step(UnderWay::new(id, Reading::Search(search), share)),
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
         true
@@ -151,8 +221,6 @@ impl Session {
         request_bytes: usize,
         items: impl FnOnce() -> usize,
     ) -> Option<Share> {
-        // One long request is begun, and others have their turn.
-        self.turn_used |= request_bytes > LONG_REQUEST_BYTES;
         let items = match request_bytes {
             ..SHORT_REQUEST_BYTES => 1,
             _ => items(),
@@ -166,38 +234,6 @@ impl Session {
             return Some(Share::default());
         }
         self.share(Wanted::Search(SEARCH_BYTES + bytes))
-    }
-
-    fn begin_search(
-        &self,
-        id: u32,
-        request: &SearchRequest<'_>,
-        controls: Controls<'_>,
-        burst: &mut Burst<'_>,
-    ) -> Result<Search, Outcome> {
-        let mut options = self.search_options(id);
-        for control in controls.iter() {
-            if control.oid == control::MANAGE_DSA_IT {
-                options.manage_dsa_it = true;
-            } else if control.oid == control::ASSERTION {
-                options.assertion = Some(assertion(&control)?.to_buf());
-            } else if control.oid == control::PAGED_RESULTS {
-                let value = control.value.unwrap_or_default();
-                let page = PagedResults::decode(value).map_err(|error| {
-                    Outcome::new(
-                        ResultCode::ProtocolError,
-                        format!("paged results control: {error}"),
-                    )
-                })?;
-                options.page = Some((page.size, page.cookie.to_vec()));
-            }
-        }
-        Ok(Search::new(
-            burst.snapshot(self)?.clone(),
-            &self.identity,
-            request,
-            options,
-        ))
     }
 
     /// What a search is asked besides its request, when it has no controls.
@@ -229,10 +265,19 @@ impl Session {
                 break;
             }
             let next = self.next_search();
-            let Some(running) = next.and_then(|index| self.searches.queue.remove(index)) else {
+            let next = next.and_then(|index| self.searches.queue.remove(index));
+            let Some(Queued::UnderWay(running)) = next else {
                 break;
             };
             self.step(running);
+        }
+    }
+
+    /// Ends all that are under way, as the server stops: they could take as long as they like.
+    pub(super) fn stop_searches(&mut self) {
+        for queued in std::mem::take(&mut self.searches.queue) {
+            let outcome = Outcome::new(ResultCode::Unavailable, "the server is stopping");
+            self.answer(queued.id(), queued.operation(), &outcome);
         }
     }
 
@@ -244,7 +289,10 @@ impl Session {
     /// The search whose turn it is. One that waits for memory is passed over; none passes one that only waits until what
     /// is there has been written, or it might wait for ever.
     fn next_search(&self) -> Option<usize> {
-        for (index, running) in self.searches.queue.iter().enumerate() {
+        for (index, queued) in self.searches.queue.iter().enumerate() {
+            let Queued::UnderWay(running) = queued else {
+                continue;
+            };
             if self.fits(running.needed) {
                 return Some(index);
             }
@@ -257,8 +305,8 @@ impl Session {
 
     /// Whether a search waits until there is room.
     pub(super) fn waits_for_room(&self) -> bool {
-        let mut queue = self.searches.queue.iter();
-        queue.any(|running| !self.fits(running.needed))
+        let mut under_way = self.searches.under_way();
+        under_way.any(|running| !self.fits(running.needed))
     }
 
     /// Whether there is room for a message of so many bytes.
@@ -301,7 +349,7 @@ impl Session {
                     self.turn_used = true;
                     self.ahead = 1;
                     running.needed = 0;
-                    self.searches.queue.push_back(running);
+                    self.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Room(needed)) => {
                     // What is free was enough so far.
@@ -309,7 +357,7 @@ impl Session {
                         continue;
                     }
                     running.needed = needed;
-                    self.searches.queue.push_back(running);
+                    self.searches.push(Queued::UnderWay(running));
                 }
                 Ok(Step::Done(outcome)) => self.answer(id, operation, &outcome),
                 Err(error) => {
@@ -325,18 +373,18 @@ impl Session {
     /// `false` when there is no memory for the compare yet.
     pub(super) fn compare(
         &mut self,
-        id: u32,
+        message: &RequestMessage<'_>,
         request: &CompareRequest<'_>,
-        controls: Controls<'_>,
-        request_bytes: usize,
+        bytes: &[u8],
         burst: &mut Burst<'_>,
     ) -> bool {
+        let (id, controls) = (message.id, message.controls);
         let asserted = controls.find(control::ASSERTION);
         let items = || {
             let filter = asserted.and_then(|control| assertion(&control).ok());
             1 + filter.map_or(0, Filter::items)
         };
-        let Some(share) = self.share_of_reading(request_bytes, items) else {
+        let Some(share) = self.share_of_reading(bytes.len(), items) else {
             return false;
         };
         if self.settings.config.log.access {
@@ -345,42 +393,26 @@ impl Session {
             let dn = LoggedName::dn(schema, request.dn);
             tracing::info!(target: "access", conn = self.number, id, %dn, attribute, "compare");
         }
-        match self.begin_compare(request, controls, burst) {
-            Ok(compare) => self.step(UnderWay {
-                id,
-                reading: Reading::Compare(compare),
-                needed: 0,
-                share,
-            }),
+        if bytes.len() > LONG_REQUEST_BYTES {
+            self.prepare(bytes, message, share, burst);
+            return true;
+        }
+        let (channel, deadline) = (self.channel, self.deadline_micros());
+        let compare = burst.snapshot(self).cloned().and_then(|snapshot| {
+            begin_compare(
+                snapshot,
+                &self.identity,
+                request,
+                controls,
+                channel,
+                deadline,
+            )
+        });
+        match compare {
+            Ok(compare) => self.step(UnderWay::new(id, Reading::Compare(compare), share)),
             Err(outcome) => self.answer(id, Operation::Compare, &outcome),
         }
         true
-    }
-
-    fn begin_compare(
-        &self,
-        request: &CompareRequest<'_>,
-        controls: Controls<'_>,
-        burst: &mut Burst<'_>,
-    ) -> Result<Compare, Outcome> {
-        let options = CompareOptions {
-            channel: self.channel,
-            manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
-            assertion: controls
-                .find(control::ASSERTION)
-                .map(|control| assertion(&control))
-                .transpose()?,
-            deadline_micros: self.deadline_micros(),
-        };
-        let asserted = &request.assertion;
-        Ok(Compare::new(
-            burst.snapshot(self)?.clone(),
-            &self.identity,
-            request.dn,
-            asserted.attribute,
-            asserted.value,
-            options,
-        ))
     }
 
     fn log_search(&self, id: u32, request: &SearchRequest<'_>) {
@@ -392,6 +424,62 @@ impl Session {
             tracing::info!(target: "access", conn = self.number, id, %base, scope, %filter, "search");
         }
     }
+}
+
+/// Begins a search with what its controls ask for besides.
+pub(super) fn begin_search(
+    snapshot: Snapshot,
+    identity: &Identity,
+    request: &SearchRequest<'_>,
+    controls: Controls<'_>,
+    mut options: SearchOptions,
+) -> Result<Search, Outcome> {
+    for control in controls.iter() {
+        if control.oid == control::MANAGE_DSA_IT {
+            options.manage_dsa_it = true;
+        } else if control.oid == control::ASSERTION {
+            options.assertion = Some(assertion(&control)?.to_buf());
+        } else if control.oid == control::PAGED_RESULTS {
+            let value = control.value.unwrap_or_default();
+            let page = PagedResults::decode(value).map_err(|error| {
+                Outcome::new(
+                    ResultCode::ProtocolError,
+                    format!("paged results control: {error}"),
+                )
+            })?;
+            options.page = Some((page.size, page.cookie.to_vec()));
+        }
+    }
+    Ok(Search::new(snapshot, identity, request, options))
+}
+
+/// Begins a compare with what its controls ask for besides.
+pub(super) fn begin_compare(
+    snapshot: Snapshot,
+    identity: &Identity,
+    request: &CompareRequest<'_>,
+    controls: Controls<'_>,
+    channel: Channel,
+    deadline_micros: Option<u64>,
+) -> Result<Compare, Outcome> {
+    let options = CompareOptions {
+        channel,
+        manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
+        assertion: controls
+            .find(control::ASSERTION)
+            .map(|control| assertion(&control))
+            .transpose()?,
+        deadline_micros,
+    };
+    let asserted = &request.assertion;
+    Ok(Compare::new(
+        snapshot,
+        identity,
+        request.dn,
+        asserted.attribute,
+        asserted.value,
+        options,
+    ))
 }
 
 /// The filter of an assertion control (RFC 4528).

@@ -1,5 +1,8 @@
 //! The state machine on byte buffers: no socket, and the test decides when bytes come and go.
 
+mod heed;
+mod long;
+
 use super::*;
 use std::path::Path;
 
@@ -18,6 +21,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::config::{Config, Flags};
 use crate::password::{self, HasherPool};
 use crate::service::{Parts, Settings};
+use crate::workers::Workers;
 use crate::writer::{Writer, WriterThreads};
 
 const ADMIN: &str = "cn=admin,o=X";
@@ -130,12 +134,14 @@ fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
         Settings::new(folder, Config::load(folder).unwrap(), directory.schema()).unwrap();
     let (writer, threads) = Writer::start(directory.clone()).unwrap();
     let hashers = HasherPool::start(1).unwrap();
+    let preparers = Workers::start("preparer", 1).unwrap();
     let folder = folder.to_owned();
     let parts = Parts {
         folder,
         directory,
         writer,
         hashers,
+        preparers,
         tls: None,
         settings,
         flags: Flags::default(),
@@ -839,19 +845,15 @@ fn a_compare_whose_assertion_takes_long_can_be_canceled() {
     assert!(bench.session.is_idle());
 }
 
+/// A stop waited for long searches, up to ten seconds.
 #[test]
-fn requests_behind_a_long_one_are_taken_in_the_next_turn() {
-    let mut bench = Bench::admin("");
-    let long = format!("(cn={})", "x".repeat(20 << 10));
-    let bytes = [
-        search_for(7, Scope::Subtree, &long),
-        extended(8, oids::WHO_AM_I),
-    ]
-    .concat();
-    bench.receive(&bytes);
-    assert_eq!(bench.answers(), [(7, Some(ResultCode::Success))]);
+fn a_stop_ends_a_long_search_within_a_step() {
+    let (mut bench, filter) = long_evaluation();
+    bench.receive(&search_for(7, Scope::Subtree, &filter));
     assert!(bench.session.has_work());
+    bench.session.complete(Completion::Stop);
     bench.session.process();
-    assert_eq!(bench.answers(), [(8, Some(ResultCode::Success))]);
-    assert!(!bench.session.has_work());
+    let stopped = Some(ResultCode::Unavailable);
+    assert_eq!(bench.answers(), [(7, stopped), (0, stopped)]);
+    assert_eq!(bench.session.then(), Then::Close);
 }

@@ -11,7 +11,8 @@ use super::log::LoggedName;
 use super::transaction::check_member;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
-use crate::password::{self, Hasher, Turn, Work, hash_work};
+use crate::password::{self, Hasher, Work, hash_work};
+use crate::workers::Turn;
 use crate::writer::{Form, Reply, Unit};
 
 /// Bytes of the queue that each update counts for besides its own.

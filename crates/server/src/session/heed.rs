@@ -1,0 +1,179 @@
+//! Reading on while no request can be taken: what ends a search has to be seen behind requests that wait for its end.
+//!
+//! A connection with as many searches as it may have, with a request that waits for memory, or with answers that its
+//! client does not read, takes no more requests, but looks through what comes for Abandon, Cancel and Unbind. It reads
+//! on into its own buffer, of [`INPUT_BYTES`](crate::memory::INPUT_BYTES) if there is memory for that and at least of
+//! [`INPUT_FREE_BYTES`](crate::memory::INPUT_FREE_BYTES). What is behind still more requests waits with them.
+
+use std::ops::Range;
+
+use sapwood_directory::Outcome;
+use sapwood_ldap::extended as oids;
+use sapwood_ldap::message::{Frame, Operation, Request, RequestMessage, frame};
+use sapwood_ldap::result::ResultCode;
+
+use super::{Session, Then, Wanted};
+
+impl Session {
+    /// Whether to read although no request can be taken: while a search can be ended, and while something is hashed, to
+    /// learn that the peer is gone.
+    pub(crate) fn watches_peer(&self) -> bool {
+        (self.hashing.is_some() || self.has_searches())
+            && self.draining.is_none()
+            && self.then == Then::Continue
+            && !self.has_seen_end
+    }
+
+    /// Whether there is a search or a compare that can be given up.
+    fn has_searches(&self) -> bool {
+        !self.searches.is_empty() || self.search_waits()
+    }
+
+    /// Whether the first request of the input is a search or compare that waits for memory.
+    fn search_waits(&self) -> bool {
+        matches!(self.wanted, Some(Wanted::Search(_)))
+    }
+
+    /// Bytes of the first request of the input; 0 when it has not come as a whole.
+    pub(crate) fn first_bytes(&self) -> usize {
+        first(&self.input, self.message_bytes_max())
+    }
+
+    /// Looks through requests that cannot be taken yet, as far as they have come.
+    #[cold]
+    pub(super) fn read_on(&mut self) {
+        while !self.takes_requests() && self.has_searches() && self.heed() {
+            if self.takes_requests() {
+                self.take_burst();
+            }
+        }
+        if self.hashing.is_some() && self.is_unbound() {
+            self.stop_hashing();
+            self.then = Then::Close;
+        }
+    }
+
+    /// Does what ends a search, and takes it out of the input; whether there was any such thing.
+    fn heed(&mut self) -> bool {
+        let mut input = std::mem::take(&mut self.input);
+        let mut at = self.heeded;
+        if at == 0 && self.wanted.is_some() {
+            at = first(&input, self.message_bytes_max());
+        }
+        let mut has_ended = false;
+        while let length @ 1.. = first(
+            input.get(at..).unwrap_or_default(),
+            self.message_bytes_max(),
+        ) {
+            let request = at..at + length;
+            match self.ends(&input, request.clone()) {
+                Ending::None => at = request.end,
+                Ending::Search => {
+                    has_ended = true;
+                    input.drain(request);
+                }
+                Ending::First => {
+                    has_ended = true;
+                    input.drain(request);
+                    let waited = first(&input, self.message_bytes_max());
+                    input.drain(..waited);
+                    at -= waited;
+                }
+                Ending::All => {
+                    has_ended = true;
+                    input.truncate(request.end);
+                    remove_searches(&mut input, self.message_bytes_max());
+                    at = input.len();
+                }
+            }
+        }
+        self.heeded = at;
+        self.input = input;
+        has_ended
+    }
+
+    /// What a request ends, if its turn need not come first for that.
+    fn ends(&mut self, input: &[u8], request: Range<usize>) -> Ending {
+        let Ok(message) = RequestMessage::decode(&input[request]) else {
+            return Ending::None;
+        };
+        match message.op {
+            // RFC 4511 §4.3: nobody waits for answers any more. Updates before it are done.
+            Request::Unbind => {
+                self.searches.clear();
+                if self.search_waits() {
+                    self.wanted = None;
+                }
+                Ending::All
+            }
+            Request::Abandon(target) => self.give_up(input, target).0,
+            Request::Extended(extended)
+                if extended.name == oids::CANCEL && message.controls.is_empty() =>
+            {
+                let Ok(target) = oids::cancel_id(extended.value.unwrap_or_default()) else {
+                    return Ending::None;
+                };
+                let (ending, operation) = self.give_up(input, target);
+                if let Some(operation) = operation {
+                    self.log_extended(message.id, extended.name);
+                    self.canceled(message.id, target, operation);
+                }
+                ending
+            }
+            _ => Ending::None,
+        }
+    }
+
+    /// Gives up the search or compare with this message id, under way or first of the input.
+    fn give_up(&mut self, input: &[u8], target: u32) -> (Ending, Option<Operation>) {
+        if let Some(operation) = self.searches.remove(target) {
+            return (Ending::Search, Some(operation));
+        }
+        if self.search_waits()
+            && let Ok(waits) = RequestMessage::decode(&input[..first(input, usize::MAX)])
+            && waits.id == target
+        {
+            self.wanted = None;
+            return (Ending::First, Some(waits.op.operation()));
+        }
+        (Ending::None, None)
+    }
+
+    /// Answers a search or compare that was canceled, and who asked for that.
+    pub(super) fn canceled(&mut self, id: u32, target: u32, operation: Operation) {
+        let canceled = Outcome::new(ResultCode::Canceled, "canceled by the client");
+        self.answer(target, operation, &canceled);
+        self.answer_extended(id, &Outcome::SUCCESS, None, None);
+    }
+}
+
+/// What a request ends before its turn.
+enum Ending {
+    None,
+    /// A search or compare under way.
+    Search,
+    /// The first request of the input, which waited for memory.
+    First,
+    /// All searches and compares, begun or not.
+    All,
+}
+
+/// Bytes of the first request; 0 when it is not there as a whole.
+fn first(input: &[u8], bytes_max: usize) -> usize {
+    match frame(input, bytes_max) {
+        Ok(Frame::Complete(length)) => length,
+        _ => 0,
+    }
+}
+
+/// Takes searches and compares out of what was received.
+fn remove_searches(input: &mut Vec<u8>, bytes_max: usize) {
+    let mut at = 0;
+    while let length @ 1.. = first(&input[at..], bytes_max) {
+        let request = at..at + length;
+        match RequestMessage::decode(&input[request.clone()]).map(|message| message.op) {
+            Ok(Request::Search(_) | Request::Compare(_)) => drop(input.drain(request)),
+            _ => at = request.end,
+        }
+    }
+}

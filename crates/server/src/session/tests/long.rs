@@ -1,0 +1,155 @@
+//! Long searches and compares, which workers make ready.
+
+use super::*;
+use crate::workers::tests::hold;
+
+/// A search whose text is long, and expands.
+fn long_search(id: u32) -> Vec<u8> {
+    let filter = format!("(cn={})", "\u{fdfa}".repeat(10 << 10));
+    search_for(id, Scope::Subtree, &filter)
+}
+
+/// What such a search is answered.
+fn ends(id: u32) -> [(u32, Option<ResultCode>); 1] {
+    [(id, Some(ResultCode::Success))]
+}
+
+#[test]
+fn others_are_answered_while_long_requests_are_made_ready() {
+    let mut bench = Bench::admin("");
+    let (release, _held) = hold(&bench.session.service.preparers);
+    let bytes = [long_search(7), long_search(8), extended(9, oids::WHO_AM_I)].concat();
+    let searches = bench.session.service.memory.searches.clone();
+    let free = searches.free_bytes();
+    bench.receive(&bytes);
+    let mut answers = bench.answers();
+    while bench.session.has_work() {
+        bench.session.process();
+        answers.extend(bench.answers());
+    }
+    // No worker has begun with the first two, so no text of theirs has been prepared by this thread.
+    assert_eq!(answers, ends(9));
+    assert!(bench.session.wants_input() && !bench.session.is_idle());
+    bench.receive(&search(10, Scope::Base));
+    assert_eq!(
+        bench.answers(),
+        [(10, None), (10, Some(ResultCode::Success))]
+    );
+    bench.receive(&add_person(11, "p", "x"));
+    bench.wait();
+    assert_eq!(bench.answers(), ends(11));
+    release.send(()).unwrap();
+    bench.wait();
+    assert_eq!(bench.answers(), ends(7));
+    bench.wait();
+    assert_eq!(bench.answers(), ends(8));
+    assert!(bench.session.is_idle());
+    assert_eq!(searches.free_bytes(), free);
+}
+
+#[test]
+fn a_long_compare_is_made_ready_beside_the_session_too() {
+    let mut bench = Bench::admin("");
+    let (release, _held) = hold(&bench.session.service.preparers);
+    let value = "\u{fdfa}".repeat(10 << 10);
+    let assertion = sapwood_ldap::filter::Assertion {
+        attribute: b"description",
+        value: value.as_bytes(),
+    };
+    let request = sapwood_ldap::message::CompareRequest {
+        dn: "o=X",
+        assertion,
+    };
+    bench.receive(&message(7, Request::Compare(request)));
+    assert_eq!(bench.answers(), []);
+    release.send(()).unwrap();
+    bench.wait();
+    assert_eq!(bench.answers(), [(7, Some(ResultCode::NoSuchAttribute))]);
+}
+
+#[test]
+fn what_is_being_made_ready_can_be_given_up() {
+    let cancel = |id, target| {
+        let mut value = Vec::new();
+        oids::put_cancel_id(&mut value, target);
+        let request = ExtendedRequest {
+            name: oids::CANCEL,
+            value: Some(&value),
+        };
+        message(id, Request::Extended(request))
+    };
+    let mut bench = Bench::admin("");
+    let searches = bench.session.service.memory.searches.clone();
+    let free = searches.free_bytes();
+    let (release, _held) = hold(&bench.session.service.preparers);
+    // One is abandoned and its message id used again, for a request that is answered.
+    bench.receive(&[long_search(7), message(8, Request::Abandon(7))].concat());
+    bench.session.process();
+    assert!(bench.session.is_idle());
+    bench.wait();
+    assert_eq!(searches.free_bytes(), free, "it held nothing any more");
+    bench.receive(&long_search(7));
+    bench.receive(&[long_search(9), cancel(10, 9)].concat());
+    bench.session.process();
+    let canceled = (9, Some(ResultCode::Canceled));
+    assert_eq!(bench.answers(), [canceled, (10, Some(ResultCode::Success))]);
+    release.send(()).unwrap();
+    while !bench.session.is_idle() {
+        bench.wait();
+    }
+    assert_eq!(bench.answers(), ends(7));
+    // An unbind ends the session at once, and so does a stop.
+    let (release, held) = hold(&bench.session.service.preparers);
+    bench.receive(&long_search(11));
+    bench.session.complete(Completion::Stop);
+    bench.session.process();
+    let stopped = Some(ResultCode::Unavailable);
+    assert_eq!(bench.answers(), [(11, stopped), (0, stopped)]);
+    assert_eq!(bench.session.then(), Then::Close);
+    drop((release, held));
+    let mut bench = Bench::admin("");
+    let (release, _held) = hold(&bench.session.service.preparers);
+    bench.receive(&[long_search(7), message(8, Request::Unbind)].concat());
+    bench.session.process();
+    assert_eq!(bench.session.then(), Then::Close);
+    drop(release);
+}
+
+#[test]
+fn the_time_limit_of_a_long_search_runs_while_it_waits_to_be_made_ready() {
+    let mut bench = Bench::admin("");
+    let (release, _held) = hold(&bench.session.service.preparers);
+    let text = "\u{fdfa}".repeat(10 << 10);
+    let filter = filter_text::parse(&format!("(cn={text})")).unwrap();
+    let request = SearchRequest {
+        base: "o=X",
+        scope: Scope::Subtree,
+        deref_aliases: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 1,
+        types_only: false,
+        filter: filter.as_filter(),
+        attributes: OctetStrings::EMPTY,
+    };
+    bench.receive(&message(7, Request::Search(request)));
+    std::thread::sleep(std::time::Duration::from_millis(1001));
+    release.send(()).unwrap();
+    bench.wait();
+    assert_eq!(bench.answers(), [(7, Some(ResultCode::TimeLimitExceeded))]);
+}
+
+#[test]
+fn requests_behind_a_long_one_are_taken_in_the_next_turn() {
+    let mut bench = Bench::admin("");
+    let (release, _held) = hold(&bench.session.service.preparers);
+    let bytes = [long_search(7), extended(8, oids::WHO_AM_I)].concat();
+    bench.receive(&bytes);
+    assert_eq!(bench.answers(), []);
+    assert!(bench.session.has_work());
+    bench.session.process();
+    assert_eq!(bench.answers(), ends(8));
+    assert!(!bench.session.has_work());
+    release.send(()).unwrap();
+    bench.wait();
+    assert_eq!(bench.answers(), ends(7));
+}

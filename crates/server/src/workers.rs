@@ -1,0 +1,462 @@
+//! Threads for work that is too long for those of sessions: hashing passwords, and making long requests ready.
+//!
+//! Addresses share the threads by time, and so do the identities that ask from one address: a flood from one address, or
+//! in one name, leaves the others their turn. A job is done in steps, between which others have their turn; it can be
+//! stopped before each of them. Memory bounds the queue: each job belongs to a connection, which has few.
+
+mod fair;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sapwood_directory::Identity;
+
+use self::fair::Clocks;
+use crate::accounts::Origin;
+
+/// In whose name work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// A connection that is not bound.
+    Anonymous,
+    /// The administrator.
+    Admin,
+    /// The entry with this id.
+    Entry(u64),
+    /// A name that no entry has, of which this is a hash.
+    Nobody(u64),
+}
+
+impl Owner {
+    pub(crate) fn nobody(name: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self::Nobody(hasher.finish())
+    }
+}
+
+impl From<&Identity> for Owner {
+    fn from(identity: &Identity) -> Self {
+        match identity {
+            Identity::Anonymous => Self::Anonymous,
+            Identity::Admin { .. } => Self::Admin,
+            Identity::User { entry, .. } => Self::Entry(entry.0),
+        }
+    }
+}
+
+/// For whom a job is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    pub(crate) origin: Origin,
+    pub(crate) owner: Owner,
+}
+
+/// What a job is to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// One step.
+    Step,
+    /// Nothing more: the job tells its session so, and breaks.
+    Stop,
+}
+
+type Job = Box<dyn FnMut(Turn) -> ControlFlow<()> + Send>;
+
+/// A few threads, and the jobs that wait for them.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: Vec<Waiting>,
+    running: Vec<Running>,
+    origins: Clocks<Origin>,
+    owners: Clocks<Owner>,
+    number: u64,
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("waiting", &self.waiting.len())
+            .field("running", &self.running.len())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Waiting {
+    number: u64,
+    claim: Claim,
+    job: Job,
+}
+
+#[derive(Debug)]
+struct Running {
+    number: u64,
+    is_stopped: bool,
+}
+
+/// A job that waits or runs. It is stopped when this is dropped: at once if it waits, else before its next step.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+impl Workers {
+    /// Starts so many threads, named after what they do.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue {
+            state: Mutex::new(State {
+                waiting: Vec::new(),
+                running: Vec::new(),
+                origins: Clocks::new(),
+                owners: Clocks::new(),
+                number: 0,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let mut workers = Self {
+            queue,
+            threads: Vec::new(),
+        };
+        for index in 0..threads {
+            let queue = Arc::clone(&workers.queue);
+            let thread = thread::Builder::new().name(format!("{name}-{index}"));
+            workers.threads.push(thread.spawn(move || queue.run())?);
+        }
+        Ok(workers)
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Runs `job` in steps until it breaks. The job tells its session the outcome, also that it was stopped.
+    pub(crate) fn submit(
+        &self,
+        claim: Claim,
+        mut job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
+    ) -> Ticket {
+        let mut state = self.queue.lock();
+        state.number += 1;
+        let number = state.number;
+        if state.is_closed {
+            drop(state);
+            let _ = job(Turn::Stop);
+        } else {
+            state.enter(claim);
+            state.waiting.push(Waiting {
+                number,
+                claim,
+                job: Box::new(job),
+            });
+            drop(state);
+            self.queue.changed.notify_one();
+        }
+        Ticket {
+            queue: Arc::clone(&self.queue),
+            number,
+        }
+    }
+}
+
+impl State {
+    fn enter(&mut self, claim: Claim) {
+        self.origins.enter(claim.origin);
+        self.owners.enter(claim.owner);
+    }
+
+    fn leave(&mut self, claim: Claim) {
+        self.origins.leave(claim.origin);
+        self.owners.leave(claim.owner);
+    }
+
+    /// Takes the job whose turn it is.
+    fn take_next(&mut self) -> Option<Waiting> {
+        let turn = |waiting: &Waiting| {
+            (
+                self.origins.micros(waiting.claim.origin),
+                self.owners.micros(waiting.claim.owner),
+                waiting.number,
+            )
+        };
+        let (at, _) = self
+            .waiting
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, waiting)| turn(waiting))?;
+        let next = self.waiting.swap_remove(at);
+        self.running.push(Running {
+            number: next.number,
+            is_stopped: false,
+        });
+        Some(next)
+    }
+
+    /// A step has taken so long; whether its job has been stopped meanwhile.
+    fn stepped(&mut self, number: u64, claim: Claim, time: Duration) -> bool {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.origins.charge(claim.origin, micros);
+        self.owners.charge(claim.owner, micros);
+        let at = self.running.iter().position(|job| job.number == number);
+        let running = at.map(|at| self.running.swap_remove(at));
+        running.is_some_and(|running| running.is_stopped) || self.is_closed
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a thread does.
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return;
+            }
+            let Some(next) = state.take_next() else {
+                let changed = self.changed.wait(state);
+                state = changed.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let Waiting {
+                number,
+                claim,
+                mut job,
+            } = next;
+            let began = Instant::now();
+            // A thread outlives what a job may do wrong.
+            let step = catch_unwind(AssertUnwindSafe(|| job(Turn::Step)));
+            let time = began.elapsed();
+            state = self.lock();
+            let is_stopped = state.stepped(number, claim, time);
+            match step {
+                Ok(ControlFlow::Break(())) => state.leave(claim),
+                Ok(ControlFlow::Continue(())) if !is_stopped => {
+                    state.waiting.push(Waiting { number, claim, job });
+                }
+                _ => {
+                    state.leave(claim);
+                    drop(state);
+                    let _ = job(Turn::Stop);
+                    state = self.lock();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        let mut waiting = state.waiting.iter();
+        if let Some(at) = waiting.position(|job| job.number == self.number) {
+            let mut stopped = state.waiting.swap_remove(at);
+            state.leave(stopped.claim);
+            drop(state);
+            let _ = (stopped.job)(Turn::Stop);
+            return;
+        }
+        let mut running = state.running.iter_mut();
+        if let Some(job) = running.find(|job| job.number == self.number) {
+            job.is_stopped = true;
+        }
+    }
+}
+
+impl Drop for Workers {
+    /// Stops the jobs that wait, and those that run after the step that they are at.
+    fn drop(&mut self) {
+        let waiting = {
+            let mut state = self.queue.lock();
+            state.is_closed = true;
+            std::mem::take(&mut state.waiting)
+        };
+        self.queue.changed.notify_all();
+        for mut job in waiting {
+            let _ = (job.job)(Turn::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::mpsc::{self, Sender};
+
+    use super::*;
+
+    pub(crate) fn claim(address: u8, owner: u64) -> Claim {
+        Claim {
+            origin: Origin::of_address([192, 0, 2, address].into()),
+            owner: Owner::Entry(owner),
+        }
+    }
+
+    /// Has a thread stand still until it is told to go on.
+    pub(crate) fn hold(workers: &Workers) -> (Sender<()>, Ticket) {
+        let (release, gate) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        let ticket = workers.submit(claim(0, 0), move |_| {
+            started.send(()).unwrap();
+            let _ = gate.recv();
+            ControlFlow::Break(())
+        });
+        running.recv().unwrap();
+        (release, ticket)
+    }
+
+    /// One thread that waits until it is told to go on.
+    fn held() -> (Workers, Sender<()>, Ticket) {
+        let workers = Workers::start("test", 1).unwrap();
+        let (release, ticket) = hold(&workers);
+        (workers, release, ticket)
+    }
+
+    /// A job of some steps, each of which tells its name.
+    fn telling(
+        workers: &Workers,
+        claim: Claim,
+        steps: usize,
+        told: &Sender<(Claim, Turn)>,
+    ) -> Ticket {
+        let (told, mut left) = (told.clone(), steps);
+        workers.submit(claim, move |turn| {
+            // What is charged is the time that the steps take.
+            if turn == Turn::Step {
+                thread::sleep(Duration::from_millis(2));
+            }
+            let _ = told.send((claim, turn));
+            left -= 1;
+            match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+    }
+
+    #[test]
+    fn a_flood_leaves_others_their_turn() {
+        let (workers, release, _held) = held();
+        let (tell, told) = mpsc::channel();
+        let mut tickets = Vec::new();
+        // From one address, against many.
+        for owner in 1..=400 {
+            tickets.push(telling(&workers, claim(1, owner), 1, &tell));
+        }
+        // From as many addresses, against one.
+        for address in 10..=250 {
+            tickets.push(telling(&workers, claim(address, 7), 1, &tell));
+        }
+        // From one address, against one; in many steps.
+        for _ in 0..100 {
+            tickets.push(telling(&workers, claim(2, 8), 4, &tell));
+        }
+        let (another, same_address) = (claim(3, 9), claim(2, 10));
+        tickets.push(telling(&workers, another, 1, &tell));
+        tickets.push(telling(&workers, same_address, 1, &tell));
+        release.send(()).unwrap();
+        let mut before = Vec::new();
+        while !(before.contains(&another) && before.contains(&same_address)) {
+            before.push(told.recv().unwrap().0);
+        }
+        let place = |claim| before.iter().position(|served| *served == claim).unwrap();
+        // Of each address one step comes before, and of each name from the same address.
+        let (first, second) = (&before[..place(another)], &before[..place(same_address)]);
+        for (address, owner) in [(1, 1), (10, 7), (2, 8)] {
+            let claim = claim(address, owner);
+            let steps = first.iter().filter(|served| served.origin == claim.origin);
+            assert!(steps.count() <= 1, "{first:?}");
+            let steps = second.iter().filter(|served| **served == claim);
+            assert!(steps.count() <= 1, "{second:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_is_stopped() {
+        let (workers, release, _held) = held();
+        let (tell, told) = mpsc::channel();
+        let waiting = telling(&workers, claim(1, 1), 5, &tell);
+        drop(waiting);
+        assert_eq!(told.recv().unwrap(), (claim(1, 1), Turn::Stop));
+        // One that runs is stopped between its steps.
+        let (stepped, steps) = mpsc::channel();
+        let (go_on, gate) = mpsc::channel::<()>();
+        let running = workers.submit(claim(2, 2), move |turn| {
+            stepped.send(turn).unwrap();
+            let _ = gate.recv();
+            ControlFlow::Continue(())
+        });
+        release.send(()).unwrap();
+        assert_eq!(steps.recv().unwrap(), Turn::Step);
+        drop(running);
+        drop(go_on);
+        assert_eq!(steps.recv().unwrap(), Turn::Stop);
+        assert!(steps.recv().is_err(), "the job is gone");
+    }
+
+    #[test]
+    fn a_thread_outlives_a_job_that_panics() {
+        let workers = Workers::start("test", 1).unwrap();
+        let (tell, told) = mpsc::channel();
+        let own = tell.clone();
+        let panics = workers.submit(claim(1, 1), move |turn| {
+            assert_eq!(turn, Turn::Stop, "a panic that is meant");
+            own.send((claim(1, 1), turn)).unwrap();
+            ControlFlow::Break(())
+        });
+        assert_eq!(told.recv().unwrap(), (claim(1, 1), Turn::Stop));
+        let next = telling(&workers, claim(2, 2), 1, &tell);
+        assert_eq!(told.recv().unwrap(), (claim(2, 2), Turn::Step));
+        drop((panics, next));
+    }
+
+    #[test]
+    fn a_stop_stops_what_waits() {
+        let (workers, release, _held) = held();
+        let (tell, told) = mpsc::channel();
+        let tickets: Vec<_> = (0..300)
+            .map(|owner| telling(&workers, claim(1, owner), 100, &tell))
+            .collect();
+        release.send(()).unwrap();
+        drop(workers);
+        drop(tell);
+        let stopped = told.iter().filter(|(_, turn)| *turn == Turn::Stop).count();
+        assert_eq!(stopped, 300);
+        drop(tickets);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_origin() {
+        let origin = |text: &str| Origin::of_address(text.parse().unwrap());
+        assert_eq!(origin("2001:db8:1:2::1"), origin("2001:db8:1:2:3::4"));
+        assert_ne!(origin("2001:db8:1:2::1"), origin("2001:db8:1:3::1"));
+        assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
+        assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
+    }
+}
