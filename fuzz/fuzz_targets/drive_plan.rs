@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sapwood_client::drive::{Plan, PlanOptions};
+use sapwood_drive::{Plan, PlanOptions};
 
 fuzz_target!(|bytes: &[u8]| {
     // Lists come from files or are made, which takes its time and is not the parser's.

@@ -15,10 +15,15 @@ const LAYERS: &[&str] = &[
     "xact",
     "ldap",
     "directory",
-    "server",
     "client",
+    "server",
+    "drive",
     "sapwood",
 ];
+
+/// These are on the other end of the socket. They know the protocol, and nothing that makes a server.
+const OUTSIDE: &[&str] = &["client", "drive"];
+const INSIDE: &[&str] = &["wal", "store", "lmdb-abi", "xact", "directory", "server"];
 
 /// `store`, `wal`, `lmdb-abi`, `xact` and `directory` work on files, not on sockets; `ldap` does no I/O at all.
 const NO_SOCKETS: &[&str] = &["wal", "store", "lmdb-abi", "xact", "ldap", "directory"];
@@ -54,7 +59,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 fn layering(faults: &mut Vec<String>) -> Result<()> {
-    for (place, layer) in LAYERS.iter().enumerate() {
+    for layer in LAYERS {
         let manifest = root().join("crates").join(layer).join("Cargo.toml");
         if !manifest.exists() {
             continue;
@@ -66,22 +71,7 @@ fn layering(faults: &mut Vec<String>) -> Result<()> {
         let Some(dependencies) = parsed.get("dependencies").and_then(|d| d.as_table()) else {
             continue;
         };
-        for name in dependencies.keys() {
-            let own = name.strip_prefix("sapwood-").unwrap_or(name);
-            match LAYERS.iter().position(|other| *other == own) {
-                Some(other) if name.starts_with("sapwood") && other >= place => {
-                    faults.push(format!(
-                        "crates/{layer} may not use crates/{own}, a layer above it"
-                    ));
-                }
-                _ => {}
-            }
-            if NO_SOCKETS.contains(layer) && name == "tokio" {
-                faults.push(format!(
-                    "crates/{layer} may not use tokio: it knows no sockets"
-                ));
-            }
-        }
+        faults.extend(layer_faults(layer, dependencies.keys()));
     }
     for entry in fs::read_dir(root().join("crates"))? {
         let name = entry?.file_name();
@@ -93,6 +83,37 @@ fn layering(faults: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is wrong with the names of a layer's dependencies.
+fn layer_faults(layer: &str, dependencies: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
+    let place = |name: &str| LAYERS.iter().position(|layer| *layer == name);
+    let mut faults = Vec::new();
+    for name in dependencies {
+        let name = name.as_ref();
+        if name == "tokio" && NO_SOCKETS.contains(&layer) {
+            faults.push(format!(
+                "crates/{layer} may not use tokio: it knows no sockets"
+            ));
+        }
+        let own = match name {
+            "sapwood" => name,
+            _ => match name.strip_prefix("sapwood-") {
+                Some(own) => own,
+                None => continue,
+            },
+        };
+        if place(own).is_some_and(|other| Some(other) >= place(layer)) {
+            faults.push(format!(
+                "crates/{layer} may not use crates/{own}, a layer above it"
+            ));
+        } else if OUTSIDE.contains(&layer) && INSIDE.contains(&own) {
+            faults.push(format!(
+                "crates/{layer} may not use crates/{own}: it knows a server from the outside"
+            ));
+        }
+    }
+    faults
 }
 
 fn files(faults: &mut Vec<String>) -> Result<()> {
@@ -152,4 +173,52 @@ fn sources() -> Result<Vec<PathBuf>> {
 
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn are_allowed(layer: &str, dependencies: &[&str]) -> bool {
+        layer_faults(layer, dependencies.iter()).is_empty()
+    }
+
+    #[test]
+    fn a_layer_uses_those_below_it() {
+        assert!(are_allowed(
+            "server",
+            &["sapwood-directory", "sapwood-client", "tokio"]
+        ));
+        assert!(are_allowed(
+            "drive",
+            &["sapwood-client", "sapwood-ldap", "tokio"]
+        ));
+        for (layer, dependency) in [
+            ("store", "sapwood-directory"),
+            ("client", "sapwood-server"),
+            ("server", "sapwood-drive"),
+            ("drive", "sapwood"),
+            ("ldap", "sapwood-ldap"),
+        ] {
+            assert!(
+                !are_allowed(layer, &[dependency]),
+                "{layer} uses {dependency}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_knows_nothing_that_makes_a_server() {
+        for layer in OUTSIDE {
+            for inside in INSIDE {
+                let dependency = format!("sapwood-{inside}");
+                assert!(!are_allowed(layer, &[&dependency]), "{layer} uses {inside}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_layer_of_files_knows_no_sockets() {
+        assert!(!are_allowed("directory", &["tokio"]));
+    }
 }

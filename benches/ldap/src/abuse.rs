@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use sapwood_client::drive::{EntryStream, Format, ServerUse};
+use sapwood_drive::{EntryStream, Format, ServerUse};
 
 use self::attacks::{ATTACKS, Attack};
 pub(crate) use self::attacks::{Options as AttackOptions, run as attack};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use sapwood_client::drive::{EntryStream, Format, PlanOptions, Settings, run as drive};
+use sapwood_drive::{EntryStream, Format, PlanOptions, Settings, run as drive};
 
 use crate::load::plan;
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Indexes, Prepared, Product, Shape};

@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_client::drive::{
-    EntryStream, Format, Observer, PhaseReport, Point, Settings, run as drive,
-};
+use sapwood_drive::{EntryStream, Format, Observer, PhaseReport, Point, Settings, run as drive};
 use serde::{Deserialize, Serialize};
 
 use crate::load::plan;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use sapwood_client::drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, run};
+use sapwood_drive::{Observer, PhaseReport, Plan, PlanOptions, Point, Settings, run};
 
 use crate::SUFFIX;
 use crate::rows::{READ, Row, Unit};

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
-use sapwood_client::drive::{EntryStream, Format};
+use sapwood_drive::{EntryStream, Format};
 
 use crate::load::Load;
 use crate::report::Report;

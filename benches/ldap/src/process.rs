@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use sapwood_client::drive::ServerUse;
+use sapwood_drive::ServerUse;
 
 /// How often memory is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(20);

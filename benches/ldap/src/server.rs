@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use sapwood_client::drive::disk_bytes;
+use sapwood_drive::disk_bytes;
 
 use crate::SUFFIX;
 use crate::process::{Process, disk_bytes_written};

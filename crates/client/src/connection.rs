@@ -227,14 +227,17 @@ impl Connection {
         self.input.get(start..self.read).unwrap_or_default()
     }
 
-    /// Messages that [`make_progress`](Self::make_progress) is to send: append to it.
-    pub(crate) fn output(&mut self) -> &mut Vec<u8> {
+    /// The encoded messages that [`make_progress`](Self::make_progress) sends. Append to it.
+    pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Writes and reads whatever is possible; ends once something has come, or all was written. Nothing is lost when
-    /// it is dropped half-way.
-    pub(crate) async fn make_progress(&mut self) -> Result<(), Error> {
+    /// Writes and reads as much as the socket takes and has. Ends when something was read, or when all of
+    /// [`output`](Self::output) was written. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the network or TLS fails, or the server has closed the connection.
+    pub async fn make_progress(&mut self) -> Result<(), Error> {
         poll_fn(|cx| {
             let unsent = self.written < self.output.len();
             let sent = self.poll_write(cx)?.is_ready();

@@ -85,7 +85,8 @@ pub struct OperationError {
 }
 
 impl OperationError {
-    pub(crate) fn new(result: &LdapResult<'_>) -> Self {
+    /// Copies a result, whatever its code.
+    pub fn new(result: &LdapResult<'_>) -> Self {
         let uris = result.referral.into_iter().flatten();
         OperationError {
             code: result.code,

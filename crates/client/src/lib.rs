@@ -1,11 +1,8 @@
-//! What speaks to a directory from the outside: an LDAP client, and the entries that demonstrations and
-//! measurements are made with.
+//! An LDAP client.
 //!
-//! [`Client`] is for programs: one future per operation, any number under way on one connection. [`Connection`] is
-//! for load drivers: bytes out, messages in, nothing in between.
-
-pub mod drive;
-pub mod generate;
+//! [`Client`] is for programs: each operation is a future, and any number of them share one connection. [`Connection`]
+//! is for programs that send whole bursts: it writes encoded messages and reads them, with nothing in between.
+//! [`Adder`] adds many entries over one connection.
 
 mod adder;
 mod client;

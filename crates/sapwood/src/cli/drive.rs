@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use sapwood_client::drive::{CONNECTIONS_MAX, QUEUE_MAX};
+use sapwood_drive::{CONNECTIONS_MAX, QUEUE_MAX};
 
 /// The longest time that is understood, in seconds: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;

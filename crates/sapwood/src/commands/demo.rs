@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_client::generate::Generator;
 use sapwood_directory::{
     Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportObserver, ImportOptions,
     ImportProgress, ImportRejection, ImportSource,
 };
+use sapwood_drive::generate::Generator;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::ldif;

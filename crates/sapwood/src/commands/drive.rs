@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use sapwood_client::drive::{
-    PRESETS, Plan, PlanOptions, Report, ServerUse, Settings, run as drive,
-};
 use sapwood_client::{Options, Trust};
+use sapwood_drive::{PRESETS, Plan, PlanOptions, Report, ServerUse, Settings, run as drive};
 
 use crate::cli::drive::{Connect, Drive, DriveCommand, Preset, Run};
 use crate::commands::{generate, passwd, serve};

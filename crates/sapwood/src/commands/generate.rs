@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use sapwood_client::drive::{self, EntryStream, PlanOptions};
+use sapwood_drive::{self as drive, EntryStream, PlanOptions};
 
 use crate::cli::drive::{Format, Generate, Shape};
 use crate::commands::drive::Input;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Result;
-use sapwood_client::drive::Stop;
+use sapwood_drive::Stop;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Exit statuses, as shells give them to programs that a signal has ended: 128 and its number.

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use rustix::termios::tcgetwinsize;
-use sapwood_client::drive::{Observer, PhaseReport, Point};
+use sapwood_drive::{Observer, PhaseReport, Point};
 
 /// One line on standard error, written over each second; without a terminal, a line for each phase.
 pub(crate) struct Live {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use sapwood_client::drive::Report;
+use sapwood_drive::Report;
 
 use crate::cli::drive::Run;
 use crate::output::Output;

@@ -13,6 +13,7 @@
 
 mod alarm;
 mod desk;
+pub mod generate;
 mod lane;
 mod lines;
 mod parse;

@@ -8,8 +8,8 @@ pub const PRESETS: [(&str, &str); 2] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Plan, PlanOptions};
     use super::*;
+    use crate::{Plan, PlanOptions};
 
     #[test]
     fn presets_can_be_read() {

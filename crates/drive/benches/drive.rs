@@ -1,5 +1,5 @@
 //! What `drive` itself costs: processor time per operation against a server that does nothing but answer, and how fast
-//! entries are generated. `cargo bench -p sapwood-client --bench drive`.
+//! entries are generated. `cargo bench -p sapwood-drive --bench drive`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use sapwood_client::drive::{EntryStream, Format, Plan, PlanOptions, Settings, run};
+use sapwood_drive::{EntryStream, Format, Plan, PlanOptions, Settings, run};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{Frame, Message, Response, SearchResultEntry, frame};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use super::sample::{SAMPLES_MAX, SAMPLES_OF_LABEL_MAX};
+use crate::sample::{SAMPLES_MAX, SAMPLES_OF_LABEL_MAX};
 
 /// Latencies are told apart from here on, in nanoseconds.
 const LATENCY_NS_MIN: u64 = 128;

@@ -5,9 +5,9 @@
 use sapwood_ldap::control::{Control, ControlsBuf};
 use sapwood_ldap::result::ResultCode;
 
-use crate::drive::lines::Line;
-use crate::drive::plan::PlanError;
-use crate::drive::template::Text;
+use crate::lines::Line;
+use crate::plan::PlanError;
+use crate::template::Text;
 
 /// The greatest code that has a name.
 const NAMED_CODE_MAX: u32 = 4096;

@@ -1,11 +1,11 @@
-//! How fast entries are made, written as LDIF and read back: `cargo bench -p sapwood-client`.
+//! How fast entries are made, written as LDIF and read back: `cargo bench -p sapwood-drive`.
 
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use sapwood_client::generate::Generator;
+use sapwood_drive::generate::Generator;
 use sapwood_ldap::ldif;
 
 const ENTRIES: u64 = 200_000;

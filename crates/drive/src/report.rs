@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::tally::{Counts, Tally};
+use crate::tally::{Counts, Tally};
 
 /// The whole run.
 #[derive(Debug, Clone, Default)]

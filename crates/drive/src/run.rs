@@ -7,19 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use sapwood_client::{Connection, Error, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::desk::Shared;
-use super::lane::{Lane, Schedule};
-use super::plan::{Code, Phase, Plan, PlannedOperation, Session};
-use super::report::{PhaseReport, Point, ServerUse, disk_bytes};
-use super::script::{Budget, Weights};
-use super::stop::Stop;
-use super::tally::Tally;
-use super::values::Variable;
-use crate::connection::{Connection, Options};
-use crate::error::Error;
+use crate::desk::Shared;
+use crate::lane::{Lane, Schedule};
+use crate::plan::{Code, Phase, Plan, PlannedOperation, Session};
+use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
+use crate::script::{Budget, Weights};
+use crate::stop::Stop;
+use crate::tally::Tally;
+use crate::values::Variable;
 
 /// How often threads say how much processor time they have used, and look whether they are to stop.
 const TICK_INTERVAL: Duration = Duration::from_millis(20);

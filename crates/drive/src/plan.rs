@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sapwood_ldap::message::Operation;
 
-use super::template::{Template, Text};
-use super::values::Variable;
+use crate::template::{Template, Text};
+use crate::values::Variable;
 
 /// The longest record of a plan, in bytes.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;

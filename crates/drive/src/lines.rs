@@ -7,7 +7,7 @@ use std::io::BufRead;
 
 use sapwood_ldap::base64;
 
-use super::plan::{PlanError, RECORD_BYTES_MAX};
+use crate::plan::{PlanError, RECORD_BYTES_MAX};
 
 /// Reads records: lines up to an empty one.
 #[derive(Debug)]

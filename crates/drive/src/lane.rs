@@ -5,15 +5,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use sapwood_client::{Connection, Error};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::alarm::Alarm;
-use super::desk::{Desk, Shared};
-use super::stop::Stop;
-use super::tally::Tally;
-use crate::connection::Connection;
-use crate::error::Error;
+use crate::alarm::Alarm;
+use crate::desk::{Desk, Shared};
+use crate::stop::Stop;
+use crate::tally::Tally;
 
 /// When a connection begins and ends.
 #[derive(Debug, Clone, Copy)]

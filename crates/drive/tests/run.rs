@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sapwood_client::drive::{
+use sapwood_drive::{
     ErrorReport, Observer, PhaseReport, Plan, PlanOptions, Point, Settings, Stop, run,
 };
 use sapwood_ldap::control::Controls;

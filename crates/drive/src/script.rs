@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plan::{Code, Order, Session};
 use crate::generate::Random;
+use crate::plan::{Code, Order, Session};
 
 /// How many operations a session has begun, beside how many it shall.
 #[derive(Debug)]
@@ -167,8 +167,8 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Step;
     use super::*;
+    use crate::plan::Step;
 
     fn operation(operation: u32, times: u32) -> Code {
         Code::Operation { operation, times }

@@ -14,9 +14,9 @@ use sapwood_ldap::message::{
 };
 
 use super::before::Before;
-use crate::drive::lines::{Line, Record};
-use crate::drive::plan::PlanError;
-use crate::drive::template::MESSAGE_ID_BASE;
+use crate::lines::{Line, Record};
+use crate::plan::PlanError;
+use crate::template::MESSAGE_ID_BASE;
 
 /// The operation's element of a message.
 pub(super) struct Encoded(Vec<u8>);

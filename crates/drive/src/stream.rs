@@ -8,11 +8,11 @@ use sapwood_ldap::message::{
     AddRequest, MESSAGE_ID_MAX, Message, Operation, Request, RequestMessage,
 };
 
-use super::parse::PlanOptions;
-use super::plan::{Plan, PlanError, PlannedOperation};
-use super::template::MESSAGE_ID_BASE;
-use super::values::{Values, Variable};
 use crate::generate::{ENTRIES_MIN, Entry, GenerateError, Generator, Random};
+use crate::parse::PlanOptions;
+use crate::plan::{Plan, PlanError, PlannedOperation};
+use crate::template::MESSAGE_ID_BASE;
+use crate::values::{Values, Variable};
 
 /// Entries are written in pieces of about this size.
 const WRITE_BYTES: usize = 256 << 10;

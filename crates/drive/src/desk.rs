@@ -4,20 +4,20 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sapwood_client::{Error, OperationError};
 use sapwood_ldap::ber::{self, Reader};
 use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
-use super::plan::{PlannedOperation, QUEUE_MAX, Session};
-use super::sample::{self, SAMPLES_MAX, Sent};
-use super::script::{Budget, Next, Script, Weights};
-use super::tally::Tally;
-use super::template::MESSAGE_ID_BASE;
-use super::transaction;
-use super::values::{CONNECTION, TRANSACTION, Values, Variable};
-use crate::error::{Error, OperationError};
 use crate::generate::Random;
+use crate::plan::{PlannedOperation, QUEUE_MAX, Session};
+use crate::sample::{self, SAMPLES_MAX, Sent};
+use crate::script::{Budget, Next, Script, Weights};
+use crate::tally::Tally;
+use crate::template::MESSAGE_ID_BASE;
+use crate::transaction;
+use crate::values::{CONNECTION, TRANSACTION, Values, Variable};
 
 /// The bits of a message ID that tell requests under way apart; those above count how often each was used.
 const SLOT_BITS: u32 = 20;

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use sapwood_ldap::ber;
 
-use super::values::Values;
+use crate::values::Values;
 
 /// What a marker begins with; plans may not hold it otherwise.
 pub(crate) const MARKER_START: u8 = 0x02;

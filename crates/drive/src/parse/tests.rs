@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::drive::template::MESSAGE_ID_BASE;
+use crate::template::MESSAGE_ID_BASE;
 
 fn read(text: &str) -> Result<Plan, PlanError> {
     Plan::read(text.as_bytes(), &PlanOptions::default())
@@ -107,11 +107,9 @@ fn settings_can_be_replaced_and_dollars_written() {
         };
         let plan = Plan::read(text.as_bytes(), &options)?;
         let mut out = Vec::new();
-        plan.operations[0].request.put(
-            MESSAGE_ID_BASE,
-            &super::super::values::Values::new(0),
-            &mut out,
-        );
+        plan.operations[0]
+            .request
+            .put(MESSAGE_ID_BASE, &crate::values::Values::new(0), &mut out);
         Ok::<_, PlanError>(String::from_utf8_lossy(&out).into_owned())
     };
     assert!(delete(&[]).unwrap().ends_with("cn=one$$ $ ${a}"));

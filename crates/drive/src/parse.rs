@@ -18,14 +18,14 @@ use sapwood_ldap::result::ResultCode;
 use before::Before;
 use request::message;
 
-use super::lines::{Line, Record, Records};
-use super::plan::{
+use crate::lines::{Line, Record, Records};
+use crate::plan::{
     CONNECTIONS_MAX, Code, Expect, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase, Plan,
     PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
 };
-use super::template::{MARKER_START, Template, marker};
-use super::transaction;
-use super::values::{TRANSACTION, Variable};
+use crate::template::{MARKER_START, Template, marker};
+use crate::transaction;
+use crate::values::{TRANSACTION, Variable};
 
 /// The widest a value is filled with zeros.
 const WIDTH_MAX: usize = 99;
