@@ -300,12 +300,17 @@ impl Open {
     }
 
     /// Never less than what is in use.
-    fn set_map_bytes(&self, bytes: u64) -> Result {
+    pub(crate) fn set_map_bytes(&self, bytes: u64) -> Result {
         let used = self.store.stat()?.pages * PAGE_BYTES as u64;
-        let bytes = bytes.max(used);
-        self.store.set_bytes_max(bytes);
+        let bytes = if used > bound(bytes) { used } else { bytes };
+        self.store.set_bytes_max(bound(bytes));
         self.map_bytes.store(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether a store of this size is within the map, and the room behind it that the store keeps.
+    pub(crate) fn holds(&self, store_bytes: u64) -> bool {
+        store_bytes <= bound(self.map_bytes())
     }
 
     /// The map size that was set last, by whatever process.
@@ -476,6 +481,14 @@ fn not_an_environment(error: sapwood_store::Error) -> Code {
         sapwood_store::Error::Damaged(_) => Code::INVALID,
         error => error.into(),
     }
+}
+
+/// The store's bound for a map of so many bytes. It keeps a sixteenth of its bound for deletions, at most 64 pages; the map is what puts may
+/// use.
+fn bound(map_bytes: u64) -> u64 {
+    const KEPT_PAGES_MAX: u64 = 64;
+    let pages = map_bytes / PAGE_BYTES as u64;
+    map_bytes.saturating_add((pages / 15).min(KEPT_PAGES_MAX) * PAGE_BYTES as u64)
 }
 
 /// LMDB's number of the state that the store's `commit` made: it counts from the empty environment, which is 0.

@@ -36,6 +36,8 @@ pub struct Txn {
     has_failed: bool,
     /// What the program may have written to since the last change.
     lent: Lent,
+    /// It may use more than the map: what the program has written into its values needs pages that it could not know of.
+    is_stretched: bool,
     /// By handle.
     databases: Vec<Option<Database>>,
     /// The handles' count of closings when `databases` was last compared with them.
@@ -95,7 +97,7 @@ impl Txn {
             return Err(Code::EACCES);
         }
         let txn = open.store.write()?;
-        if txn.store_bytes() > open.map_bytes() {
+        if !open.holds(txn.store_bytes()) {
             return Err(Code::MAP_RESIZED);
         }
         let writing = Writing {
@@ -144,6 +146,7 @@ impl Txn {
             state,
             has_failed: false,
             lent: Lent::default(),
+            is_stretched: false,
             databases: Vec::new(),
             closings: open.closings(),
             opened: Vec::new(),
@@ -237,7 +240,7 @@ impl Txn {
         }
         slot.occupy()?;
         let begun = match self.open.store.read() {
-            Ok(begun) if begun.store_bytes() <= self.open.map_bytes() => begun,
+            Ok(begun) if self.open.holds(begun.store_bytes()) => begun,
             refused => {
                 slot.leave();
                 return refused.map_or_else(|error| Err(error.into()), |_| Err(Code::MAP_RESIZED));
@@ -292,7 +295,7 @@ impl Txn {
             return Ok(());
         }
         let committed = self.commit_root(*writing);
-        self.open.set_writing(false);
+        self.end_writing();
         match committed {
             Ok(()) => self.publish_handles(&opened),
             Err(_) => self.close_handles(&opened),
@@ -334,9 +337,17 @@ impl Txn {
             }
             None => {
                 drop(writing);
-                self.open.set_writing(false);
+                self.end_writing();
             }
         }
+    }
+
+    fn end_writing(&self) {
+        if self.is_stretched {
+            // It is set anew with each size that the program sets, and is too large until then.
+            let _: Result = self.open.set_map_bytes(self.open.map_bytes());
+        }
+        self.open.set_writing(false);
     }
 
     /// Goes on after a child. Trees that it created or dropped are looked up anew.

@@ -82,6 +82,10 @@ impl Txn {
             if is_same || self.refuse_database_record(dbi, &key).is_err() {
                 continue;
             }
+            if !self.is_stretched {
+                self.open.store.set_bytes_max(u64::MAX);
+                self.is_stretched = true;
+            }
             let tree = self.tree_for_writing(dbi)?;
             let writing = self.writing_mut()?;
             writing.has_changed = true;
