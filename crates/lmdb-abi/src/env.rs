@@ -22,8 +22,12 @@ use crate::values::{EnvInfo, Stat};
 /// The bound of the data file's size unless the program sets one, in bytes.
 pub(crate) const MAP_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// The length of the log, in bytes. Every new environment writes as much, and there are programs with many small ones.
-const LOG_BYTES: u64 = 4 << 20;
+/// The length of the log, in bytes: as much can be committed while a checkpoint waits for the disk, for which programs with
+/// `MDB_NOSYNC` would otherwise wait.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// The length of the log's files, in bytes. Every new environment writes as much, and there are programs with many small ones.
+const LOG_SEGMENT_BYTES: u64 = 4 << 20;
 
 pub(crate) const DATA_NAME: &str = "data.mdb";
 const LOCK_NAME: &str = "lock.mdb";
@@ -57,6 +61,8 @@ pub(crate) struct Open {
     /// How often a handle has been closed: a transaction that sees the same number as before need not look.
     closings: AtomicU64,
     map_bytes: AtomicU64,
+    /// The map size that the store is known to hold.
+    stored_map_bytes: AtomicU64,
     /// As in [`Env::flags`].
     flags: Arc<AtomicU32>,
     /// There is a write transaction in this process.
@@ -91,6 +97,7 @@ impl Env {
             .create(flags & RDONLY == 0)
             .over_empty(flags & RDONLY == 0)
             .log_bytes(LOG_BYTES)
+            .log_segment_bytes(LOG_SEGMENT_BYTES)
             // Programs number transactions by their own.
             .idle_compaction(None)
             .alone_when_closed(flags & NOSUBDIR != 0)
@@ -108,6 +115,7 @@ impl Env {
             handles: Mutex::new(Handles::new(settings.dbs_max)),
             closings: AtomicU64::new(0),
             map_bytes: AtomicU64::new(0),
+            stored_map_bytes: AtomicU64::new(0),
             flags: self.flags.clone(),
             is_writing: AtomicBool::new(false),
         };
@@ -294,9 +302,19 @@ impl Open {
         self.is_writing.store(yes, Ordering::Relaxed);
     }
 
-    /// What is to be stored as the map size by a commit; small ones are not worth a page.
     pub(crate) fn map_bytes(&self) -> u64 {
         self.map_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What a commit is to store as the map size; small ones are not worth a page, and a size is never stored twice.
+    pub(crate) fn map_bytes_to_store(&self) -> Option<u64> {
+        let stored = self.stored_map_bytes.load(Ordering::Relaxed);
+        Some(self.map_bytes()).filter(|&bytes| bytes > stored.max(MAP_BYTES_DEFAULT))
+    }
+
+    /// A commit has stored it.
+    pub(crate) fn note_stored_map_bytes(&self, bytes: u64) {
+        self.stored_map_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Never less than what is in use.

@@ -10,7 +10,7 @@ use sapwood_store::{Durability, Savepoint, Snapshot, WriteTxn};
 
 use crate::cursor::Cursor;
 use crate::database;
-use crate::env::{Env, MAP_BYTES_DEFAULT, Open, txn_id};
+use crate::env::{Env, Open, txn_id};
 use crate::error::{Code, Result};
 use crate::lent::Lent;
 use crate::readers::Held;
@@ -304,14 +304,20 @@ impl Txn {
     }
 
     fn commit_root(&self, mut writing: Writing) -> Result {
-        let map_bytes = self.open.map_bytes();
-        if writing.has_changed && map_bytes > MAP_BYTES_DEFAULT {
-            store_map_bytes(&mut writing.txn, map_bytes)?;
+        let map_bytes = self
+            .open
+            .map_bytes_to_store()
+            .filter(|_| writing.has_changed);
+        if let Some(bytes) = map_bytes {
+            store_map_bytes(&mut writing.txn, bytes)?;
         }
         if self.is_relaxed() {
             writing.txn.commit_with(Durability::Relaxed)?;
         } else {
             writing.txn.commit_with(Durability::Durable)?.wait()?;
+        }
+        if let Some(bytes) = map_bytes {
+            self.open.note_stored_map_bytes(bytes);
         }
         Ok(())
     }

@@ -578,10 +578,10 @@ fn create_on_device(
 fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Result<()> {
     const SEGMENTS_MIN: u64 = 8;
     const SEGMENTS_MAX: u64 = 64;
-    const SEGMENT_BYTES: u64 = 8 << 20;
     const GRANULE: u64 = 4096;
     // They are made when they are needed: a long log of a store that is seldom written to need not take more room than a short one.
-    let segments = (options.log_bytes / SEGMENT_BYTES).clamp(SEGMENTS_MIN, SEGMENTS_MAX);
+    let segments =
+        (options.log_bytes / options.log_segment_bytes).clamp(SEGMENTS_MIN, SEGMENTS_MAX);
     Wal::remove(&**storage, &options.names.log)?;
     let segment = (options.log_bytes / segments).next_multiple_of(GRANULE);
     let shape = sapwood_wal::Options {

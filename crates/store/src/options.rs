@@ -19,6 +19,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) log_bytes: u64,
+    pub(crate) log_segment_bytes: u64,
     pub(crate) idle_checkpoint: Option<Duration>,
     pub(crate) idle_compaction: Option<Duration>,
     pub(crate) names: FileNames,
@@ -49,6 +50,7 @@ impl Default for Options {
             create: true,
             read_only: false,
             log_bytes: LOG_BYTES_DEFAULT,
+            log_segment_bytes: 8 << 20,
             idle_checkpoint: Some(Duration::from_secs(1)),
             idle_compaction: Some(Duration::from_secs(10)),
             names: FileNames::default(),
@@ -105,6 +107,13 @@ impl Options {
     /// committed by syncing the data file instead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes.max(LOG_BYTES_MIN);
+        self
+    }
+
+    /// The length of the files that the log of a new environment consists of, in bytes; 8 MiB by default. There are 8 to 64 of them, which are
+    /// made when they are first needed: short ones for environments that are seldom written to.
+    pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
+        self.log_segment_bytes = bytes.max(1);
         self
     }
 

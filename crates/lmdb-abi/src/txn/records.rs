@@ -270,10 +270,16 @@ impl Txn {
         if dbi != MAIN {
             return Ok(());
         }
-        let is_like_one = self
-            .get_if_there(MAIN, key)?
-            .is_some_and(|value| value.len() == RECORD_BYTES);
-        if is_like_one && self.has_tree(&database::tree_of(key)?)? {
+        // There are few trees and many records. What is no name of a database stands for none.
+        let is_name = match database::tree_of(key) {
+            Ok(tree) => self.has_tree(&tree)?,
+            Err(_) => false,
+        };
+        let stands_for_one = is_name
+            && self
+                .get_if_there(MAIN, key)?
+                .is_some_and(|value| value.len() == RECORD_BYTES);
+        if stands_for_one {
             return Err(Code::INCOMPATIBLE);
         }
         Ok(())

@@ -122,6 +122,33 @@ impl<'p> SubPage<'p> {
         Some(start..self.end(at)?)
     }
 
+    /// The page with one value more, which becomes number `at`; `None` if the page is damaged.
+    pub(super) fn with(&self, at: usize, value: &[u8]) -> Option<Vec<u8>> {
+        let start = match at.checked_sub(1) {
+            Some(before) => self.range(before)?.end,
+            None => 0,
+        };
+        let (before, behind) = self.values.split_at_checked(start)?;
+        let mut bytes =
+            Vec::with_capacity(2 * (self.ends.len() + 2) + self.values.len() + value.len());
+        if self.size > 0 {
+            bytes.extend((self.size as u16).to_le_bytes());
+        } else {
+            let (ends, later) = self.ends.split_at_checked(at)?;
+            bytes.extend((self.n as u16 + 1).to_le_bytes());
+            bytes.extend(ends.as_flattened());
+            bytes.extend(((start + value.len()) as u16).to_le_bytes());
+            for end in later {
+                let end = usize::from(u16::from_le_bytes(*end)) + value.len();
+                bytes.extend((end as u16).to_le_bytes());
+            }
+        }
+        for part in [before, value, behind] {
+            bytes.extend_from_slice(part);
+        }
+        Some(bytes)
+    }
+
     /// Where a value is, or would be; `None` if the page is damaged.
     pub(super) fn search(&self, value: &[u8], order: Order) -> Result<Option<Place>> {
         let (mut low, mut high) = (0, self.n);

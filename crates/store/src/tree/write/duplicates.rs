@@ -128,6 +128,15 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         if found.exact {
             return Ok(false);
         }
+        let grown = match &values {
+            Values::Page(page) => Some(page.with(found.at, value).ok_or_else(|| self.damaged())?),
+            _ => None,
+        };
+        if let Some(payload) = grown.filter(|payload| self.fits(key, payload)) {
+            self.store_payload(key, &payload, Mark::SubPage)?;
+            self.tree.records += 1;
+            return Ok(true);
+        }
         let values = self.take_values(len)?;
         let mut values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         values.insert(found.at, value);
