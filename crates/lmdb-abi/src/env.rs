@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::fs::{self, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -256,6 +256,19 @@ impl Open {
         Ok(())
     }
 
+    /// What `mdb_reader_list` says, line by line.
+    pub(crate) fn reader_table(&self) -> Result<Vec<String>> {
+        let mut lines = self.reader_lines()?;
+        if self.flags() & NOLOCK != 0 {
+            lines.push("(no reader locks)\n".into());
+        } else if lines.is_empty() {
+            lines.push("(no active readers)\n".into());
+        } else {
+            lines.insert(0, "    pid     thread     txnid\n".into());
+        }
+        Ok(lines)
+    }
+
     /// One line for each slot in use, in this process and in others: process, thread, transaction. Under `MDB_NOLOCK` there are none.
     pub(crate) fn reader_lines(&self) -> Result<Vec<String>> {
         let line = |pid: u32, thread: u64, txn: Option<u64>| {
@@ -491,6 +504,16 @@ fn is_unwritable(error: &std::io::Error) -> bool {
         error.kind(),
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied
     )
+}
+
+/// Whether the data file of an environment is one of LMDB itself.
+pub(crate) fn is_of_lmdb(path: &CStr, flags: u32) -> bool {
+    const MAGIC: [u8; 4] = 0xBEEF_C0DE_u32.to_le_bytes();
+    const MAGIC_AT: usize = 16;
+    let mut start = [0; MAGIC_AT + MAGIC.len()];
+    let place = Place::new(path, flags).and_then(|place| Ok(File::open(place.data)?));
+    let read = place.map(|mut file| file.read_exact(&mut start).is_ok());
+    read == Ok(true) && start.ends_with(&MAGIC)
 }
 
 /// Files that contradict themselves when they are opened are none of ours.

@@ -40,6 +40,12 @@ impl FreeList {
         })
     }
 
+    /// What each commit has freed: its number and the pages, the highest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &[usize])> {
+        let records = self.records.iter();
+        records.map(|(commit, pages)| (**commit, pages.get(1..).unwrap_or_default()))
+    }
+
     /// The list as one leaf, whatever its length: it has no tree.
     pub(crate) fn stat(&self) -> Stat {
         let is_there = usize::from(!self.records.is_empty());

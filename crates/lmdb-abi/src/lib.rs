@@ -12,6 +12,7 @@ pub mod error;
 mod free_list;
 mod lent;
 mod readers;
+pub mod tools;
 mod txn;
 pub mod values;
 

@@ -118,6 +118,16 @@ pub mod db_flags {
     /// Create the database if there is none.
     pub const CREATE: u32 = 0x4_0000;
 
+    /// What dumps call what is stored with a database.
+    pub const NAMES: [(&str, u32); 6] = [
+        ("reversekey", REVERSEKEY),
+        ("dupsort", DUPSORT),
+        ("integerkey", INTEGERKEY),
+        ("dupfixed", DUPFIXED),
+        ("integerdup", INTEGERDUP),
+        ("reversedup", REVERSEDUP),
+    ];
+
     /// What is stored with the database.
     pub const PERSISTENT: u32 =
         REVERSEKEY | DUPSORT | INTEGERKEY | DUPFIXED | INTEGERDUP | REVERSEDUP;

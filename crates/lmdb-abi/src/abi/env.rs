@@ -9,7 +9,6 @@ use super::pointers::{Handle, Place, Text};
 use super::{answer, answer_at};
 use crate::env::Env;
 use crate::error::Code;
-use crate::values::env_flags::NOLOCK;
 use crate::values::{EnvInfo, KEY_BYTES_MAX, Message, Stat};
 
 /// `mdb_env_create`
@@ -184,15 +183,7 @@ pub unsafe extern "C" fn mdb_reader_list(
     let listed = answer(|| {
         let func = func.ok_or(Code::EINVAL)?;
         let open = env.get()?.opened()?;
-        let mut lines = open.reader_lines()?;
-        if open.flags() & NOLOCK != 0 {
-            lines.push("(no reader locks)\n".into());
-        } else if lines.is_empty() {
-            lines.push("(no active readers)\n".into());
-        } else {
-            lines.insert(0, "    pid     thread     txnid\n".into());
-        }
-        for line in lines {
+        for line in open.reader_table()? {
             let line = CString::new(line).unwrap_or_default();
             // SAFETY: the caller's; and the line is a text.
             last = unsafe { func(line.as_ptr(), context) };

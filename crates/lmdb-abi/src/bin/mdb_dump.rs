@@ -1,0 +1,5 @@
+//! `mdb_dump` of LMDB, for environments of this library.
+
+fn main() -> std::process::ExitCode {
+    lmdb::tools::mdb_dump()
+}

@@ -1,0 +1,5 @@
+//! `mdb_load` of LMDB, for environments of this library.
+
+fn main() -> std::process::ExitCode {
+    lmdb::tools::mdb_load()
+}
