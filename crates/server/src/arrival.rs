@@ -212,9 +212,21 @@ impl Arrival {
         self.give_back();
     }
 
-    /// Whether the peer is too slow for others that wait.
-    pub(crate) fn is_shown_out(&self, cx: &mut Context<'_>) -> bool {
-        let receiving = self.receiving.as_ref();
-        receiving.is_some_and(|receiving| receiving.is_shown_out(cx))
+    /// Whether the peer is too slow for others that wait. It is not while something of it `has_unread`: that it is late was
+    /// found out by another thread, and ours may have been too busy to read.
+    pub(crate) fn is_shown_out(
+        &self,
+        cx: &mut Context<'_>,
+        has_unread: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(receiving) = &self.receiving else {
+            return false;
+        };
+        let is_shown_out = receiving.is_shown_out(cx);
+        if is_shown_out && has_unread() {
+            receiving.stays();
+            return false;
+        }
+        is_shown_out
     }
 }

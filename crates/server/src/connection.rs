@@ -345,7 +345,7 @@ impl Connection {
         if self.poll_deadline(cx) {
             return Poll::Ready(Ok(()));
         }
-        if self.arrival.is_shown_out(cx) {
+        if self.arrival.is_shown_out(cx, || self.stream.has_unread()) {
             let why = "memory is short, and the request came too slowly";
             self.session
                 .show_out(Reason::Stalled, ResultCode::Unavailable, why);

@@ -567,6 +567,13 @@ impl Receiving {
         receiver.is_shown_out
     }
 
+    /// Has the peer stay until it is found to be too slow once more.
+    pub(crate) fn stays(&self) {
+        if let Some(receiver) = self.pool.0.queue().receiver(self.number) {
+            receiver.is_shown_out = false;
+        }
+    }
+
     /// Whether it is in this pool.
     pub(crate) fn is_in(&self, pool: &Pool) -> bool {
         Arc::ptr_eq(&self.pool.0, &pool.0)
@@ -853,6 +860,11 @@ mod tests {
         first.awaits_peer(false);
         pool.make_way(late);
         assert!(!first.is_shown_out(&mut context) && second.is_shown_out(&mut context));
+        // More of it has come than was read.
+        second.stays();
+        assert!(!second.is_shown_out(&mut context));
+        pool.make_way(late);
+        assert!(second.is_shown_out(&mut context));
         drop((held.1, second));
         assert!(poll(&mut wait).is_some());
     }

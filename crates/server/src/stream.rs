@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use rustix::io::ioctl_fionread;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsAcceptor;
@@ -61,6 +62,17 @@ impl Stream {
             Self::Local(stream) => stream.into_std().map(Detached::Local),
             Self::Tls(_) | Self::Gone => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Whether anything has arrived that was not read. The runtime may know of it only later, when its thread was busy.
+    pub(crate) fn has_unread(&self) -> bool {
+        let bytes = match self {
+            Self::Tcp(stream) => ioctl_fionread(stream),
+            Self::Tls(stream) => ioctl_fionread(&stream.get_ref().0.stream),
+            Self::Local(stream) => ioctl_fionread(stream),
+            Self::Gone => Ok(0),
+        };
+        bytes.is_ok_and(|bytes| bytes > 0)
     }
 
     /// Appends at most `most` bytes of what has arrived to `buffer`; 0 bytes is the end.
