@@ -276,7 +276,7 @@ fn all_stores_of_an_environment_are_looked_after() {
         let name = format!("tree{number}");
         let tree = txn.create_tree(&name, sapwood_store::TreeKind::COMPACT);
         txn.put(tree.unwrap(), b"key", &[1; 1000]).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     env.checkpoint().unwrap();
     env.store(1).unwrap().checkpoint().unwrap();
@@ -321,7 +321,7 @@ fn count(env: &sapwood_store::Env) {
         let value = format!("of store {store}");
         part.put(tree, key.as_bytes(), value.as_bytes()).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 /// An environment of three stores.
@@ -558,7 +558,7 @@ fn readers_are_shown_with_what_they_keep() {
                 .unwrap(),
         };
         txn.put(tree, b"key", value).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     change(&[1; 40_000]);
     let snapshot = env.read().unwrap();
@@ -594,7 +594,7 @@ fn a_backup_is_brought_to_a_later_commit_by_the_archive() {
     for name in ["one", "two", "three"] {
         let mut txn = env.write().unwrap();
         txn.create_tree(name, TreeKind::COMPACT).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     env.archive().unwrap();
     let restore = |dest: &str, until: &[&str]| {

@@ -51,7 +51,7 @@ fn make() -> Made {
             let value = vec![round as u8; 50 + n as usize];
             txn.put(tree, &(n + u64::from(round)).to_be_bytes(), &value).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     change(0);
     env.backup(path("backup")).unwrap();

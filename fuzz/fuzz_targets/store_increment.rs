@@ -27,7 +27,7 @@ fn base() -> &'static (tempfile::TempDir, PathBuf, Vec<u8>) {
                 None => txn.create_tree("t", TreeKind::default()).unwrap(),
             };
             txn.put(tree, &[round], &[round; 100]).unwrap();
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
             match round {
                 0 => env.backup(&full).unwrap(),
                 _ => env.backup_since(&full, &increment).unwrap(),

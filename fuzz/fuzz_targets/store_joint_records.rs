@@ -58,7 +58,7 @@ fn make() -> Made {
                 store.put(tree, &key.to_be_bytes(), &value).unwrap();
             }
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     (0..3).for_each(change);
     env.archive().unwrap();

@@ -312,9 +312,12 @@ impl Txn {
             store_map_bytes(&mut writing.txn, bytes)?;
         }
         if self.is_relaxed() {
-            writing.txn.commit_with(Durability::Relaxed)?;
+            drop(writing.txn.commit_with(Durability::Relaxed)?);
         } else {
-            writing.txn.commit_with(Durability::Durable)?.wait()?;
+            writing
+                .txn
+                .commit_with(Durability::Durable)?
+                .wait_durable()?;
         }
         if let Some(bytes) = map_bytes {
             self.open.note_stored_map_bytes(bytes);

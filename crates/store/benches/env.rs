@@ -108,11 +108,11 @@ fn main() {
             }
             let ticket = txn.commit().unwrap();
             if wait {
-                ticket.wait().unwrap();
+                ticket.wait_durable().unwrap();
             }
             last = Some(ticket);
         }
-        last.unwrap().wait().unwrap();
+        last.unwrap().wait_durable().unwrap();
     };
     time("replace, 1 a commit, each waited for", 2_000, || {
         write(0, 2_000, 1, true)

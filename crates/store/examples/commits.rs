@@ -97,7 +97,7 @@ fn fill(env: &Env) {
         for n in 0..100_000 {
             txn.put(tree, &key(part * 100_000 + n), &VALUE).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     env.checkpoint().unwrap();
 }
@@ -113,7 +113,7 @@ fn put(env: &Env, next: &AtomicU32, records: u32) {
         value[..4].copy_from_slice(&n.to_le_bytes());
         txn.put(tree, &key(random), &value).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 fn many(env: &Env, next: &AtomicU32, threads: u32, commits: u32, records: u32) {
@@ -131,7 +131,7 @@ fn relaxed(env: &Env, next: &AtomicU32, commits: u32) {
         let mut txn = env.write().unwrap();
         let tree = txn.tree("commits").unwrap().unwrap();
         txn.put(tree, &key(random), &VALUE).unwrap();
-        txn.commit_with(Durability::Relaxed).unwrap();
+        drop(txn.commit_with(Durability::Relaxed).unwrap());
     }
 }
 

@@ -50,13 +50,13 @@ fn time(place: &Path, log_bytes: u64, count: u64, round: u64) -> Duration {
         txn.put(values, &n.to_be_bytes(), &vec![1; VALUE_BYTES])
             .unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut txn = env.write().unwrap();
     let values = txn.tree("values").unwrap().unwrap();
     for n in 0..count {
         txn.delete(values, &n.to_be_bytes()).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.checkpoint().unwrap();
     env.checkpoint().unwrap();
     let value: Vec<u8> = (0..VALUE_BYTES as u64)
@@ -69,7 +69,7 @@ fn time(place: &Path, log_bytes: u64, count: u64, round: u64) -> Duration {
         txn.put(values, &scattered(n).to_be_bytes(), &value)
             .unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     begun.elapsed()
 }
 

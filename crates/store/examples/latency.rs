@@ -32,7 +32,7 @@ fn main() {
     for n in 0_u64..100_000 {
         txn.put(tree, &n.to_be_bytes(), &[7; 100]).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 
     measure("snapshot, begin and end", 10_000_000, |_| {
         drop(black_box(env.read().unwrap()));
@@ -51,7 +51,7 @@ fn main() {
     });
     drop(snapshot);
     measure("write transaction without changes", 100_000, |_| {
-        black_box(env.write().unwrap().commit().unwrap());
+        drop(black_box(env.write().unwrap().commit().unwrap()));
     });
     let put = |n: u32| {
         let mut txn = env.write().unwrap();
@@ -61,12 +61,12 @@ fn main() {
         txn.commit().unwrap()
     };
     measure("small commit, waited for", 5_000, |n| {
-        put(n).wait().unwrap();
+        put(n).wait_durable().unwrap();
     });
     measure("small commit, waited for every 32", 50_000, |n| {
         let ticket = put(n);
         if n % 32 == 31 {
-            ticket.wait().unwrap();
+            ticket.wait_durable().unwrap();
         }
     });
     measure("1000 puts in one commit, waited for", 200, |n| {
@@ -76,7 +76,7 @@ fn main() {
             let key = (u64::from(n) * 1000 + m).wrapping_mul(7919) % 100_000;
             txn.put(tree, &key.to_be_bytes(), &[m as u8; 100]).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     });
     println!("{:#?}", env.stat().unwrap());
 }

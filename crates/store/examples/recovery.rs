@@ -73,7 +73,7 @@ fn load(folder: &Path, entries: u64) {
     for key in 0..entries {
         txn.put(tree, &key.to_be_bytes(), &VALUE).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.checkpoint().unwrap();
 }
 
@@ -88,7 +88,7 @@ fn fill_log(folder: &str, entries: u64) {
         txn.put(tree, &key.to_be_bytes(), &[n as u8; 100]).unwrap();
         let ticket = txn.commit().unwrap();
         if n % 64 == 63 {
-            ticket.wait().unwrap();
+            ticket.wait_durable().unwrap();
         }
         if n % 1000 == 999 {
             let used = env.stat().unwrap().log_bytes;

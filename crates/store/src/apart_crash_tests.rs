@@ -252,7 +252,7 @@ impl Life {
         let ticket = txn.commit_with(durability)?;
         self.now[store] = model;
         if self.dice.below(3) == 0 {
-            ticket.wait()?;
+            ticket.wait_durable()?;
             self.acknowledge(store, ticket.commit().0);
         }
         Ok(())
@@ -300,7 +300,7 @@ impl Life {
         let ticket = txn.commit()?;
         self.now = models;
         if self.dice.below(2) == 0 {
-            ticket.wait()?;
+            ticket.wait_durable()?;
             for (store, ticket) in ticket.tickets().iter().enumerate() {
                 self.acknowledge(store, ticket.commit().0);
             }

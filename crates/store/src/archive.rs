@@ -529,7 +529,7 @@ mod tests {
         };
         let value = vec![number as u8; 300 + number as usize % 5 * 1200];
         txn.put(tree, &(number % 60).to_be_bytes(), &value).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
 
     type Records = Vec<(Vec<u8>, Vec<u8>)>;

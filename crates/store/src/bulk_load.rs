@@ -73,14 +73,14 @@ impl BulkLoad {
     /// Syncs what was built and commits it. Durable and visible on return. [`Error::TxnFailed`](crate::Error::TxnFailed) after
     /// any error, and if a tree was begun and not finished.
     pub fn commit(self) -> Result<CommitNo> {
-        self.into_txn()?.commit()?.wait()
+        self.into_txn()?.commit()?.wait_durable()
     }
 
     /// Commits what was built in several stores of one environment at once: all of it is there, or nothing. As [`BulkLoad::commit`] otherwise, and as
     /// [`WriteTxn::commit_jointly`].
     pub fn commit_jointly(loads: Vec<Self>) -> Result<()> {
         let txns = loads.into_iter().map(Self::into_txn);
-        WriteTxn::commit_jointly(txns.collect::<Result<_>>()?)?.wait()
+        WriteTxn::commit_jointly(txns.collect::<Result<_>>()?)?.wait_durable()
     }
 
     fn into_txn(self) -> Result<WriteTxn> {

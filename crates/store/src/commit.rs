@@ -35,7 +35,7 @@ use crate::write::WriteTxn;
 /// What a commit promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The commit is visible only once it is durable, which [`Ticket::wait`] waits for: whatever anybody has seen
+    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has seen
     /// survives a power cut.
     #[default]
     Durable,
@@ -43,14 +43,29 @@ pub enum Durability {
     /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
     /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
     /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
-    /// durable commit, with [`Env::sync`] and [`Ticket::wait`], and by themselves after about as long as
+    /// durable commit, with [`Env::sync`] and [`Ticket::wait_durable`], and by themselves after about as long as
     /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
     Relaxed,
 }
 
-/// The claim to a commit that is applied and logged but perhaps not durable yet. It may be cloned, sent to another thread and waited
-/// for any number of times, at any later time. If it is dropped without waiting, the commit becomes durable with the next
-/// one that is waited for, or after a moment by itself.
+/// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so. A ticket may be
+/// cloned, sent to another thread and waited for any number of times, at any later time. Whoever drops it without waiting leaves the
+/// commit to become durable with the next one that is waited for, or after a moment by itself.
+///
+/// A commit that nobody waits for is not safe yet, and the compiler says so:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use sapwood_store::{Env, Options, Result, TreeKind};
+/// # fn main() -> Result<()> {
+/// # let env = Env::in_memory(&Options::new())?;
+/// let mut txn = env.write()?;
+/// txn.create_tree("t", TreeKind::COMPACT)?;
+/// txn.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the commit may be lost before `wait_durable` has returned; drop the ticket to leave it to a later commit"]
 #[derive(Clone)]
 pub struct Ticket {
     env: Env,
@@ -87,7 +102,7 @@ impl Ticket {
     ///
     /// A failed sync is an error for all that wait for it: whether the commit survives is decided when the environment is
     /// opened again.
-    pub fn wait(&self) -> Result<CommitNo> {
+    pub fn wait_durable(&self) -> Result<CommitNo> {
         let inner = self.env.inner();
         inner.check_usable()?;
         if !self.is_durable() {

@@ -296,7 +296,7 @@ fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<(usize, Opti
     }
     let commit = match moved {
         0 => None,
-        _ => Some(txn.commit()?.wait()?),
+        _ => Some(txn.commit()?.wait_durable()?),
     };
     Ok((moved, commit))
 }
@@ -380,7 +380,7 @@ fn cut(env: &Env) -> Result<Option<CommitNo>> {
     if !txn.own_mut().cut_tail()? {
         return Ok(None);
     }
-    let commit = txn.commit()?.wait()?;
+    let commit = txn.commit()?.wait_durable()?;
     // Once both meta pages know of it the file can be cut; nobody may commit until then.
     let txn = env.write()?;
     let inner = env.inner();

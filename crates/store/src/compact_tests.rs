@@ -34,7 +34,7 @@ fn open(disk: &Disk) -> Env {
 fn change(env: &Env, how: impl FnOnce(&mut WriteTxn) -> Result<()>) {
     let mut txn = env.write().unwrap();
     how(&mut txn).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 fn scattered(n: u32) -> [u8; 4] {

@@ -322,7 +322,7 @@ impl Life {
         let ticket = self.try_commit(changes, value_bytes)?;
         let commit = ticket.commit().0;
         if self.dice.below(3) > 0 {
-            ticket.wait().map_err(told)?;
+            ticket.wait_durable().map_err(told)?;
             self.acknowledge(commit);
         }
         if self.dice.below(4) == 0 {
@@ -413,7 +413,7 @@ impl Life {
             let commit = txn.commit_no().0;
             self.history.states.insert(commit, Arc::new(model));
             self.disk.note(Note::Attempt(commit).encode());
-            txn.commit().map_err(told)?;
+            drop(txn.commit().map_err(told)?);
             self.applied = commit;
             return Ok(());
         }
@@ -460,7 +460,7 @@ impl Life {
                     disk.note(Note::Attempt(commit).encode());
                     let ticket = txn.commit()?;
                     if ticket.commit().0 == commit {
-                        ticket.wait()?;
+                        ticket.wait_durable()?;
                         disk.note(Note::Acknowledged(commit).encode());
                     }
                 }
@@ -592,7 +592,7 @@ impl Life {
         // Room for one more, so that no transaction has to empty the log, which needs the lock.
         while wal.room() > 25_000 && !is_enough(wal, start) {
             let ticket = self.try_commit(2, 100)?;
-            ticket.wait().map_err(told)?;
+            ticket.wait_durable().map_err(told)?;
             self.acknowledge(ticket.commit().0);
         }
         Ok(())

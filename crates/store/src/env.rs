@@ -137,8 +137,8 @@ impl Env {
     /// other.create_tree("groups", TreeKind::COMPACT)?;
     /// one.create_tree("persons", TreeKind::COMPACT)?;
     /// let (other, one) = (other.commit()?, one.commit()?);
-    /// one.wait()?;
-    /// other.wait()?; // Synced already: its record stands before that of the one.
+    /// one.wait_durable()?;
+    /// other.wait_durable()?; // Synced already: its record stands before that of the one.
     /// # Ok(())
     /// # }
     /// ```
@@ -169,7 +169,7 @@ impl Env {
     ///     let tree = store.create_tree("accounts", TreeKind::COMPACT)?;
     ///     store.put(tree, b"balance", b"100")?;
     /// }
-    /// txn.commit()?.wait()?;
+    /// txn.commit()?.wait_durable()?;
     ///
     /// let snapshots = env.read_stores()?;
     /// assert!(snapshots[0].tree("accounts")?.is_some() && snapshots[1].tree("accounts")?.is_some());
@@ -242,13 +242,13 @@ impl Env {
     /// for n in 0..50_000_u32 {
     ///     txn.put(tree, &n.to_be_bytes(), &[7; 100])?;
     /// }
-    /// txn.commit()?.wait()?;
+    /// txn.commit()?.wait_durable()?;
     /// let mut txn = env.write()?;
     /// let tree = txn.tree("t")?.unwrap();
     /// for n in (0..50_000_u32).filter(|n| n % 1000 >= 50) {
     ///     txn.delete(tree, &n.to_be_bytes())?;
     /// }
-    /// txn.commit()?.wait()?;
+    /// txn.commit()?.wait_durable()?;
     /// let compacted = env.compact(|_| ())?;
     /// assert!(compacted.now < compacted.before / 4);
     /// # Ok(())

@@ -75,7 +75,7 @@ fn commit(env: &Env, number: u32) -> Result<(), Error> {
         None => txn.create_tree("apart", TreeKind::APART)?,
     };
     txn.put(apart, &key_apart(number), &value(number)[..APART_BYTES])?;
-    txn.commit()?.wait().map(drop)
+    txn.commit()?.wait_durable().map(drop)
 }
 
 /// The number of the last commit that is there, which is there as a whole, with all before it.
@@ -133,10 +133,10 @@ fn fill(disk: &Disk, envs: &[Env]) -> Result<(), Error> {
             txn.put(ballast, &number.to_be_bytes(), &value(number))?;
         }
         // Too long for the log.
-        txn.commit()?.wait()?;
+        txn.commit()?.wait_durable()?;
         let mut txn = env.write()?;
         txn.drop_tree("ballast")?;
-        txn.commit()?.wait()?;
+        txn.commit()?.wait_durable()?;
     }
     disk.note(FULL);
     disk.fail(0, Fault::NoGrowth, true);
@@ -288,7 +288,7 @@ fn a_record_longer_than_the_log_can_become_is_committed_without_it() {
         txn.put(tree, &number.to_be_bytes(), &value(number))
             .unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_eq!(segments(&disk), 1, "the disk was not full");
     let (disk, envs) = reopen(&disk.synced_image(), Guards::default(), &[0], "").unwrap();
     let snapshot = envs[0].read().unwrap();

@@ -94,7 +94,18 @@ impl fmt::Debug for JointTxn {
     }
 }
 
-/// The claim to a commit over several stores, as [`Ticket`] is to that of one.
+/// The claim to a commit over several stores, as [`Ticket`] is to that of one: durable when [`JointTicket::wait_durable`] has returned.
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # use sapwood_store::{Env, Options, Result};
+/// # fn main() -> Result<()> {
+/// # let env = Env::in_memory(&Options::new().stores(2))?;
+/// env.write_stores(&[0, 1])?.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the commit may be lost before `wait_durable` has returned; drop the ticket to leave it to a later commit"]
 #[derive(Clone, Debug)]
 pub struct JointTicket {
     tickets: Vec<Ticket>,
@@ -111,10 +122,10 @@ impl JointTicket {
     }
 
     /// Waits until the commit is durable and visible in all its stores.
-    pub fn wait(&self) -> Result<()> {
+    pub fn wait_durable(&self) -> Result<()> {
         self.tickets
             .iter()
-            .try_for_each(|ticket| ticket.wait().map(drop))
+            .try_for_each(|ticket| ticket.wait_durable().map(drop))
     }
 
     /// The claims to the parts, in ascending order of their stores.

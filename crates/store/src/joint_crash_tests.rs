@@ -202,7 +202,7 @@ impl Life {
             self.models[number] = part;
         }
         if self.dice.below(3) > 0 {
-            ticket.wait().map_err(told)?;
+            ticket.wait_durable().map_err(told)?;
             self.disk.note(ACKNOWLEDGED | attempt as u64);
             self.history.acknowledged.push(attempt);
         }
@@ -305,7 +305,7 @@ impl Life {
                 parts: BTreeMap::from([(0, part)]),
             });
             self.disk.note(attempt as u64);
-            txn.commit().map_err(told)?.wait().map_err(told)?;
+            txn.commit().map_err(told)?.wait_durable().map_err(told)?;
             self.disk.note(ACKNOWLEDGED | attempt as u64);
             self.history.acknowledged.push(attempt);
             busy.checkpoint().map_err(told)?;
@@ -343,7 +343,7 @@ fn adding_stores_survives_power_cuts() {
             None => txn.create_tree("t", TreeKind::COMPACT).unwrap(),
         };
         txn.put(tree, b"key", value).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     let disk = Disk::new();
     let env = open(&disk, 1).unwrap();

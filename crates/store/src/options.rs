@@ -137,7 +137,7 @@ impl Options {
     /// txn.put(events, b"2", b"paid")?;
     /// // Others go on writing while this is waited for, here or on another thread.
     /// let second = txn.commit()?;
-    /// let waiting = std::thread::spawn(move || second.wait());
+    /// let waiting = std::thread::spawn(move || second.wait_durable());
     /// waiting.join().unwrap()?;
     /// assert!(first.is_durable());
     /// # Ok(())

@@ -43,11 +43,11 @@ use crate::sync::Arc;
 /// env.backup(path("monday"))?;
 /// let mut txn = env.write()?;
 /// txn.create_tree("persons", TreeKind::COMPACT)?;
-/// txn.commit()?.wait()?;
+/// txn.commit()?.wait_durable()?;
 /// env.backup_since(path("monday"), path("tuesday"))?;
 /// let mut txn = env.write()?;
 /// txn.create_tree("groups", TreeKind::COMPACT)?;
-/// txn.commit()?.wait()?;
+/// txn.commit()?.wait_durable()?;
 /// env.archive()?;
 ///
 /// Restore::of(path("monday"))

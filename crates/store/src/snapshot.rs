@@ -130,14 +130,14 @@ impl Snapshot {
     /// let colours = txn.create_tree("colours", TreeKind::COMPACT)?;
     /// txn.put(colours, b"sea", b"blue")?;
     /// txn.put(colours, b"sky", b"blue")?;
-    /// txn.commit()?.wait()?;
+    /// txn.commit()?.wait_durable()?;
     /// let evening = env.read()?;
     ///
     /// let mut txn = env.write()?;
     /// let colours = txn.tree("colours")?.unwrap();
     /// txn.put(colours, b"sky", b"red")?;
     /// txn.delete(colours, b"sea")?;
-    /// txn.commit()?.wait()?;
+    /// txn.commit()?.wait_durable()?;
     /// let night = env.read()?;
     ///
     /// let trees = night.changes_since(&evening)?;

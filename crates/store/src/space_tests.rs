@@ -33,7 +33,7 @@ fn change(env: &Env, how: impl FnOnce(&mut WriteTxn, TreeId)) {
     let mut txn = env.write().unwrap();
     let tree = tree(&mut txn);
     how(&mut txn, tree);
-    txn.commit().unwrap();
+    drop(txn.commit().unwrap());
 }
 
 /// Everything freed so far can be used again.
@@ -122,11 +122,11 @@ fn who_freed_a_page_is_remembered() {
         }
         (commit, txn.commit().unwrap())
     };
-    change(0, 1).1.wait().unwrap();
+    change(0, 1).1.wait_durable().unwrap();
     env.checkpoint().unwrap();
     let mut snapshots: Vec<_> = (0..8)
         .map(|_| {
-            change(0, RECORDS as usize).1.wait().unwrap();
+            change(0, RECORDS as usize).1.wait_durable().unwrap();
             env.read().unwrap()
         })
         .collect();
@@ -141,7 +141,7 @@ fn who_freed_a_page_is_remembered() {
         snapshots.pop();
         newest = Some(change(2 + snapshots.len(), 200).1);
     }
-    newest.unwrap().wait().unwrap();
+    newest.unwrap().wait_durable().unwrap();
     assert!(ticket.is_durable());
     let kept = freed_by(commit);
     assert!(kept >= 100, "{kept} pages are known as freed by {commit}");
@@ -295,7 +295,7 @@ fn deleting_works_on_a_disk_that_is_full_after(records: u32) {
         let mut txn = env.write().unwrap();
         let tree = tree(&mut txn);
         let put = txn.put(tree, &stored.to_be_bytes(), &value(stored));
-        if let Err(error) = put.and_then(|_| txn.commit()?.wait()) {
+        if let Err(error) = put.and_then(|_| txn.commit()?.wait_durable()) {
             break error;
         }
         stored += 1;

@@ -18,7 +18,7 @@ use crate::tree::{HeapNo, View};
 /// let snapshot = env.read()?;
 /// let mut txn = env.write()?;
 /// txn.create_tree("t", TreeKind::COMPACT)?;
-/// txn.commit()?.wait()?;
+/// txn.commit()?.wait_durable()?;
 /// // A snapshot that is one commit old, and what it keeps from being used again.
 /// let stat = env.stat()?;
 /// let [reader] = &stat.readers[..] else { panic!("there is one snapshot") };

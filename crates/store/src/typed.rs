@@ -234,7 +234,7 @@ impl<A: FixedEncoding, B: FixedEncoding> FixedEncoding for (A, B) {
 /// let persons = PERSONS.create(&mut txn)?;
 /// persons.put(&mut txn, 7, "Anna")?;
 /// persons.put(&mut txn, 300, "Boris")?;
-/// txn.commit()?.wait()?;
+/// txn.commit()?.wait_durable()?;
 ///
 /// let snapshot = env.read()?;
 /// if let Some(persons) = PERSONS.read(&snapshot)? {

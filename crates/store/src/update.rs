@@ -140,7 +140,7 @@ impl Store for Env {
 
     fn wait(&self, ticket: &Ticket) -> Result<()> {
         match self.inner().options.durability {
-            Durability::Durable => ticket.wait().map(drop),
+            Durability::Durable => ticket.wait_durable().map(drop),
             Durability::Relaxed => Ok(()),
         }
     }

@@ -46,7 +46,7 @@ pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
 /// let mut txn = env.write()?;
 /// let colours = txn.create_tree("colours", TreeKind::COMPACT)?;
 /// txn.put(colours, b"sky", b"blue")?;
-/// txn.commit()?.wait()?;
+/// txn.commit()?.wait_durable()?;
 ///
 /// let snapshot = env.read()?;
 /// let colours = snapshot.tree("colours")?.unwrap();
@@ -114,7 +114,7 @@ impl WriteTxn {
     }
 
     /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
-    /// visible before [`Ticket::wait`] has returned.
+    /// visible before [`Ticket::wait_durable`] has returned.
     ///
     /// A transaction without changes makes no commit: its ticket is that of the commit it began from.
     pub fn commit(self) -> Result<Ticket> {

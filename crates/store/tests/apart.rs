@@ -147,7 +147,7 @@ proptest! {
             if matches!(last, Some(Step::Abort)) {
                 drop(txn);
             } else {
-                txn.commit().unwrap().wait().unwrap();
+                txn.commit().unwrap().wait_durable().unwrap();
                 committed = now;
             }
             let report = env.check().unwrap();

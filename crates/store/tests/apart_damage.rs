@@ -31,7 +31,7 @@ fn put_all(env: &Env, step: usize, seed: u64) -> Result<(), Error> {
         let value = vec![seed as u8; length as usize];
         txn.put(tree, &key.to_be_bytes(), &value)?;
     }
-    txn.commit()?.wait()?;
+    txn.commit()?.wait_durable()?;
     Ok(())
 }
 
@@ -78,7 +78,7 @@ fn use_it(folder: &Path) -> Result<(), Error> {
                 txn.delete(tree, &key.to_be_bytes())?;
             }
         }
-        txn.commit()?.wait()?;
+        txn.commit()?.wait_durable()?;
         Ok(())
     };
     let _ = delete();
@@ -105,7 +105,7 @@ fn use_it(folder: &Path) -> Result<(), Error> {
     let clear = || -> Result<(), Error> {
         let mut txn = env.write()?;
         txn.drop_tree("apart")?;
-        txn.commit()?.wait()?;
+        txn.commit()?.wait_durable()?;
         Ok(())
     };
     let _ = clear();

@@ -58,7 +58,7 @@ impl Store {
         for key in 0..KEYS {
             store.put(&mut txn, key);
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         store
     }
 
@@ -101,7 +101,7 @@ impl Store {
                 let key = self.numbers.below(KEYS);
                 self.put(&mut txn, key);
             }
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
         }
         self.env.checkpoint().unwrap();
     }
@@ -194,7 +194,7 @@ fn what_was_removed_makes_room() {
                     .collect();
                 old.into_iter().for_each(|key| store.delete(&mut txn, key));
             }
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
             if part == 3 {
                 store.env.checkpoint().unwrap();
             }
@@ -211,7 +211,7 @@ fn what_was_removed_makes_room() {
                 store.delete(&mut txn, *key);
             }
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     store.assert_sound();
     store.assert_small();
@@ -236,7 +236,7 @@ fn a_full_store_goes_on_after_removals() {
             });
             match put
                 .and_then(|()| txn.commit())
-                .and_then(|ticket| ticket.wait())
+                .and_then(|ticket| ticket.wait_durable())
             {
                 Ok(_) => {
                     let new = (next..next + 50).map(|key| (key, vec![key as u8; VALUE_BYTES]));
@@ -259,7 +259,7 @@ fn a_full_store_goes_on_after_removals() {
         for keys in removed.chunks(100) {
             let mut txn = store.env.write().unwrap();
             keys.iter().for_each(|key| store.delete(&mut txn, *key));
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
         }
         store.assert_sound();
     }
@@ -284,7 +284,7 @@ fn large_values_make_room_too() {
                 store.put(&mut txn, key);
             }
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if round % 3 == 0 {
             store.env.checkpoint().unwrap();
         }

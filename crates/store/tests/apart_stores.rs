@@ -76,7 +76,7 @@ fn change(env: &Env, numbers: &mut Numbers, count: u64) -> CommitNo {
             ),
         }
     }
-    txn.commit().unwrap().wait().unwrap()
+    txn.commit().unwrap().wait_durable().unwrap()
 }
 
 /// Commits that change so few keys that nothing but places is stored.
@@ -90,7 +90,7 @@ fn change_in_place(env: &Env, numbers: &mut Numbers, commits: u64) {
             let value = vec![numbers.below(256) as u8; 100 + numbers.below(300) as usize];
             txn.put(tree, &key.to_be_bytes(), &value).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
 }
 
@@ -141,7 +141,7 @@ fn a_store_is_sound_whatever_is_done_to_it() {
     assert!(taken.pages * PAGE_BYTES as u64 > taken.live_bytes);
     let mut txn = env.write().unwrap();
     txn.drop_tree("apart").unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_clean(&env);
     let taken = env.stat().unwrap().segments.unwrap();
     assert_eq!((taken.pages, taken.live_bytes), (0, 0));
@@ -359,7 +359,7 @@ fn a_check_finds_what_is_damaged() {
         )
         .unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.checkpoint().unwrap();
     assert_clean(&env);
     drop(env);
@@ -418,6 +418,6 @@ fn a_check_finds_what_is_damaged() {
         for n in 0..900_u64 {
             let _ = txn.put(tree, &n.to_be_bytes(), &[1; 300]);
         }
-        let _ = txn.commit().map(|ticket| ticket.wait());
+        let _ = txn.commit().map(|ticket| ticket.wait_durable());
     }
 }

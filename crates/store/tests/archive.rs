@@ -62,7 +62,7 @@ fn commit(env: &Env, number: u64) -> u64 {
         txn.delete(tree, &((number / 2) % 97).to_be_bytes())
             .unwrap();
     }
-    txn.commit().unwrap().wait().unwrap().0
+    txn.commit().unwrap().wait_durable().unwrap().0
 }
 
 fn all(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -139,7 +139,7 @@ fn it_leads_across_a_compaction() {
             }
             .unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     change(&mut std::iter::empty(), true);
     env.backup(place.path("backup")).unwrap();
@@ -190,7 +190,7 @@ fn one_store_of_several_is_restored_from_the_common_archive() {
             let tree = part.tree("t").unwrap().unwrap();
             part.put(tree, b"joint", &number.to_be_bytes()).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         commit(&second, number);
     }
     env.archive().unwrap();
@@ -214,7 +214,7 @@ fn several_stores_are_brought_to_one_moment() {
             let tree = part.tree("t").unwrap().unwrap();
             part.put(tree, b"joint", &number.to_be_bytes()).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     };
     (1..40).for_each(both);
     env.backup_stores_since(place.path("full"), place.path("increment"))
@@ -392,7 +392,7 @@ fn a_log_that_cannot_be_archived_is_kept() {
         let mut txn = env.write().unwrap();
         let tree = txn.tree("t").unwrap().unwrap();
         txn.put(tree, &number.to_be_bytes(), &[1; 1500]).unwrap();
-        if let Err(error) = txn.commit().and_then(|ticket| ticket.wait()) {
+        if let Err(error) = txn.commit().and_then(|ticket| ticket.wait_durable()) {
             failed = Some(error);
             break;
         }

@@ -112,7 +112,7 @@ fn change(env: &Env, round: u32) {
     if round == 2 {
         txn.drop_tree("reverse").unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_increment_leads_across_a_compaction() {
     for n in 0..20_000_u32 {
         txn.put(tree, &n.to_be_bytes(), &[n as u8; 200]).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let full = folder.path().join("full");
     env.backup(&full).unwrap();
     let mut txn = env.write().unwrap();
@@ -179,7 +179,7 @@ fn an_increment_leads_across_a_compaction() {
     for n in (0..20_000_u32).filter(|n| n % 1000 >= 50) {
         txn.delete(tree, &n.to_be_bytes()).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let done = env.compact(|_| ()).unwrap();
     assert!(done.now < done.before / 2, "{done:?}");
     let increment = folder.path().join("increment");
@@ -206,7 +206,7 @@ fn an_increment_is_as_small_as_what_changed() {
     let mut txn = env.write().unwrap();
     let tree = txn.tree("compact").unwrap().unwrap();
     txn.put(tree, b"one record", b"more").unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let increment = folder.path().join("increment");
     env.backup_since(&full, &increment).unwrap();
     let pages = fs::metadata(&increment).unwrap().len() / PAGE_BYTES as u64;
@@ -230,7 +230,7 @@ fn a_compacted_backup_has_all_records_and_no_free_page() {
     for n in 0..3000_u32 {
         txn.put(tree, &(n * 7 % 3000).to_be_bytes(), b"").unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let (full, small) = (folder.path().join("full"), folder.path().join("small"));
     env.backup(&full).unwrap();
     env.backup_compacted(&small).unwrap();
@@ -260,7 +260,7 @@ fn small_increment(folder: &Path) -> (PathBuf, Vec<u8>) {
             txn.put(tree, b"some key", &[1; 500]).unwrap();
         }
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.backup_since(&full, &increment).unwrap();
     (full, fs::read(increment).unwrap())
 }

@@ -211,7 +211,7 @@ proptest! {
         for step in steps.iter().chain([&Step::Commit]) {
             apply(txn.as_mut().unwrap(), &mut model, step);
             if matches!(step, Step::Commit) {
-                txn.take().unwrap().commit().unwrap().wait().unwrap();
+                txn.take().unwrap().commit().unwrap().wait_durable().unwrap();
                 kept.push((env.read().unwrap(), model.clone()));
                 txn = Some(env.write().unwrap());
             }
@@ -232,7 +232,7 @@ fn a_tree_made_anew_as_another_kind_is_deleted_and_put() {
         txn.drop_tree("t").unwrap();
         let tree = txn.create_tree("t", kind).unwrap();
         txn.put(tree, b"key", b"value").unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         env.read().unwrap()
     };
     let one = make(TreeKind::COMPACT);

@@ -25,7 +25,7 @@ fn store(env: &Env, key: &[u8], value: &[u8]) -> Result<(), Error> {
         None => txn.create_tree("t", TreeKind::default())?,
     };
     txn.put(tree, key, value)?;
-    txn.commit()?.wait()?;
+    txn.commit()?.wait_durable()?;
     Ok(())
 }
 
@@ -36,7 +36,7 @@ fn remove(env: &Env, key: &[u8]) -> Result<bool, String> {
     let tree = txn.tree("t").map_err(at("tree"))?.unwrap();
     let found = txn.delete(tree, key).map_err(at("delete"))?;
     let ticket = txn.commit().map_err(at("commit"))?;
-    ticket.wait().map_err(at("wait"))?;
+    ticket.wait_durable().map_err(at("wait"))?;
     Ok(found)
 }
 

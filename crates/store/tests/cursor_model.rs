@@ -393,7 +393,7 @@ proptest! {
                 run.shows(&txn, &inner, at);
             }
             if *committed {
-                txn.commit().unwrap().wait().unwrap();
+                txn.commit().unwrap().wait_durable().unwrap();
                 model = inner;
             } else {
                 drop(txn);
@@ -433,7 +433,7 @@ fn an_order_that_is_not_known_is_not_guessed() {
     for n in 0..1000u32 {
         txn.put(tree, &n.to_be_bytes(), b"").unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     drop(env);
 
     let env = Env::open(folder.path(), &options).unwrap();
@@ -454,7 +454,7 @@ fn an_order_that_is_not_known_is_not_guessed() {
     env.set_comparators("tree", comparators);
     let id = txn.tree("tree").unwrap().unwrap();
     assert!(txn.put(id, b"key", b"").unwrap());
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert!(env.check().unwrap().is_clean());
     // Another order is noticed.
     env.set_comparators(
@@ -527,7 +527,7 @@ fn appending_keeps_the_order() {
         // Full pages, as from any ascending input.
         let leaves = txn.view(tree).unwrap().record().leaf_pages;
         assert!(leaves < 5000 * 21 / 4000 + 2, "{leaves} leaves");
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         assert!(env.check().unwrap().is_clean());
     }
 }
@@ -535,7 +535,7 @@ fn appending_keeps_the_order() {
 #[test]
 fn trees_are_renamed_and_cleared() {
     let (env, _, txn) = env_with(TreeKind::COMPACT, &[(b"k", b"v")]);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut txn = env.write().unwrap();
     let tree = txn.tree("tree").unwrap().unwrap();
     let mut child = txn.child();
@@ -555,7 +555,7 @@ fn trees_are_renamed_and_cleared() {
     assert_eq!(txn.get(tree, b"k").unwrap(), Some(&b"v"[..]));
     txn.clear_tree(tree).unwrap();
     assert_eq!(txn.get(tree, b"k").unwrap(), None);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let snapshot = env.read().unwrap();
     assert_eq!(
         snapshot.tree_names().unwrap(),
@@ -626,5 +626,5 @@ fn refusals_do_not_spoil_a_transaction() {
         Err(Error::NoDuplicates)
     ));
     txn.put(tree, b"k", b"v").unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }

@@ -43,7 +43,7 @@ fn prepare(folder: &Path) {
         }
         let id = txn.tree("plain").unwrap().unwrap();
         txn.put(id, b"large", &vec![round as u8; 9000]).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if round == 2 {
             env.checkpoint().unwrap();
         }
@@ -80,7 +80,7 @@ fn use_it(folder: &Path) -> Result<bool, Error> {
             }
         }
     }
-    txn.commit()?.wait()?;
+    txn.commit()?.wait_durable()?;
     Ok(clean)
 }
 

@@ -62,7 +62,7 @@ fn put(env: &Env, numbers: std::ops::Range<u32>, value: &[u8]) -> sapwood_store:
     for number in numbers {
         txn.put(tree, &number.to_be_bytes(), value)?;
     }
-    txn.commit()?.wait()?;
+    txn.commit()?.wait_durable()?;
     Ok(())
 }
 
@@ -138,7 +138,7 @@ fn a_device_is_a_store() {
             break;
         }
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_eq!(count(&env), 5000);
     let done = env.compact(|_| ()).unwrap();
     assert!(done.now < done.before / 2, "{done:?}");

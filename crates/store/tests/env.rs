@@ -31,7 +31,7 @@ fn fill(env: &Env, tree: &str, records: std::ops::Range<u32>) {
         let value = vec![n as u8; n as usize % 300];
         assert!(txn.put(id, &n.to_be_bytes(), &value).unwrap());
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 fn keys(env: &Env, tree: &str) -> Vec<u32> {
@@ -131,7 +131,7 @@ fn a_snapshot_does_not_change() {
         for n in 0_u32..100 {
             txn.put(id, &n.to_be_bytes(), &[round; 100]).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if round % 10 == 5 {
             env.checkpoint().unwrap();
         }
@@ -173,7 +173,7 @@ fn a_dropped_transaction_leaves_no_trace() {
     assert_clean(&env);
     // Neither does one without changes.
     let ticket = env.write().unwrap().commit().unwrap();
-    assert_eq!(ticket.wait().unwrap(), commit);
+    assert_eq!(ticket.wait_durable().unwrap(), commit);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_commit_is_visible_when_it_is_durable() {
     }
     assert!(!tickets[198].is_durable());
     let last = tickets.pop().unwrap();
-    std::thread::spawn(move || last.wait().unwrap())
+    std::thread::spawn(move || last.wait_durable().unwrap())
         .join()
         .unwrap();
     assert!(tickets[197].is_durable());
@@ -227,7 +227,7 @@ fn a_relaxed_commit_is_visible_at_once_and_durable_later() {
     let relaxed = put(101, Durability::Relaxed);
     assert!(!durable.is_visible() && !relaxed.is_visible());
     assert_eq!(keys(&env, "numbers").len(), 100);
-    durable.wait().unwrap();
+    durable.wait_durable().unwrap();
     assert!(relaxed.is_visible());
     assert_eq!(keys(&env, "numbers").len(), 102);
     assert!(tickets.iter().all(sapwood_store::Ticket::is_durable));
@@ -280,14 +280,14 @@ fn a_store_that_rests_gives_space_back() {
     for n in 0..60_000 {
         txn.put(id, &key(n), &[n as u8; 100]).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let full = env.read().unwrap().store_bytes();
     let mut txn = env.write().unwrap();
     let id = txn.tree("numbers").unwrap().unwrap();
     for n in (0..60_000).filter(|n| n % 50 > 0) {
         txn.delete(id, &key(n)).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 
     let check = |snapshot: &Snapshot| {
         let tree = snapshot.tree("numbers").unwrap().unwrap();
@@ -309,7 +309,7 @@ fn a_store_that_rests_gives_space_back() {
     // A commit tells that something has changed, so that it does not wait longer and longer.
     let mut txn = env.write().unwrap();
     txn.create_tree("another", PLAIN).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     while env.read().unwrap().store_bytes() > full / 2 {
         std::thread::yield_now();
     }
@@ -342,7 +342,7 @@ fn trees_come_and_go() {
     assert!(!txn.put(id, b"k", b"w").unwrap());
     assert!(!txn.insert(id, b"k", b"x").unwrap());
     assert_eq!(txn.get(id, b"k").unwrap(), Some(&b"w"[..]));
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 
     let mut txn = env.write().unwrap();
     let id = txn.tree("a").unwrap().unwrap();
@@ -352,7 +352,7 @@ fn trees_come_and_go() {
     let id = txn.create_tree("a", COUNTED).unwrap();
     assert_eq!(txn.get(id, b"k").unwrap(), None);
     txn.create_tree("b", PLAIN).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let snapshot = env.read().unwrap();
     assert_eq!(snapshot.tree_names().unwrap(), [b"a", b"b"]);
     assert!(snapshot.tree("a").unwrap().unwrap().record().kind.counted);
@@ -401,7 +401,7 @@ fn savepoints_nest_and_are_returned_to() {
     assert_eq!(state(&txn), at_outer);
     txn.put(id, &8_u32.to_be_bytes(), &[8; 8]).unwrap();
     txn.release(outer);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_clean(&env);
     let expected: Vec<u32> = (0..500).filter(|&n| n != 7).collect();
     assert_eq!(keys(&env, "numbers"), expected);
@@ -427,7 +427,7 @@ fn an_update_at_a_time_as_in_a_batch() {
         }
         txn.release(savepoint);
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_clean(&env);
     let kept = (0..3000).filter(|n| n % 3 == 0);
     let moved = (0..3000).filter(|n| n % 3 != 0).map(|n| n + 10_000);
@@ -444,7 +444,7 @@ fn a_refused_argument_does_not_spoil_the_transaction() {
         Err(Error::KeyTooLong(5000))
     ));
     txn.put(id, b"k", b"v").unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_eq!(env.check().unwrap().records, 1);
 }
 
@@ -461,7 +461,7 @@ fn the_file_stays_at_a_steady_size() {
             txn.put(id, &key.to_be_bytes(), &vec![key as u8; key as usize % 300])
                 .unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         sizes.push(env.stat().unwrap().pages);
     }
     env.checkpoint().unwrap();
@@ -486,7 +486,7 @@ fn values_of_any_size_come_and_go() {
             txn.put(id, &[at as u8], &vec![round as u8 ^ at as u8; size])
                 .unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         assert_clean(&env);
     }
     drop(env);
@@ -632,7 +632,7 @@ fn a_backup_is_restored() {
         let mut txn = restored.write().unwrap();
         let id = txn.tree("numbers").unwrap().unwrap();
         txn.delete(id, &3000_u32.to_be_bytes()).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     // Any damage is found before the copy becomes an environment.
     let good = std::fs::read(&file).unwrap();

@@ -59,7 +59,7 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
             txn.delete(id, &key(tree, round * 2)).unwrap();
             state.remove(&(tree, key(tree, round * 2)));
         }
-        let commit = txn.commit().unwrap().wait().unwrap();
+        let commit = txn.commit().unwrap().wait_durable().unwrap();
         states.insert(commit, state.clone());
         if round == 12 || round == 19 {
             env.checkpoint().unwrap();
@@ -103,7 +103,7 @@ fn change(env: &Env) -> Result<(), sapwood_store::Error> {
         }
     }
     txn.drop_tree("tree 1")?;
-    txn.commit()?.wait()?;
+    txn.commit()?.wait_durable()?;
     env.checkpoint()?;
     env.check()?;
     Ok(())

@@ -178,7 +178,7 @@ proptest! {
                         model = after;
                         states.insert(ticket.commit(), model.clone());
                         if *waited {
-                            ticket.wait().unwrap();
+                            ticket.wait_durable().unwrap();
                             prop_assert!(environment.read().unwrap().commit() >= ticket.commit());
                         }
                     }
@@ -202,7 +202,7 @@ proptest! {
             }
         }
         let environment = env.unwrap();
-        environment.write().unwrap().commit().unwrap().wait().unwrap();
+        environment.write().unwrap().commit().unwrap().wait_durable().unwrap();
         let report = environment.check().unwrap();
         prop_assert!(report.is_clean(), "{:#?}", report.problems);
         let newest = environment.read().unwrap();

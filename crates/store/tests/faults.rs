@@ -31,7 +31,7 @@ fn work(env: &Env, progress: &mut Progress) -> Result<(), Error> {
         progress.attempted = progress.attempted.max(number);
         let ticket = commit(env, number)?;
         if number % 3 != 1 {
-            ticket.wait()?;
+            ticket.wait_durable()?;
             progress.acknowledged = progress.acknowledged.max(number);
         }
         if number % 8 == 5 {

@@ -23,7 +23,7 @@ fn store(env: &Env, key: &[u8]) {
         None => txn.create_tree("t", TreeKind::default()).unwrap(),
     };
     txn.put(tree, key, b"value").unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
 }
 
 fn holds(env: &Env, key: &[u8]) -> bool {
@@ -167,7 +167,7 @@ fn a_bounded_store_refuses_to_grow_and_lets_delete() {
             assert!(matches!(txn.commit(), Err(Error::TxnFailed)));
             break error;
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         stored += 20;
         assert!(stored < 10_000, "no bound");
     };
@@ -178,7 +178,7 @@ fn a_bounded_store_refuses_to_grow_and_lets_delete() {
         let mut txn = env.write().unwrap();
         let tree = txn.tree("t").unwrap().unwrap();
         assert!(txn.delete(tree, &n.to_be_bytes()).unwrap());
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         assert!(env.stat().unwrap().pages <= BYTES_MAX / 4096);
     }
     assert!(env.check().unwrap().problems.is_empty());

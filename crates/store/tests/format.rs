@@ -42,7 +42,7 @@ fn write_fixture() {
             put_apart(&mut txn, n, round);
         }
         put_large(&mut txn, round);
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if round == 0 {
             env.checkpoint().unwrap();
         }
@@ -51,7 +51,7 @@ fn write_fixture() {
     for name in ["plain", "counted"] {
         let mut txn = env.write().unwrap();
         put_third(&mut txn, name, 2);
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if name == "plain" {
             env.checkpoint().unwrap();
         }
@@ -63,7 +63,7 @@ fn write_fixture() {
         for n in (0..300).filter(|n| n % 10 == round) {
             put_apart(&mut txn, n, round);
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         if round == 3 {
             env.checkpoint().unwrap();
         }

@@ -63,7 +63,7 @@ fn file_and_log_hold_what_two_threads_have_finished() {
     let env = Env::open(here, &options()).unwrap();
     let mut txn = env.write().unwrap();
     put(&mut txn, 1, 0);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.checkpoint().unwrap();
     copy(here, there, DATA);
     let mut txn = env.write().unwrap();
@@ -73,13 +73,13 @@ fn file_and_log_hold_what_two_threads_have_finished() {
     put(&mut txn, 7, 2);
     txn.rollback_to(&savepoint);
     put(&mut txn, 40, 3);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut txn = env.write().unwrap();
     put(&mut txn, 6, 4);
     drop(txn);
     let mut txn = env.write().unwrap();
     put(&mut txn, 60, 5);
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut rounds = vec![0; RECORDS as usize];
     for (apart, round) in [(20, 1), (40, 3), (60, 5)] {
         numbers(apart).for_each(|number| rounds[number as usize] = round);

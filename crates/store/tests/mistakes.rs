@@ -54,7 +54,7 @@ fn child() {
             let mut txn = env.write().unwrap();
             let tree = txn.tree("t").unwrap().unwrap();
             assert!(txn.delete(tree, b"first").unwrap());
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
         }
         other => panic!("{other}"),
     }
@@ -66,7 +66,7 @@ fn child() {
 fn growing(disk: &Disk, from: u32, to: u32) {
     let env = Env::on_storage(Arc::new(disk.clone()), &options()).unwrap();
     for number in from..=to {
-        commit(&env, number).unwrap().wait().unwrap();
+        commit(&env, number).unwrap().wait_durable().unwrap();
         disk.note(number.into());
         // Nothing is used again, so that the file has to grow.
         let mut txn = env.write().unwrap();
@@ -76,7 +76,7 @@ fn growing(disk: &Disk, from: u32, to: u32) {
         };
         txn.put(ballast, &number.to_be_bytes(), &vec![5; 600 << 10])
             .unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
 }
 
@@ -97,7 +97,7 @@ fn a_crash_while_growing() {
             u64::from(found) >= acknowledged,
             "{when}: {found} of {acknowledged}"
         );
-        commit(&env, found + 1).unwrap().wait().unwrap();
+        commit(&env, found + 1).unwrap().wait_durable().unwrap();
         assert_whole(&env, &when);
     }
     sizes.sort_unstable();
@@ -165,7 +165,7 @@ fn sample() -> (tempfile::TempDir, PathBuf) {
             .unwrap();
         }
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env.checkpoint().unwrap();
     drop(env);
     (folder, path)
@@ -241,12 +241,12 @@ fn the_header_says_grown_and_the_file_is_not() {
     let env = Env::open(&path, &options()).unwrap();
     let before = fs::metadata(&data).unwrap().len();
     for number in 1..=8 {
-        commit(&env, number).unwrap().wait().unwrap();
+        commit(&env, number).unwrap().wait_durable().unwrap();
         let mut txn = env.write().unwrap();
         let tree = txn.tree("compact").unwrap().unwrap();
         txn.put(tree, &[b'x', number as u8], &vec![3; 300 << 10])
             .unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     let copy = path.with_file_name("copy");
     fs::create_dir(&copy).unwrap();
@@ -447,7 +447,7 @@ fn a_savepoint_against_the_allocator() {
     for n in 0..60_u8 {
         txn.put(tree, &[n], &vec![n; 6000]).unwrap();
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut pages = 0;
     for round in 0..60_u8 {
         let mut txn = env.write().unwrap();
@@ -478,7 +478,7 @@ fn a_savepoint_against_the_allocator() {
             );
         }
         txn.put(tree, &[round], &vec![round; 6000]).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         assert_clean(&env);
         if round == 20 {
             pages = env.stat().unwrap().pages;
@@ -503,11 +503,11 @@ fn two_environments_of_one_file_in_one_process() {
         } else {
             (&second, &first)
         };
-        commit(writer, number).unwrap().wait().unwrap();
+        commit(writer, number).unwrap().wait_durable().unwrap();
         assert_eq!(number_of(reader).unwrap(), number);
     }
     drop(second);
-    commit(&first, 31).unwrap().wait().unwrap();
+    commit(&first, 31).unwrap().wait_durable().unwrap();
     assert_clean(&first);
 }
 
@@ -522,7 +522,7 @@ fn a_lock_that_a_second_opener_initialises_again() {
     let snapshot = env.read().unwrap();
     let mut other = Child::start(&mut command("second opener", folder.path()));
     other.wait();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert!(snapshot.tree("t").unwrap().is_none());
     assert!(other.end().success());
     assert_eq!(
@@ -543,7 +543,7 @@ fn a_lock_that_a_second_opener_initialises_again() {
 #[test]
 fn a_reader_slot_leaked_by_a_dead_thread() {
     let env = Env::in_memory(&options()).unwrap();
-    commit(&env, 1).unwrap().wait().unwrap();
+    commit(&env, 1).unwrap().wait_durable().unwrap();
     let mut kept = Vec::new();
     for n in 0..READERS_MAX + 100 {
         let env = env.clone();

@@ -34,7 +34,7 @@ fn content_of(snapshot: &Snapshot) -> Model {
 
 fn commits(env: &Env, numbers: std::ops::RangeInclusive<u32>) {
     for number in numbers {
-        commit(env, number).unwrap().wait().unwrap();
+        commit(env, number).unwrap().wait_durable().unwrap();
     }
 }
 

@@ -76,7 +76,7 @@ fn write_for_ever(env: &Env, writer: u8) {
             continue_with_same_count(env, writer);
             continue;
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         println!("acknowledged {}", count + 1);
     }
 }
@@ -128,7 +128,7 @@ fn relax_for_ever(env: &Env) {
         let ticket = txn.commit().unwrap();
         // Before it, only the commits of others may have to be durable.
         if !ticket.is_visible() {
-            ticket.wait().unwrap();
+            ticket.wait_durable().unwrap();
         }
         println!("acknowledged {count}");
     }
@@ -156,7 +156,7 @@ fn continue_with_same_count(env: &Env, writer: u8) {
     }
     txn.put(counts, &[writer], &count.to_be_bytes()).unwrap();
     let ticket = txn.commit().unwrap();
-    ticket.wait().unwrap();
+    ticket.wait_durable().unwrap();
     println!("acknowledged {count}");
 }
 
@@ -290,7 +290,7 @@ fn prepare(folder: &Path) -> Env {
         txn.create_tree(name, TreeKind::default()).unwrap();
     }
     txn.create_tree("apart", TreeKind::APART).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     env
 }
 
@@ -453,7 +453,7 @@ fn what_a_dead_process_held_is_taken_over() {
         let mut txn = env.write().unwrap();
         let counts = txn.tree("counts").unwrap().unwrap();
         assert_eq!(txn.get(counts, &[255]).unwrap(), None);
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         assert!(env.stat().unwrap().readers.is_empty());
     }
     assert_clean(&env);
@@ -489,7 +489,7 @@ fn a_forked_child_is_refused() {
     assert!(env.try_write().unwrap().is_none());
     assert_eq!(env.stat().unwrap().readers.len(), 1);
     assert_eq!(txn.get(tree, b"k").unwrap(), Some(&b"v"[..]));
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     drop(snapshot);
     assert_clean(&env);
 }

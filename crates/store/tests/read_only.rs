@@ -29,7 +29,7 @@ fn reading() -> Options {
 
 fn commits(env: &Env, numbers: std::ops::RangeInclusive<u32>) {
     for number in numbers {
-        commit(env, number).unwrap().wait().unwrap();
+        commit(env, number).unwrap().wait_durable().unwrap();
     }
 }
 
@@ -359,7 +359,7 @@ fn every_crash_state_reads_as_it_recovers() {
     for number in 1..=30 {
         let ticket = commit(&env, number).unwrap();
         if number % 3 != 1 {
-            ticket.wait().unwrap();
+            ticket.wait_durable().unwrap();
         }
         if number % 8 == 5 {
             env.checkpoint().unwrap();

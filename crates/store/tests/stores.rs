@@ -49,7 +49,7 @@ fn each_store_is_one_of_its_own() {
         put(txn, b"key", &[n as u8]);
     }
     for txn in txns.into_iter().rev() {
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
     }
     drop((env, stores));
     assert!(folder.path().join("data-1").exists());
@@ -115,7 +115,7 @@ fn a_joint_transaction_is_seen_wholly_or_not() {
                                 sum.map_or(0, |sum| u64::from_be_bytes(sum.try_into().unwrap()));
                             put(part, b"number", &(sum + 1).to_be_bytes());
                         }
-                        txn.commit().unwrap().wait().unwrap();
+                        txn.commit().unwrap().wait_durable().unwrap();
                     }
                     done.store(true, Ordering::Relaxed);
                 });
@@ -145,7 +145,7 @@ fn what_is_asked_of_stores_that_are_not_there_is_refused() {
     drop(txn);
     // Nothing has changed, so there is no commit.
     let ticket = env.write_stores(&[0, 1]).unwrap().commit().unwrap();
-    ticket.wait().unwrap();
+    ticket.wait_durable().unwrap();
     assert_eq!(ticket.tickets()[0].commit(), env.read().unwrap().commit());
 }
 
@@ -158,12 +158,12 @@ fn a_busy_store_does_not_wait_for_a_resting_one() {
         let resting = env.store(1).unwrap();
         let mut txn = resting.write().unwrap();
         put(&mut txn, b"key", b"value");
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         // Many times the log.
         for n in 0..600_u32 {
             let mut txn = env.write().unwrap();
             put(&mut txn, &n.to_be_bytes(), &[7; 12_000]);
-            txn.commit().unwrap();
+            drop(txn.commit().unwrap());
         }
         let stat = env.stat().unwrap();
         assert!(stat.log_bytes_ever > 5 << 20);
@@ -189,7 +189,7 @@ fn transactions_begun_one_by_one_are_committed_together() {
     }
     txns.reverse();
     let ticket = WriteTxn::commit_jointly(txns).unwrap();
-    ticket.wait().unwrap();
+    ticket.wait_durable().unwrap();
     assert!(ticket.is_durable());
 
     // Bulk loads have no log record of their pages.
@@ -239,7 +239,7 @@ fn a_backup_of_all_stores_is_of_one_moment() {
                     put(part, b"number", &count.to_be_bytes());
                     put(part, &count.to_be_bytes(), &[store as u8; 200]);
                 }
-                txn.commit().unwrap().wait().unwrap();
+                txn.commit().unwrap().wait_durable().unwrap();
             }
         });
         for round in 0..3 {
@@ -258,7 +258,7 @@ fn a_backup_of_all_stores_is_of_one_moment() {
                 let mut txn = env.write_stores(&[0, 2]).unwrap();
                 put(txn.store(2).unwrap(), b"goes", b"on");
                 put(txn.store(0).unwrap(), b"goes", b"on");
-                txn.commit().unwrap().wait().unwrap();
+                txn.commit().unwrap().wait_durable().unwrap();
             }
             // Each file is a backup of its store, too.
             let one = path(&format!("one {round}"));
@@ -346,7 +346,7 @@ fn stores_stand_alone_when_they_are_closed() {
             let part = txn.store(store).unwrap();
             put(part, b"number", &(round + 1).to_be_bytes());
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         let kept = (round == 2).then(|| env.read().unwrap());
         drop(env);
         let names = std::fs::read_dir(folder.path()).unwrap();
@@ -380,7 +380,7 @@ fn two_restores_of_one_backup_are_not_taken_for_the_same() {
         let env = Env::open(path(name), &options(1)).unwrap();
         let mut txn = env.write().unwrap();
         put(&mut txn, b"name", name.as_bytes());
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         env.backup(path(&format!("backup of {name}"))).unwrap();
         env
     });
@@ -413,7 +413,7 @@ fn child() {
             put(part, b"number", &count.to_be_bytes());
             put(part, &count.to_be_bytes(), &[count as u8; 300]);
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         println!("acknowledged {count}");
     }
 }
@@ -443,7 +443,7 @@ fn joint_transactions_survive_their_processes() {
         // A writer that inherits from it sees all that it had acknowledged, everywhere.
         let mut txn = env.store((round % 3) as usize).unwrap().write().unwrap();
         put(&mut txn, b"round", &round.to_be_bytes());
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         let numbers: Vec<u64> = env.read_stores().unwrap().iter().map(number).collect();
         assert!(numbers.iter().all(|n| *n == numbers[0]), "{numbers:?}");
         assert!(numbers[0] >= acknowledged, "{numbers:?}, {acknowledged}");

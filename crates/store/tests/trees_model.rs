@@ -70,7 +70,7 @@ fn read(snapshot: &Snapshot) -> Model {
 fn commit(txn: WriteTxn, lazily: bool) {
     match lazily {
         true => drop(txn.commit_with(Durability::Relaxed).unwrap()),
-        false => drop(txn.commit().unwrap().wait().unwrap()),
+        false => drop(txn.commit().unwrap().wait_durable().unwrap()),
     }
 }
 

@@ -81,7 +81,7 @@ fn filled(env: &Env) -> BTreeMap<i32, String> {
         assert!(numbers.put(&mut txn, n, &value).unwrap());
         model.insert(n, value);
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     model
 }
 
@@ -143,7 +143,7 @@ fn a_typed_tree_is_an_ordered_map() {
     model.insert(3, "another".into());
     model.remove(&10);
     model.retain(|n, _| !(-500..0).contains(n));
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     assert_eq!(
         range(&env.read().unwrap(), ..),
         expected(&model, (i32::MIN, i32::MAX))

@@ -114,7 +114,7 @@ fn update_once(env: &Env, thread: u64, update: u64) {
             let mut txn = env.write().unwrap();
             add(&mut txn, &key, 1).unwrap();
             add(&mut txn, SUM, 1).unwrap();
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
             assert_eq!(get(env, &key), before + 1);
         }
         _ => {

@@ -79,7 +79,7 @@ impl Engine for Sapwood {
         }
         let mut txn = self.env().write()?;
         write(&mut txn, work)?;
-        txn.commit_with(Durability::Relaxed)?;
+        drop(txn.commit_with(Durability::Relaxed)?);
         Ok(())
     }
 

@@ -302,7 +302,7 @@ impl Embedded {
                 }
             }
             if dropped {
-                txn.commit()?.wait()?;
+                txn.commit()?.wait_durable()?;
             }
         }
         Ok(())

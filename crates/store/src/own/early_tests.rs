@@ -111,7 +111,7 @@ fn work(env: &Env, steps: &[Step]) -> Model {
             }
         }
         if is_kept {
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
             committed = model;
         }
     }
@@ -155,7 +155,7 @@ proptest! {
         let env = Env::open(here.path(), &options()).unwrap();
         let mut txn = env.write().unwrap();
         tree(&mut txn);
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         env.checkpoint().unwrap();
         copy_files(here.path(), there.path(), is_data);
         let model = work(&env, &steps);
@@ -194,7 +194,7 @@ fn others_may_read_in_the_transaction_meanwhile() {
             scope.spawn(read);
         });
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let report = env.check().unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
@@ -228,7 +228,7 @@ fn a_page_that_cannot_be_written_fails_the_commit_and_nothing_else() {
     for _ in 0..3 {
         let mut txn = env.write().unwrap();
         fill(&mut txn, 0).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         env.checkpoint().unwrap();
     }
     let mut txn = env.write().unwrap();
@@ -242,7 +242,7 @@ fn a_page_that_cannot_be_written_fails_the_commit_and_nothing_else() {
     assert_holds(&env, &model);
     let mut txn = env.write().unwrap();
     fill(&mut txn, 2).unwrap();
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let model: Model = (0..2000)
         .map(|number| (key(number).to_vec(), value(number, 2)))
         .collect();
@@ -264,11 +264,16 @@ fn a_page_that_could_not_be_written_is_not_taken_for_finished() {
                 txn.put(tree, &key(number), &value(number, serial)).unwrap();
                 model.insert(key(number).to_vec(), value(number, serial));
             }
-            txn.commit().unwrap().wait().unwrap();
+            txn.commit().unwrap().wait_durable().unwrap();
             env.checkpoint().unwrap();
         }
         // After a small transaction the writer begins with finishing pages itself.
-        env.write().unwrap().commit().unwrap().wait().unwrap();
+        env.write()
+            .unwrap()
+            .commit()
+            .unwrap()
+            .wait_durable()
+            .unwrap();
         let mut txn = env.write().unwrap();
         let tree = tree(&mut txn);
         for number in (0..before).map(|leaf| leaf * 150) {
@@ -283,7 +288,7 @@ fn a_page_that_could_not_be_written_is_not_taken_for_finished() {
         txn.rollback_to(&savepoint);
         match txn.commit() {
             Ok(ticket) => {
-                ticket.wait().unwrap();
+                ticket.wait_durable().unwrap();
                 assert_holds(&env, &model);
                 went_on |= failed.is_err();
             }

@@ -194,7 +194,7 @@ impl Life {
             compare_tree(&txn.view(tree).unwrap(), values);
         }
         if self.dice.below(8) > 0 {
-            match txn.commit().and_then(|ticket| ticket.wait()) {
+            match txn.commit().and_then(|ticket| ticket.wait_durable()) {
                 Ok(_) => self.model = now,
                 Err(error) => assert!(error.is_full(), "{error:?}"),
             }
@@ -262,14 +262,14 @@ fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
     for name in NAMES {
         put(&mut txn, name, 1);
     }
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let mut txn = env.write().unwrap();
     put(&mut txn, NAMES[0], 2);
     let savepoint = txn.savepoint();
     put(&mut txn, NAMES[1], 3);
     txn.rollback_to(&savepoint);
     assert!(txn.own().stores_places());
-    txn.commit().unwrap().wait().unwrap();
+    txn.commit().unwrap().wait_durable().unwrap();
     let disk = Disk::from_image(&disk.synced_image()).unwrap();
     let env = Env::on_storage(Arc::new(disk), &options()).unwrap();
     let snapshot = env.read().unwrap();

@@ -504,7 +504,7 @@ mod tests {
         for n in 0..100_000 {
             txn.put(tree, &key(n), &[7; 60]).unwrap();
         }
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         let before = env.read().unwrap();
         let mut txn = env.write().unwrap();
         let tree = txn.tree("t").unwrap().unwrap();
@@ -518,7 +518,7 @@ mod tests {
         }
         let last = txn.get(tree, &key(500)).unwrap().map(<[u8]>::to_vec);
         txn.put(tree, &key(500), &last.unwrap()).unwrap();
-        txn.commit().unwrap().wait().unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
         let after = env.read().unwrap();
         let record = |of: &crate::Snapshot| *of.tree("t").unwrap().unwrap().record();
         let pages = Counting(after.pages(), Cell::new(0));

@@ -81,7 +81,7 @@ impl Stores {
     pub(super) fn settle(&self) -> Result<()> {
         let last = lock(&self.last_joint).clone();
         match last {
-            Some(ticket) if !ticket.is_durable() => Ok(ticket.wait()?),
+            Some(ticket) if !ticket.is_durable() => Ok(ticket.wait_durable()?),
             _ => Ok(()),
         }
     }
@@ -202,9 +202,9 @@ impl Claim {
     /// The commit's number in the first of its stores.
     pub(super) fn wait(self) -> store::Result<CommitNo> {
         let commit = match self {
-            Claim::One(ticket) => Some(ticket.wait()?),
+            Claim::One(ticket) => Some(ticket.wait_durable()?),
             Claim::Several(ticket) => {
-                ticket.wait()?;
+                ticket.wait_durable()?;
                 ticket.tickets().first().map(store::Ticket::commit)
             }
         };

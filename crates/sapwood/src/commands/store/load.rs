@@ -236,7 +236,7 @@ impl Batch {
     }
 
     fn commit(self, loaded: &mut u64) -> Result<()> {
-        self.txn.commit()?.wait()?;
+        self.txn.commit()?.wait_durable()?;
         *loaded += self.stored;
         Ok(())
     }
