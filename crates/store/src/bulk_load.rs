@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::own::{OwnPages, WRITTEN_BYTES};
 use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
 use crate::tree::{HeapNo, Segment, TreeKind};
-use crate::write::WriteTxn;
+use crate::write::{TxnNo, WriteTxn};
 
 /// Several trees being built from sorted input, to become visible with one commit. Input in any order goes through a
 /// [`Sorter`](crate::sort::Sorter) first.
@@ -64,6 +64,7 @@ impl BulkLoad {
         };
         self.unfinished += 1;
         Ok(BulkTree {
+            load: self.txn.number(),
             name: name.into(),
             builder: Some(TreeBuilder::in_heap(kind, heap)),
             run: Run::default(),
@@ -92,8 +93,10 @@ impl BulkLoad {
     }
 }
 
-/// A tree being built by a [`BulkLoad`], always the same one. If it is dropped without [`BulkTree::finish`], the load cannot be committed.
+/// A tree being built by a [`BulkLoad`]; any other one refuses it with [`Error::ForeignTxn`](crate::Error::ForeignTxn). If it is dropped without [`BulkTree::finish`], the load cannot be committed.
 pub struct BulkTree {
+    /// The transaction of its load.
+    load: TxnNo,
     name: Vec<u8>,
     /// `None` after a failure.
     builder: Option<TreeBuilder>,
@@ -106,6 +109,7 @@ impl BulkTree {
     ///
     /// After any error the load cannot be committed.
     pub fn push(&mut self, load: &mut BulkLoad, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_load(load)?;
         let builder = self.builder.as_mut().ok_or(Error::TxnFailed)?;
         let mut pages = RunPages {
             own: load.txn.own_mut(),
@@ -118,6 +122,7 @@ impl BulkTree {
 
     /// Completes the tree; the number of its records.
     pub fn finish(mut self, load: &mut BulkLoad) -> Result<u64> {
+        self.check_load(load)?;
         let builder = self.builder.take().ok_or(Error::TxnFailed)?;
         let mut pages = RunPages {
             own: load.txn.own_mut(),
@@ -131,6 +136,13 @@ impl BulkTree {
         load.txn.add_built_tree(&self.name, record)?;
         load.unfinished -= 1;
         Ok(record.records)
+    }
+
+    fn check_load(&self, load: &BulkLoad) -> Result<()> {
+        match load.txn.number() == self.load {
+            true => Ok(()),
+            false => Err(Error::ForeignTxn),
+        }
     }
 }
 

@@ -239,6 +239,7 @@ impl<'i> CheckpointLock<'i> {
     /// Writes a meta page in place of the older one. What it refers to is in the data file, synced.
     pub(crate) fn write_meta(&self, head: &Head) -> Result<()> {
         let inner = self.inner;
+        inner.check_file()?;
         let [first, second] = places(&inner.region);
         let older = usize::from(second < first);
         let slot = if inner.options.guards.has(Guard::MetaInTurn) {

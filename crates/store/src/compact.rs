@@ -65,6 +65,7 @@ pub(crate) fn compact(
     may_go_on: &dyn Fn(CommitNo) -> bool,
 ) -> Result<Compacted> {
     let inner = env.inner();
+    inner.check_file()?;
     let before = store_pages(inner)?;
     let tell = |now: u64, target: u64| Compacted {
         before: before * PAGE_BYTES as u64,

@@ -697,13 +697,14 @@ fn increments_lead_across_power_cuts() {
             let seed = seed * 1000 + number;
             let third =
                 Life::begin(disk, Guards::default(), seed, history).and_then(|mut third| {
-                    let env = third.env();
-                    env.backup_since(&full, path("one")).map_err(told)?;
+                    // No handle is kept: it would be opened again without having been closed.
+                    let one = third.env().backup_since(&full, path("one"));
+                    one.map_err(told)?;
                     let restore = Restore::of(&full).increment(path("one"));
                     third.is_restored_by(&restore, &path("env 1"))?;
                     third.work(4)?;
-                    let env = third.env();
-                    env.backup_since(path("one"), path("two")).map_err(told)?;
+                    let two = third.env().backup_since(path("one"), path("two"));
+                    two.map_err(told)?;
                     third.is_restored_by(&restore.increment(path("two")), &path("env 2"))
                 });
             third.unwrap_or_else(|error| panic!("seed {seed}, {crash}: {error}"));

@@ -42,7 +42,8 @@ use crate::{archive, backup, free, readers, stat};
 /// Any number of processes may have one environment open. Opening it twice in a process gives the same environment
 /// (the options of the first opening stay in force), unless its data file was deleted or replaced meanwhile: then what was open before
 /// can be read, and a commit to it fails with [`Error::Poisoned`](crate::Error::Poisoned). In a child after `fork` every operation fails with
-/// [`Error::Forked`](crate::Error::Forked): the child opens it anew.
+/// [`Error::Forked`](crate::Error::Forked): the child opens it anew. (A cursor may go on to the end of the page it stands on. That page,
+/// and values that were read before, stay what they are only as long as the parent keeps its snapshot.)
 #[derive(Clone)]
 pub struct Env {
     owner: Arc<Owner>,
@@ -92,6 +93,11 @@ impl Env {
     /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
     /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
     /// library wrote it.
+    ///
+    /// As long as the environment is open, its files are its own: all processes read the data file through a shared map, in which a page that
+    /// somebody else writes to is damaged, and a page that somebody cuts off ends the process that looks at it (SIGBUS). The file's length is
+    /// looked at where that costs nothing: when the environment is opened, before the file grows, is checked, copied or compacted, and before a
+    /// checkpoint says that everything is in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         open::open(path.as_ref(), options)
     }
@@ -107,10 +113,15 @@ impl Env {
         open::in_memory_from(backup.as_ref(), options)
     }
 
-    /// An environment on any storage, such as the simulated disk of crash tests. Other processes cannot open it, and opening
-    /// the same storage twice at a time is the caller's mistake.
+    /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives the same environment; other
+    /// processes can open it only if the storage has a path.
+    ///
+    /// The storage answers for its files: they are what it says that they are, and as long as the environment is open nobody else changes them.
+    ///
+    /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment that was open there
+    /// before, on a storage without a path or without [`Options::shared`].
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
-        open::open_storage(storage, options)
+        open::on_storage(storage, options)
     }
 
     /// How many stores the environment has.
@@ -401,6 +412,10 @@ impl fmt::Debug for Env {
 }
 
 impl Owner {
+    pub(crate) fn check_files(&self) -> Result<()> {
+        self.stores.iter().try_for_each(|store| store.check_file())
+    }
+
     pub(crate) fn is_forked(&self) -> bool {
         self.stores.iter().any(|store| store.membership.is_forked())
     }
@@ -619,11 +634,34 @@ impl Inner {
         result
     }
 
+    /// Fails if somebody else has cut the data file. Whoever looked at a page that is gone would be ended by the system (SIGBUS).
+    pub(crate) fn check_file(&self) -> Result<()> {
+        let region = &self.region;
+        region
+            .grower
+            .lock(self.membership.index(), |process| self.is_alive(process));
+        let result = self.check_file_locked();
+        region.grower.unlock();
+        result
+    }
+
+    fn check_file_locked(&self) -> Result<()> {
+        let room = self.region.growth.pages.load(Ordering::Acquire);
+        let pages = self.data.file.size()? / PAGE_BYTES as u64;
+        if pages < room {
+            return Err(Error::Damaged(format!(
+                "somebody else has cut the data file: it has {pages} of {room} pages"
+            )));
+        }
+        Ok(())
+    }
+
     fn grow_file_locked(&self, end: u64) -> Result<()> {
         let room = self.region.growth.pages.load(Ordering::Acquire);
         if end <= room {
             return Ok(());
         }
+        self.check_file_locked()?;
         if end > self.data.pages_max() {
             return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
         }

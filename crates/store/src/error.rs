@@ -111,8 +111,8 @@ pub enum Error {
     #[error("there is no store {0} in this environment")]
     NoSuchStore(usize),
 
-    /// Transactions to be committed together are not all of one environment.
-    #[error("the transactions belong to different environments")]
+    /// Transactions to be committed together are not all of one environment, or a tree is built in another load than it was begun in.
+    #[error("the transactions belong to different environments, or are not the same")]
     ForeignTxn,
 
     /// The archive does not lead a backup to this commit.
@@ -127,8 +127,9 @@ pub enum Error {
     )]
     CommitOfOneStore(CommitNo),
 
-    /// Snapshots to be compared are not of the same store.
-    #[error("the snapshots are of different stores")]
+    /// Snapshots to be compared are not of the same store, or a known tree ([`KnownTree`](crate::KnownTree)) is looked for in another
+    /// snapshot than it was found in.
+    #[error("the snapshots are of different stores, or of different commits")]
     ForeignSnapshot,
 
     /// More stores are wanted than the environment has, while others have it open.
@@ -153,6 +154,12 @@ pub enum Error {
     /// ([`Options::parked_age_max`](crate::Options::parked_age_max)).
     #[error("the snapshot of commit {0} is over: it was parked for too long")]
     SnapshotExpired(CommitNo),
+
+    /// Snapshots have the store open still that others would open anew without knowing of them.
+    #[error(
+        "snapshots of the environment are still there, of which a new opening would know nothing: drop them first"
+    )]
+    HasSnapshots,
 
     /// All slots of the reader table are taken.
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]

@@ -2,6 +2,10 @@
 
 use std::io::{self, ErrorKind};
 
+use sapwood_wal::Wal;
+
+use crate::options::STORES_MAX;
+
 /// The names of an environment's files in their folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileNames {
@@ -11,8 +15,10 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// The data file, the lock file, and what the names of the log's segments begin with: plain names, no two alike, of which
-    /// one may begin another only if the rest is not a dot and a number.
+    /// The data file, the lock file, and what the names of the log's segments begin with, which end with a dot and a number. If the data file's
+    /// name ends with `-0`, those of other stores end with their numbers instead; otherwise these are added to it.
+    ///
+    /// Fails with `InvalidInput` unless they are plain names, and no two files can ever have the same.
     pub fn new(
         data: impl Into<String>,
         lock: impl Into<String>,
@@ -27,11 +33,21 @@ impl FileNames {
         let plain = |name: &&String| {
             !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0'])
         };
-        if all.iter().all(plain) && names.data != names.lock && names.lock != names.log {
+        if all.iter().all(plain) && names.differ() {
             Ok(names)
         } else {
             Err(ErrorKind::InvalidInput.into())
         }
+    }
+
+    /// Whether no file has the name of another.
+    fn differ(&self) -> bool {
+        let names = |store| [self.data_of(store), self.new_data_of(store)];
+        let is_taken = |name: &str| *name == self.lock || Wal::has_segment_named(&self.log, name);
+        let of_data = (0..STORES_MAX).flat_map(names);
+        self.lock != self.log
+            && !Wal::has_segment_named(&self.log, &self.lock)
+            && !of_data.into_iter().any(|name| is_taken(&name))
     }
 
     /// The data file of a store: that of the first one has the name that was given, usually one that ends with its number.

@@ -87,7 +87,7 @@ pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor}
 pub use stat::{Reader, Segments, Stat};
 pub use tree::{
     Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
-    TreeKind, VALUE_BYTES_MAX,
+    KnownTree, LeafPlace, TreeKind, VALUE_BYTES_MAX,
 };
 pub use typed::{
     Encoding, FixedEncoding, KeyEncoding, TypedEntry, TypedRange, TypedTree, TypedTreeId, TypedView,

@@ -7,13 +7,17 @@ mod plain;
 mod records;
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64 as Counter;
 
+use sapwood_wal::process::fork_count;
 use sapwood_wal::storage::{File, Map, Window};
 
 use crate::error::{Error, Result};
 use crate::head::FIRST_PAGE;
-use crate::page::{CommitNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages};
+use crate::page::{CommitNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages, SnapshotId};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::tree::{Place, PlaceLeaf, prefetch};
 
@@ -30,14 +34,27 @@ const RESERVE_BYTES_MIN: usize = 1 << 30;
 pub(crate) struct DataFile {
     pub(crate) file: Arc<dyn File>,
     map: Map,
+    /// Among all that this process has opened.
+    number: NonZeroU64,
+    /// As it was when the file was opened.
+    fork_count: u32,
 }
 
 impl DataFile {
     pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
+        static OPENED: Counter = Counter::new(0);
         let mut reserve = RESERVE_BYTES;
         loop {
             match file.map(reserve) {
-                Ok(map) => return Ok(Self { file, map }),
+                Ok(map) => {
+                    let before = OPENED.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Self {
+                        file,
+                        map,
+                        number: NonZeroU64::MIN.saturating_add(before),
+                        fork_count: fork_count(),
+                    });
+                }
                 Err(_) if reserve > RESERVE_BYTES_MIN => reserve /= 2,
                 Err(error) => return Err(error.into()),
             }
@@ -59,6 +76,8 @@ impl DataFile {
             base: self.map.as_ptr(),
             reserved: self.map.reserved() as u64,
             pages: pages.min(self.pages_max()),
+            file: self.number,
+            fork_count: self.fork_count,
             plain: None,
             records: None,
             as_of: CommitNo(u64::MAX),
@@ -74,6 +93,10 @@ pub struct MappedPages {
     pages: u64,
     /// The length of the mapping, in bytes.
     reserved: u64,
+    /// The number of the data file.
+    file: NonZeroU64,
+    /// That of the process whose pages these are.
+    fork_count: u32,
     /// Pages of a write transaction that are not in the file yet.
     plain: Option<Box<PlainPages>>,
     /// Records and places of a write transaction that are not in the file yet.
@@ -203,6 +226,24 @@ impl MappedPages {
 
 impl ReadPages for MappedPages {
     #[inline]
+    fn snapshot(&self) -> Option<SnapshotId> {
+        // A transaction reads as of no commit.
+        let is_still = self.as_of != CommitNo(u64::MAX);
+        is_still.then_some(SnapshotId {
+            file: self.file,
+            commit: self.as_of,
+        })
+    }
+
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        match self.fork_count == fork_count() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
+    #[inline]
     fn page(&self, number: PageNo) -> Result<&Page> {
         let at = self.at(number, 1)?.cast::<Page>();
         if let Some(page) = self.plain().and_then(|plain| plain.get(number)) {
@@ -319,7 +360,7 @@ impl Windows {
             place(self.window(window as usize)?, page, bytes)?
         } else {
             self.extent = None;
-            let window = self.file.window(first.0 * PAGE_BYTES as u64, bytes)?;
+            let window = map_window(&*self.file, first, bytes)?;
             place(self.extent.insert(window), 0, bytes)?
         };
         // SAFETY: within a window; exclusive by promise.
@@ -386,7 +427,7 @@ impl Windows {
             self.outdated = self.outdated.saturating_sub(1);
         }
         const BYTES: usize = WINDOW_PAGES as usize * PAGE_BYTES;
-        let window = self.file.window(number as u64 * BYTES as u64, BYTES)?;
+        let window = map_window(&*self.file, PageNo(number as u64 * WINDOW_PAGES), BYTES)?;
         if self.places.len() <= number {
             self.places.resize_with(number + 1, || None);
         }
@@ -394,6 +435,17 @@ impl Windows {
         self.mapped.push_back(number);
         Ok(())
     }
+}
+
+/// A window from a page on. There has always been room for it.
+fn map_window(file: &dyn File, first: PageNo, bytes: usize) -> Result<Window> {
+    let window = file.window(first.0 * PAGE_BYTES as u64, bytes);
+    window.map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Error::Damaged(format!(
+            "somebody else has cut the data file at or behind page {first}"
+        )),
+        _ => error.into(),
+    })
 }
 
 /// Where to store `bytes` from the window's page `page` on.

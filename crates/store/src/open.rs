@@ -14,7 +14,7 @@
 
 mod still;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -47,39 +47,83 @@ pub(crate) const DATA_NAME: &str = "data-0";
 /// The commit that a new store consists of: nothing.
 const FIRST_COMMIT: CommitNo = CommitNo(1);
 
-/// The environments that this process has open, by folder and data file, so that opening one again gives the same. Held
-/// while one is opened.
-static OPEN: Mutex<Option<HashMap<Place, Weak<Owner>>>> = Mutex::new(None);
+/// What this process has open, by folder and data file, so that opening it again gives the same environment. A place is locked while one is
+/// opened there.
+static OPEN: Mutex<BTreeMap<Place, Arc<Mutex<Known>>>> = Mutex::new(BTreeMap::new());
 
 /// The folder, and the name of the data file in it.
 type Place = (Identity, String);
 
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
-    if options.read_only && (options.create || options.stores > 1) {
-        return self::open(path, &options.clone().create(false).stores(1));
+/// The environment that was opened last at a place.
+#[derive(Default)]
+struct Known {
+    owner: Weak<Owner>,
+    /// Snapshots have them open when nobody has the environment any more.
+    stores: Vec<Weak<Inner>>,
+    /// Nobody who opens it anew sees its readers.
+    is_private: bool,
+}
+
+impl Known {
+    fn new(env: &Env, is_private: bool) -> Self {
+        let stores = env.inner().stores.get();
+        Self {
+            owner: Arc::downgrade(env.owner()),
+            stores: stores.cloned().unwrap_or_default(),
+            is_private,
+        }
     }
-    let mut open = lock(&OPEN);
-    let open = open.get_or_insert_default();
-    open.retain(|_, owner| owner.strong_count() > 0);
-    if options.create {
+
+    /// The environment, if it is still open and belongs to this process.
+    fn owner(&self) -> Option<Arc<Owner>> {
+        let owner = self.owner.upgrade();
+        owner.filter(|owner| !owner.is_forked())
+    }
+
+    /// Whether somebody reads from it. Nothing is held meanwhile: whoever closes it asks whether he is the last.
+    fn has_snapshots(&self) -> bool {
+        self.stores.iter().any(|store| store.strong_count() > 0)
+    }
+}
+
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Env> {
+    if options.create && !options.read_only {
         create_folder(path)?;
     }
     let folder = Folder::open(path)?.creating_with(options.permissions);
-    let storage: Arc<dyn Storage> = Arc::new(folder);
-    let identity = (storage.identity()?, options.names.data.clone());
-    let known = open.get(&identity).and_then(Weak::upgrade);
-    if let Some(owner) = known.filter(|owner| !owner.is_forked()) {
+    on_storage(Arc::new(folder), options)
+}
+
+pub(crate) fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
+    if options.read_only && (options.create || options.stores > 1) {
+        return on_storage(storage, &options.clone().create(false).stores(1));
+    }
+    let place = (storage.identity()?, options.names.data.clone());
+    let known = {
+        let mut open = lock(&OPEN);
+        // Nobody else is about to open what only the map refers to.
+        open.retain(|_, known| Arc::strong_count(known) > 1 || lock(known).has_snapshots());
+        open.entry(place).or_default().clone()
+    };
+    let mut known = lock(&known);
+    if let Some(owner) = known.owner() {
         if is_there(&owner, &*storage, options)? {
             return Ok(Env::from_owner(owner));
         }
+        // Its snapshots read from a file that is no longer there.
         owner.abandon();
+        *known = Known::default();
     }
-    let env = if options.shared {
-        open_folder(path, storage, options)?
-    } else {
-        open_storage(storage, options)?
+    let path = storage.path().filter(|_| options.shared);
+    let is_private = path.is_none();
+    if (is_private || known.is_private) && known.has_snapshots() {
+        return Err(Error::HasSnapshots);
+    }
+    let env = match path.map(Path::to_owned) {
+        Some(path) => open_folder(&path, storage, options)?,
+        None => open_storage(storage, options)?,
     };
-    open.insert(identity, Arc::downgrade(env.owner()));
+    *known = Known::new(&env, is_private);
     Ok(env)
 }
 
@@ -292,6 +336,7 @@ impl Opened {
             updates: Updates::new(),
         };
         let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
+        env.owner().check_files()?;
         for (number, must) in must_checkpoint.into_iter().enumerate() {
             if must
                 && options.guards.has(Guard::CheckpointRecoveredRoots)

@@ -21,6 +21,7 @@ mod set;
 mod successor;
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::error::{Error, Result};
 use crate::tree::{HeapNo, Place, PlaceLeaf, Segment};
@@ -230,8 +231,28 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
+/// Pages that stand still, told from all others that this process may know of: those of one store, since it was opened, as of one commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotId {
+    /// Counts the data files that this process has opened.
+    pub(crate) file: NonZeroU64,
+    pub(crate) commit: CommitNo,
+}
+
 /// Pages to be read: a snapshot's, or a write transaction's including its own changes.
 pub trait ReadPages {
+    /// Which snapshot's pages these are; `None` if they may change.
+    #[inline]
+    fn snapshot(&self) -> Option<SnapshotId> {
+        None
+    }
+
+    /// Fails with [`Error::Forked`] in a process that was forked off from the one whose pages these are.
+    #[inline]
+    fn check_process(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The page with this number. A number that lies outside the store is [`Error::Corrupt`]: nothing else produces one.
     fn page(&self, number: PageNo) -> Result<&Page>;
 

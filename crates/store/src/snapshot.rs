@@ -8,10 +8,10 @@ use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::head::{Head, SNAPSHOT_WORDS};
 use crate::mapped::MappedPages;
-use crate::page::{CommitNo, PAGE_BYTES};
+use crate::page::{CommitNo, PAGE_BYTES, ReadPages as _};
 use crate::readers::ReaderHandle;
 use crate::sync::Arc;
-use crate::tree::{Changes, Cursor, TreeRecord, View};
+use crate::tree::{Changes, Cursor, KnownTree, TreeRecord, View};
 
 /// A tree as a snapshot or an open write transaction sees it; values borrow from that.
 pub type Tree<'s> = View<'s, MappedPages>;
@@ -63,9 +63,10 @@ impl Snapshot {
         })
     }
 
-    /// A snapshot together with all roots of its commit.
+    /// A snapshot together with all roots of its commit, for whoever is going to look at much of it.
     pub(crate) fn begin_with_head(inner: &Arc<Inner>) -> Result<(Self, Head)> {
         inner.check_usable()?;
+        inner.check_file()?;
         let handle = ReaderHandle::take(inner)?;
         let (commit, head) = handle.pin(|commit| inner.region.head(commit));
         let head = head?;
@@ -107,11 +108,17 @@ impl Snapshot {
         View::new(&self.pages, record).ordered_by(self.inner().comparators.of(name))
     }
 
-    /// A tree whose record was read from this very snapshot before ([`Tree::record`](View::record)), without looking
-    /// it up again; comparators have to be given again ([`View::ordered_by`]). With the record of another snapshot, reading gives errors or old values.
-    pub fn tree_of(&self, record: TreeRecord) -> Result<Tree<'_>> {
-        self.inner().check_usable()?;
-        Ok(View::new(&self.pages, record))
+    /// A tree that was found in this snapshot before ([`View::known`]), or in another one of the same commit, without looking it up again;
+    /// comparators have to be given again ([`View::ordered_by`]).
+    ///
+    /// Fails with [`Error::ForeignSnapshot`] if it was found in a snapshot of another commit or store.
+    #[inline]
+    pub fn tree_of(&self, known: &KnownTree) -> Result<Tree<'_>> {
+        self.pages.check_process()?;
+        if known.of != self.pages.snapshot() {
+            return Err(Error::ForeignSnapshot);
+        }
+        Ok(View::new(&self.pages, known.record))
     }
 
     /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each tells its records

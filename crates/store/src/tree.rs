@@ -22,7 +22,7 @@ mod write;
 use std::ops::Bound;
 
 use crate::error::{Error, Result};
-use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages};
+use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages, SnapshotId};
 
 use duplicates::Values;
 use node::{Cell, Mark, Node};
@@ -296,6 +296,21 @@ impl TreeRecord {
     }
 }
 
+/// A tree that was found in a snapshot, to be had without another lookup from any snapshot of the same commit:
+/// [`Snapshot::tree_of`](crate::Snapshot::tree_of).
+#[derive(Clone, Copy, Debug)]
+pub struct KnownTree {
+    pub(crate) record: TreeRecord,
+    pub(crate) of: Option<SnapshotId>,
+}
+
+/// Where the leaf of a key is, as [`View::fetch_ahead`] has told: for [`View::get_in`].
+#[derive(Clone, Copy, Debug)]
+pub struct LeafPlace {
+    page: PageNo,
+    of: Option<SnapshotId>,
+}
+
 /// So many leaves are fetched at the same time: about as many as a core waits for at once.
 const FETCHED_KEYS: usize = 16;
 
@@ -340,9 +355,24 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         &self.record
     }
 
+    /// What leads back to this tree, if it is a snapshot's. (A write transaction has [`TreeId`](crate::TreeId)s.)
+    pub fn known(&self) -> KnownTree {
+        KnownTree {
+            record: self.record,
+            of: self.pages.snapshot(),
+        }
+    }
+
+    /// Where every way down begins.
+    #[inline]
+    fn root(&self) -> Result<PageNo> {
+        self.pages.check_process()?;
+        Ok(self.record.root)
+    }
+
     /// The value stored under `key`; the first one if it has several.
     pub fn get(&self, key: &[u8]) -> Result<Option<&'p [u8]>> {
-        let mut number = self.record.root;
+        let mut number = self.root()?;
         for level in (1..self.height()).rev() {
             let node = self.open(number, level)?;
             number = node.child(node.child_slot(key, self.orders.keys)?)?.page;
@@ -369,19 +399,26 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     pub fn fetch_ahead<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        mut each: impl FnMut(usize, PageNo),
+        mut each: impl FnMut(usize, LeafPlace),
     ) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
         let fetch = |leaf: &Node<'p>, key: &[u8]| leaf.prefetch_near(key, self.orders.keys, &lines);
+        let of = self.pages.snapshot();
         self.each_leaf(keys, &lines, fetch, |at, leaf| {
-            each(at, leaf.number());
+            let page = leaf.number();
+            each(at, LeafPlace { page, of });
             Ok(())
         })
     }
 
-    /// As [`get`](Self::get), when this very tree has told the key's leaf.
-    pub fn get_in(&self, leaf: PageNo, key: &[u8]) -> Result<Option<&'p [u8]>> {
-        self.find_in(&self.node(leaf, 0)?, key)
+    /// As [`get`](Self::get), without the way to the leaf if this tree has told that for this very key, in a snapshot of the same commit.
+    /// In a write transaction, whose pages change, it is the same as `get`.
+    pub fn get_in(&self, leaf: LeafPlace, key: &[u8]) -> Result<Option<&'p [u8]>> {
+        if leaf.of.is_none() || leaf.of != self.pages.snapshot() {
+            return self.get(key);
+        }
+        self.pages.check_process()?;
+        self.find_in(&self.node(leaf.page, 0)?, key)
     }
 
     /// Gives the value of each of these keys to `each`, with the key's place in `keys` and in their order, so that their leaves come from memory
@@ -434,11 +471,12 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         fetch_leaf: impl Fn(&Node<'p>, &[u8]),
         mut each: impl FnMut(usize, &Node<'p>) -> Result<()>,
     ) -> Result<()> {
+        let root = self.root()?;
         if self.height() == 0 {
             return Ok(());
         }
         for (chunk, keys) in keys.chunks(FETCHED_KEYS).enumerate() {
-            let mut numbers = [self.record.root; FETCHED_KEYS];
+            let mut numbers = [root; FETCHED_KEYS];
             for level in (1..self.height()).rev() {
                 // Each pass asks for what the next one reads, of all keys.
                 let mut steps = [None; FETCHED_KEYS];

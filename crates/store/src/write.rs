@@ -8,6 +8,7 @@ mod trees;
 mod writer;
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 
 use crate::background::Background;
 use crate::checkpoint;
@@ -18,7 +19,7 @@ use crate::head::Head;
 use crate::joint::JointTicket;
 use crate::own::{OwnPages, Workshop};
 use crate::page::{CommitNo, PAGE_BYTES, PageNo};
-use crate::sync::{Arc, lock};
+use crate::sync::{Arc, Ordering, lock};
 
 use nested::Mark;
 use trees::OpenTree;
@@ -29,6 +30,17 @@ pub(crate) use known::KnownTrees;
 pub use cursor::{CursorInTxn, WriteCursor};
 pub use nested::{ChildTxn, Savepoint};
 pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
+
+/// What tells a write transaction from all others of this process, so that what belongs to one is refused by the others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct TxnNo(u64);
+
+impl TxnNo {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// The one write transaction of an environment. It sees its own changes; nobody else does before it is committed and
 /// durable. It may be moved to another thread, and other threads may read in it while nobody writes. Dropped without
@@ -56,6 +68,7 @@ pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
 /// ```
 #[must_use = "a transaction that is dropped without being committed changes nothing"]
 pub struct WriteTxn {
+    number: TxnNo,
     head: Head,
     /// `None` once it is over.
     pages: Option<Box<OwnPages>>,
@@ -91,6 +104,7 @@ impl WriteTxn {
         let shop = lock(&inner.workshop).take();
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
         Ok(Self {
+            number: TxnNo::next(),
             head,
             pages: Some(OwnPages::new(inner, &head, shop)?),
             trees: Vec::new(),
@@ -174,6 +188,10 @@ impl WriteTxn {
             commit::afterwards(&env, head);
         }
         Ticket::new(env, head)
+    }
+
+    pub(crate) fn number(&self) -> TxnNo {
+        self.number
     }
 
     pub(crate) fn env(&self) -> &Env {

@@ -54,8 +54,24 @@ fn names_are_plain_and_differ() {
         ["a", "x/b", "c"],
         ["a", "a", "c"],
         ["a", "b", "b"],
+        // Names of other stores, and of those that are not complete.
+        ["a-0", "a-63", "c"],
+        ["a", "a-1", "c"],
+        ["a-0", "a-1.new", "c"],
+        // Segments of the log.
+        ["log.3", "b", "log"],
+        ["a", "log.12", "log"],
+        ["a", "log.0.new", "log"],
+        ["log.0-0", "log.0-1", "log"],
     ] {
         assert!(FileNames::new(data, lock, log).is_err());
+    }
+    for [data, lock, log] in [
+        ["log-0", "log.lock", "log"],
+        ["a", "a-64", "a.log"],
+        ["data.mdb", "lock.mdb", "log.mdb"],
+    ] {
+        assert!(FileNames::new(data, lock, log).is_ok());
     }
 }
 

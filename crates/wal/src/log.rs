@@ -127,6 +127,11 @@ impl Wal {
         ring::remove(storage, name)
     }
 
+    /// Whether the log `name` may have a file of this name, so that nobody else may.
+    pub fn has_segment_named(name: &str, file: &str) -> bool {
+        ring::is_segment_name(file, name)
+    }
+
     /// The id the log was created with.
     pub fn id(&self) -> LogId {
         self.ring.log()

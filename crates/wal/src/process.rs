@@ -117,6 +117,7 @@ impl Membership {
 
     /// The only process in a table of its own, which may hold what others share still ([`LockFile::hold_still`]).
     pub fn apart(still: Option<LockFile>, table: &[ProcessEntry]) -> Self {
+        sys::count_forks();
         if let Some(entry) = table.first() {
             entry.set(Identity::own());
         }

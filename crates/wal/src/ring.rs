@@ -437,7 +437,7 @@ fn segment_name(log: &str, place: u32) -> String {
     format!("{log}.{place}")
 }
 
-fn is_segment_name(file: &str, log: &str) -> bool {
+pub(crate) fn is_segment_name(file: &str, log: &str) -> bool {
     file.strip_prefix(log)
         .and_then(|rest| rest.strip_prefix('.'))
         .map(|rest| rest.strip_suffix(".new").unwrap_or(rest))

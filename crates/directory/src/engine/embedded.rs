@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use sapwood_store as store;
-use sapwood_store::tree::TreeRecord;
 use sapwood_store::{Env, TreeKind};
 
 pub use cursor::{EmbeddedCursor, EmbeddedPostings};
@@ -407,11 +406,11 @@ struct StoreRemains {
 #[derive(Debug, Default)]
 struct KnownTrees {
     /// The fixed tables' trees, looked up when they are first needed.
-    fixed: [OnceLock<Option<TreeRecord>>; Table::FIXED.len()],
+    fixed: [OnceLock<Option<store::KnownTree>>; Table::FIXED.len()],
     /// The indexes' trees, in the order in which they were needed.
-    indexes: [OnceLock<(Index, Option<TreeRecord>)>; INDEXES_KNOWN_MAX],
+    indexes: [OnceLock<(Index, Option<store::KnownTree>)>; INDEXES_KNOWN_MAX],
     /// That of pending postings.
-    pending: OnceLock<Option<TreeRecord>>,
+    pending: OnceLock<Option<store::KnownTree>>,
 }
 
 /// How many indexes' trees a snapshot remembers; more are looked up each time.
@@ -456,16 +455,16 @@ impl StoreView {
     fn tree(
         &self,
         name: &str,
-        known: Option<&OnceLock<Option<TreeRecord>>>,
+        known: Option<&OnceLock<Option<store::KnownTree>>>,
     ) -> Result<Option<store::Tree<'_>>> {
         match known.and_then(OnceLock::get) {
-            Some(Some(record)) => Ok(Some(self.snapshot.tree_of(*record)?)),
+            Some(Some(known)) => Ok(Some(self.snapshot.tree_of(known)?)),
             Some(None) => Ok(None),
             None => {
                 let tree = self.snapshot.tree(name)?;
                 if let Some(known) = known {
                     // Another thread may have been faster, with the same answer.
-                    let _ = known.set(tree.map(|tree| *tree.record()));
+                    let _ = known.set(tree.map(|tree| tree.known()));
                 }
                 Ok(tree)
             }
@@ -476,14 +475,14 @@ impl StoreView {
         for known in &self.trees.indexes {
             match known.get() {
                 Some((of, None)) if *of == index => return Ok(None),
-                Some((of, Some(record))) if *of == index => {
-                    return Ok(Some(self.snapshot.tree_of(*record)?));
+                Some((of, Some(known))) if *of == index => {
+                    return Ok(Some(self.snapshot.tree_of(known)?));
                 }
                 Some(_) => {}
                 None => {
                     let tree = self.snapshot.tree(index.name())?;
                     // Another thread may have been faster; then it is looked up once more.
-                    let _ = known.set((index, tree.map(|tree| *tree.record())));
+                    let _ = known.set((index, tree.map(|tree| tree.known())));
                     return Ok(tree);
                 }
             }

@@ -176,8 +176,8 @@ pub enum Direction {
 }
 
 /// Where a snapshot has a record, if it has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u64);
+#[derive(Clone, Copy, Debug)]
+pub struct Place(sapwood_store::LeafPlace);
 
 /// A range of keys, in `memcmp` order.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,6 @@
 //! The databases of a transaction: opened, looked up once, cleared and dropped.
 
-use sapwood_store::tree::TreeRecord;
-use sapwood_store::{Comparators, Tree, TreeId, WriteTxn};
+use sapwood_store::{Comparators, KnownTree, Tree, TreeId, WriteTxn};
 
 use super::{State, Txn, next_turn};
 use crate::database::{self, CORE, FREE, Handle, MAIN};
@@ -26,7 +25,7 @@ pub(super) struct Database {
 pub(super) enum TreePlace {
     /// The main database, into which nothing has been put.
     Missing,
-    InSnapshot(TreeRecord),
+    InSnapshot(KnownTree),
     InTxn(TreeId),
 }
 
@@ -258,10 +257,7 @@ impl Txn {
             State::Reading { snapshot, .. } => {
                 let snapshot = snapshot.as_ref().ok_or(Code::BAD_TXN)?;
                 let tree = snapshot.tree(&tree)?;
-                tree.map(|tree| {
-                    let record = *tree.record();
-                    (TreePlace::InSnapshot(record), record.kind)
-                })
+                tree.map(|tree| (TreePlace::InSnapshot(tree.known()), tree.record().kind))
             }
             State::Writing(writing) => {
                 let txn = &mut writing.as_mut().ok_or(Code::BAD_TXN)?.txn;
@@ -306,8 +302,8 @@ impl Txn {
                     snapshot: Some(snapshot),
                     ..
                 },
-                TreePlace::InSnapshot(record),
-            ) => Some(snapshot.tree_of(record)?.ordered_by(comparators)),
+                TreePlace::InSnapshot(known),
+            ) => Some(snapshot.tree_of(&known)?.ordered_by(comparators)),
             (State::Writing(Some(writing)), TreePlace::InTxn(id)) => Some(writing.txn.view(id)?),
             _ => return Err(Code::BAD_TXN),
         })

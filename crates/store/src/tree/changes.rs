@@ -386,7 +386,7 @@ impl<'p, P: ReadPages + ?Sized> Walk<'p, P> {
 
     fn look(&mut self) -> Result<Next> {
         if !self.begun {
-            return Ok(Next::Subtree(self.view.record.root, self.view.height() - 1));
+            return Ok(Next::Subtree(self.view.root()?, self.view.height() - 1));
         }
         while let Some(Frame { node, level, slot }) = self.frames.last() {
             if *slot < node.len() {

@@ -59,7 +59,9 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             },
             whole: true,
         };
-        if tree.height > 0 {
+        if let Err(problem) = self.pages.check_process() {
+            walk.problem(problem);
+        } else if tree.height > 0 {
             walk.page(tree.root, usize::from(tree.height) - 1, parent, None, None);
         }
         // After a problem the walk has not seen everything, and what it counted means nothing.
@@ -96,7 +98,9 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             found: self.record,
             whole: true,
         };
-        if let Some(level) = usize::from(self.record.height).checked_sub(1) {
+        if let Err(problem) = self.pages.check_process() {
+            walk.problem(problem);
+        } else if let Some(level) = usize::from(self.record.height).checked_sub(1) {
             walk.sample(self.record.root, level, parent, pages_max.max(1));
         }
     }

@@ -98,7 +98,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             return Err(Error::NotCounted);
         }
         let mut sum = 0u64;
-        let mut number = self.record.root;
+        let mut number = self.root()?;
         for level in (0..usize::from(self.record.height)).rev() {
             let node = self.open(number, level)?;
             if level == 0 {
@@ -115,7 +115,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// The way to a bound, by level.
     fn cuts(&self, bound: Bound<&[u8]>, lower: bool) -> Result<[Cut; HEIGHT_MAX]> {
         let mut cuts = [Cut::default(); HEIGHT_MAX];
-        let mut number = self.record.root;
+        let mut number = self.root()?;
         for level in (0..usize::from(self.record.height)).rev() {
             let node = self.open(number, level)?;
             let slot = match bound {

@@ -112,6 +112,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// A cursor where another one stood in the same tree.
     pub(crate) fn resume(view: View<'p, P>, position: &Position) -> Result<Self> {
+        view.pages.check_process()?;
         let mut cursor = Self::new(view);
         cursor.gap = position.gap;
         if let Some(leaf) = position.leaf {
@@ -167,23 +168,26 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         self.leaf.is_some() || self.gap
     }
 
+    /// Whether this is the tree that it moves in.
+    pub(crate) fn is_in(&self, tree: &View<'p, P>) -> bool {
+        std::ptr::eq(self.view.pages, tree.pages) && self.view.record.root == tree.record.root
+    }
+
     pub(crate) fn has_duplicates(&self) -> bool {
         self.view.record.kind.duplicates.is_some()
     }
 
     /// Goes to the first record. Like all movements, answers whether the cursor stands on a record now.
     pub fn first(&mut self) -> Result<bool> {
-        self.descend(
-            self.view.height(),
-            self.view.record.root,
-            Direction::Forward,
-        )?;
+        let root = self.view.root()?;
+        self.descend(self.view.height(), root, Direction::Forward)?;
         self.enter(Direction::Forward)
     }
 
     /// Goes to the last record.
     pub fn last(&mut self) -> Result<bool> {
-        self.descend(self.view.height(), self.view.record.root, Direction::Back)?;
+        let root = self.view.root()?;
+        self.descend(self.view.height(), root, Direction::Back)?;
         self.enter(Direction::Back)
     }
 
@@ -235,7 +239,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         if n >= self.view.record.records {
             return Ok(false);
         }
-        let (mut number, mut left) = (self.view.record.root, n);
+        let (mut number, mut left) = (self.view.root()?, n);
         for level in (1..self.view.height()).rev() {
             let node = self.view.open(number, level)?;
             let mut slot = 0;
@@ -387,11 +391,11 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
     /// Goes to where `key` is or would be, which may be behind the last record of a leaf. Answers whether it is there.
     fn search(&mut self, key: &[u8]) -> Result<bool> {
         (self.leaf, self.gap) = (None, false);
+        let mut number = self.view.root()?;
         if self.view.height() == 0 {
             return Ok(false);
         }
         let order = self.view.orders.keys;
-        let mut number = self.view.record.root;
         for level in (1..self.view.height()).rev() {
             let node = self.view.open(number, level)?;
             let slot = node.child_slot(key, order)?;
@@ -433,6 +437,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     fn leave_leaf(&mut self, direction: Direction) -> Result<bool> {
         self.leaf = None;
+        self.view.pages.check_process()?;
         for level in 1..self.view.height() {
             let Step { page, slot } = self.steps[level];
             let node = self.view.open(page, level)?;

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{TreeId, WriteTxn};
 use crate::error::{Error, Result};
-use crate::snapshot::TreeCursor;
+use crate::snapshot::{Tree, TreeCursor};
 use crate::tree::Position;
 
 /// A cursor of a write transaction that borrows nothing from it: it is lent the transaction for each movement and each change. It
@@ -60,6 +60,10 @@ pub struct WriteCursor {
 pub struct CursorInTxn<'c, 't> {
     state: &'c mut WriteCursor,
     cursor: TreeCursor<'t>,
+    /// What it is a cursor of, which somebody may put another one in place of.
+    tree: Tree<'t>,
+    /// The count of changes of that.
+    changed: u64,
 }
 
 impl WriteTxn {
@@ -85,20 +89,23 @@ impl WriteCursor {
     /// The cursor to be moved and read, as the transaction is now.
     pub fn read<'c, 't>(&'c mut self, txn: &'t WriteTxn) -> Result<CursorInTxn<'c, 't>> {
         let view = txn.view(self.tree)?;
-        let changed = Some(txn.changed(self.tree)?);
+        let changed = txn.changed(self.tree)?;
+        // Until it is told where it has been moved to.
+        let seen = self.seen.take();
         let cursor = if !self.standing {
             view.cursor()
-        } else if self.seen == changed {
+        } else if seen == Some(changed) {
             TreeCursor::resume(view, &self.position)?
         } else {
             let mut cursor = view.cursor();
             cursor.stand_at(&self.key, &self.value)?;
             cursor
         };
-        self.seen = changed;
         Ok(CursorInTxn {
             state: self,
             cursor,
+            tree: view,
+            changed,
         })
     }
 
@@ -274,8 +281,11 @@ impl<'t> DerefMut for CursorInTxn<'_, 't> {
 
 impl Drop for CursorInTxn<'_, '_> {
     fn drop(&mut self) {
-        // A damaged page leaves it nowhere.
-        self.state.standing = self.state.remember(&mut self.cursor).is_ok() && self.state.standing;
+        // A damaged page leaves it nowhere, and so does the cursor of another tree.
+        let is_remembered =
+            self.cursor.is_in(&self.tree) && self.state.remember(&mut self.cursor).is_ok();
+        self.state.standing &= is_remembered;
+        self.state.seen = is_remembered.then_some(self.changed);
     }
 }
 

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use super::WriteTxn;
 use super::trees::State;
+use super::{TxnNo, WriteTxn};
 use crate::update::Ran;
 
 /// A point of a write transaction to return to. Savepoints nest to any depth.
 #[derive(Debug)]
 #[must_use = "nothing else leads back to a savepoint"]
-pub struct Savepoint(u64);
+pub struct Savepoint {
+    txn: TxnNo,
+    number: u64,
+}
 
 /// The state of a transaction at a savepoint.
 pub(super) struct Mark {
@@ -51,10 +54,10 @@ impl WriteTxn {
     /// child.commit();
     /// ```
     pub fn child(&mut self) -> ChildTxn<'_> {
-        let Savepoint(savepoint) = self.savepoint();
+        let savepoint = self.savepoint();
         ChildTxn {
             parent: self,
-            savepoint,
+            savepoint: Some(savepoint),
         }
     }
 
@@ -88,7 +91,8 @@ impl WriteTxn {
             failed: self.failed,
         };
         self.savepoints.push(mark);
-        Savepoint(number)
+        let txn = self.number;
+        Savepoint { txn, number }
     }
 
     /// Undoes everything since the savepoint, later savepoints included; it may be returned to again.
@@ -110,10 +114,18 @@ impl WriteTxn {
     }
 
     /// Does a part of the transaction, which says whether it is to be kept. If it is not, or if an operation of it failed half way,
-    /// it leaves no trace. The first part needs no savepoint: instead of being undone it spoils the transaction.
+    /// it leaves no trace. The first part needs no savepoint: instead of being undone it spoils the transaction. So does a part that
+    /// leaves another transaction in its place.
     pub(crate) fn attempt(&mut self, is_first: bool, part: impl FnOnce(&mut Self) -> bool) -> Ran {
+        let number = self.number;
         let savepoint = (!is_first).then(|| self.savepoint());
         let is_kept = part(self);
+        if self.number != number {
+            return match is_kept {
+                true => Ran::RefusedAndSpoilt,
+                false => Ran::Spoilt,
+            };
+        }
         let is_refused = is_kept && self.failed;
         let is_spoilt = match savepoint {
             None => {
@@ -159,13 +171,14 @@ impl WriteTxn {
         self.own_mut().end_savepoint(around);
     }
 
-    fn find(&self, number: u64) -> Option<usize> {
-        let numbers = self.savepoints.iter().map(|mark| mark.number);
-        numbers.into_iter().position(|other| other == number)
+    fn find(&self, savepoint: &Savepoint) -> Option<usize> {
+        let mut marks = self.savepoints.iter();
+        let at = marks.position(|mark| mark.number == savepoint.number);
+        at.filter(|_| savepoint.txn == self.number)
     }
 
     fn index_of(&self, savepoint: &Savepoint) -> usize {
-        match self.find(savepoint.0) {
+        match self.find(savepoint) {
             Some(at) => at,
             None => panic!("this savepoint is not one of the transaction's any more"),
         }
@@ -176,16 +189,22 @@ impl WriteTxn {
 #[must_use = "a nested transaction that is dropped without being committed changes nothing"]
 pub struct ChildTxn<'t> {
     parent: &'t mut WriteTxn,
-    savepoint: u64,
+    /// Until it is committed.
+    savepoint: Option<Savepoint>,
 }
 
 impl ChildTxn<'_> {
     /// Makes its changes part of the transaction around it.
     pub fn commit(mut self) {
-        if let Some(at) = self.parent.find(self.savepoint) {
+        if let Some(at) = self.mark() {
             self.parent.forget(at);
         }
-        self.savepoint = 0;
+        self.savepoint = None;
+    }
+
+    /// Where its savepoint is among those of the transaction around it.
+    fn mark(&self) -> Option<usize> {
+        self.parent.find(self.savepoint.as_ref()?)
     }
 }
 
@@ -205,8 +224,7 @@ impl DerefMut for ChildTxn<'_> {
 
 impl Drop for ChildTxn<'_> {
     fn drop(&mut self) {
-        // A committed one has number 0, which none has.
-        if let Some(at) = self.parent.find(self.savepoint) {
+        if let Some(at) = self.mark() {
             self.parent.roll_back(at);
             self.parent.forget(at);
         }

@@ -1,6 +1,6 @@
 //! The trees of a write transaction, by name: looked up, created, renamed, dropped.
 
-use super::WriteTxn;
+use super::{TxnNo, WriteTxn};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::own::OwnPages;
@@ -12,9 +12,13 @@ use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 511;
 
-/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`].
+/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other transaction
+/// refuses it with [`Error::NoSuchTree`](crate::Error::NoSuchTree).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct TreeId(u32);
+pub struct TreeId {
+    txn: TxnNo,
+    at: u32,
+}
 
 /// A tree that the transaction has looked up or created.
 pub(super) struct OpenTree {
@@ -61,7 +65,7 @@ impl WriteTxn {
             .find(|(_, tree)| *tree.state.name == *name && !tree.state.is_dropped);
         if let Some((at, _)) = known {
             self.renew_orders(at);
-            return Ok(Some(TreeId(at)));
+            return Ok(Some(self.id(at)));
         }
         // What the catalog still has under this name has been dropped or renamed.
         let is_gone = |tree: &OpenTree| {
@@ -145,7 +149,7 @@ impl WriteTxn {
             return Ok(false);
         };
         self.check_new_name(to.as_ref())?;
-        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
+        if let Some(tree) = self.trees.get_mut(id.at as usize) {
             tree.state.name = to.as_ref().into();
         }
         Ok(true)
@@ -157,7 +161,7 @@ impl WriteTxn {
             return Ok(false);
         };
         self.clear_tree(id)?;
-        if let Some(tree) = self.trees.get_mut(id.0 as usize) {
+        if let Some(tree) = self.trees.get_mut(id.at as usize) {
             tree.state.is_dropped = true;
         }
         Ok(true)
@@ -219,7 +223,12 @@ impl WriteTxn {
             changed: 0,
         });
         self.renew_orders(at);
-        Ok(TreeId(at))
+        Ok(self.id(at))
+    }
+
+    fn id(&self, at: u32) -> TreeId {
+        let txn = self.number;
+        TreeId { txn, at }
     }
 
     /// Takes the comparators that are registered now.
@@ -232,8 +241,8 @@ impl WriteTxn {
     }
 
     pub(super) fn open(&self, id: TreeId) -> Result<&OpenTree> {
-        match self.trees.get(id.0 as usize) {
-            Some(tree) if !tree.state.is_dropped => Ok(tree),
+        match self.trees.get(id.at as usize) {
+            Some(tree) if id.txn == self.number && !tree.state.is_dropped => Ok(tree),
             _ => Err(Error::NoSuchTree),
         }
     }
@@ -251,9 +260,15 @@ impl WriteTxn {
         how: impl FnOnce(&mut TreeMut<'_, OwnPages>) -> Result<T>,
     ) -> Result<T> {
         self.env().inner().check_usable()?;
-        let Self { trees, pages, .. } = self;
-        let tree = match trees.get_mut(id.0 as usize) {
-            Some(tree) if !tree.state.is_dropped => tree,
+        let Self {
+            number,
+            trees,
+            pages,
+            failed,
+            ..
+        } = self;
+        let tree = match trees.get_mut(id.at as usize) {
+            Some(tree) if id.txn == *number && !tree.state.is_dropped => tree,
             _ => return Err(Error::NoSuchTree),
         };
         let Some(pages) = pages.as_deref_mut() else {
@@ -265,7 +280,10 @@ impl WriteTxn {
         let record = &mut tree.state.record;
         let kind = record.kind;
         record.kind = tree.orders.recorded_in(kind);
+        // A comparator may panic: what that breaks off is not committed.
+        let failed_before = std::mem::replace(failed, true);
         let result = how(&mut TreeMut::with_orders(pages, record, tree.orders));
+        self.failed = failed_before;
         match &result {
             Ok(_) => {
                 self.changes += 1;

@@ -32,7 +32,8 @@ fn refused<T>() -> io::Result<T> {
 
 impl File for PrivateCopy {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.map.len() as u64)
+        // The file may have become shorter than it was.
+        Ok(self.file.size()?.min(self.map.len() as u64))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -1,6 +1,6 @@
 //! What a snapshot and a transaction read alike.
 
-use sapwood_store::{PageNo, Tree};
+use sapwood_store::Tree;
 
 use super::{EmbeddedCursor, EmbeddedPostings};
 use crate::engine::pending::{self, Amended, Posting};
@@ -223,7 +223,7 @@ impl<T: Trees> Read for T {
         if stores == 1 {
             let tree = one_large(self, table)?;
             if let Some(tree) = tree {
-                tree.fetch_ahead(keys, |at, leaf| each(at, Place(leaf.0)))?;
+                tree.fetch_ahead(keys, |at, leaf| each(at, Place(leaf)))?;
             }
             return Ok(tree.is_some());
         }
@@ -247,7 +247,7 @@ impl<T: Trees> Read for T {
     fn get_at(&self, table: Table, place: Place, key: &[u8]) -> Result<Option<&[u8]>> {
         // Only a store that is one alone has told places.
         match self.table(0, table)? {
-            Some(tree) => Ok(tree.get_in(PageNo(place.0), key)?),
+            Some(tree) => Ok(tree.get_in(place.0, key)?),
             None => Ok(None),
         }
     }

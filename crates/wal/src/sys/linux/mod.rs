@@ -22,7 +22,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use rustix::thread::futex::{self, Timespec};
 
 pub use processes::fork_count;
-pub(crate) use processes::{ByteLocks, boot_id, own_namespace, start_time};
+pub(crate) use processes::{ByteLocks, boot_id, count_forks, own_namespace, start_time};
 
 use crate::storage::{Identity, OpenMode};
 

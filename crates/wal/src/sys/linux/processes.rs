@@ -21,7 +21,7 @@ pub(crate) struct ByteLocks {
 
 impl ByteLocks {
     pub(crate) fn new(file: File) -> Self {
-        install_fork_handler();
+        count_forks();
         let fd = file.into_raw_fd();
         let registered = CLOSED_IN_CHILDREN.iter().position(|place| {
             place
@@ -121,12 +121,14 @@ static CLOSED_IN_CHILDREN: [AtomicI32; CLOSED_IN_CHILDREN_MAX] =
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the program's start and this process.
+/// How many forks lie between the program's start and this process, of those after the first [`count_forks`].
+#[inline]
 pub fn fork_count() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-fn install_fork_handler() {
+/// Has forks counted from now on.
+pub(crate) fn count_forks() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         // SAFETY: the handler does what a fork handler may do: it stores to atomics and calls close(2).
