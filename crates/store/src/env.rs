@@ -647,7 +647,9 @@ impl Inner {
 
     fn check_file_locked(&self) -> Result<()> {
         let room = self.region.growth.pages.load(Ordering::Acquire);
-        let pages = self.data.file.size()? / PAGE_BYTES as u64;
+        // A disk that does not answer says nothing of the file.
+        let size = self.data.file.size();
+        let pages = size.map_or(room, |size| size / PAGE_BYTES as u64);
         if pages < room {
             return Err(Error::Damaged(format!(
                 "somebody else has cut the data file: it has {pages} of {room} pages"

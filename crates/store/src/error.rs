@@ -176,7 +176,8 @@ pub enum Error {
 
     /// A file was written in a format of another version.
     #[error(
-        "format version {found} of the {what} is not known to this program, which knows {known}"
+        "format version {found} of the {what} is not known to this program, which knows {known}{remedy}",
+        remedy = remedy(what, *found < *known)
     )]
     UnknownVersion {
         /// Which file.
@@ -234,6 +235,20 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
+
+/// What can be done about a file of another version.
+fn remedy(what: &str, is_older: bool) -> &'static str {
+    match is_older {
+        true if what == DATA_FILE => {
+            ": have the program that wrote it export what is there, and import that with this one"
+        }
+        true => "",
+        false => ": a later program wrote it",
+    }
+}
+
+/// How [`Error::UnknownVersion`] calls the file of a store.
+pub(crate) const DATA_FILE: &str = "data file";
 
 impl Error {
     pub(crate) fn not_the_base(path: &Path, what: &str) -> Self {

@@ -54,12 +54,6 @@ impl Roots {
     /// The length of encoded roots.
     pub(crate) const BYTES: usize = ROOTS_WORDS * 8;
 
-    /// Their length in format version 4, which had no segments.
-    pub(crate) const BYTES_4: usize = Self::BYTES - TreeRecord::BYTES;
-
-    /// Their length in format versions 2 and 3, whose catalog was a tree and nothing beside it.
-    pub(crate) const BYTES_3: usize = 8 + 2 * TreeRecord::BYTES + Recent::BYTES;
-
     /// The roots of a store without any tree.
     pub(crate) fn empty() -> Self {
         Self {
@@ -85,22 +79,6 @@ impl Roots {
             *word = u64::from_le_bytes(*bytes);
         }
         Self::from_words(&words)
-    }
-
-    /// Reads what format version 4 has. The record of a tree without any page is all zeroes.
-    pub(crate) fn decode_4(bytes: &[u8; Self::BYTES_4]) -> Result<Self> {
-        let mut roots = [0; Self::BYTES];
-        roots[..bytes.len()].copy_from_slice(bytes);
-        Self::decode(&roots)
-    }
-
-    /// Reads what format versions 2 and 3 have.
-    pub(crate) fn decode_3(bytes: &[u8; Self::BYTES_3]) -> Result<Self> {
-        let (before, behind) = bytes.split_at(8 + TreeRecord::BYTES);
-        let mut roots = [0; Self::BYTES_4];
-        roots[..before.len()].copy_from_slice(before);
-        roots[Self::BYTES_4 - behind.len()..].copy_from_slice(behind);
-        Self::decode_4(&roots)
     }
 
     pub(crate) fn to_words(self) -> [u64; ROOTS_WORDS] {
@@ -183,20 +161,5 @@ mod tests {
             roots.pages = pages;
             assert!(Roots::decode(&roots.encode()).is_err());
         }
-    }
-
-    #[test]
-    fn roots_of_earlier_versions_have_no_segments() {
-        let mut roots = Roots::empty();
-        roots.pages = 1000;
-        roots.free.root = PageNo(999);
-        roots.free.height = 1;
-        roots.recent = Recent::from_used(&[1, 2, 3]).unwrap();
-        let bytes = roots.encode();
-        let (four, segments) = bytes.split_first_chunk::<{ Roots::BYTES_4 }>().unwrap();
-        assert!(segments.iter().all(|&byte| byte == 0));
-        assert_eq!(Roots::decode_4(four).unwrap(), roots);
-        let three = [&bytes[..56], &bytes[136..440]].concat();
-        assert_eq!(Roots::decode_3(&three.try_into().unwrap()).unwrap(), roots);
     }
 }

@@ -8,16 +8,13 @@ mod records;
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::num::NonZeroU64;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64 as Counter;
 
-use sapwood_wal::process::fork_count;
 use sapwood_wal::storage::{File, Map, Window};
 
 use crate::error::{Error, Result};
 use crate::head::FIRST_PAGE;
-use crate::page::{CommitNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages, SnapshotId};
+use crate::page::{CommitNo, FileNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages, SnapshotId};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::tree::{Place, PlaceLeaf, prefetch};
 
@@ -34,26 +31,17 @@ const RESERVE_BYTES_MIN: usize = 1 << 30;
 pub(crate) struct DataFile {
     pub(crate) file: Arc<dyn File>,
     map: Map,
-    /// Among all that this process has opened.
-    number: NonZeroU64,
-    /// As it was when the file was opened.
-    fork_count: u32,
+    number: FileNo,
 }
 
 impl DataFile {
     pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
-        static OPENED: Counter = Counter::new(0);
         let mut reserve = RESERVE_BYTES;
         loop {
             match file.map(reserve) {
                 Ok(map) => {
-                    let before = OPENED.fetch_add(1, Ordering::Relaxed);
-                    return Ok(Self {
-                        file,
-                        map,
-                        number: NonZeroU64::MIN.saturating_add(before),
-                        fork_count: fork_count(),
-                    });
+                    let number = FileNo::next();
+                    return Ok(Self { file, map, number });
                 }
                 Err(_) if reserve > RESERVE_BYTES_MIN => reserve /= 2,
                 Err(error) => return Err(error.into()),
@@ -77,7 +65,6 @@ impl DataFile {
             reserved: self.map.reserved() as u64,
             pages: pages.min(self.pages_max()),
             file: self.number,
-            fork_count: self.fork_count,
             plain: None,
             records: None,
             as_of: CommitNo(u64::MAX),
@@ -93,10 +80,7 @@ pub struct MappedPages {
     pages: u64,
     /// The length of the mapping, in bytes.
     reserved: u64,
-    /// The number of the data file.
-    file: NonZeroU64,
-    /// That of the process whose pages these are.
-    fork_count: u32,
+    file: FileNo,
     /// Pages of a write transaction that are not in the file yet.
     plain: Option<Box<PlainPages>>,
     /// Records and places of a write transaction that are not in the file yet.
@@ -237,9 +221,9 @@ impl ReadPages for MappedPages {
 
     #[inline]
     fn check_process(&self) -> Result<()> {
-        match self.fork_count == fork_count() {
-            true => Ok(()),
-            false => Err(Error::Forked),
+        match self.file.is_forked() {
+            true => Err(Error::Forked),
+            false => Ok(()),
         }
     }
 

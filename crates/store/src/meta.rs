@@ -16,8 +16,7 @@
 //!      88     8  log position behind the record of this commit
 //!      96     4  checksum of that record
 //!     100     4  segments     that the log had; 0: not known
-//!     104   488  roots        see `head`. Version 4 has the first 440 bytes of them. Versions 2 and 3 have 360: those from 56 to 135
-//!                             are missing too, and in version 2 the last 256 of them are zero
+//!     104   488  roots        see `head`
 //!     592        zeroes
 //! ```
 //!
@@ -28,15 +27,12 @@
 
 use sapwood_wal::LogId;
 
-use crate::error::{Error, Result};
+use crate::error::{DATA_FILE, Error, Result};
 use crate::head::{Head, Roots, position};
 use crate::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PageNo};
 
-/// The version of the format of data files and log records that this program writes.
+/// The version of the format of data files and log records: the only one that this program reads and writes.
 pub const FORMAT_VERSION: u32 = 5;
-
-/// The oldest version that it reads. Pages have not changed since, but for new kinds; the roots and log records have.
-const FORMAT_VERSION_MIN: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 const BODY_BYTES: usize = 80 + Roots::BYTES;
@@ -128,9 +124,9 @@ impl Meta {
         }
         let version = u32::from_le_bytes(fields.take());
         let whole = page.verify(PageNo(slot as u64)).is_ok() || !verify;
-        if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) && whole {
+        if version != FORMAT_VERSION && whole {
             return Err(Error::UnknownVersion {
-                what: "data file",
+                what: DATA_FILE,
                 found: version,
                 known: FORMAT_VERSION,
             });
@@ -161,11 +157,7 @@ impl Meta {
         let head = Head {
             commit: page.commit(),
             log: position(lsn, chain),
-            roots: match version {
-                ..=3 => Roots::decode_3(&fields.take())?,
-                4 => Roots::decode_4(&fields.take())?,
-                _ => Roots::decode(&fields.take())?,
-            },
+            roots: Roots::decode(&fields.take())?,
         };
         Ok(Some(Self {
             identity,
@@ -233,11 +225,13 @@ mod tests {
     #[test]
     fn another_version_is_refused_by_name() {
         let mut page = meta().encode(0);
-        page.bytes_mut()[32] = 6;
-        page.seal();
-        assert!(matches!(
-            Meta::decode(&page, 0, true),
-            Err(Error::UnknownVersion { found: 6, .. })
-        ));
+        for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+            page.bytes_mut()[32] = version as u8;
+            page.seal();
+            let refused = Meta::decode(&page, 0, true);
+            assert!(
+                matches!(refused, Err(Error::UnknownVersion { found, .. }) if found == version)
+            );
+        }
     }
 }

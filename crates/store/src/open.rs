@@ -80,8 +80,8 @@ impl Known {
         owner.filter(|owner| !owner.is_forked())
     }
 
-    /// Whether somebody reads from it. Nothing is held meanwhile: whoever closes it asks whether he is the last.
-    fn has_snapshots(&self) -> bool {
+    /// Whether somebody has it open, be it with a snapshot only. Nothing is held meanwhile: whoever closes it asks whether he is the last.
+    fn is_open(&self) -> bool {
         self.stores.iter().any(|store| store.strong_count() > 0)
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result
     let known = {
         let mut open = lock(&OPEN);
         // Nobody else is about to open what only the map refers to.
-        open.retain(|_, known| Arc::strong_count(known) > 1 || lock(known).has_snapshots());
+        open.retain(|_, known| Arc::strong_count(known) > 1 || lock(known).is_open());
         open.entry(place).or_default().clone()
     };
     let mut known = lock(&known);
@@ -116,7 +116,7 @@ pub(crate) fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result
     }
     let path = storage.path().filter(|_| options.shared);
     let is_private = path.is_none();
-    if (is_private || known.is_private) && known.has_snapshots() {
+    if (is_private || known.is_private) && known.is_open() {
         return Err(Error::HasSnapshots);
     }
     let env = match path.map(Path::to_owned) {

@@ -22,6 +22,9 @@ mod successor;
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sapwood_wal::process::fork_count;
 
 use crate::error::{Error, Result};
 use crate::tree::{HeapNo, Place, PlaceLeaf, Segment};
@@ -234,9 +237,30 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
 /// Pages that stand still, told from all others that this process may know of: those of one store, since it was opened, as of one commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotId {
-    /// Counts the data files that this process has opened.
-    pub(crate) file: NonZeroU64,
+    pub(crate) file: FileNo,
     pub(crate) commit: CommitNo,
+}
+
+/// What tells an opened data file from all others of this process, and the process from those that were forked off from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileNo(NonZeroU64);
+
+impl FileNo {
+    /// So many bits count the files; those above them are the count of forks.
+    const COUNT_BITS: u32 = 40;
+
+    pub(crate) fn next() -> Self {
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let count = OPENED.fetch_add(1, Ordering::Relaxed) & ((1 << Self::COUNT_BITS) - 1);
+        let forks = u64::from(fork_count()) << Self::COUNT_BITS;
+        Self(NonZeroU64::MIN.saturating_add(forks | count))
+    }
+
+    /// Whether this process was forked off since the file was opened.
+    #[inline]
+    pub(crate) fn is_forked(self) -> bool {
+        (self.0.get() >> Self::COUNT_BITS) as u32 != fork_count()
+    }
 }
 
 /// Pages to be read: a snapshot's, or a write transaction's including its own changes.

@@ -35,9 +35,6 @@
 //!
 //! Of a leaf that the same commit has made there are no places beside the page. See [`crate::tree::apart`] for what these two are about.
 //!
-//! Records of format version 4 are of kinds 6 and 7 instead, without segments and those two items. Those of version 3 are of kinds 4 and 5, where
-//! no record is held beside the catalog either, nor is there an n for it. Those of version 2 are of kinds 1 and 2, with the first 104 bytes of the roots as they were on its meta pages: pages, catalog, and free.
-//!
 //! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
 //!
 //! ```text
@@ -65,20 +62,15 @@ use crate::error::{Error, Result};
 use crate::free::recent::Recent;
 use crate::head::{Head, Roots};
 use crate::page::{CommitNo, Origins, PAGE_BYTES, Page, PageNo};
+use crate::tree::TreeRecord;
 use crate::tree::apart::Place;
-use crate::tree::{TreeKind, TreeRecord};
 use crate::varint;
 
 pub(crate) use places::{PlacesItem, encode_places};
 pub(crate) use successors::{SuccessorsItem, begin_successors, encode_moved, encode_successor};
 
-const KIND_CHANGES_2: u8 = 1;
-const KIND_ROOTS_2: u8 = 2;
+// Others were those of formats before this one.
 const KIND_JOINT: u8 = 3;
-const KIND_CHANGES_3: u8 = 4;
-const KIND_ROOTS_3: u8 = 5;
-const KIND_CHANGES_4: u8 = 6;
-const KIND_ROOTS_4: u8 = 7;
 const KIND_CHANGES: u8 = 8;
 const KIND_ROOTS: u8 = 9;
 const TAG_EXTENT: u8 = 2;
@@ -157,23 +149,12 @@ impl RecordHeader {
             .ok_or_else(|| damaged("is too short"))?;
         let [kind, zero, s0, s1, t0, t1, t2, t3, commit @ ..] = *fixed;
         let has_changes = match kind {
-            KIND_CHANGES | KIND_CHANGES_4 | KIND_CHANGES_3 | KIND_CHANGES_2 => true,
-            KIND_ROOTS | KIND_ROOTS_4 | KIND_ROOTS_3 | KIND_ROOTS_2 => false,
+            KIND_CHANGES => true,
+            KIND_ROOTS => false,
             _ => return Err(damaged("is of an unknown kind")),
         };
-        let roots = match kind {
-            KIND_CHANGES_2 | KIND_ROOTS_2 => take_roots_2(&mut items)?,
-            KIND_CHANGES_3 | KIND_ROOTS_3 => take_roots(&mut items, Version::Three)?,
-            KIND_CHANGES_4 | KIND_ROOTS_4 => take_roots(&mut items, Version::Four)?,
-            _ => take_roots(&mut items, Version::Five)?,
-        };
-        let may_have = match kind {
-            KIND_CHANGES => MayHave::Anything,
-            KIND_ROOTS => MayHave::Places,
-            _ if has_changes => MayHave::Pages,
-            _ => MayHave::Nothing,
-        };
-        if zero != 0 || (may_have == MayHave::Nothing && !items.is_empty()) {
+        let roots = take_roots(&mut items)?;
+        if zero != 0 {
             return Err(damaged("has something where nothing should be"));
         }
         let header = Self {
@@ -184,7 +165,7 @@ impl RecordHeader {
             roots,
         };
         let items = Items {
-            may_have,
+            has_changes,
             rest: items,
         };
         Ok((header, items))
@@ -371,31 +352,11 @@ impl PageItem<'_> {
     }
 }
 
-/// What items a record may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum MayHave {
-    Nothing,
-    /// And extents.
-    Pages,
-    Places,
-    Anything,
-}
-
-impl MayHave {
-    fn allows(self, tag: u8) -> bool {
-        match tag {
-            TAG_PAGE | TAG_EXTENT => matches!(self, Self::Pages | Self::Anything),
-            TAG_RECORDS | TAG_SUCCESSORS => self == Self::Anything,
-            TAG_PLACES => matches!(self, Self::Places | Self::Anything),
-            _ => false,
-        }
-    }
-}
-
 /// The items of a record, in order.
 #[derive(Debug)]
 pub(crate) struct Items<'a> {
-    may_have: MayHave,
+    /// Otherwise there are places only.
+    has_changes: bool,
     rest: &'a [u8],
 }
 
@@ -407,7 +368,9 @@ impl<'a> Items<'a> {
         };
         self.rest = rest;
         match tag {
-            _ if !self.may_have.allows(tag) => Err(damaged("has an item of an unexpected kind")),
+            TAG_PAGE | TAG_EXTENT | TAG_RECORDS | TAG_SUCCESSORS if !self.has_changes => {
+                Err(damaged("has an item of an unexpected kind"))
+            }
             TAG_PAGE => self.page().map(Item::Page).map(Some),
             TAG_EXTENT => self.extent().map(Some),
             TAG_RECORDS => self.records().map(Some),
@@ -475,38 +438,23 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
     Ok(taken)
 }
 
-/// Which format the roots in a record have.
-#[derive(Clone, Copy)]
-enum Version {
-    Three,
-    Four,
-    Five,
-}
-
-fn take_roots(input: &mut &[u8], version: Version) -> Result<Roots> {
+fn take_roots(input: &mut &[u8]) -> Result<Roots> {
     let pages = take_number(input)?;
-    let tree = take_tree(input, take_number)?;
-    let held = match version {
-        Version::Three => 0,
-        _ => take_number(input)?,
-    };
-    let catalog = match held {
+    let tree = take_tree(input)?;
+    let catalog = match take_number(input)? {
         0 => Catalog::of(tree),
         bytes => {
             let name = take(input, usize::try_from(bytes).unwrap_or(usize::MAX))?;
-            Catalog::holding(tree, name, take_tree(input, take_number)?)
+            Catalog::holding(tree, name, take_tree(input)?)
                 .ok_or_else(|| damaged("names a tree wrongly"))?
         }
     };
-    let free = take_tree(input, take_number)?;
+    let free = take_tree(input)?;
     let used = take_number(input)?;
     let used = take(input, usize::try_from(used).unwrap_or(usize::MAX))?;
     let recent = Recent::from_used(used);
     let recent = recent.ok_or_else(|| damaged("names too many free pages"))?;
-    let segments = match version {
-        Version::Five => take_tree(input, take_number)?,
-        _ => TreeRecord::empty(TreeKind::COMPACT),
-    };
+    let segments = take_tree(input)?;
     Roots {
         pages,
         catalog,
@@ -517,35 +465,16 @@ fn take_roots(input: &mut &[u8], version: Version) -> Result<Roots> {
     .checked()
 }
 
-fn take_roots_2(input: &mut &[u8]) -> Result<Roots> {
-    let take_word = |input: &mut &[u8]| {
-        let bytes = take(input, 8)?.first_chunk();
-        let bytes = bytes.ok_or_else(|| damaged("is too short"))?;
-        Ok(u64::from_le_bytes(*bytes))
-    };
-    Roots {
-        pages: take_word(input)?,
-        catalog: Catalog::of(take_tree(input, take_word)?),
-        free: take_tree(input, take_word)?,
-        recent: Recent::EMPTY,
-        segments: TreeRecord::empty(TreeKind::COMPACT),
-    }
-    .checked()
-}
-
 fn put_tree(record: &TreeRecord, out: &mut Vec<u8>) {
     for word in tree_to_words(record) {
         varint::put(word, out);
     }
 }
 
-fn take_tree(
-    input: &mut &[u8],
-    take_word: impl Fn(&mut &[u8]) -> Result<u64>,
-) -> Result<TreeRecord> {
+fn take_tree(input: &mut &[u8]) -> Result<TreeRecord> {
     let mut words = [0; TreeRecord::BYTES / 8];
     for word in &mut words {
-        *word = take_word(input)?;
+        *word = take_number(input)?;
     }
     tree_from_words(&words)
 }

@@ -42,7 +42,6 @@ pub type TreeChanges<'s> = Changes<'s, MappedPages>;
 #[must_use = "a snapshot pins its commit only as long as it lives"]
 pub struct Snapshot {
     handle: ManuallyDrop<Box<ReaderHandle>>,
-    commit: CommitNo,
     pages: MappedPages,
     /// Decoded when it is asked for.
     catalog: [u64; Catalog::WORDS],
@@ -57,7 +56,6 @@ impl Snapshot {
         let [pages, catalog @ ..]: [u64; SNAPSHOT_WORDS] = words;
         Ok(Self {
             handle: ManuallyDrop::new(handle),
-            commit,
             pages: pinned_pages(inner, pages, commit),
             catalog,
         })
@@ -73,7 +71,6 @@ impl Snapshot {
         let (pages, catalog) = (head.roots.pages, head.roots.catalog.to_words());
         let snapshot = Self {
             handle: ManuallyDrop::new(handle),
-            commit,
             pages: pinned_pages(inner, pages, commit),
             catalog,
         };
@@ -82,7 +79,7 @@ impl Snapshot {
 
     /// The commit whose state this is.
     pub fn commit(&self) -> CommitNo {
-        self.commit
+        self.pages.as_of()
     }
 
     /// The size of the store, in bytes: pages that are used or free, without room for growth.
@@ -275,7 +272,7 @@ pub struct Parked(Snapshot);
 impl Parked {
     /// The commit whose state this is.
     pub fn commit(&self) -> CommitNo {
-        self.0.commit
+        self.0.commit()
     }
 
     /// Goes on with the very same state; [`Error::SnapshotExpired`] if it was ended meanwhile.
@@ -284,7 +281,7 @@ impl Parked {
         if self.0.handle.resume() {
             Ok(self.0)
         } else {
-            Err(Error::SnapshotExpired(self.0.commit))
+            Err(Error::SnapshotExpired(self.0.commit()))
         }
     }
 }
@@ -313,7 +310,7 @@ impl Drop for Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("commit", &self.commit)
+            .field("commit", &self.commit())
             .finish_non_exhaustive()
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::tests::header;
-    use super::super::{Item, KIND_CHANGES_4, KIND_ROOTS_4, RecordHeader, encode_records};
+    use super::super::{Item, RecordHeader, encode_records};
     use super::*;
     use crate::page::Page;
 
@@ -154,15 +154,6 @@ mod tests {
         let mut with_page = record.clone();
         super::super::encode_page(&Page::zeroed(), None, &mut with_page);
         assert!(!is_read(&with_page));
-        // Those of the format before have nothing behind what the segments' record is taken for.
-        for (kind, has_changes) in [(KIND_CHANGES_4, true), (KIND_ROOTS_4, false)] {
-            let mut record = begun(has_changes);
-            record[0] = kind;
-            record.truncate(record.len() - 7);
-            assert!(is_read(&record));
-            encode_places(PageNo(7), &[(3, Place(500))], &mut record);
-            assert!(!is_read(&record));
-        }
     }
 
     proptest! {
