@@ -205,6 +205,50 @@ fn a_restore_writes_over_nothing() {
     folder.serve().stop();
 }
 
+/// They were told to be damaged.
+#[test]
+fn files_that_are_no_backups_are_told_to_be_none() {
+    let folder = folder(&[]);
+    let other = folder.name_beside("other");
+    let new = folder.name_beside("new");
+    let own = folder.path().join("data/data-0").display().to_string();
+    for (content, why) in [
+        (String::new(), "of another kind"),
+        ("text".repeat(10_000), "of another kind"),
+        ("short".into(), "of another kind"),
+    ] {
+        fs::write(&other, content).unwrap();
+        let output = sapwood(["restore", &new, &other]);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            told.contains("not a backup") && told.contains(&other),
+            "{told}"
+        );
+        assert!(told.contains(why) && !told.contains("damaged"), "{told}");
+        assert!(!Path::new(&new).exists());
+        let output = folder.sapwood("backup", &[&folder.name_beside("full"), "--since", &other]);
+        let told = text(&output.stderr);
+        assert!(
+            told.contains("not a backup") && !told.contains("unavailable"),
+            "{told}"
+        );
+    }
+    let told = text(&sapwood(["restore", &new, &own]).stderr);
+    assert!(told.contains("the data file of an environment"), "{told}");
+    // What begins like one and is not whole is damaged.
+    let full = folder.name_beside("full");
+    folder.sapwood_ok("backup", &[&full]);
+    let mut cut = fs::read(&full).unwrap();
+    cut.truncate(100_000);
+    fs::write(&other, cut).unwrap();
+    let told = text(&sapwood(["restore", &new, &other]).stderr);
+    assert!(
+        told.contains("damaged") && !told.contains("not a backup"),
+        "{told}"
+    );
+}
+
 #[test]
 fn files_outside_of_the_folder_are_named_and_left_out() {
     let folder = folder(&[]);
@@ -261,7 +305,13 @@ fn a_backup_that_fails_leaves_nothing() {
     let folder = folder(&[]);
     let full = folder.name_beside("full");
     let nowhere = folder.name_beside("nowhere/full");
-    assert_eq!(folder.sapwood("backup", &[&nowhere]).status.code(), Some(1));
+    let output = folder.sapwood("backup", &[&nowhere]);
+    assert_eq!(output.status.code(), Some(1));
+    let (told, missing) = (text(&output.stderr), folder.name_beside("nowhere"));
+    assert!(
+        told.contains(&format!("there is no folder {missing}")),
+        "{told}"
+    );
     fs::write(&full, "of somebody else").unwrap();
     assert_eq!(folder.sapwood("backup", &[&full]).status.code(), Some(1));
     let increment = folder.name_beside("increment");

@@ -211,7 +211,11 @@ fn naming_contexts_are_added() {
     folder.sapwood_ok("suffix", &["add", "o=more", "--own-store"]);
     folder.sapwood_ok("suffix", &["add", "o=beside"]);
     let refused = folder.sapwood("suffix", &["add", "O=more", "--own-store"]);
-    assert!(text(&refused.stderr).contains("twice"), "{refused:?}");
+    let told = text(&refused.stderr);
+    assert!(
+        told.contains("there is a naming context 'o=more' already"),
+        "{told}"
+    );
     assert_eq!(
         folder.sapwood_ok("suffix", &["list"]),
         format!("{SUFFIX}\no=more\no=beside\n")

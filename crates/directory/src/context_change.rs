@@ -87,10 +87,15 @@ impl Add<'_> {
 /// Adds a naming context to what is known of a directory.
 fn add<R: Read>(read: &R, state: &mut State, schema: &Schema, dn: &str, store: u16) -> Result<()> {
     let mut normal = NormalDn::new();
-    if normal.parse(schema, dn.as_bytes()).is_ok()
-        && names::walk(read, &state.contexts, &normal)?.is_some_and(|walk| walk.is_complete)
-    {
-        return Err(Error::Config(format!("there is an entry '{dn}' already")));
+    if normal.parse(schema, dn.as_bytes()).is_ok() {
+        let mut known = state.contexts.iter();
+        if let Some(known) = known.find(|known| known.normal == normal) {
+            let diagnostic = format!("there is a naming context '{}' already", known.dn);
+            return Err(Error::Config(diagnostic));
+        }
+        if names::walk(read, &state.contexts, &normal)?.is_some_and(|walk| walk.is_complete) {
+            return Err(Error::Config(format!("there is an entry '{dn}' already")));
+        }
     }
     definition::add_context(state, schema, dn, store)
 }

@@ -17,6 +17,10 @@ impl Passing {
         let name = path.file_name();
         let mut name = name.context("what is to be made has no name")?.to_owned();
         name.push(extension);
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            bail!("there is no folder {}: make it first", folder.display());
+        }
         let path = path.with_file_name(name);
         refuse_existing(&path)?;
         Ok(Self(path))

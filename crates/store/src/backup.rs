@@ -25,7 +25,7 @@ use crate::head::Head;
 use crate::joint;
 use crate::mapped::{MappedPages, WINDOW_PAGES};
 use crate::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::open::{newest, read_metas, write_meta};
+use crate::open::{has_meta_pages, newest, read_metas, write_meta};
 use crate::page::{CommitNo, PAGE_BYTES};
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
@@ -190,19 +190,20 @@ fn read_state(path: &Path) -> Result<Meta> {
         return Ok(increment.meta);
     }
     let (folder, name) = place_of(path)?;
-    let file = folder.open(name, OpenMode::Read)?;
-    let meta = *newest(&read_metas(&*file, Guards::default())?)?;
-    refuse_log(&meta)?;
-    Ok(meta)
+    read_full(&*folder.open(name, OpenMode::Read)?)
 }
 
-pub(crate) fn refuse_log(meta: &Meta) -> Result<()> {
-    if meta.identity.log != NO_LOG {
-        return Err(Error::Damaged(
-            "the file is not a backup: it needs a log".into(),
-        ));
+/// The state of a full backup.
+pub(crate) fn read_full(file: &dyn File) -> Result<Meta> {
+    if !has_meta_pages(file)? {
+        return Err(Error::NotABackup("is a file of another kind".into()));
     }
-    Ok(())
+    let meta = *newest(&read_metas(file, Guards::default())?)?;
+    if meta.identity.log != NO_LOG {
+        let what = "is the data file of an environment, which is nothing without its log";
+        return Err(Error::NotABackup(what.into()));
+    }
+    Ok(meta)
 }
 
 /// Writes all used pages, verified, then the meta pages: without those the file is nothing.

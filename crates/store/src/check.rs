@@ -93,11 +93,14 @@ pub(crate) fn check_sample(inner: &Arc<Inner>, pages_max: u64) -> Result<Report>
             }
         }
     }
-    let share = pages_max / (own.len() + trees.len()) as u64;
+    // The headers of segments have a share of their own.
+    let share = pages_max / (own.len() + trees.len() + 1) as u64;
     for (name, record) in own {
         sample.place = name.into();
         View::new(pages, *record).check_sample(commit, share, &mut sample);
     }
+    sample.place = "segments".into();
+    sample.segments(pages, segments, share)?;
     for (name, record) in trees {
         sample.place = format!("tree '{}'", String::from_utf8_lossy(&name));
         sample.report.trees += 1;

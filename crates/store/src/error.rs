@@ -219,6 +219,10 @@ pub enum Error {
     )]
     Poisoned,
 
+    /// A file that should be a backup is none.
+    #[error("not a backup: {0}")]
+    NotABackup(String),
+
     /// A backup cannot be continued by, or restored together with, another one: it is something else than that needs.
     #[error("not the backup that is needed here: {0}")]
     NotTheBase(String),
@@ -260,6 +264,7 @@ impl Error {
         let path = path.display();
         match self {
             Self::Damaged(what) => Self::Damaged(format!("{path}: {what}")),
+            Self::NotABackup(what) => Self::NotABackup(format!("{path} {what}")),
             Self::Io(error) => std::io::Error::new(error.kind(), format!("{path}: {error}")).into(),
             other => other,
         }

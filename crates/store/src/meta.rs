@@ -115,6 +115,11 @@ impl Meta {
         page
     }
 
+    /// Whether a page begins like a meta page, whole or not.
+    pub(crate) fn is_begun(page: &Page) -> bool {
+        page.bytes()[PAGE_HEADER_BYTES..].starts_with(&MAGIC)
+    }
+
     /// Reads the meta page number `slot`. `None` if it is not a whole meta page; an error if it is one of another version.
     pub(crate) fn decode(page: &Page, slot: usize, verify: bool) -> Result<Option<Self>> {
         let (_, body) = page.bytes().split_at(PAGE_HEADER_BYTES);

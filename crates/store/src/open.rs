@@ -743,15 +743,31 @@ pub(crate) fn write_meta(file: &dyn File, slot: usize, meta: &Meta) -> Result<()
 pub(crate) fn read_metas(file: &dyn File, guards: Guards) -> Result<[Option<Meta>; 2]> {
     let mut metas = [None; 2];
     for (slot, meta) in metas.iter_mut().enumerate() {
-        let mut page = Page::zeroed();
-        match file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
-            Err(error) => return Err(error.into()),
+        if let Some(page) = read_meta_page(file, slot)? {
+            *meta = Meta::decode(&page, slot, guards.has(Guard::MetaChecksum))?;
         }
-        *meta = Meta::decode(&page, slot, guards.has(Guard::MetaChecksum))?;
     }
     Ok(metas)
+}
+
+/// Whether anything in the place of the meta pages says that the file is one of a store.
+pub(crate) fn has_meta_pages(file: &dyn File) -> Result<bool> {
+    for slot in 0..2 {
+        if read_meta_page(file, slot)?.is_some_and(|page| Meta::is_begun(&page)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A meta page as it is; `None` if the file ends before.
+fn read_meta_page(file: &dyn File, slot: usize) -> Result<Option<Page>> {
+    let mut page = Page::zeroed();
+    match file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64) {
+        Ok(()) => Ok(Some(page)),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The one with the later commit, or that goes on at a later position of the log.

@@ -14,7 +14,7 @@ use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::archive::{self, Until};
 use crate::backup::{
-    COPIED_PAGES, complete, file_pages, new_folder, refuse_damage, refuse_log, remove,
+    COPIED_PAGES, complete, file_pages, new_folder, read_full, refuse_damage, remove,
 };
 use crate::backup::{Increment, check_follows};
 use crate::check::check_pages;
@@ -23,7 +23,7 @@ use crate::file_names::FileNames;
 use crate::guard::Guards;
 use crate::mapped::{DataFile, MappedPages};
 use crate::meta::Meta;
-use crate::open::{DATA_NAME, newest, read_metas, stores_of};
+use crate::open::{DATA_NAME, read_metas, stores_of};
 use crate::page::{CommitNo, PAGE_BYTES};
 use crate::recovery::Recovering;
 use crate::region::Region;
@@ -228,9 +228,7 @@ fn copy_full(backup: &Path, file: &dyn File) -> Result<Meta> {
     }
     from.rewind()?;
     copy(&mut from, file)?;
-    let meta = *newest(&read_metas(file, Guards::default())?)?;
-    refuse_log(&meta)?;
-    Ok(meta)
+    read_full(file)
 }
 
 /// Makes of the state `base` what follows with an increment.
@@ -274,7 +272,7 @@ fn pages_of_copy(data: &DataFile, meta: &Meta) -> MappedPages {
 fn copy(from: &mut fs::File, to: &dyn File) -> Result<()> {
     let bytes = from.metadata()?.len();
     if bytes == 0 {
-        return Err(Error::Damaged("the backup is empty".into()));
+        return Err(Error::NotABackup("is empty".into()));
     }
     let bytes = file_pages(bytes.div_ceil(PAGE_BYTES as u64)) * PAGE_BYTES as u64;
     to.allocate(0, bytes)?;

@@ -44,6 +44,38 @@ fn prepare(folder: &Path) {
     env.checkpoint().unwrap();
 }
 
+/// The look at the start did not see them.
+#[test]
+fn a_damaged_header_of_a_segment_is_seen_by_a_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("env");
+    prepare(&path);
+    let file = path.join("data-0");
+    let whole = fs::read(&file).unwrap();
+    let is_segment = |page: &&[u8]| page[KIND_AT] == SEGMENT;
+    let number = |page: &[u8]| u64::from_le_bytes(page[8..16].try_into().unwrap());
+    let segments: Vec<usize> = (0..)
+        .zip(whole.chunks(PAGE_BYTES))
+        .filter(|(at, page)| is_segment(page) && number(page) == *at)
+        .map(|(at, _)| at as usize * PAGE_BYTES)
+        .collect();
+    let sample = || {
+        let env = Env::open(&path, &options().create(false)).unwrap();
+        env.check_sample(2000).unwrap().problems
+    };
+    assert_eq!(sample(), Vec::<String>::new());
+    let mut seen = 0;
+    for place in &segments {
+        let mut damaged = whole.clone();
+        damaged[place + 9] ^= 1;
+        fs::write(&file, damaged).unwrap();
+        let problems = sample();
+        seen += usize::from(problems.iter().any(|problem| problem.contains("segment")));
+    }
+    // Segments that are in use no more still look like some.
+    assert!(seen > 0, "none of {} is looked at", segments.len());
+}
+
 /// Does whatever there is to be done with a store, each by itself.
 fn use_it(folder: &Path) -> Result<(), Error> {
     let env = Env::open(folder.join("env"), &options().create(false))?;

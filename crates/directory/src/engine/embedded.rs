@@ -108,9 +108,12 @@ impl Embedded {
         Ok(Embedded::over(Env::in_memory_from(backup, &options)?))
     }
 
-    /// Writes what is visible, or what of it has changed since another backup, to `dest`, which must not exist: to a file or, of several stores
-    /// as of one moment, to a folder.
-    pub fn backup(&self, since: Option<&Path>, dest: &Path) -> Result<()> {
+    /// Writes what is visible, or what of it has changed since another backup, to `dest`, which must not exist: to a
+    /// file or, of several stores as of one moment, to a folder.
+    ///
+    /// # Errors
+    /// The store's own, which tell what is wrong with either file.
+    pub fn backup(&self, since: Option<&Path>, dest: &Path) -> store::Result<()> {
         let env = self.env();
         match (self.envs().len(), since) {
             (1, None) => drop(env.backup(dest)?),

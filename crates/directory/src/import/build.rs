@@ -25,7 +25,7 @@ use crate::engine::{
     self, Bundle, Engine, EntryId, GRAM_BYTES, IndexKind, Load, Loader, Read, StoreSet, Table,
     Ticket, Verdict, Write, take_escaped, take_varint,
 };
-use crate::entry::{Damaged, Entry, set_parent};
+use crate::entry::{Damaged, Entry, EntryFlags, set_parent};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
 use crate::names::{Child, name_key};
@@ -330,7 +330,7 @@ impl<E: Engine> Build<'_, E> {
         send: &mut impl FnMut(&mut Batch) -> bool,
     ) -> Result<()> {
         // The entries above, each with its normal DN.
-        let mut above: Vec<(Vec<u8>, EntryId)> = Vec::new();
+        let mut above: Vec<(Vec<u8>, Child)> = Vec::new();
         let (mut normal, mut key) = (Vec::new(), Vec::new());
         let mut spare = Vec::new();
         let mut names = Gathered::default();
@@ -365,7 +365,15 @@ impl<E: Engine> Build<'_, E> {
             }
             let parent = match (prepared.rdn_start, last) {
                 (0, _) => root_of(self.state, &normal),
-                (start, Some((known, id))) if *known == normal[..start] => *id,
+                (start, Some((known, parent))) if *known == normal[..start] => {
+                    if let Some(childless) = childless(parent.flags) {
+                        let dn = Dn::parse(prepared.dn).ok().and_then(Dn::parent);
+                        let dn = dn.unwrap_or_default();
+                        reject(self.shared, &prepared, &format!("'{dn}' is {childless}"));
+                        continue;
+                    }
+                    parent.id
+                }
                 // It may come later.
                 _ if is_ordered => return Err(self.shared.out_of_order()),
                 _ => {
@@ -413,7 +421,7 @@ impl<E: Engine> Build<'_, E> {
             // The name stays for those below, and its memory for the next.
             let mut known = spare.pop().unwrap_or_default();
             std::mem::swap(&mut known, &mut normal);
-            above.push((known, id));
+            above.push((known, child));
             self.shared.entries_written.fetch_add(1, Relaxed);
             let batch = &mut batches[store];
             if batch.entries.len() == BATCH_ENTRIES || batch.bytes.len() >= batch_bytes_max {
@@ -437,6 +445,17 @@ impl<E: Engine> Build<'_, E> {
         // If the workers have failed, they say why.
         let _ = batches.iter_mut().all(send);
         Ok(())
+    }
+}
+
+/// What an entry with these flags is that has no children.
+fn childless(flags: EntryFlags) -> Option<&'static str> {
+    if flags.is_alias() {
+        Some("an alias; aliases have no children")
+    } else if flags.is_subentry() {
+        Some("a subentry; subentries have no children (RFC 3672 §1)")
+    } else {
+        None
     }
 }
 

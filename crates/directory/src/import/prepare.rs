@@ -461,10 +461,10 @@ impl<'w, E: Engine> Worker<'w, E> {
             .map_err(|error| invalid(error.to_string()))?;
         let normal = self.names.normal();
         let context = names::context_of(&self.state.contexts, normal).ok_or_else(|| {
-            Stop::refuse(
-                ResultCode::NoSuchObject,
-                "the DN is in none of the directory's naming contexts",
-            )
+            let contexts = names::listed(&self.state.contexts);
+            let diagnostic =
+                format!("the DN is in no naming context of the directory, which holds {contexts}");
+            Stop::refuse(ResultCode::NoSuchObject, diagnostic)
         })?;
         let is_context = self.state.contexts[context].normal.len() == normal.len();
         let rdn_bytes = normal.rdns().next_back().map_or(0, <[u8]>::len);

@@ -364,9 +364,74 @@ cn: x
     );
     assert!(at[2].2.contains("already"), "{at:?}");
     assert!(at[4].2.contains("class device requires"), "{at:?}");
-    assert!(at[6].2.contains("naming contexts"), "{at:?}");
+    assert!(
+        at[6]
+            .2
+            .ends_with("which holds dc=example,dc=com and o=other"),
+        "{at:?}"
+    );
     assert!(rejected[0].3.starts_with("dn: uid=anne"));
     check_tree(&directory);
+}
+
+/// An import into an empty directory let them in, where no update does.
+#[test]
+fn nothing_is_imported_below_aliases_and_subentries() {
+    let entry = |dn: &str, lines: &str| format!("dn: {dn}\n{lines}\n\n");
+    let ou = |dn: &str| {
+        let name = &dn[3..dn.find(',').unwrap()];
+        entry(dn, &format!("objectClass: organizationalUnit\nou: {name}"))
+    };
+    let entries = [
+        entry("dc=example,dc=com", "objectClass: domain\ndc: example"),
+        ou("ou=real,dc=example,dc=com"),
+        entry(
+            "cn=alias,dc=example,dc=com",
+            "objectClass: alias\nobjectClass: extensibleObject\ncn: alias\n\
+             aliasedObjectName: ou=real,dc=example,dc=com",
+        ),
+        ou("ou=a,cn=alias,dc=example,dc=com"),
+        ou("ou=b,ou=a,cn=alias,dc=example,dc=com"),
+        entry(
+            "cn=sub,dc=example,dc=com",
+            "objectClass: subentry\ncn: sub\nsubtreeSpecification: {}",
+        ),
+        ou("ou=c,cn=sub,dc=example,dc=com"),
+    ];
+    for backwards in [false, true] {
+        let directory = in_memory();
+        let mut text = entries.clone();
+        if backwards {
+            text.reverse();
+        }
+        let (report, mut rejected) = import(&directory, &[("one", &text.concat())]);
+        assert!(report.built);
+        assert_eq!((report.added, report.rejected), (4, 3), "{rejected:?}");
+        rejected.sort_by(|one, other| one.3.cmp(&other.3));
+        let reasons: Vec<&str> = rejected
+            .iter()
+            .map(|rejected| rejected.2.as_str())
+            .collect();
+        let [alias, below, subentry] = reasons[..] else {
+            panic!("{reasons:?}");
+        };
+        assert!(
+            alias.contains("'cn=alias,dc=example,dc=com' is an alias"),
+            "{alias}"
+        );
+        assert!(
+            below.contains("no entry 'ou=a,cn=alias,dc=example,dc=com'"),
+            "{below}"
+        );
+        assert!(
+            subentry.contains("'cn=sub,dc=example,dc=com' is a subentry"),
+            "{subentry}"
+        );
+        assert_eq!(
+            directory.check(|_| {}).unwrap().problems,
+            Vec::<String>::new()
+        );
+    }
 }
 
 #[test]

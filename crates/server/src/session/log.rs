@@ -7,7 +7,7 @@ use std::fmt;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Outcome, is_secret};
 use sapwood_ldap::dn::Dn;
-use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::result::{ResultCode, shortened};
 
 /// Bytes of the longest name that is logged.
 const NAME_BYTES_MAX: usize = 2 << 10;
@@ -58,11 +58,15 @@ fn base(description: &[u8]) -> &[u8] {
     parts.next().unwrap_or_default()
 }
 
-/// The diagnostic of a result for the log, without what it quotes: that may come from the request.
+/// The diagnostic of a result for the log, without what it quotes: that may come from the request. Not longer than the
+/// client is told.
 pub(super) fn diagnostic(outcome: &Outcome) -> Cow<'_, str> {
     match outcome.code {
         ResultCode::UndefinedAttributeType => "an attribute type that is not defined".into(),
-        _ => unquoted(&outcome.diagnostic),
+        _ => match unquoted(&outcome.diagnostic) {
+            Cow::Borrowed(text) => shortened(text),
+            Cow::Owned(text) => shortened(&text).into_owned().into(),
+        },
     }
 }
 
@@ -88,6 +92,7 @@ fn unquoted(diagnostic: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sapwood_ldap::result::RESULT_TEXT_BYTES_MAX;
 
     #[test]
     fn what_is_no_name_is_not_logged() {
@@ -113,6 +118,17 @@ mod tests {
         assert!(logged(&format!("cn={}", "x".repeat(9000))).len() < 100);
         assert_eq!(description(&schema, b"cn;lang-en"), "cn;lang-en");
         assert!(!description(&schema, b"hunter2").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_long_diagnostic_is_cut_off() {
+        for long in [
+            "x".repeat(1 << 20),
+            format!("'a' {} 'b' {0}", "x".repeat(1 << 20)),
+        ] {
+            let outcome = Outcome::new(ResultCode::Unavailable, long);
+            assert!(diagnostic(&outcome).len() <= RESULT_TEXT_BYTES_MAX);
+        }
     }
 
     #[test]

@@ -9,12 +9,10 @@ use std::path::Path;
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::error::Result;
-use crate::guard::Guards;
-use crate::open::{newest, read_metas};
 use crate::page::{CommitNo, PAGE_BYTES};
 
 use super::increment::{RUN_HEADER_BYTES, RUNS_AT, run_of};
-use super::{Increment, file_pages, place_of, refuse_log};
+use super::{Increment, file_pages, place_of, read_full};
 
 /// What a backup of one store holds, as the beginning of its file says: nothing has been verified that way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +30,8 @@ impl BackupInfo {
     /// Reads it from a file.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) if the file is no backup.
+    /// [`Error::NotABackup`](crate::Error::NotABackup) if the file is none, [`Error::Damaged`](crate::Error::Damaged) if it
+    /// is one but cannot be read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         read(path).map_err(|error| error.in_file(path))
@@ -49,9 +48,7 @@ fn read(path: &Path) -> Result<BackupInfo> {
         });
     }
     let (folder, name) = place_of(path)?;
-    let file = folder.open(name, OpenMode::Read)?;
-    let meta = *newest(&read_metas(&*file, Guards::default())?)?;
-    refuse_log(&meta)?;
+    let meta = read_full(&*folder.open(name, OpenMode::Read)?)?;
     Ok(BackupInfo {
         commit: meta.head.commit,
         since: None,

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Check;
+use super::{Check, Sample};
 use crate::error::{Error, Result};
 use crate::mapped::MappedPages;
 use crate::page::{CommitNo, PageNo};
 use crate::tree::apart::{
-    HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_key, segment_of,
+    HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_in_use, segment_key, segment_of,
 };
-use crate::tree::{HeapNo, Place, Segment, TreeRecord, View};
+use crate::tree::{CheckSink, HeapNo, Place, Segment, TreeRecord, View};
 
 /// All segments of a store.
 #[derive(Default)]
@@ -154,7 +154,7 @@ impl Check<'_> {
     pub(super) fn segments(&mut self, pages: &MappedPages, segments: &TreeRecord) -> Result<()> {
         let heaps = Heaps::read(pages, segments, self)?;
         for (segment, used) in heaps.segments() {
-            if !crate::tree::CheckSink::in_use(self, segment.first, segment.pages) {
+            if !self.in_use(segment.first, segment.pages) {
                 continue;
             }
             match check_segment(pages, segment, used, self.report.commit) {
@@ -175,6 +175,82 @@ impl Check<'_> {
                 .iter()
                 .for_each(|found| self.say(found));
         }
+    }
+}
+
+impl Sample {
+    /// Looks at the headers of some segments: so many of all heaps together, spread over the file.
+    pub(super) fn segments(
+        &mut self,
+        pages: &MappedPages,
+        segments: &TreeRecord,
+        count_max: u64,
+    ) -> Result<()> {
+        match self.try_segments(pages, segments, count_max) {
+            Err(problem @ Error::Io(_)) => Err(problem),
+            // What tells of them has been looked at, but not all of it.
+            Err(problem) => {
+                self.problem(problem);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn try_segments(
+        &mut self,
+        pages: &MappedPages,
+        segments: &TreeRecord,
+        count_max: u64,
+    ) -> Result<()> {
+        let mut cursor = View::new(pages, *segments).cursor();
+        let last = match cursor.last()? {
+            true => cursor.key()?.and_then(<[u8]>::first_chunk).copied(),
+            false => None,
+        };
+        let heaps = last.map_or(0, u32::from_be_bytes);
+        let of_each = count_max
+            .checked_div(heaps.into())
+            .unwrap_or_default()
+            .max(1);
+        let mut left = count_max;
+        for heap in (1..=heaps).map(HeapNo) {
+            // What was looked at last: where there are few, several ways lead to the same.
+            let mut before = PageNo(0);
+            for step in 0..of_each {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
+                let from = (u128::from(self.pages) * u128::from(step) / u128::from(of_each)) as u64;
+                if !cursor.seek(&segment_key(heap, PageNo(from.max(before.0 + 1))))? {
+                    break;
+                }
+                let Some((key, value)) = cursor.record()? else {
+                    break;
+                };
+                let Some((of, segment, _)) = segment_in_use(key, value)? else {
+                    break;
+                };
+                if of != heap {
+                    break;
+                }
+                before = segment.first;
+                if !self.in_use(segment.first, segment.pages) {
+                    let what = "a segment is outside of the file";
+                    return Err(Error::corrupt(segment.first, what));
+                }
+                let commit = segment.commit(pages)?;
+                if commit > self.report.commit {
+                    return Err(Error::FromTheFuture {
+                        page: segment.first,
+                        found: commit,
+                        parent: self.report.commit,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 }
 
