@@ -1,7 +1,7 @@
 //! Who asks, and what they may do.
 //!
 //! The rules, until access rules can be written down: the admin may do everything; other bound users may read everything
-//! but userPassword and change nothing but their own password; who is anonymous may read the root DSE and the subschema,
+//! but userPassword and change nothing but their own password; anonymous connections may read the root DSE and the subschema,
 //! and what users may read only if the directory is opened so ([`AccessPolicy::set_anonymous_read`]).
 
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Says whether who is anonymous may read what users may read. Operations that begin later heed it.
+    /// Says whether anonymous connections may read what users may read. Operations that begin later heed it.
     pub fn set_anonymous_read(&self, allowed: bool) {
         self.anonymous_read.store(allowed, Ordering::Relaxed);
     }

@@ -107,7 +107,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The system's clock, UUIDs of the time, nothing readable to who is anonymous, passwords stored as they come.
+    /// The system's clock, UUIDs of the time, nothing readable to anonymous connections, passwords stored as they come.
     pub fn new(schema: Schema) -> Options {
         Options {
             schema,

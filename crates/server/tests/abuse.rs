@@ -183,7 +183,7 @@ fn idle_anonymous_connections_make_room_for_who_comes() {
         }
         idle.push(honest);
     }
-    assert!(!bound.who_am_i().is_empty(), "who is bound stays");
+    assert!(!bound.who_am_i().is_empty(), "a bound connection stays");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use sapwood_ldap::message::{AddRequest, ExtendedRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use support::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, message, search_request};
 
-/// Bytes of a request, which may be as long from who is anonymous.
+/// Bytes of a request, which may be as long from an anonymous connection.
 const REQUEST_BYTES: usize = 250 << 10;
 
 /// An entry with megabytes of values.

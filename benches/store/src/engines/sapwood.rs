@@ -39,7 +39,7 @@ impl Sapwood {
     fn env(&self) -> &Env {
         match &self.env {
             Some(env) => env,
-            None => unreachable!("whoever closes it opens it again"),
+            None => unreachable!("the function that closes it opens it again"),
         }
     }
 

@@ -81,7 +81,7 @@ impl<'r> Draft<'r> {
             _ => None,
         };
         if beside.is_none() && !access.may_read(identity) {
-            let diagnostic = "bind first: who is anonymous may read the root DSE only";
+            let diagnostic = "bind first: anonymous connections may read the root DSE only";
             return Ok(Err(Outcome::new(
                 ResultCode::InsufficientAccessRights,
                 diagnostic,

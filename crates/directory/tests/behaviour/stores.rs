@@ -531,7 +531,7 @@ fn naming_contexts_are_added_to_stores_that_are_free() {
     seed(&directory);
     for (dn, store, wrong) in [
         ("ou=PEOPLE,dc=example,dc=com", 0, "an entry"),
-        ("o=Other", 0, "twice"),
+        ("o=Other", 0, "'o=other' already"),
         ("no dn", 0, "no DN"),
         ("o=more", 3, "not free"),
     ] {
