@@ -1,4 +1,4 @@
-//! One connection and its share of the load: what its desk has to send goes out, what comes in goes to the desk.
+//! One connection and its share of the load: sends what its request queue holds and gives it the answers.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use crate::alarm::Alarm;
-use crate::desk::{Desk, Shared};
+use crate::request_queue::{RequestQueue, Shared};
 use crate::stop::Stop;
 use crate::tally::Tally;
 
@@ -28,7 +28,7 @@ pub(crate) struct Schedule {
 /// A connection that is ready to begin.
 pub(crate) struct Lane {
     connection: Connection,
-    desk: Desk,
+    queue: RequestQueue,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -40,10 +40,10 @@ impl Lane {
         seed: u64,
         tally: Arc<Mutex<Tally>>,
     ) -> Self {
-        let desk = Desk::new(shared, number, seed);
+        let queue = RequestQueue::new(shared, number, seed);
         Lane {
             connection,
-            desk,
+            queue,
             tally,
         }
     }
@@ -59,7 +59,7 @@ impl Lane {
             }
         }
         if let Err(error) = self.serve(schedule, stop).await {
-            self.desk
+            self.queue
                 .give_up(&error.to_string(), &mut lock(&self.tally));
         }
     }
@@ -71,25 +71,25 @@ impl Lane {
     ) -> Result<(), Error> {
         let Lane {
             connection,
-            desk,
+            queue,
             tally,
         } = self;
         let epoch = schedule.epoch;
         let now_ns = || epoch.elapsed().as_nanos() as u64;
-        let timeout = desk.shared().answer_timeout;
-        let mut alarm = match desk.shared().period_ns {
+        let timeout = queue.shared().answer_timeout;
+        let mut alarm = match queue.shared().period_ns {
             Some(_) => Some(Alarm::new()?),
             None => None,
         };
-        desk.begin(schedule.first_ns);
+        queue.begin(schedule.first_ns);
         let mut watchdog: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(timeout));
         let mut last_answer = tokio::time::Instant::now();
         // When a connection that was stopped waits no longer.
         let mut give_up_ns = None;
         loop {
             let now = now_ns();
-            desk.fill(now, schedule.end_ns, connection.output());
-            if desk.is_done() && desk.is_idle() {
+            queue.fill(now, schedule.end_ns, connection.output());
+            if queue.is_done() && queue.is_idle() {
                 break;
             }
             // Looked at here, as answers that never cease would keep the watchdog from being heard.
@@ -98,7 +98,7 @@ impl Lane {
                     "not answered in time after the stop".to_owned(),
                 ));
             }
-            let due = desk.next_due().filter(|due| *due > now);
+            let due = queue.next_due().filter(|due| *due > now);
             let ring = async {
                 match (&mut alarm, due) {
                     (Some(alarm), Some(due)) => alarm.after(Duration::from_nanos(due - now)).await,
@@ -112,7 +112,7 @@ impl Lane {
                     let wait = timeout.min(Stop::WAIT_MAX);
                     give_up_ns = Some(now.saturating_add(wait.as_nanos() as u64));
                     watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
-                    if !desk.is_done() && now < schedule.end_ns {
+                    if !queue.is_done() && now < schedule.end_ns {
                         schedule.end_ns = now;
                         lock(tally).is_cut_short = true;
                     }
@@ -128,10 +128,10 @@ impl Lane {
                         continue;
                     }
                     let now = tokio::time::Instant::now();
-                    if !desk.is_idle() && now >= last_answer + timeout {
+                    if !queue.is_idle() && now >= last_answer + timeout {
                         return Err(Error::Closed(format!("no answer for {} s", timeout.as_secs_f64())));
                     }
-                    let from = if desk.is_idle() { now } else { last_answer };
+                    let from = if queue.is_idle() { now } else { last_answer };
                     watchdog.as_mut().reset(from + timeout);
                     continue;
                 }
@@ -140,7 +140,7 @@ impl Lane {
             let mut tally = lock(tally);
             let mut has_come = false;
             while let Some(message) = connection.received()? {
-                desk.answer(message, now, &mut tally)?;
+                queue.answer(message, now, &mut tally)?;
                 has_come = true;
             }
             if has_come {
@@ -148,7 +148,7 @@ impl Lane {
                 last_answer = tokio::time::Instant::from_std(epoch) + Duration::from_nanos(now);
             }
         }
-        lock(tally).unsent += desk.unsent(schedule.end_ns);
+        lock(tally).unsent += queue.unsent(schedule.end_ns);
         Ok(())
     }
 }

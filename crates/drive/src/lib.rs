@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! plan -> records -> templates, variables                                         (parse, lines, template, values)
-//! connection: script -> template + values -> one write; answers checked in place  (lane, desk, script)
+//! connection: script -> template + values -> one write; answers checked in place  (lane, request_queue, script)
 //! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (tally, report)
 //! ```
 //!
@@ -12,7 +12,6 @@
 //! charged with all that waited.
 
 mod alarm;
-mod desk;
 pub mod generate;
 mod lane;
 mod lines;
@@ -20,6 +19,7 @@ mod parse;
 mod plan;
 mod presets;
 mod report;
+mod request_queue;
 mod run;
 mod sample;
 mod script;

@@ -11,10 +11,10 @@ use sapwood_client::{Connection, Error, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::desk::Shared;
 use crate::lane::{Lane, Schedule};
 use crate::plan::{Code, Phase, Plan, PlannedOperation, Session};
 use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
+use crate::request_queue::Shared;
 use crate::script::{Budget, Weights};
 use crate::stop::Stop;
 use crate::tally::Tally;

@@ -58,7 +58,7 @@ pub(crate) struct Shared {
 }
 
 /// The requests under way, and where the next ones come from.
-pub(crate) struct Desk {
+pub(crate) struct RequestQueue {
     shared: Arc<Shared>,
     script: Script,
     random: Random,
@@ -146,14 +146,14 @@ enum Flying {
     End,
 }
 
-impl Desk {
+impl RequestQueue {
     pub(crate) fn new(shared: Arc<Shared>, number: u32, seed: u64) -> Self {
         let variables = shared.variables.len();
         let mut values = Values::new(variables);
         if let Some(value) = values.slot(CONNECTION) {
             value.set(number.to_string().as_bytes());
         }
-        Desk {
+        RequestQueue {
             script: Script::default(),
             random: Random::new(seed, u64::from(number)),
             values,
