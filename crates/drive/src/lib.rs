@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! plan -> records -> templates, variables                                         (parse, lines, template, values)
-//! connection: script -> template + values -> one write; answers checked in place  (lane, request_queue, script)
+//! connection: script -> template + values -> one write; answers checked in place  (load_connection, request_queue, script)
 //! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (tally, report)
 //! ```
 //!
@@ -13,8 +13,8 @@
 
 mod alarm;
 pub mod generate;
-mod lane;
 mod lines;
+mod load_connection;
 mod parse;
 mod plan;
 mod presets;

@@ -11,7 +11,7 @@ use sapwood_client::{Connection, Error, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::lane::{Lane, Schedule};
+use crate::load_connection::{LoadConnection, Schedule};
 use crate::plan::{Code, Phase, Plan, PlannedOperation, Session};
 use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use crate::request_queue::Shared;
@@ -323,8 +323,8 @@ impl Worker {
                             connected = connect(share, &settings, &tally) => connected,
                         }
                     });
-                    let lanes = match connected {
-                        Ok(lanes) => lanes,
+                    let connections = match connected {
+                        Ok(connections) => connections,
                         // Who asked has gone when another thread failed first.
                         Err(error) => return drop(ready.send(Err(error))),
                     };
@@ -334,7 +334,7 @@ impl Worker {
                     let Ok((epoch, end_ns)) = begins.recv() else {
                         return;
                     };
-                    runtime.block_on(drive(lanes, epoch, end_ns, &settings.stop, &cpu_ns));
+                    runtime.block_on(drive(connections, epoch, end_ns, &settings.stop, &cpu_ns));
                     // The end, which the other side may no longer wait for.
                     let _ = ready.send(Ok(()));
                 }
@@ -353,29 +353,29 @@ async fn connect(
     share: Vec<Wanted>,
     settings: &Settings,
     tally: &Arc<Mutex<Tally>>,
-) -> Result<Vec<(Lane, u64)>, Error> {
-    let mut lanes = Vec::with_capacity(share.len());
+) -> Result<Vec<(LoadConnection, u64)>, Error> {
+    let mut connections = Vec::with_capacity(share.len());
     for wanted in share {
         let mut connection = Connection::open(&settings.url, &settings.connect).await?;
         if let Some((name, password)) = &wanted.bind {
             connection.bind(name, password).await?;
         }
         let first_ns = wanted.first_ns;
-        let lane = Lane::new(
+        let connection = LoadConnection::new(
             connection,
             wanted.shared,
             wanted.number,
             wanted.seed,
             tally.clone(),
         );
-        lanes.push((lane, first_ns));
+        connections.push((connection, first_ns));
     }
-    Ok(lanes)
+    Ok(connections)
 }
 
 /// Runs connections until all are done or stopped, keeping the thread's processor time up to date.
 async fn drive(
-    lanes: Vec<(Lane, u64)>,
+    connections: Vec<(LoadConnection, u64)>,
     epoch: Instant,
     end_ns: u64,
     stop: &Stop,
@@ -385,8 +385,8 @@ async fn drive(
     let publish = || cpu_ns.store((thread_cpu() - before).as_nanos() as u64, Ordering::Relaxed);
     let mut running = JoinSet::new();
     // Each connection has its own word to wait for, which costs it least while none comes.
-    let mut stops = Vec::with_capacity(lanes.len());
-    for (lane, first_ns) in lanes {
+    let mut stops = Vec::with_capacity(connections.len());
+    for (connection, first_ns) in connections {
         let schedule = Schedule {
             epoch,
             first_ns,
@@ -394,7 +394,7 @@ async fn drive(
         };
         let (stop, stopped) = oneshot::channel();
         stops.push(stop);
-        running.spawn(lane.run(schedule, stopped));
+        running.spawn(connection.run(schedule, stopped));
     }
     let mut ticks = tokio::time::interval(TICK_INTERVAL);
     loop {

@@ -26,13 +26,13 @@ pub(crate) struct Schedule {
 }
 
 /// A connection that is ready to begin.
-pub(crate) struct Lane {
+pub(crate) struct LoadConnection {
     connection: Connection,
     queue: RequestQueue,
     tally: Arc<Mutex<Tally>>,
 }
 
-impl Lane {
+impl LoadConnection {
     pub(crate) fn new(
         connection: Connection,
         shared: Arc<Shared>,
@@ -41,7 +41,7 @@ impl Lane {
         tally: Arc<Mutex<Tally>>,
     ) -> Self {
         let queue = RequestQueue::new(shared, number, seed);
-        Lane {
+        LoadConnection {
             connection,
             queue,
             tally,
@@ -69,7 +69,7 @@ impl Lane {
         mut schedule: Schedule,
         mut stop: oneshot::Receiver<()>,
     ) -> Result<(), Error> {
-        let Lane {
+        let LoadConnection {
             connection,
             queue,
             tally,
