@@ -19,7 +19,7 @@ pub const REFERENCES_MAX: usize = 256;
 pub const NESTING_MAX: usize = 16;
 /// Most names that operations are reported under, in one phase.
 pub const LABELS_MAX: usize = 64;
-/// Most requests under way on a connection.
+/// Most requests in flight on a connection.
 pub const QUEUE_MAX: u32 = 1_000_000;
 /// Most connections of a session.
 pub const CONNECTIONS_MAX: u32 = 10_000;

@@ -1,4 +1,4 @@
-//! What a connection has under way: requests are made here, and answers are checked.
+//! What a connection has in flight: requests are made here, and answers are checked.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::template::MESSAGE_ID_BASE;
 use crate::transaction;
 use crate::values::{CONNECTION, TRANSACTION, Values, Variable};
 
-/// The bits of a message ID that tell requests under way apart; those above count how often each was used.
+/// The bits of a message ID that tell requests in flight apart; those above count how often each was used.
 const SLOT_BITS: u32 = 20;
 const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 /// A transaction's start and end go beside the queue.
@@ -32,7 +32,7 @@ const GENERATION_MAX: u32 = (1 << 11) - 1;
 const REFILLED_PART: u32 = 16;
 /// Why an update failed that was answered well.
 const NOT_COMMITTED: &str = "its transaction was not committed";
-/// Transactions of a connection whose end is under way when it begins another one: the server keeps all that is in them.
+/// Transactions of a connection whose end is in flight when it begins another one: the server keeps all that is in them.
 const ENDS_MAX: u32 = 1;
 
 /// What all connections of a session share.
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) answer_timeout: Duration,
 }
 
-/// The requests under way, and where the next ones come from.
+/// The requests in flight, and where the next ones come from.
 pub(crate) struct RequestQueue {
     shared: Arc<Shared>,
     script: Script,
@@ -65,16 +65,16 @@ pub(crate) struct RequestQueue {
     values: Values,
     /// The pass of a group in which each variable got its value.
     drawn: Vec<u64>,
-    flights: Vec<Flight>,
+    in_flight: Vec<InFlight>,
     free: Vec<u32>,
-    /// Operations of the plan under way.
-    under_way: u32,
+    /// Operations of the plan in flight.
+    planned_in_flight: u32,
     transaction: Transaction,
     /// The number of the one that was begun last.
     number: u8,
     /// Transactions that are open or ending.
     ledgers: Vec<Ledger>,
-    /// Transactions whose end is under way.
+    /// Transactions whose end is in flight.
     ends: u32,
     /// The next transaction is asked for right behind the end of the last, which not every server allows.
     starts_early: bool,
@@ -118,11 +118,11 @@ impl Ledger {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug, Default)]
-struct Flight {
+struct InFlight {
     generation: u32,
-    what: Flying,
+    kind: RequestKind,
     /// When it was due, in nanoseconds since the phase began.
     due_ns: u64,
     entries: u64,
@@ -137,10 +137,10 @@ struct Flight {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Flying {
-    /// Nothing: the place is free.
+enum RequestKind {
+    /// The slot is free.
     #[default]
-    Nothing,
+    Free,
     Planned(usize),
     Start,
     End,
@@ -158,9 +158,9 @@ impl RequestQueue {
             random: Random::new(seed, u64::from(number)),
             values,
             drawn: vec![0; variables],
-            flights: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
-            under_way: 0,
+            planned_in_flight: 0,
             transaction: Transaction::None,
             number: OUTSIDE,
             ledgers: Vec::new(),
@@ -188,10 +188,10 @@ impl RequestQueue {
         self.is_done
     }
 
-    /// The connection is gone: nothing of what is under way will be answered.
+    /// The connection is gone: nothing of what is in flight will be answered.
     pub(crate) fn give_up(&self, reason: &str, tally: &mut Tally) {
-        for flight in &self.flights {
-            if let Flying::Planned(operation) = flight.what {
+        for request in &self.in_flight {
+            if let RequestKind::Planned(operation) = request.kind {
                 let label = self.shared.labels[operation];
                 tally.fail(label, format!("no answer: {reason}"), 1);
             }
@@ -207,11 +207,11 @@ impl RequestQueue {
     pub(crate) fn fill(&mut self, now_ns: u64, end_ns: u64, out: &mut Vec<u8>) {
         let shared = Arc::clone(&self.shared);
         self.is_done |= now_ns >= end_ns;
-        let free = shared.queue - self.under_way.min(shared.queue);
+        let free = shared.queue - self.planned_in_flight.min(shared.queue);
         if shared.period_ns.is_none() && free < shared.queue / REFILLED_PART && !self.is_done {
             return;
         }
-        while !self.is_done && self.under_way < shared.queue {
+        while !self.is_done && self.planned_in_flight < shared.queue {
             let due_ns = match shared.period_ns {
                 None => now_ns,
                 Some(_) if self.due_ns <= now_ns && self.due_ns < end_ns => self.due_ns,
@@ -285,25 +285,25 @@ impl RequestQueue {
                 shared.variables[variable].draw(&mut self.random, value);
             }
         }
-        let id = self.take_off(Flying::Planned(index), due_ns);
+        let id = self.take_slot(RequestKind::Planned(index), due_ns);
         if let Some((_, text)) = &operation.expect.value {
-            let flight = &mut self.flights[slot_of(id)];
-            flight.expected.clear();
-            text.put(&self.values, &mut flight.expected);
-            flight.is_expecting = true;
+            let request = &mut self.in_flight[slot_of(id)];
+            request.expected.clear();
+            text.put(&self.values, &mut request.expected);
+            request.is_expecting = true;
         }
-        self.under_way += 1;
+        self.planned_in_flight += 1;
         let template = match (&operation.in_transaction, &mut self.transaction) {
             (Some(template), Transaction::Open(left)) => {
                 *left -= 1;
-                self.flights[slot_of(id)].transaction = self.number;
+                self.in_flight[slot_of(id)].transaction = self.number;
                 template
             }
             _ => &operation.request,
         };
         let begin = out.len();
         template.put(id, &self.values, out);
-        self.flights[slot_of(id)].sent.keep(&out[begin..]);
+        self.in_flight[slot_of(id)].sent.keep(&out[begin..]);
         if self.transaction == Transaction::Open(0) {
             self.commit(due_ns, out);
         }
@@ -313,7 +313,7 @@ impl RequestQueue {
     fn is_in_transaction(&mut self, now_ns: u64, out: &mut Vec<u8>) -> bool {
         let ends_max = if self.starts_early { ENDS_MAX } else { 0 };
         if self.transaction == Transaction::None && self.ends <= ends_max {
-            let id = self.take_off(Flying::Start, now_ns);
+            let id = self.take_slot(RequestKind::Start, now_ns);
             transaction::put_start(id, out);
             self.transaction = Transaction::Starting;
         }
@@ -321,7 +321,7 @@ impl RequestQueue {
     }
 
     fn commit(&mut self, now_ns: u64, out: &mut Vec<u8>) {
-        let id = self.take_off(Flying::End, now_ns);
+        let id = self.take_slot(RequestKind::End, now_ns);
         self.ends += 1;
         if let Some(ledger) = self.ledgers.iter_mut().find(|own| own.end.is_none()) {
             ledger.end = Some(slot_of(id));
@@ -336,33 +336,34 @@ impl RequestQueue {
 
     /// A place for a request; its message ID.
     #[inline]
-    fn take_off(&mut self, what: Flying, due_ns: u64) -> u32 {
+    fn take_slot(&mut self, kind: RequestKind, due_ns: u64) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.flights.push(Flight::default());
-            self.flights.len() as u32 - 1
+            self.in_flight.push(InFlight::default());
+            self.in_flight.len() as u32 - 1
         });
-        let flight = &mut self.flights[slot as usize];
-        flight.generation = match flight.generation {
-            GENERATION_MIN..GENERATION_MAX => flight.generation + 1,
+        let request = &mut self.in_flight[slot as usize];
+        request.generation = match request.generation {
+            GENERATION_MIN..GENERATION_MAX => request.generation + 1,
             _ => GENERATION_MIN,
         };
-        flight.what = what;
-        flight.due_ns = due_ns;
-        flight.entries = 0;
-        flight.is_expecting = false;
-        flight.found.clear();
-        flight.transaction = OUTSIDE;
-        flight.generation << SLOT_BITS | slot
+        request.kind = kind;
+        request.due_ns = due_ns;
+        request.entries = 0;
+        request.is_expecting = false;
+        request.found.clear();
+        request.transaction = OUTSIDE;
+        request.generation << SLOT_BITS | slot
     }
 
-    /// Nothing is under way.
+    /// Nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.free.len() == self.flights.len()
+        self.free.len() == self.in_flight.len()
     }
 
     /// When the next operation is due, if it can be sent then.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        let can_send = !self.is_done && !self.is_waiting && self.under_way < self.shared.queue;
+        let can_send =
+            !self.is_done && !self.is_waiting && self.planned_in_flight < self.shared.queue;
         (can_send && self.shared.period_ns.is_some()).then_some(self.due_ns)
     }
 
@@ -391,13 +392,13 @@ impl RequestQueue {
         let id = fields.integer("messageID")? as u32;
         let (tag, content) = fields.element("protocolOp")?;
         let slot = slot_of(id);
-        let Some(flight) = self.flights.get_mut(slot).filter(|flight| {
-            flight.generation == id >> SLOT_BITS && flight.what != Flying::Nothing
+        let Some(request) = self.in_flight.get_mut(slot).filter(|request| {
+            request.generation == id >> SLOT_BITS && request.kind != RequestKind::Free
         }) else {
             return self.unasked(id, message, tally);
         };
-        let operation = match flight.what {
-            Flying::Planned(operation) => operation,
+        let operation = match request.kind {
+            RequestKind::Planned(operation) => operation,
             special => return self.transaction_answer(special, slot, message, now_ns, tally),
         };
         let shared = &self.shared;
@@ -405,13 +406,13 @@ impl RequestQueue {
         let planned = &shared.operations[operation];
         match tag {
             SEARCH_RESULT_ENTRY if planned.kind == Operation::Search => {
-                flight.entries += 1;
-                if flight.is_expecting
+                request.entries += 1;
+                if request.is_expecting
                     && let Some((attribute, _)) = &planned.expect.value
                 {
-                    flight.is_expecting = !has_value(message, attribute, &flight.expected)?;
-                    if flight.is_expecting && tally.samples.len() < SAMPLES_MAX {
-                        flight.found = sample::values_of(message, attribute);
+                    request.is_expecting = !has_value(message, attribute, &request.expected)?;
+                    if request.is_expecting && tally.samples.len() < SAMPLES_MAX {
+                        request.found = sample::values_of(message, attribute);
                     }
                 }
                 return Ok(());
@@ -423,8 +424,8 @@ impl RequestQueue {
         let code = Reader::new(content).enumerated("resultCode")?;
         let counts = &mut tally.operations[label];
         counts.answered += 1;
-        counts.entries += flight.entries;
-        let latency = now_ns.saturating_sub(flight.due_ns);
+        counts.entries += request.entries;
+        let latency = now_ns.saturating_sub(request.due_ns);
         counts.latency.saturating_record(latency);
         let expect = &planned.expect;
         let is_code_good = match &expect.codes {
@@ -432,7 +433,7 @@ impl RequestQueue {
             None => true,
         };
         let wrong =
-            |expected: &dyn Display, got: &dyn Display| sample::wrong(&flight.sent, expected, got);
+            |expected: &dyn Display, got: &dyn Display| sample::wrong(&request.sent, expected, got);
         if !is_code_good {
             let reason = reason(message)?;
             let codes = expect.codes.iter().flatten();
@@ -441,7 +442,7 @@ impl RequestQueue {
             tally.sample(label, || wrong(&codes.join(" or "), &reason));
             tally.fail(label, reason, 1);
         } else if let Some((least, most)) = expect.entries
-            && !(least..=most).contains(&flight.entries)
+            && !(least..=most).contains(&request.entries)
         {
             let expected = match least == most {
                 true => least.to_string(),
@@ -449,17 +450,17 @@ impl RequestQueue {
             };
             let entries = |count: &dyn Display| format!("{count} entries");
             tally.sample(label, || {
-                wrong(&entries(&expected), &entries(&flight.entries))
+                wrong(&entries(&expected), &entries(&request.entries))
             });
-            let reason = format!("{} entries in place of {expected}", flight.entries);
+            let reason = format!("{} entries in place of {expected}", request.entries);
             tally.fail(label, reason, 1);
-        } else if flight.is_expecting {
+        } else if request.is_expecting {
             let attribute = expect.value.as_ref().map_or("", |(name, _)| name.as_str());
             tally.sample(label, || {
-                let expected = format!("{attribute} {}", sample::shown(&flight.expected));
-                let got = match flight.entries {
+                let expected = format!("{attribute} {}", sample::shown(&request.expected));
+                let got = match request.entries {
                     0 => "no entry",
-                    _ => flight.found.as_str(),
+                    _ => request.found.as_str(),
                 };
                 wrong(&expected, &got)
             });
@@ -468,19 +469,19 @@ impl RequestQueue {
                 format!("no entry has the expected value of {attribute}"),
                 1,
             );
-        } else if flight.transaction != OUTSIDE
-            && let number = flight.transaction
+        } else if request.transaction != OUTSIDE
+            && let number = request.transaction
             && let Some(ledger) = self.ledgers.iter_mut().find(|own| own.number == number)
         {
             ledger.answered[label] += 1;
         }
-        self.under_way -= 1;
-        self.land(slot);
+        self.planned_in_flight -= 1;
+        self.free_slot(slot);
         Ok(())
     }
 
-    fn land(&mut self, slot: usize) {
-        self.flights[slot].what = Flying::Nothing;
+    fn free_slot(&mut self, slot: usize) {
+        self.in_flight[slot].kind = RequestKind::Free;
         self.free.push(slot as u32);
     }
 
@@ -513,29 +514,29 @@ impl RequestQueue {
     /// The answer to a transaction's start or end.
     fn transaction_answer(
         &mut self,
-        what: Flying,
+        kind: RequestKind,
         slot: usize,
         message: &[u8],
         now_ns: u64,
         tally: &mut Tally,
     ) -> Result<(), Error> {
-        let label = match what {
-            Flying::Start => self.shared.start_label,
+        let label = match kind {
+            RequestKind::Start => self.shared.start_label,
             _ => self.shared.end_label,
         };
-        let due_ns = self.flights[slot].due_ns;
-        self.land(slot);
+        let due_ns = self.in_flight[slot].due_ns;
+        self.free_slot(slot);
         let Response::Extended(response) = ResponseMessage::decode(message)?.op else {
             return Err(Error::UnexpectedResponse);
         };
-        match what {
-            Flying::Start if response.result.code == ResultCode::Busy && self.starts_early => {
+        match kind {
+            RequestKind::Start if response.result.code == ResultCode::Busy && self.starts_early => {
                 // The server, as OpenLDAP's, takes one at a time: the next waits for the end of the last.
                 self.starts_early = false;
                 self.transaction = Transaction::None;
                 return Ok(());
             }
-            Flying::End => {
+            RequestKind::End => {
                 self.ends -= 1;
                 let is_committed = response.result.code == ResultCode::Success;
                 self.close(Some(slot), is_committed, tally);
@@ -551,12 +552,12 @@ impl RequestQueue {
             let error = OperationError::new(&response.result);
             tally.fail(label, error.to_string(), 1);
             // Without transactions nothing of what was asked for can be done.
-            return match what {
-                Flying::Start => Err(error.into()),
+            return match kind {
+                RequestKind::Start => Err(error.into()),
                 _ => Ok(()),
             };
         }
-        if what == Flying::Start {
+        if kind == RequestKind::Start {
             if let Some(value) = self.values.slot(TRANSACTION) {
                 value.set(response.value.unwrap_or_default());
             }

@@ -34,7 +34,7 @@ pub struct Settings {
     pub bind: Option<(String, Vec<u8>)>,
     /// Connections of each session.
     pub connections: Option<u32>,
-    /// Requests under way on each connection.
+    /// Requests in flight on each connection.
     pub queue: Option<u32>,
     /// Updates in each transaction.
     pub transaction: Option<u32>,

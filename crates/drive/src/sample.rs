@@ -16,7 +16,7 @@ const VALUES_MAX: usize = 5;
 /// Characters of a part of a sample that are shown.
 const PART_CHARACTERS_MAX: usize = 300;
 
-/// A request that is under way, as it was sent.
+/// A request that is in flight, as it was sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     bytes: Vec<u8>,

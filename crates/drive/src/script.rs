@@ -46,7 +46,7 @@ pub(crate) enum Next {
 /// Where a connection is in its session's steps.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// The step under way, and the next piece of its code.
+    /// The current step, and the next piece of its code.
     step: usize,
     at: usize,
     is_inside: bool,

@@ -9,13 +9,13 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Ends a run from another thread; all clones are one.
 ///
-/// Connections send no more, as at the end of the phase's duration, and the answers under way are awaited for
+/// Connections send no more, as at the end of the phase's duration, and the answers to requests in flight are awaited for
 /// [`Stop::WAIT_MAX`]. What was counted until then is reported; phases that have not begun are left out.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// How long answers that are under way are awaited at most.
+    /// How long answers that are in flight are awaited at most.
     pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
     /// Asks for the end. Nothing takes it back.

@@ -16,7 +16,7 @@ const LONG_LIST_BYTES: usize = 128 << 10;
 /// So many random values of a long list are chosen at a time.
 const AHEAD: usize = 32;
 
-/// The variable that holds the identifier of the transaction under way.
+/// The variable that holds the identifier of the open transaction.
 pub(crate) const TRANSACTION: usize = 0;
 /// The variable that holds the number of the connection in its session, from 1 on.
 pub(crate) const CONNECTION: usize = 1;

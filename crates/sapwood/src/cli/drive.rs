@@ -46,7 +46,7 @@ pub(crate) struct Run {
     /// Connections of each session; with several numbers the plan is run once for each
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(CONNECTIONS_MAX)))]
     pub(crate) connections: Vec<u32>,
-    /// Requests under way on each connection
+    /// Requests in flight on each connection
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUE_MAX)))]
     pub(crate) queue: Option<u32>,
     /// Updates in each transaction
