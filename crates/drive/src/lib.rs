@@ -4,7 +4,7 @@
 //! ```text
 //! plan -> records -> templates, variables                                         (parse, lines, template, values)
 //! connection: script -> template + values -> one write; answers checked in place  (load_connection, request_queue, script)
-//! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (tally, report)
+//! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (stats, report)
 //! ```
 //!
 //! Latency is counted from when an operation was due. Without a rate that is when it was put on the way; with a rate it
@@ -23,9 +23,9 @@ mod request_queue;
 mod run;
 mod sample;
 mod script;
+mod stats;
 mod stop;
 mod stream;
-mod tally;
 mod template;
 mod transaction;
 mod values;

@@ -11,8 +11,8 @@ use tokio::time::Sleep;
 
 use crate::alarm::Alarm;
 use crate::request_queue::{RequestQueue, Shared};
+use crate::stats::Stats;
 use crate::stop::Stop;
-use crate::tally::Tally;
 
 /// When a connection begins and ends.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub(crate) struct Schedule {
 pub(crate) struct LoadConnection {
     connection: Connection,
     queue: RequestQueue,
-    tally: Arc<Mutex<Tally>>,
+    stats: Arc<Mutex<Stats>>,
 }
 
 impl LoadConnection {
@@ -38,29 +38,29 @@ impl LoadConnection {
         shared: Arc<Shared>,
         number: u32,
         seed: u64,
-        tally: Arc<Mutex<Tally>>,
+        stats: Arc<Mutex<Stats>>,
     ) -> Self {
         let queue = RequestQueue::new(shared, number, seed);
         LoadConnection {
             connection,
             queue,
-            tally,
+            stats,
         }
     }
 
-    /// Sends and receives until the session is done, the time is over or `stop` comes; what went wrong is in the tally.
+    /// Sends and receives until the session is done, the time is over or `stop` comes; what went wrong is in the stats.
     pub(crate) async fn run(mut self, schedule: Schedule, mut stop: oneshot::Receiver<()>) {
         let begin = schedule.epoch + Duration::from_nanos(schedule.first_ns);
         tokio::select! {
             () = tokio::time::sleep_until(begin.into()) => {}
             _ = &mut stop => {
-                lock(&self.tally).is_cut_short = true;
+                lock(&self.stats).is_cut_short = true;
                 return;
             }
         }
         if let Err(error) = self.serve(schedule, stop).await {
             self.queue
-                .give_up(&error.to_string(), &mut lock(&self.tally));
+                .give_up(&error.to_string(), &mut lock(&self.stats));
         }
     }
 
@@ -72,7 +72,7 @@ impl LoadConnection {
         let LoadConnection {
             connection,
             queue,
-            tally,
+            stats,
         } = self;
         let epoch = schedule.epoch;
         let now_ns = || epoch.elapsed().as_nanos() as u64;
@@ -114,7 +114,7 @@ impl LoadConnection {
                     watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
                     if !queue.is_done() && now < schedule.end_ns {
                         schedule.end_ns = now;
-                        lock(tally).is_cut_short = true;
+                        lock(stats).is_cut_short = true;
                     }
                     continue;
                 }
@@ -137,22 +137,22 @@ impl LoadConnection {
                 }
             }
             let now = now_ns();
-            let mut tally = lock(tally);
+            let mut stats = lock(stats);
             let mut has_come = false;
             while let Some(message) = connection.received()? {
-                queue.answer(message, now, &mut tally)?;
+                queue.answer(message, now, &mut stats)?;
                 has_come = true;
             }
             if has_come {
-                tally.last_ns = now;
+                stats.last_ns = now;
                 last_answer = tokio::time::Instant::from_std(epoch) + Duration::from_nanos(now);
             }
         }
-        lock(tally).unsent += queue.unsent(schedule.end_ns);
+        lock(stats).unsent += queue.unsent(schedule.end_ns);
         Ok(())
     }
 }
 
-fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
-    tally.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(stats: &Mutex<Stats>) -> MutexGuard<'_, Stats> {
+    stats.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::tally::{Counts, Tally};
+use crate::stats::{Counts, Stats};
 
 /// The whole run.
 #[derive(Debug, Clone, Default)]
@@ -179,7 +179,7 @@ impl PhaseReport {
     }
 
     /// Fills in what was counted; operations before `planned` are the plan's.
-    pub(crate) fn complete(&mut self, labels: &[String], planned: usize, total: &Tally) {
+    pub(crate) fn complete(&mut self, labels: &[String], planned: usize, total: &Stats) {
         self.total = OperationReport::sum("all", &total.operations[..planned]);
         self.operations = labels
             .iter()

@@ -14,7 +14,7 @@ use crate::generate::Random;
 use crate::plan::{PlannedOperation, QUEUE_MAX, Session};
 use crate::sample::{self, SAMPLES_MAX, Sent};
 use crate::script::{Budget, Next, Script, Weights};
-use crate::tally::Tally;
+use crate::stats::Stats;
 use crate::template::MESSAGE_ID_BASE;
 use crate::transaction;
 use crate::values::{CONNECTION, TRANSACTION, Values, Variable};
@@ -189,18 +189,18 @@ impl RequestQueue {
     }
 
     /// The connection is gone: nothing of what is in flight will be answered.
-    pub(crate) fn give_up(&self, reason: &str, tally: &mut Tally) {
+    pub(crate) fn give_up(&self, reason: &str, stats: &mut Stats) {
         for request in &self.in_flight {
             if let RequestKind::Planned(operation) = request.kind {
                 let label = self.shared.labels[operation];
-                tally.fail(label, format!("no answer: {reason}"), 1);
+                stats.fail(label, format!("no answer: {reason}"), 1);
             }
         }
         for (label, count) in self.ledgers.iter().flat_map(Ledger::counts) {
             let reason = format!("the end of its transaction was not answered: {reason}");
-            tally.fail(label, reason, count);
+            stats.fail(label, reason, count);
         }
-        tally.fail(self.shared.connection_label, reason.to_owned(), 1);
+        stats.fail(self.shared.connection_label, reason.to_owned(), 1);
     }
 
     /// Puts requests until the queue is full.
@@ -383,7 +383,7 @@ impl RequestQueue {
         &mut self,
         message: &[u8],
         now_ns: u64,
-        tally: &mut Tally,
+        stats: &mut Stats,
     ) -> Result<(), Error> {
         const SEARCH_RESULT_ENTRY: u8 = 0x64;
         const SEARCH_RESULT_REFERENCE: u8 = 0x73;
@@ -395,11 +395,11 @@ impl RequestQueue {
         let Some(request) = self.in_flight.get_mut(slot).filter(|request| {
             request.generation == id >> SLOT_BITS && request.kind != RequestKind::Free
         }) else {
-            return self.unasked(id, message, tally);
+            return self.unasked(id, message, stats);
         };
         let operation = match request.kind {
             RequestKind::Planned(operation) => operation,
-            special => return self.transaction_answer(special, slot, message, now_ns, tally),
+            special => return self.transaction_answer(special, slot, message, now_ns, stats),
         };
         let shared = &self.shared;
         let label = shared.labels[operation];
@@ -411,7 +411,7 @@ impl RequestQueue {
                     && let Some((attribute, _)) = &planned.expect.value
                 {
                     request.is_expecting = !has_value(message, attribute, &request.expected)?;
-                    if request.is_expecting && tally.samples.len() < SAMPLES_MAX {
+                    if request.is_expecting && stats.samples.len() < SAMPLES_MAX {
                         request.found = sample::values_of(message, attribute);
                     }
                 }
@@ -422,7 +422,7 @@ impl RequestQueue {
             _ => {}
         }
         let code = Reader::new(content).enumerated("resultCode")?;
-        let counts = &mut tally.operations[label];
+        let counts = &mut stats.operations[label];
         counts.answered += 1;
         counts.entries += request.entries;
         let latency = now_ns.saturating_sub(request.due_ns);
@@ -439,8 +439,8 @@ impl RequestQueue {
             let codes = expect.codes.iter().flatten();
             let codes = codes.map(|code| ResultCode::from(*code).to_string());
             let codes: Vec<String> = codes.collect();
-            tally.sample(label, || wrong(&codes.join(" or "), &reason));
-            tally.fail(label, reason, 1);
+            stats.sample(label, || wrong(&codes.join(" or "), &reason));
+            stats.fail(label, reason, 1);
         } else if let Some((least, most)) = expect.entries
             && !(least..=most).contains(&request.entries)
         {
@@ -449,14 +449,14 @@ impl RequestQueue {
                 false => format!("{least} to {most}"),
             };
             let entries = |count: &dyn Display| format!("{count} entries");
-            tally.sample(label, || {
+            stats.sample(label, || {
                 wrong(&entries(&expected), &entries(&request.entries))
             });
             let reason = format!("{} entries in place of {expected}", request.entries);
-            tally.fail(label, reason, 1);
+            stats.fail(label, reason, 1);
         } else if request.is_expecting {
             let attribute = expect.value.as_ref().map_or("", |(name, _)| name.as_str());
-            tally.sample(label, || {
+            stats.sample(label, || {
                 let expected = format!("{attribute} {}", sample::shown(&request.expected));
                 let got = match request.entries {
                     0 => "no entry",
@@ -464,7 +464,7 @@ impl RequestQueue {
                 };
                 wrong(&expected, &got)
             });
-            tally.fail(
+            stats.fail(
                 label,
                 format!("no entry has the expected value of {attribute}"),
                 1,
@@ -487,7 +487,7 @@ impl RequestQueue {
 
     /// A message that answers nothing that was asked.
     #[cold]
-    fn unasked(&mut self, id: u32, message: &[u8], tally: &mut Tally) -> Result<(), Error> {
+    fn unasked(&mut self, id: u32, message: &[u8], stats: &mut Stats) -> Result<(), Error> {
         let message = ResponseMessage::decode(message)?;
         let Some(result) = message.op.result().filter(|_| id == 0) else {
             return Err(Error::UnexpectedResponse);
@@ -497,14 +497,14 @@ impl RequestQueue {
         {
             let reason = OperationError::new(result).to_string();
             let label = self.shared.end_label;
-            tally.fail(
+            stats.fail(
                 label,
                 format!("the server has aborted the transaction: {reason}"),
                 1,
             );
             if let Transaction::Open(_) = self.transaction {
                 self.transaction = Transaction::None;
-                self.close(None, false, tally);
+                self.close(None, false, stats);
             }
             return Ok(());
         }
@@ -518,7 +518,7 @@ impl RequestQueue {
         slot: usize,
         message: &[u8],
         now_ns: u64,
-        tally: &mut Tally,
+        stats: &mut Stats,
     ) -> Result<(), Error> {
         let label = match kind {
             RequestKind::Start => self.shared.start_label,
@@ -539,18 +539,18 @@ impl RequestQueue {
             RequestKind::End => {
                 self.ends -= 1;
                 let is_committed = response.result.code == ResultCode::Success;
-                self.close(Some(slot), is_committed, tally);
+                self.close(Some(slot), is_committed, stats);
             }
             _ => {}
         }
-        let counts = &mut tally.operations[label];
+        let counts = &mut stats.operations[label];
         counts.answered += 1;
         counts
             .latency
             .saturating_record(now_ns.saturating_sub(due_ns));
         if response.result.code != ResultCode::Success {
             let error = OperationError::new(&response.result);
-            tally.fail(label, error.to_string(), 1);
+            stats.fail(label, error.to_string(), 1);
             // Without transactions nothing of what was asked for can be done.
             return match kind {
                 RequestKind::Start => Err(error.into()),
@@ -567,7 +567,7 @@ impl RequestQueue {
             self.ledgers.push(Ledger {
                 number: self.number,
                 end: None,
-                answered: vec![0; tally.operations.len()],
+                answered: vec![0; stats.operations.len()],
             });
         }
         Ok(())
@@ -575,7 +575,7 @@ impl RequestQueue {
 
     /// A transaction is over; `end` is the place of the request that ended it. If it is not committed, nothing of what was
     /// answered well in it was done.
-    fn close(&mut self, end: Option<usize>, is_committed: bool, tally: &mut Tally) {
+    fn close(&mut self, end: Option<usize>, is_committed: bool, stats: &mut Stats) {
         let Some(place) = self.ledgers.iter().position(|own| own.end == end) else {
             return;
         };
@@ -584,7 +584,7 @@ impl RequestQueue {
             return;
         }
         for (label, count) in ledger.counts() {
-            tally.fail(label, NOT_COMMITTED.to_owned(), count);
+            stats.fail(label, NOT_COMMITTED.to_owned(), count);
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::plan::{Code, Phase, Plan, PlannedOperation, Session};
 use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use crate::request_queue::Shared;
 use crate::script::{Budget, Weights};
+use crate::stats::Stats;
 use crate::stop::Stop;
-use crate::tally::Tally;
 use crate::values::Variable;
 
 /// How often threads say how much processor time they have used, and look whether they are to stop.
@@ -292,7 +292,7 @@ fn connections_of(
 
 /// A thread with its connections.
 struct Worker {
-    tally: Arc<Mutex<Tally>>,
+    stats: Arc<Mutex<Stats>>,
     cpu_ns: Arc<AtomicU64>,
     begin: Sender<(Instant, u64)>,
     thread: std::thread::JoinHandle<()>,
@@ -305,7 +305,7 @@ impl Worker {
         settings: &Settings,
         ready: Sender<Result<(), Error>>,
     ) -> Result<Self, Error> {
-        let tally = Arc::new(Mutex::new(Tally::new(labels)));
+        let stats = Arc::new(Mutex::new(Stats::new(labels)));
         let cpu_ns = Arc::new(AtomicU64::new(0));
         let (begin, begins) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -314,13 +314,13 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("drive".to_owned())
             .spawn({
-                let (tally, cpu_ns, settings) = (tally.clone(), cpu_ns.clone(), settings.clone());
+                let (stats, cpu_ns, settings) = (stats.clone(), cpu_ns.clone(), settings.clone());
                 move || {
                     let connected = runtime.block_on(async {
                         tokio::select! {
                             biased;
                             () = settings.stop.requested() => Ok(Vec::new()),
-                            connected = connect(share, &settings, &tally) => connected,
+                            connected = connect(share, &settings, &stats) => connected,
                         }
                     });
                     let connections = match connected {
@@ -340,7 +340,7 @@ impl Worker {
                 }
             })?;
         Ok(Worker {
-            tally,
+            stats,
             cpu_ns,
             begin,
             thread,
@@ -352,7 +352,7 @@ impl Worker {
 async fn connect(
     share: Vec<Wanted>,
     settings: &Settings,
-    tally: &Arc<Mutex<Tally>>,
+    stats: &Arc<Mutex<Stats>>,
 ) -> Result<Vec<(LoadConnection, u64)>, Error> {
     let mut connections = Vec::with_capacity(share.len());
     for wanted in share {
@@ -366,7 +366,7 @@ async fn connect(
             wanted.shared,
             wanted.number,
             wanted.seed,
-            tally.clone(),
+            stats.clone(),
         );
         connections.push((connection, first_ns));
     }
@@ -438,13 +438,13 @@ impl Watch<'_> {
         ends: &Receiver<Result<(), Error>>,
         report: &mut PhaseReport,
         observer: &mut dyn Observer,
-    ) -> Tally {
+    ) -> Stats {
         let labels = self.labels.names.len();
         for worker in workers.iter() {
             // A thread that is gone is noticed when it is waited for.
             let _ = worker.begin.send((self.epoch, self.end_ns));
         }
-        let [mut total, mut ramp_up, mut part] = [(); 3].map(|()| Tally::new(labels));
+        let [mut total, mut ramp_up, mut part] = [(); 3].map(|()| Stats::new(labels));
         let (mut running, mut since) = (workers.len(), Duration::ZERO);
         let mut is_warm = self.settings.ramp_up.is_zero();
         let (mut measured_from, mut cpu_before) = (Duration::ZERO, Duration::ZERO);
@@ -466,8 +466,8 @@ impl Watch<'_> {
             }
             let now = self.epoch.elapsed();
             for worker in workers.iter() {
-                let mut tally = worker.tally.lock().unwrap_or_else(PoisonError::into_inner);
-                part.take(&mut tally);
+                let mut stats = worker.stats.lock().unwrap_or_else(PoisonError::into_inner);
+                part.take(&mut stats);
             }
             let length = now.saturating_sub(since);
             let point = Point::new(
@@ -484,7 +484,7 @@ impl Watch<'_> {
                 true => total.add(&part),
                 false => ramp_up.add(&part),
             }
-            part = Tally::new(labels);
+            part = Stats::new(labels);
             since = now;
             if !is_warm && now >= self.settings.ramp_up {
                 is_warm = true;

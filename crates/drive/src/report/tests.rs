@@ -1,16 +1,16 @@
 use super::*;
 
 fn report() -> Report {
-    let mut tally = Tally::new(2);
+    let mut stats = Stats::new(2);
     for (label, count) in [(0, 100u64), (1, 10)] {
         for n in 0..count {
-            tally.operations[label].answered += 1;
-            tally.operations[label]
+            stats.operations[label].answered += 1;
+            stats.operations[label]
                 .latency
                 .saturating_record(1000 * (n + 1));
         }
     }
-    tally.fail(1, "noSuchObject (32): \"gone\", <not there>".to_owned(), 3);
+    stats.fail(1, "noSuchObject (32): \"gone\", <not there>".to_owned(), 3);
     let mut phase = PhaseReport::new("one, of two");
     phase.connections = 4;
     phase.seconds = 2.0;
@@ -18,10 +18,10 @@ fn report() -> Report {
     phase.series.push(Point::new(
         Duration::from_secs(1),
         Duration::from_secs(1),
-        &tally.operations,
+        &stats.operations,
         true,
     ));
-    phase.complete(&["search".to_owned(), "modify".to_owned()], 2, &tally);
+    phase.complete(&["search".to_owned(), "modify".to_owned()], 2, &stats);
     let mut second = phase.clone();
     second.name = "one, of 2two".to_owned();
     second.connections = 8;

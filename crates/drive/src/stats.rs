@@ -19,7 +19,7 @@ const MORE_ERRORS: &str = "more kinds of errors";
 
 /// Counts of one phase, or of a part of it.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Stats {
     /// By the place of their label.
     pub(crate) operations: Vec<Counts>,
     /// How often each error was met with each label.
@@ -47,9 +47,9 @@ pub(crate) struct Counts {
     pub(crate) latency: Histogram<u64>,
 }
 
-impl Tally {
+impl Stats {
     pub(crate) fn new(labels: usize) -> Self {
-        Tally {
+        Stats {
             operations: (0..labels).map(|_| Counts::new()).collect(),
             errors: BTreeMap::new(),
             samples: Vec::new(),
@@ -84,8 +84,8 @@ impl Tally {
         *self.errors.entry((label, reason)).or_default() += count;
     }
 
-    /// Takes everything from another tally, which is empty afterwards.
-    pub(crate) fn take(&mut self, other: &mut Tally) {
+    /// Takes everything from another stats, which is empty afterwards.
+    pub(crate) fn take(&mut self, other: &mut Stats) {
         for (own, other) in self.operations.iter_mut().zip(&mut other.operations) {
             own.add(other);
             other.clear();
@@ -103,7 +103,7 @@ impl Tally {
     }
 
     /// Adds a part to the whole; the part stays.
-    pub(crate) fn add(&mut self, part: &Tally) {
+    pub(crate) fn add(&mut self, part: &Stats) {
         for (own, part) in self.operations.iter_mut().zip(&part.operations) {
             own.add(part);
         }
@@ -154,13 +154,13 @@ mod tests {
     /// Each interval of a long run may bring other diagnostics, such as those that name an entry.
     #[test]
     fn kinds_of_errors_are_bounded_over_all_intervals() {
-        let mut total = Tally::new(1);
+        let mut total = Stats::new(1);
         for interval in 0..10 {
-            let mut worker = Tally::new(1);
+            let mut worker = Stats::new(1);
             for error in 0..90 {
                 worker.fail(0, format!("{interval} {error}"), 1);
             }
-            let mut part = Tally::new(1);
+            let mut part = Stats::new(1);
             part.take(&mut worker);
             total.add(&part);
         }
