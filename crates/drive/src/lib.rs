@@ -11,7 +11,6 @@
 //! is its place in the schedule, whether or not the server kept it from being sent, so that a server that stalls is
 //! charged with all that waited.
 
-mod alarm;
 pub mod generate;
 mod lines;
 mod load_connection;
@@ -27,6 +26,7 @@ mod stats;
 mod stop;
 mod stream;
 mod template;
+mod timer;
 mod transaction;
 mod values;
 

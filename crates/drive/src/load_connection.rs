@@ -9,10 +9,10 @@ use sapwood_client::{Connection, Error};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use crate::alarm::Alarm;
 use crate::request_queue::{RequestQueue, Shared};
 use crate::stats::Stats;
 use crate::stop::Stop;
+use crate::timer::Timer;
 
 /// When a connection begins and ends.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +77,8 @@ impl LoadConnection {
         let epoch = schedule.epoch;
         let now_ns = || epoch.elapsed().as_nanos() as u64;
         let timeout = queue.shared().answer_timeout;
-        let mut alarm = match queue.shared().period_ns {
-            Some(_) => Some(Alarm::new()?),
+        let mut timer = match queue.shared().period_ns {
+            Some(_) => Some(Timer::new()?),
             None => None,
         };
         queue.begin(schedule.first_ns);
@@ -99,9 +99,9 @@ impl LoadConnection {
                 ));
             }
             let due = queue.next_due().filter(|due| *due > now);
-            let ring = async {
-                match (&mut alarm, due) {
-                    (Some(alarm), Some(due)) => alarm.after(Duration::from_nanos(due - now)).await,
+            let expiry = async {
+                match (&mut timer, due) {
+                    (Some(timer), Some(due)) => timer.after(Duration::from_nanos(due - now)).await,
                     _ => pending().await,
                 }
             };
@@ -119,8 +119,8 @@ impl LoadConnection {
                     continue;
                 }
                 progress = connection.make_progress() => progress?,
-                rung = ring => {
-                    rung?;
+                expired = expiry => {
+                    expired?;
                     continue;
                 }
                 () = &mut watchdog => {

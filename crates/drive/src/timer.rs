@@ -11,17 +11,17 @@ use rustix::time::{
 use tokio::net::unix::pipe::Receiver;
 
 /// A timer that can be set again and again.
-pub(crate) struct Alarm {
+pub(crate) struct Timer {
     /// The runtime waits for it as for any other file that is read.
-    timer: Receiver,
+    fd: Receiver,
 }
 
-impl Alarm {
+impl Timer {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Alarm {
-            timer: Receiver::from_owned_fd_unchecked(timer)?,
+        Ok(Timer {
+            fd: Receiver::from_owned_fd_unchecked(timer)?,
         })
     }
 
@@ -36,10 +36,10 @@ impl Alarm {
             // Zero would stop it.
             it_value: timespec(time.max(Duration::from_nanos(1))),
         };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting)?;
+        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &setting)?;
         loop {
-            self.timer.readable().await?;
-            match self.timer.try_read(&mut [0; 8]) {
+            self.fd.readable().await?;
+            match self.fd.try_read(&mut [0; 8]) {
                 Ok(_) => return Ok(()),
                 // Ready for an earlier time, which setting it has taken back.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
