@@ -23,7 +23,7 @@ mod run;
 mod sample;
 mod script;
 mod stats;
-mod stop;
+mod stop_token;
 mod stream;
 mod template;
 mod timer;
@@ -40,6 +40,6 @@ pub use report::{
     ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report, ServerUse, disk_bytes,
 };
 pub use run::{Observer, Settings, run};
-pub use stop::Stop;
+pub use stop_token::StopToken;
 pub use stream::{EntryStream, Format};
 pub use values::{LIST_BYTES_MAX, VALUE_BYTES_MAX};

@@ -11,7 +11,7 @@ use tokio::time::Sleep;
 
 use crate::request_queue::{RequestQueue, Shared};
 use crate::stats::Stats;
-use crate::stop::Stop;
+use crate::stop_token::StopToken;
 use crate::timer::Timer;
 
 /// When a connection begins and ends.
@@ -109,7 +109,7 @@ impl LoadConnection {
                 biased;
                 _ = &mut stop, if give_up_ns.is_none() => {
                     let now = now_ns();
-                    let wait = timeout.min(Stop::WAIT_MAX);
+                    let wait = timeout.min(StopToken::WAIT_MAX);
                     give_up_ns = Some(now.saturating_add(wait.as_nanos() as u64));
                     watchdog.as_mut().reset(tokio::time::Instant::now() + wait);
                     if !queue.is_done() && now < schedule.end_ns {

@@ -17,7 +17,7 @@ use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use crate::request_queue::Shared;
 use crate::script::{Budget, Weights};
 use crate::stats::Stats;
-use crate::stop::Stop;
+use crate::stop_token::StopToken;
 use crate::values::Variable;
 
 /// How often threads say how much processor time they have used, and look whether they are to stop.
@@ -57,7 +57,7 @@ pub struct Settings {
     /// The server's data, if they are on this machine: their size is reported.
     pub database: Option<PathBuf>,
     /// Ends the run before its time.
-    pub stop: Stop,
+    pub stop: StopToken,
 }
 
 impl Settings {
@@ -82,7 +82,7 @@ impl Settings {
             interval: Duration::from_secs(1),
             server_pid: None,
             database: None,
-            stop: Stop::default(),
+            stop: StopToken::default(),
         }
     }
 }
@@ -378,7 +378,7 @@ async fn drive(
     connections: Vec<(LoadConnection, u64)>,
     epoch: Instant,
     end_ns: u64,
-    stop: &Stop,
+    stop: &StopToken,
     cpu_ns: &AtomicU64,
 ) {
     let before = thread_cpu();

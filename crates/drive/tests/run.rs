@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sapwood_drive::{
-    ErrorReport, Observer, PhaseReport, Plan, PlanOptions, Point, Settings, Stop, run,
+    ErrorReport, Observer, PhaseReport, Plan, PlanOptions, Point, Settings, StopToken, run,
 };
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::AttributesBuf;
@@ -600,7 +600,7 @@ const ENDLESS: &str = "phase: first\nduration: 1000\n\nsession: s\nqueue: 4\n\n\
 
 #[test]
 fn what_was_answered_before_a_stop_is_reported_and_no_phase_begins_behind_it() {
-    let stop = Stop::default();
+    let stop = StopToken::default();
     let mut asked = 0;
     let url = serve({
         let stop = stop.clone();
@@ -627,7 +627,7 @@ fn what_was_answered_before_a_stop_is_reported_and_no_phase_begins_behind_it() {
 #[test]
 fn a_stop_does_not_wait_for_a_server_that_is_silent() {
     for (bind, phases) in [(false, 1), (true, 0)] {
-        let stop = Stop::default();
+        let stop = StopToken::default();
         let url = serve({
             let stop = stop.clone();
             move |_, _, _| stop.request()
@@ -652,7 +652,7 @@ fn a_stop_does_not_wait_for_a_server_that_is_silent() {
 fn a_stop_does_not_wait_for_entries_that_never_cease() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ldap://{}", listener.local_addr().unwrap());
-    let stop = Stop::default();
+    let stop = StopToken::default();
     let mut settings = Settings::new(url);
     settings.stop = stop.clone();
     settings.answer_timeout = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::Result;
-use sapwood_drive::Stop;
+use sapwood_drive::StopToken;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Exit statuses, as shells give them to programs that a signal has ended: 128 and its number.
@@ -22,7 +22,7 @@ pub(super) struct Interrupt {
 }
 
 impl Interrupt {
-    pub(super) fn catch(stop: Stop) -> Result<Self> {
+    pub(super) fn catch(stop: StopToken) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?;
@@ -70,7 +70,7 @@ async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
 fn tell() {
     // On a terminal the cursor is in the line that is written over each second.
     let start = if stderr().is_terminal() { "\r\n" } else { "" };
-    let seconds = Stop::WAIT_MAX.as_secs();
+    let seconds = StopToken::WAIT_MAX.as_secs();
     // A terminal that is gone takes nothing from the run.
     let _ = writeln!(
         stderr(),

@@ -10,11 +10,11 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// Ends a run from another thread; all clones are one.
 ///
 /// Connections send no more, as at the end of the phase's duration, and the answers to requests in flight are awaited for
-/// [`Stop::WAIT_MAX`]. What was counted until then is reported; phases that have not begun are left out.
+/// [`StopToken::WAIT_MAX`]. What was counted until then is reported; phases that have not begun are left out.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopToken(Arc<AtomicBool>);
 
-impl Stop {
+impl StopToken {
     /// How long answers that are in flight are awaited at most.
     pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
