@@ -2,7 +2,7 @@
 //! every answer.
 //!
 //! ```text
-//! plan -> records -> templates, variables                                         (parse, lines, template, values)
+//! plan -> records -> templates, variables                                         (parse, template, values)
 //! connection: script -> template + values -> one write; answers checked in place  (load_connection, request_queue, script)
 //! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (stats, report)
 //! ```
@@ -12,7 +12,6 @@
 //! charged with all that waited.
 
 pub mod generate;
-mod lines;
 mod load_connection;
 mod parse;
 mod plan;

@@ -3,6 +3,7 @@
 #![deny(clippy::indexing_slicing)]
 
 mod before;
+mod records;
 mod request;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,6 @@ use sapwood_ldap::result::ResultCode;
 use before::Before;
 use request::message;
 
-use crate::lines::{Line, Record, Records};
 use crate::plan::{
     CONNECTIONS_MAX, Code, Expect, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase, Plan,
     PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
@@ -26,6 +26,7 @@ use crate::plan::{
 use crate::template::{MARKER_START, Template, marker};
 use crate::transaction;
 use crate::values::{TRANSACTION, Variable};
+use records::{Line, Record, RecordReader};
 
 /// The widest a value is filled with zeros.
 const WIDTH_MAX: usize = 99;
@@ -45,7 +46,7 @@ impl Plan {
     /// # Errors
     /// With the line, when something is not understood, a limit is passed or a file of values cannot be read.
     pub fn read(source: impl BufRead, options: &PlanOptions) -> Result<Plan, PlanError> {
-        let mut records = Records::new(source);
+        let mut records = RecordReader::new(source);
         let mut parser = Parser {
             folder: &options.folder,
             settings: options.settings.iter().cloned().collect(),

@@ -5,7 +5,7 @@
 use sapwood_ldap::control::{Control, ControlsBuf};
 use sapwood_ldap::result::ResultCode;
 
-use crate::lines::Line;
+use super::records::Line;
 use crate::plan::PlanError;
 use crate::template::Text;
 

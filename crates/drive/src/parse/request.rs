@@ -14,7 +14,7 @@ use sapwood_ldap::message::{
 };
 
 use super::before::Before;
-use crate::lines::{Line, Record};
+use super::records::{Line, Record};
 use crate::plan::PlanError;
 use crate::template::MESSAGE_ID_BASE;
 

@@ -1,4 +1,4 @@
-//! Records and lines of a plan: those of LDIF (RFC 2849), read one record at a time.
+//! RecordReader and lines of a plan: those of LDIF (RFC 2849), read one record at a time.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -11,7 +11,7 @@ use crate::plan::{PlanError, RECORD_BYTES_MAX};
 
 /// Reads records: lines up to an empty one.
 #[derive(Debug)]
-pub(crate) struct Records<R> {
+pub(crate) struct RecordReader<R> {
     source: R,
     /// The line that is read next.
     line: u64,
@@ -38,9 +38,9 @@ pub(crate) struct Line<'t> {
     pub(crate) value: Cow<'t, [u8]>,
 }
 
-impl<R: BufRead> Records<R> {
+impl<R: BufRead> RecordReader<R> {
     pub(crate) fn new(source: R) -> Self {
-        Records { source, line: 1 }
+        RecordReader { source, line: 1 }
     }
 
     /// The next record that has more than comments.
