@@ -13,13 +13,13 @@
 
 pub mod generate;
 mod load_connection;
+mod mismatch;
 mod parse;
 mod plan;
 mod presets;
 mod report;
 mod request_queue;
 mod run;
-mod sample;
 mod script;
 mod stats;
 mod stop_token;

@@ -60,7 +60,7 @@ pub struct PhaseReport {
     /// Answers that were not as expected, and connections that failed.
     pub errors: Vec<ErrorReport>,
     /// The first answers that were not as expected, each with what was asked and expected.
-    pub samples: Vec<String>,
+    pub examples: Vec<String>,
     /// Operations that were due and could not be sent before the end.
     pub unsent: u64,
     /// The whole phase, ramp-up included.
@@ -198,9 +198,9 @@ impl PhaseReport {
             .collect();
         self.errors
             .sort_by_key(|error| std::cmp::Reverse(error.count));
-        let samples = total.samples.iter();
-        self.samples = samples
-            .map(|(label, sample)| format!("{}: {sample}", labels[*label]))
+        let examples = total.examples.iter();
+        self.examples = examples
+            .map(|(label, example)| format!("{}: {example}", labels[*label]))
             .collect();
         self.unsent = total.unsent;
     }

@@ -11,8 +11,8 @@ use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
 use crate::generate::Random;
+use crate::mismatch::{self, EXAMPLES_MAX, Sent};
 use crate::plan::{PlannedOperation, QUEUE_MAX, Session};
-use crate::sample::{self, SAMPLES_MAX, Sent};
 use crate::script::{Budget, Next, Script, Weights};
 use crate::stats::Stats;
 use crate::template::MESSAGE_ID_BASE;
@@ -411,8 +411,8 @@ impl RequestQueue {
                     && let Some((attribute, _)) = &planned.expect.value
                 {
                     request.is_expecting = !has_value(message, attribute, &request.expected)?;
-                    if request.is_expecting && stats.samples.len() < SAMPLES_MAX {
-                        request.found = sample::values_of(message, attribute);
+                    if request.is_expecting && stats.examples.len() < EXAMPLES_MAX {
+                        request.found = mismatch::values_of(message, attribute);
                     }
                 }
                 return Ok(());
@@ -432,14 +432,15 @@ impl RequestQueue {
             Some(codes) => codes.iter().any(|good| i64::from(*good) == code),
             None => true,
         };
-        let wrong =
-            |expected: &dyn Display, got: &dyn Display| sample::wrong(&request.sent, expected, got);
+        let wrong = |expected: &dyn Display, got: &dyn Display| {
+            mismatch::describe(&request.sent, expected, got)
+        };
         if !is_code_good {
             let reason = reason(message)?;
             let codes = expect.codes.iter().flatten();
             let codes = codes.map(|code| ResultCode::from(*code).to_string());
             let codes: Vec<String> = codes.collect();
-            stats.sample(label, || wrong(&codes.join(" or "), &reason));
+            stats.keep_example(label, || wrong(&codes.join(" or "), &reason));
             stats.fail(label, reason, 1);
         } else if let Some((least, most)) = expect.entries
             && !(least..=most).contains(&request.entries)
@@ -449,15 +450,15 @@ impl RequestQueue {
                 false => format!("{least} to {most}"),
             };
             let entries = |count: &dyn Display| format!("{count} entries");
-            stats.sample(label, || {
+            stats.keep_example(label, || {
                 wrong(&entries(&expected), &entries(&request.entries))
             });
             let reason = format!("{} entries in place of {expected}", request.entries);
             stats.fail(label, reason, 1);
         } else if request.is_expecting {
             let attribute = expect.value.as_ref().map_or("", |(name, _)| name.as_str());
-            stats.sample(label, || {
-                let expected = format!("{attribute} {}", sample::shown(&request.expected));
+            stats.keep_example(label, || {
+                let expected = format!("{attribute} {}", mismatch::shown(&request.expected));
                 let got = match request.entries {
                     0 => "no entry",
                     _ => request.found.as_str(),

@@ -495,8 +495,8 @@ impl Watch<'_> {
         }
         if is_warm {
             // What went wrong is told whenever it was.
-            for (label, sample) in std::mem::take(&mut ramp_up.samples) {
-                total.sample(label, || sample);
+            for (label, example) in std::mem::take(&mut ramp_up.examples) {
+                total.keep_example(label, || example);
             }
             for ((label, reason), count) in ramp_up.errors {
                 let reason = format!("during ramp-up: {reason}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use crate::sample::{SAMPLES_MAX, SAMPLES_OF_LABEL_MAX};
+use crate::mismatch::{EXAMPLES_MAX, EXAMPLES_OF_LABEL_MAX};
 
 /// Latencies are told apart from here on, in nanoseconds.
 const LATENCY_NS_MIN: u64 = 128;
@@ -25,7 +25,7 @@ pub(crate) struct Stats {
     /// How often each error was met with each label.
     pub(crate) errors: BTreeMap<(usize, String), u64>,
     /// The first wrong answers, by label and in words.
-    pub(crate) samples: Vec<(usize, String)>,
+    pub(crate) examples: Vec<(usize, String)>,
     /// Operations that were due and could not be sent before the end.
     pub(crate) unsent: u64,
     /// When the last answer came, in nanoseconds since the phase began.
@@ -52,7 +52,7 @@ impl Stats {
         Stats {
             operations: (0..labels).map(|_| Counts::new()).collect(),
             errors: BTreeMap::new(),
-            samples: Vec::new(),
+            examples: Vec::new(),
             unsent: 0,
             last_ns: 0,
             is_cut_short: false,
@@ -67,10 +67,10 @@ impl Stats {
     }
 
     /// Keeps a wrong answer to show, if it is one of the first with its label.
-    pub(crate) fn sample(&mut self, label: usize, words: impl FnOnce() -> String) {
-        let of_label = self.samples.iter().filter(|(other, _)| *other == label);
-        if self.samples.len() < SAMPLES_MAX && of_label.count() < SAMPLES_OF_LABEL_MAX {
-            self.samples.push((label, words()));
+    pub(crate) fn keep_example(&mut self, label: usize, words: impl FnOnce() -> String) {
+        let of_label = self.examples.iter().filter(|(other, _)| *other == label);
+        if self.examples.len() < EXAMPLES_MAX && of_label.count() < EXAMPLES_OF_LABEL_MAX {
+            self.examples.push((label, words()));
         }
     }
 
@@ -94,8 +94,8 @@ impl Stats {
             // The counts have been taken with the operations.
             self.count_error(label, reason, count);
         }
-        for (label, sample) in std::mem::take(&mut other.samples) {
-            self.sample(label, || sample);
+        for (label, example) in std::mem::take(&mut other.examples) {
+            self.keep_example(label, || example);
         }
         self.unsent += std::mem::take(&mut other.unsent);
         self.last_ns = self.last_ns.max(other.last_ns);
@@ -110,8 +110,8 @@ impl Stats {
         for ((label, reason), count) in &part.errors {
             self.count_error(*label, reason.clone(), *count);
         }
-        for (label, sample) in &part.samples {
-            self.sample(*label, || sample.clone());
+        for (label, example) in &part.examples {
+            self.keep_example(*label, || example.clone());
         }
         self.unsent += part.unsent;
         self.last_ns = self.last_ns.max(part.last_ns);

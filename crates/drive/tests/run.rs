@@ -197,20 +197,23 @@ fn wrong_answers_are_told_by_kind() {
     assert_eq!((report.total.answered, report.total.failed), (50, 40));
     // Of each kind some are shown.
     let told = report.to_string();
-    for sample in [
+    for example in [
         "compare: compare 'dc=x': expected compareTrue (6), got compareFalse (5): because",
         "delete: delete 'dc=x': expected success (0), got noSuchObject (32): because",
         "wrong count: search 'uid=two,dc=x' sub '(objectClass=*)': expected 1 entries, got 2 entries",
         "wrong value: search 'uid=y,dc=x' sub '(objectClass=*)': expected uid 'x', got ",
     ] {
         assert!(
-            report.samples.iter().any(|found| found.starts_with(sample)),
-            "{sample}\n{told}"
+            report
+                .examples
+                .iter()
+                .any(|found| found.starts_with(example)),
+            "{example}\n{told}"
         );
         assert_eq!(
-            told.matches(&format!("for example {sample}")).count(),
+            told.matches(&format!("for example {example}")).count(),
             2,
-            "{sample}\n{told}"
+            "{example}\n{told}"
         );
     }
 }

@@ -211,10 +211,10 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
             ),
         );
     }
-    for sample in &phase.samples {
+    for example in &phase.examples {
         put(
             out,
-            format_args!("<p class=\"bad\">for example {}</p>\n", escaped(sample)),
+            format_args!("<p class=\"bad\">for example {}</p>\n", escaped(example)),
         );
     }
     out.push_str("<div class=\"plots\">");

@@ -34,7 +34,7 @@ fn phase(phase: &PhaseReport) -> String {
     format!(
         "\n{{\"name\": {}, \"connections\": {}, \"queue\": {}, \"transaction\": {}, \"is_cut_short\": {}, \"seconds\": {}, \
          \"per_second\": {}, \"client_cpu_seconds\": {}, \"client_cpu_us\": {}, \"server\": {server}, \
-         \"server_cpu_us\": {}, \"database_bytes\": {}, \"unsent\": {},\n \"total\": {},\n \"operations\": [{}],\n \"errors\": [{}],\n \"samples\": [{}],\n \
+         \"server_cpu_us\": {}, \"database_bytes\": {}, \"unsent\": {},\n \"total\": {},\n \"operations\": [{}],\n \"errors\": [{}],\n \"examples\": [{}],\n \
          \"series\": [{}]}}",
         text(&phase.name),
         phase.connections,
@@ -57,7 +57,7 @@ fn phase(phase: &PhaseReport) -> String {
         operation(&phase.total),
         list(&phase.operations, operation),
         list(&phase.errors, error),
-        list(&phase.samples, |sample| text(sample)),
+        list(&phase.examples, |example| text(example)),
         list(&phase.series, point),
     )
 }

@@ -112,8 +112,8 @@ impl Display for PhaseReport {
                 error.count, error.operation, error.reason
             )?;
         }
-        for sample in &self.samples {
-            writeln!(f, "  for example {sample}")?;
+        for example in &self.examples {
+            writeln!(f, "  for example {example}")?;
         }
         Ok(())
     }

@@ -6,14 +6,14 @@ use std::fmt::Display;
 use sapwood_ldap::message::{Request, RequestMessage, Response, ResponseMessage, Scope};
 
 /// Wrong answers of a phase that are shown.
-pub(crate) const SAMPLES_MAX: usize = 10;
+pub(crate) const EXAMPLES_MAX: usize = 10;
 /// Those of them that are of one kind of operation.
-pub(crate) const SAMPLES_OF_LABEL_MAX: usize = 2;
+pub(crate) const EXAMPLES_OF_LABEL_MAX: usize = 2;
 /// The longest request that is kept until its answer has come, in bytes: of longer ones only the length is shown.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
 /// Values that are shown of an entry.
 const VALUES_MAX: usize = 5;
-/// Characters of a part of a sample that are shown.
+/// Characters of a part of a example that are shown.
 const PART_CHARACTERS_MAX: usize = 300;
 
 /// A request that is in flight, as it was sent.
@@ -65,7 +65,7 @@ impl Sent {
 }
 
 /// A wrong answer in words.
-pub(super) fn wrong(sent: &Sent, expected: &dyn Display, got: &dyn Display) -> String {
+pub(super) fn describe(sent: &Sent, expected: &dyn Display, got: &dyn Display) -> String {
     let [request, expected, got] = [sent.words(), expected.to_string(), got.to_string()].map(short);
     format!("{request}: expected {expected}, got {got}")
 }
