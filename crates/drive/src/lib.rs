@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! plan -> records -> templates, variables                                         (parse, template, values)
-//! connection: script -> template + values -> one write; answers checked in place  (load_connection, request_queue, script)
+//! connection: interpreter -> template + values -> one write; answers checked in place  (load_connection, request_queue, interpreter)
 //! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (stats, report)
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! charged with all that waited.
 
 pub mod generate;
+mod interpreter;
 mod load_connection;
 mod mismatch;
 mod parse;
@@ -20,7 +21,6 @@ mod presets;
 mod report;
 mod request_queue;
 mod run;
-mod script;
 mod stats;
 mod stop_token;
 mod stream;

@@ -20,8 +20,8 @@ use before::Before;
 use request::message;
 
 use crate::plan::{
-    CONNECTIONS_MAX, Code, Expect, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase, Plan,
-    PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
+    CONNECTIONS_MAX, Expect, Instruction, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Order, Phase,
+    Plan, PlanError, PlannedOperation, QUEUE_MAX, REFERENCES_MAX, Session, Step, VARIABLES_MAX,
 };
 use crate::template::{MARKER_START, Template, marker};
 use crate::transaction;
@@ -85,7 +85,7 @@ struct Parser<'o> {
     /// The phase and the session that are being read.
     phase: Option<Phase>,
     session: Option<Session>,
-    /// Loops and groups that have not ended: the step's weight, and where each begins in its code.
+    /// Loops and groups that have not ended.
     open: Vec<Open>,
     /// The first line of the record.
     line: u64,
@@ -387,11 +387,11 @@ impl Parser<'_> {
             "loop" => {
                 alone("loop")?;
                 let times = first.number(1, u64::from(u32::MAX))? as u32;
-                return self.begin(first, "loop", Code::Loop { times }, weight);
+                return self.begin(first, "loop", Instruction::Loop { times }, weight);
             }
             "group" => {
                 alone("group")?;
-                return self.begin(first, "group", Code::Group, weight);
+                return self.begin(first, "group", Instruction::Group, weight);
             }
             "end" => {
                 alone("end")?;
@@ -399,7 +399,7 @@ impl Parser<'_> {
             }
             "wait" => {
                 alone("wait")?;
-                return self.push(Code::Wait, weight);
+                return self.push(Instruction::Wait, weight);
             }
             _ => {}
         }
@@ -502,11 +502,11 @@ impl Parser<'_> {
         self.plan.operations.push(operation);
         let operation = self.plan.operations.len() as u32 - 1;
         let times = before.repeat.unwrap_or(1);
-        self.push(Code::Operation { operation, times }, weight)
+        self.push(Instruction::Operation { operation, times }, weight)
     }
 
     /// Appends to the step that is open, or makes a new one.
-    fn push(&mut self, code: Code, weight: u32) -> Result<(), PlanError> {
+    fn push(&mut self, instruction: Instruction, weight: u32) -> Result<(), PlanError> {
         let is_inside = !self.open.is_empty();
         if is_inside && weight != 1 {
             let reason = "a weight may stand only outside of loops and groups";
@@ -514,10 +514,10 @@ impl Parser<'_> {
         }
         let session = self.session.get_or_insert_default();
         match session.steps.last_mut() {
-            Some(step) if is_inside => step.code.push(code),
+            Some(step) if is_inside => step.instructions.push(instruction),
             _ => session.steps.push(Step {
                 weight,
-                code: vec![code],
+                instructions: vec![instruction],
             }),
         }
         Ok(())
@@ -527,7 +527,7 @@ impl Parser<'_> {
         &mut self,
         line: &Line<'_>,
         word: &'static str,
-        code: Code,
+        instruction: Instruction,
         weight: u32,
     ) -> Result<(), PlanError> {
         if self.open.len() >= NESTING_MAX {
@@ -535,9 +535,11 @@ impl Parser<'_> {
                 "more than {NESTING_MAX} loops and groups in each other"
             )));
         }
-        self.push(code, weight)?;
+        self.push(instruction, weight)?;
         let steps = &self.session.get_or_insert_default().steps;
-        let begin = steps.last().map_or(0, |step| step.code.len() as u32 - 1);
+        let begin = steps
+            .last()
+            .map_or(0, |step| step.instructions.len() as u32 - 1);
         self.open.push(Open {
             word,
             begin,
@@ -552,12 +554,12 @@ impl Parser<'_> {
             Some(open) if open.word == word => {
                 let begin = open.begin;
                 let session = self.session.get_or_insert_default();
-                let code = session.steps.last().map(|step| &step.code);
-                let inside = code.into_iter().flatten().skip(begin as usize);
+                let instructions = session.steps.last().map(|step| &step.instructions);
+                let inside = instructions.into_iter().flatten().skip(begin as usize);
                 if !has_operation(inside) {
                     return Err(line.error(&format!("there is no operation in the {word}")));
                 }
-                self.push(Code::End { begin }, 1)?;
+                self.push(Instruction::End { begin }, 1)?;
                 self.open.pop();
                 Ok(())
             }
@@ -582,15 +584,15 @@ impl Parser<'_> {
         for phase in &self.plan.phases {
             let mut labels: Vec<&str> = Vec::new();
             for session in &phase.sessions {
-                if !has_operation(session.steps.iter().flat_map(|step| &step.code)) {
+                if !has_operation(session.steps.iter().flat_map(|step| &step.instructions)) {
                     return wrong(format!(
                         "session {:?} of phase {:?} has no operations",
                         session.name, phase.name
                     ));
                 }
                 for step in &session.steps {
-                    for code in &step.code {
-                        if let Code::Operation { operation, .. } = code
+                    for instruction in &step.instructions {
+                        if let Instruction::Operation { operation, .. } = instruction
                             && let Some(operation) = self.plan.operations.get(*operation as usize)
                             && !labels.contains(&operation.label.as_str())
                         {
@@ -613,8 +615,8 @@ impl Parser<'_> {
     }
 }
 
-fn has_operation<'c>(mut code: impl Iterator<Item = &'c Code>) -> bool {
-    code.any(|code| matches!(code, Code::Operation { .. }))
+fn has_operation<'c>(mut instructions: impl Iterator<Item = &'c Instruction>) -> bool {
+    instructions.any(|instruction| matches!(instruction, Instruction::Operation { .. }))
 }
 
 /// What is said twice is said once too often: it could not be told which of them counts.

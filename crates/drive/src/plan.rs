@@ -79,16 +79,16 @@ pub(crate) enum Order {
     Random,
 }
 
-/// One step of a session: a single piece of code, or a loop or group with all that is in it.
+/// One step of a session: an operation, a wait, or a loop or group with everything in it.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) weight: u32,
-    pub(crate) code: Vec<Code>,
+    pub(crate) instructions: Vec<Instruction>,
 }
 
 /// What a step is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum Instruction {
     /// Send the operation with this index `times` times.
     Operation { operation: u32, times: u32 },
     /// A loop, to be gone through `times` times, up to its `End`.

@@ -11,9 +11,9 @@ use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
 use crate::generate::Random;
+use crate::interpreter::{Budget, Interpreter, Next, Weights};
 use crate::mismatch::{self, EXAMPLES_MAX, Sent};
 use crate::plan::{PlannedOperation, QUEUE_MAX, Session};
-use crate::script::{Budget, Next, Script, Weights};
 use crate::stats::Stats;
 use crate::template::MESSAGE_ID_BASE;
 use crate::transaction;
@@ -60,7 +60,7 @@ pub(crate) struct Shared {
 /// The requests in flight, and where the next ones come from.
 pub(crate) struct RequestQueue {
     shared: Arc<Shared>,
-    script: Script,
+    interpreter: Interpreter,
     random: Random,
     values: Values,
     /// The pass of a group in which each variable got its value.
@@ -154,7 +154,7 @@ impl RequestQueue {
             value.set(number.to_string().as_bytes());
         }
         RequestQueue {
-            script: Script::default(),
+            interpreter: Interpreter::default(),
             random: Random::new(seed, u64::from(number)),
             values,
             drawn: vec![0; variables],
@@ -231,7 +231,7 @@ impl RequestQueue {
             }
             let next = match self.held.take() {
                 Some(operation) => Next::Send(operation),
-                None => self.script.next(
+                None => self.interpreter.next(
                     &shared.session,
                     &shared.weights,
                     &shared.budget,
@@ -274,7 +274,7 @@ impl RequestQueue {
         due_ns: u64,
         out: &mut Vec<u8>,
     ) {
-        let pass = self.script.pass();
+        let pass = self.interpreter.pass();
         for &variable in &operation.variables {
             if let Some(pass) = pass
                 && std::mem::replace(&mut self.drawn[variable], pass) == pass

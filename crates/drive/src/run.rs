@@ -11,11 +11,11 @@ use sapwood_client::{Connection, Error, Options};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::interpreter::{Budget, Weights};
 use crate::load_connection::{LoadConnection, Schedule};
-use crate::plan::{Code, Phase, Plan, PlannedOperation, Session};
+use crate::plan::{Instruction, Phase, Plan, PlannedOperation, Session};
 use crate::report::{PhaseReport, Point, ServerUse, disk_bytes};
 use crate::request_queue::Shared;
-use crate::script::{Budget, Weights};
 use crate::stats::Stats;
 use crate::stop_token::StopToken;
 use crate::values::Variable;
@@ -143,8 +143,8 @@ impl Labels {
         let mut names: Vec<String> = Vec::new();
         let mut of_operations = vec![0; operations.len()];
         let steps = phase.sessions.iter().flat_map(|session| &session.steps);
-        for code in steps.flat_map(|step| &step.code) {
-            if let Code::Operation { operation, .. } = code {
+        for instruction in steps.flat_map(|step| &step.instructions) {
+            if let Instruction::Operation { operation, .. } = instruction {
                 let index = *operation as usize;
                 let label = &operations[index].label;
                 let place = names.iter().position(|name| name == label);

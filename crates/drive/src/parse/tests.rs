@@ -67,21 +67,21 @@ fn every_operation_and_option_is_understood() {
     );
     assert_eq!((writers.transaction, writers.count), (Some(10), Some(500)));
     assert_eq!(
-        writers.steps[0].code,
+        writers.steps[0].instructions,
         [
-            Code::Loop { times: 3 },
-            Code::Group,
-            Code::Operation {
+            Instruction::Loop { times: 3 },
+            Instruction::Group,
+            Instruction::Operation {
                 operation: 2,
                 times: 1
             },
-            Code::Wait,
-            Code::Operation {
+            Instruction::Wait,
+            Instruction::Operation {
                 operation: 3,
                 times: 1
             },
-            Code::End { begin: 1 },
-            Code::End { begin: 0 },
+            Instruction::End { begin: 1 },
+            Instruction::End { begin: 0 },
         ]
     );
     let find = &plan.operations[0];

@@ -1,13 +1,14 @@
-//! What a connection sends next.
+//! Walks through the steps of a session and says what a connection sends next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::generate::Random;
-use crate::plan::{Code, Order, Session};
+use crate::plan::{Instruction, Order, Session};
 
-/// How many operations a session has begun, beside how many it shall.
+/// How many operations a session may begin. Its connections share the budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// How many were begun. It may pass `count`: a group is finished on an empty budget.
     begun: AtomicU64,
     count: u64,
 }
@@ -25,7 +26,7 @@ impl Budget {
         self.begun.load(Ordering::Relaxed) >= self.count
     }
 
-    /// Takes one operation; `false` when there are no more.
+    /// Takes one operation. Returns `false` when the budget is spent.
     #[inline]
     fn take(&self) -> bool {
         self.count == u64::MAX || self.begun.fetch_add(1, Ordering::Relaxed) < self.count
@@ -37,35 +38,40 @@ impl Budget {
 pub(crate) enum Next {
     /// Send the operation with this index.
     Send(usize),
-    /// Send nothing until every answer has come.
+    /// Send nothing until every request in flight is answered.
     Wait,
-    /// The session has sent all it shall.
+    /// The budget is spent.
     Done,
 }
 
-/// Where a connection is in its session's steps.
+/// The position of one connection in its session's steps.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
-    /// The current step, and the next piece of its code.
+pub(crate) struct Interpreter {
+    /// The index of the current step.
     step: usize,
-    at: usize,
-    is_inside: bool,
-    /// How often the operation at `at` has been sent.
+    /// Whether the current step has begun and not ended.
+    is_in_step: bool,
+    /// The index of the next instruction in the step.
+    next: usize,
+    /// How often the operation at `next` was sent.
     sent: u32,
-    /// Rounds that are left of each loop that has begun; a group's are 0.
+    /// The rounds left of each open loop, the innermost last. A group stands here as a loop with none left.
     loops: Vec<u32>,
-    /// Groups that have begun, and a number for the pass through the outermost.
+    /// How many groups are open.
     groups: u32,
+    /// The number of the current or last pass through an outermost group.
     pass: u64,
 }
 
-impl Script {
-    /// The number of the pass in which variables keep their values; `None` when each operation has its own.
+impl Interpreter {
+    /// The number of the current pass through a group: variables keep their values in it. `None` outside of groups,
+    /// where each operation draws its own values.
     #[inline]
     pub(crate) fn pass(&self) -> Option<u64> {
         (self.groups > 0).then_some(self.pass)
     }
 
+    /// Moves on to the next operation to send, or to a wait, or to the end of the budget.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -75,64 +81,64 @@ impl Script {
         random: &mut Random,
     ) -> Next {
         loop {
-            if !self.is_inside {
+            if !self.is_in_step {
                 match session.order {
                     Order::Sequence => {}
                     Order::Random => self.step = weights.draw(random),
                 }
-                (self.at, self.sent, self.is_inside) = (0, 0, true);
+                (self.next, self.sent, self.is_in_step) = (0, 0, true);
             }
-            let code = session
+            let instruction = session
                 .steps
                 .get(self.step)
-                .and_then(|step| step.code.get(self.at));
-            match code.copied() {
+                .and_then(|step| step.instructions.get(self.next));
+            match instruction.copied() {
                 None => {
-                    // The step is over; a sequence goes on with the next, and round.
-                    self.is_inside = false;
+                    // The step is over. A sequence goes on with the next one, after the last with the first.
+                    self.is_in_step = false;
                     self.step = (self.step + 1) % session.steps.len().max(1);
                 }
-                Some(Code::Operation { operation, times }) => {
+                Some(Instruction::Operation { operation, times }) => {
                     if self.sent == times {
-                        (self.at, self.sent) = (self.at + 1, 0);
+                        (self.next, self.sent) = (self.next + 1, 0);
                         continue;
                     }
-                    // A group that was begun is finished, whatever the count.
+                    // A group that has begun is finished even on an empty budget.
                     if !budget.take() && self.groups == 0 {
                         return Next::Done;
                     }
                     self.sent += 1;
                     return Next::Send(operation as usize);
                 }
-                Some(Code::Wait) => {
-                    self.at += 1;
+                Some(Instruction::Wait) => {
+                    self.next += 1;
                     return Next::Wait;
                 }
-                Some(Code::Loop { times }) => {
+                Some(Instruction::Loop { times }) => {
                     self.loops.push(times - 1);
-                    self.at += 1;
+                    self.next += 1;
                 }
-                Some(Code::Group) => {
+                Some(Instruction::Group) => {
                     if self.groups == 0 && budget.is_spent() {
                         return Next::Done;
                     }
                     self.loops.push(0);
                     self.pass += u64::from(self.groups == 0);
                     self.groups += 1;
-                    self.at += 1;
+                    self.next += 1;
                 }
-                Some(Code::End { begin }) => {
+                Some(Instruction::End { begin }) => {
                     let begin = begin as usize;
                     match self.loops.last_mut() {
                         Some(left) if *left > 0 => {
                             *left -= 1;
-                            self.at = begin + 1;
+                            self.next = begin + 1;
                         }
                         _ => {
                             self.loops.pop();
-                            let code = session.steps[self.step].code[begin];
-                            self.groups -= u32::from(code == Code::Group);
-                            self.at += 1;
+                            let opened = session.steps[self.step].instructions[begin];
+                            self.groups -= u32::from(opened == Instruction::Group);
+                            self.next += 1;
                         }
                     }
                 }
@@ -141,9 +147,10 @@ impl Script {
     }
 }
 
-/// The weights of a session's steps, summed up.
+/// Draws steps at random, as often as their weights say.
 #[derive(Debug)]
 pub(crate) struct Weights {
+    /// The sum of the weights up to and including each step's.
     sums: Vec<u64>,
 }
 
@@ -170,19 +177,19 @@ mod tests {
     use super::*;
     use crate::plan::Step;
 
-    fn operation(operation: u32, times: u32) -> Code {
-        Code::Operation { operation, times }
+    fn operation(operation: u32, times: u32) -> Instruction {
+        Instruction::Operation { operation, times }
     }
 
     fn sent(session: &Session, count: Option<u64>, most: usize) -> (Vec<usize>, Vec<Option<u64>>) {
         let (weights, budget) = (Weights::new(session), Budget::new(count));
-        let (mut script, mut random) = (Script::default(), Random::new(3, 0));
+        let (mut interpreter, mut random) = (Interpreter::default(), Random::new(3, 0));
         let (mut order, mut passes) = (Vec::new(), Vec::new());
         while order.len() < most {
-            match script.next(session, &weights, &budget, &mut random) {
+            match interpreter.next(session, &weights, &budget, &mut random) {
                 Next::Send(operation) => {
                     order.push(operation);
-                    passes.push(script.pass());
+                    passes.push(interpreter.pass());
                 }
                 Next::Wait => {}
                 Next::Done => break,
@@ -193,21 +200,24 @@ mod tests {
 
     #[test]
     fn loops_groups_and_repetitions_are_gone_through_in_order() {
-        let code = vec![
-            Code::Loop { times: 2 },
+        let instructions = vec![
+            Instruction::Loop { times: 2 },
             operation(0, 1),
-            Code::Group,
+            Instruction::Group,
             operation(1, 2),
-            Code::Wait,
+            Instruction::Wait,
             operation(2, 1),
-            Code::End { begin: 2 },
-            Code::End { begin: 0 },
+            Instruction::End { begin: 2 },
+            Instruction::End { begin: 0 },
         ];
         let steps = vec![
-            Step { weight: 1, code },
             Step {
                 weight: 1,
-                code: vec![operation(3, 1)],
+                instructions,
+            },
+            Step {
+                weight: 1,
+                instructions: vec![operation(3, 1)],
             },
         ];
         let session = Session {
@@ -224,10 +234,14 @@ mod tests {
         );
         // A group is not torn apart.
         assert_eq!(sent(&session, Some(2), 99).0, [0, 1, 1, 2]);
-        let group = vec![Code::Group, operation(0, 2), Code::End { begin: 0 }];
+        let group = vec![
+            Instruction::Group,
+            operation(0, 2),
+            Instruction::End { begin: 0 },
+        ];
         let steps = vec![Step {
             weight: 1,
-            code: group,
+            instructions: group,
         }];
         let grouped = Session {
             steps,
@@ -241,7 +255,7 @@ mod tests {
     fn random_steps_come_as_often_as_they_weigh() {
         let step = |index, weight| Step {
             weight,
-            code: vec![operation(index, 1)],
+            instructions: vec![operation(index, 1)],
         };
         let session = Session {
             order: Order::Random,
