@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-mod before;
+mod preamble;
 mod records;
 mod request;
 
@@ -16,7 +16,7 @@ use sapwood_ldap::extended::PASSWORD_MODIFY;
 use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;
 
-use before::Before;
+use preamble::Preamble;
 use request::message;
 
 use crate::plan::{
@@ -350,10 +350,10 @@ impl Parser<'_> {
 
     /// An operation, or a part of the order in which operations are sent.
     fn step(&mut self, record: &Record, lines: &[Line<'_>]) -> Result<(), PlanError> {
-        let mut before = Before::default();
+        let mut preamble = Preamble::default();
         let mut rest = lines;
         while let Some((line, after)) = rest.split_first() {
-            if !before.take(line)? {
+            if !preamble.take(line)? {
                 break;
             }
             rest = after;
@@ -382,7 +382,7 @@ impl Parser<'_> {
                 None => Ok(()),
             }
         };
-        let weight = before.weight.unwrap_or(1);
+        let weight = preamble.weight.unwrap_or(1);
         match first.name.as_str() {
             "loop" => {
                 alone("loop")?;
@@ -408,26 +408,26 @@ impl Parser<'_> {
             each_once(options)?;
         }
         let (kind, op, controls) = match first.name.as_str() {
-            "dn" => request::ldif(record, first, &before)?,
+            "dn" => request::ldif(record, first, &preamble)?,
             "search" => (
                 Operation::Search,
                 request::search(first, options)?,
-                before.controls.clone(),
+                preamble.controls.clone(),
             ),
             "compare" => (
                 Operation::Compare,
                 request::compare(first, options)?,
-                before.controls.clone(),
+                preamble.controls.clone(),
             ),
             "bind" => (
                 Operation::Bind,
                 request::bind(first, options)?,
-                before.controls.clone(),
+                preamble.controls.clone(),
             ),
             "extended" => (
                 Operation::Extended,
                 request::extended(first, options)?,
-                before.controls.clone(),
+                preamble.controls.clone(),
             ),
             "connections" | "queue" | "transaction" | "rate" | "count" | "order" | "password" => {
                 return Err(first.error(&format!(
@@ -470,19 +470,19 @@ impl Parser<'_> {
             Operation::Compare => ResultCode::CompareTrue,
             _ => ResultCode::Success,
         };
-        if (before.entries.is_some() || before.value.is_some()) && kind != Operation::Search {
+        if (preamble.entries.is_some() || preamble.value.is_some()) && kind != Operation::Search {
             return Err(PlanError::new(
                 line,
                 "only a search is answered with entries",
             ));
         }
         let mut variables = request.variables().to_vec();
-        if let Some((_, text)) = &before.value {
+        if let Some((_, text)) = &preamble.value {
             variables.extend(text.variables());
         }
         variables.sort_unstable();
         variables.dedup();
-        let label = before.label.unwrap_or_else(|| kind.name().to_owned());
+        let label = preamble.label.unwrap_or_else(|| kind.name().to_owned());
         let operation = PlannedOperation {
             label,
             kind,
@@ -490,9 +490,9 @@ impl Parser<'_> {
             in_transaction,
             variables,
             expect: Expect {
-                codes: before.codes.unwrap_or_else(|| Some(vec![usual.code()])),
-                entries: before.entries,
-                value: before.value,
+                codes: preamble.codes.unwrap_or_else(|| Some(vec![usual.code()])),
+                entries: preamble.entries,
+                value: preamble.value,
             },
         };
         if self.plan.operations.len() >= OPERATIONS_MAX {
@@ -501,7 +501,7 @@ impl Parser<'_> {
         }
         self.plan.operations.push(operation);
         let operation = self.plan.operations.len() as u32 - 1;
-        let times = before.repeat.unwrap_or(1);
+        let times = preamble.repeat.unwrap_or(1);
         self.push(Instruction::Operation { operation, times }, weight)
     }
 

@@ -13,7 +13,7 @@ use sapwood_ldap::message::{
     ModifyDnRequest, ModifyRequest, Operation, Request, Scope, SearchRequest,
 };
 
-use super::before::Before;
+use super::preamble::Preamble;
 use super::records::{Line, Record};
 use crate::plan::PlanError;
 use crate::template::MESSAGE_ID_BASE;
@@ -52,7 +52,7 @@ pub(super) fn message(op: &Encoded, controls: &ControlsBuf) -> Vec<u8> {
 pub(super) fn ldif(
     record: &Record,
     dn: &Line<'_>,
-    before: &Before,
+    preamble: &Preamble,
 ) -> Result<(Operation, Encoded, ControlsBuf), PlanError> {
     let text = record.text.get(dn.offset..).unwrap_or_default().to_vec();
     let block = Block::new(text);
@@ -65,7 +65,7 @@ pub(super) fn ldif(
         }
         None => return Err(dn.error("a record must begin with a \"dn:\" line")),
     };
-    let mut controls = before.controls.clone();
+    let mut controls = preamble.controls.clone();
     for control in &record.controls {
         controls.push(Control {
             oid: &control.oid,

@@ -14,7 +14,7 @@ const NAMED_CODE_MAX: u32 = 4096;
 
 /// What stands in front of an operation.
 #[derive(Default)]
-pub(super) struct Before {
+pub(super) struct Preamble {
     pub(super) label: Option<String>,
     pub(super) weight: Option<u32>,
     pub(super) repeat: Option<u32>,
@@ -24,7 +24,7 @@ pub(super) struct Before {
     pub(super) controls: ControlsBuf,
 }
 
-impl Before {
+impl Preamble {
     /// Takes a line that may stand before an operation; `false` if it is another.
     pub(super) fn take(&mut self, line: &Line<'_>) -> Result<bool, PlanError> {
         let count = || line.number(1, u64::from(u32::MAX)).map(|n| Some(n as u32));
