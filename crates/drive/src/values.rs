@@ -11,16 +11,16 @@ pub const VALUE_BYTES_MAX: usize = 16 << 10;
 /// The most that all values of a list take, in bytes.
 pub const LIST_BYTES_MAX: usize = 1 << 30;
 
-/// Lists of so many bytes do not stay in the processor's caches, least of all beside a server.
+/// Lists of at least this many bytes do not stay in the processor's caches, least of all beside a server.
 const LONG_LIST_BYTES: usize = 128 << 10;
-/// So many random values of a long list are chosen at a time.
-const AHEAD: usize = 32;
+/// How many random values of a long list are chosen and prefetched at a time.
+const PREFETCHED_VALUES: usize = 32;
 
-/// The variable that holds the identifier of the open transaction.
+/// The index of the variable that holds the identifier of the open transaction.
 pub(crate) const TRANSACTION: usize = 0;
-/// The variable that holds the number of the connection in its session, from 1 on.
+/// The index of the variable that holds the number of the connection in its session, from 1 on.
 pub(crate) const CONNECTION: usize = 1;
-/// What plans call it.
+/// The name of [`CONNECTION`] in plans.
 pub(crate) const CONNECTION_NAME: &str = "connection";
 
 /// A variable of a plan.
@@ -28,13 +28,13 @@ pub(crate) const CONNECTION_NAME: &str = "connection";
 pub(crate) struct Variable {
     pub(crate) name: String,
     source: Source,
-    /// Where a sequence is; all connections take from it.
+    /// How many values of a sequence were taken, by all connections together.
     next: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Source {
-    /// Set by the connection itself.
+    /// The connection sets it.
     Own,
     /// Whole numbers from `first` on.
     Numbers {
@@ -42,23 +42,24 @@ enum Source {
         first: u64,
         count: u64,
     },
-    /// One of a list.
+    /// The values of a list.
     List { random: bool, list: List },
     /// Random characters.
     Characters { count: usize, alphabet: Vec<u8> },
 }
 
-/// Values, one behind the other.
+/// A list of values, packed into one buffer.
 #[derive(Debug, Default)]
 struct List {
     bytes: Vec<u8>,
+    /// Where each value ends in `bytes`.
     ends: Vec<u32>,
 }
 
 /// Where a value of a list begins and ends.
-type Place = (u32, u32);
+type Span = (u32, u32);
 
-/// Places in a list fit 32 bits.
+/// Positions in a list fit 32 bits.
 const _: () = assert!(LIST_BYTES_MAX <= u32::MAX as usize);
 
 impl List {
@@ -75,7 +76,7 @@ impl List {
     }
 
     #[inline]
-    fn place(&self, index: usize) -> Place {
+    fn span(&self, index: usize) -> Span {
         let start = match index.checked_sub(1) {
             Some(before) => self.ends.get(before).copied().unwrap_or_default(),
             None => 0,
@@ -84,7 +85,7 @@ impl List {
     }
 
     #[inline]
-    fn get(&self, (start, end): Place) -> &[u8] {
+    fn get(&self, (start, end): Span) -> &[u8] {
         self.bytes
             .get(start as usize..end as usize)
             .unwrap_or_default()
@@ -94,14 +95,14 @@ impl List {
         self.bytes.len() >= LONG_LIST_BYTES
     }
 
-    /// Chooses the next values at random and reads a little of each: the processor waits for the memory of all of them at
-    /// once, in place of for that of one after the other, which took twice as long as all else that is done for a request.
+    /// Chooses the next values at random and reads a little of each, so that the processor waits for all of them at once.
+    /// Waiting for one after the other took twice as long as everything else that is done for a request.
     #[inline(never)]
-    fn choose(&self, random: &mut Random, ahead: &mut Vec<Place>) {
+    fn prefetch(&self, random: &mut Random, prefetched: &mut Vec<Span>) {
         let count = self.ends.len() as u64;
-        ahead.extend((0..AHEAD).map(|_| self.place(random.below(count) as usize)));
-        let touched = ahead.iter().fold(0, |touched, place| {
-            let value = self.get(*place);
+        prefetched.extend((0..PREFETCHED_VALUES).map(|_| self.span(random.below(count) as usize)));
+        let touched = prefetched.iter().fold(0, |touched, span| {
+            let value = self.get(*span);
             let ends = value.first().zip(value.last());
             ends.map_or(touched, |(first, last)| touched ^ first ^ last)
         });
@@ -118,16 +119,16 @@ impl Variable {
         }
     }
 
-    /// Those that every plan has, in the order of their indexes.
+    /// The variables that every plan has, at the indexes [`TRANSACTION`] and [`CONNECTION`].
     pub(crate) fn own() -> Vec<Variable> {
         vec![
-            // The name cannot be written in a plan: nobody but the connection uses it.
+            // A plan cannot write an empty name: only the connection uses this variable.
             Variable::new("", Source::Own),
             Variable::new(CONNECTION_NAME, Source::Own),
         ]
     }
 
-    /// Reads what stands behind `let: NAME =`. Files are looked for in `folder`.
+    /// Parses what follows `let: NAME =`. A relative path of a file starts at `folder`.
     pub(crate) fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, String> {
         let mut words = text.split_ascii_whitespace();
         let random = match words.next() {
@@ -209,10 +210,10 @@ impl Variable {
         ))
     }
 
-    /// Makes the next value in place of `value`.
+    /// Draws the next value and stores it in `value`.
     #[inline]
     pub(crate) fn draw(&self, random: &mut Random, value: &mut Value) {
-        let Value { octets, ahead } = value;
+        let Value { octets, prefetched } = value;
         match &self.source {
             Source::Own => {}
             Source::Numbers {
@@ -225,11 +226,11 @@ impl Variable {
                 put_number(first + offset, octets);
             }
             Source::List { random: true, list } if list.is_long() => {
-                if ahead.is_empty() {
-                    list.choose(random, ahead);
+                if prefetched.is_empty() {
+                    list.prefetch(random, prefetched);
                 }
                 octets.clear();
-                octets.extend_from_slice(list.get(ahead.pop().unwrap_or_default()));
+                octets.extend_from_slice(list.get(prefetched.pop().unwrap_or_default()));
             }
             Source::List {
                 random: is_random,
@@ -237,7 +238,7 @@ impl Variable {
             } => {
                 let index = self.index(*is_random, list.ends.len() as u64, random);
                 octets.clear();
-                octets.extend_from_slice(list.get(list.place(index as usize)));
+                octets.extend_from_slice(list.get(list.span(index as usize)));
             }
             Source::Characters { count, alphabet } => {
                 octets.clear();
@@ -283,7 +284,7 @@ fn read_lines(path: &Path, list: &mut List) -> Result<(), String> {
     }
 }
 
-/// The people of the directory that `drive generate --shape org` makes: `dn|uid SUFFIX ENTRIES SEED`.
+/// Lists the people that `drive generate --shape org` makes. The arguments are `dn|uid SUFFIX ENTRIES SEED`.
 fn org<'w>(mut words: impl Iterator<Item = &'w str>, list: &mut List) -> Result<(), String> {
     let usage = "expected org dn|uid SUFFIX ENTRIES SEED";
     let what = words.next().ok_or(usage)?;
@@ -321,8 +322,8 @@ pub(crate) fn put_number(mut number: u64, out: &mut Vec<u8>) {
 #[derive(Debug, Default)]
 pub(crate) struct Value {
     octets: Vec<u8>,
-    /// Places of the values that come next, if it is one of a long list.
-    ahead: Vec<Place>,
+    /// Where the next values of a long list are.
+    prefetched: Vec<Span>,
 }
 
 impl Value {
@@ -352,7 +353,7 @@ impl Values {
                 .iter()
                 .map(|octets| Value {
                     octets: octets.to_vec(),
-                    ahead: Vec::new(),
+                    prefetched: Vec::new(),
                 })
                 .collect(),
         }
