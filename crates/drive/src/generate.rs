@@ -1,7 +1,7 @@
-//! Realistic entries, made up: a company of people in organisational units, and groups of them.
+//! Generates realistic entries: a company of people in organisational units, and groups of them.
 //!
-//! Every entry is a function of the seed and its index, so that a load driver can name any entry without keeping a
-//! list, and two runs with the same seed see the same directory. Parents come before their children:
+//! An entry is a function of the seed and its index. A load driver can therefore name any entry without keeping a list,
+//! and two runs with the same seed see the same directory. Parents come before their children:
 //!
 //! | indexes | entries |
 //! | --- | --- |
@@ -11,6 +11,8 @@
 //! | the next [`Generator::people`] | `inetOrgPerson`s with 15 attributes, below the units |
 //! | the rest, [`Generator::groups`] | `groupOfNames`s of [`MEMBERS`] people, below `ou=Groups` |
 
+mod words;
+
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -18,26 +20,29 @@ use std::ops::Range;
 use sapwood_ldap::dn::{Dn, DnError};
 use sapwood_ldap::ldif;
 
-/// Members of each group.
+use crate::random::Random;
+use words::{CITIES, DESCRIPTIONS, GIVEN_NAMES, GROUP_PURPOSES, STREETS, SURNAMES, TITLES, UNITS};
+
+/// How many members each group has.
 pub const MEMBERS: usize = 20;
 
 /// The fewest entries that make a directory: the suffix, the groups' parent, a unit, a person and a group.
 pub const ENTRIES_MIN: u64 = 5;
 
-/// People in an organisational unit, about.
+/// About how many people an organisational unit has.
 const PEOPLE_PER_UNIT: u64 = 500;
 
-/// Most organisational units: beyond, they grow.
+/// The most organisational units. A directory with more people has larger units.
 const UNITS_MAX: u64 = 256;
 
-/// LDIF is written in pieces of about this size.
+/// LDIF is written in pieces of about this many bytes.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Makes the entries of one directory.
+/// Makes the entries of one directory. An entry is a function of the seed and its index.
 #[derive(Debug, Clone)]
 pub struct Generator {
     suffix: String,
-    /// The attribute type and the value of the suffix's own relative name.
+    /// The attribute type and the value of the suffix's RDN.
     suffix_rdn: (String, String),
     mail_domain: String,
     seed: u64,
@@ -46,17 +51,17 @@ pub struct Generator {
     groups: u64,
 }
 
-/// A made-up entry.
+/// A generated entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its distinguished name.
     pub dn: String,
-    /// Its attribute values; those of one attribute stand together.
+    /// Attribute descriptions with values. The values of an attribute stand together.
     pub values: Vec<(&'static str, Cow<'static, str>)>,
 }
 
 impl Entry {
-    /// Appends it as an LDIF record.
+    /// Appends the entry as an LDIF content record (RFC 2849).
     pub fn write_ldif(&self, out: &mut Vec<u8>) {
         ldif::write_dn(out, &self.dn);
         for (description, value) in &self.values {
@@ -66,7 +71,7 @@ impl Entry {
     }
 }
 
-/// Why no entries can be made.
+/// Why a [`Generator`] refuses its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
@@ -82,7 +87,10 @@ pub enum GenerateError {
 }
 
 impl Generator {
-    /// Makes `entries` entries below and including `suffix`, whose relative name must be a `dc`, an `o` or an `ou`.
+    /// Makes `entries` entries, the suffix included. The RDN of the suffix must be a `dc`, an `o` or an `ou`.
+    ///
+    /// # Errors
+    /// When the suffix is another one, or there are fewer than [`ENTRIES_MIN`] entries.
     pub fn new(suffix: &str, entries: u64, seed: u64) -> Result<Generator, GenerateError> {
         if entries < ENTRIES_MIN {
             return Err(GenerateError::TooFew);
@@ -125,7 +133,7 @@ impl Generator {
         })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn entries(&self) -> u64 {
         self.groups().end
     }
@@ -147,7 +155,7 @@ impl Generator {
         start..start + self.groups
     }
 
-    /// The distinguished name of the entry with this index, which is below [`Generator::entries`].
+    /// The distinguished name of an entry. `index` is below [`Generator::entries`].
     pub fn dn(&self, index: u64) -> String {
         match index {
             0 => self.suffix.clone(),
@@ -168,12 +176,12 @@ impl Generator {
         }
     }
 
-    /// The `uid` of the person with this index.
+    /// The `uid` of a person. `index` is one of [`Generator::people`].
     pub fn uid(&self, index: u64) -> String {
         self.person(index).uid
     }
 
-    /// The entry with this index, which is below [`Generator::entries`].
+    /// One entry. `index` is below [`Generator::entries`].
     pub fn entry(&self, index: u64) -> Entry {
         let values = match index {
             0 => self.suffix_values(),
@@ -188,12 +196,15 @@ impl Generator {
         }
     }
 
-    /// All entries in the order of their indexes.
+    /// Makes all entries in the order of their indexes, so that parents come before their children.
     pub fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
         (0..self.entries()).map(|index| self.entry(index))
     }
 
-    /// Writes all entries as LDIF.
+    /// Writes all entries as LDIF (RFC 2849).
+    ///
+    /// # Errors
+    /// When `out` fails.
     pub fn write_ldif(&self, out: &mut impl Write) -> io::Result<()> {
         let mut text = Vec::with_capacity(WRITE_BYTES + (8 << 10));
         ldif::write_version(&mut text);
@@ -250,7 +261,7 @@ impl Generator {
     fn group_values(&self, index: u64) -> Vec<(&'static str, Cow<'static, str>)> {
         let mut random = Random::new(!self.seed, index);
         let mut members: Vec<u64> = Vec::with_capacity(MEMBERS);
-        // A directory smaller than a group has smaller groups.
+        // A directory with fewer people than a group should have gets smaller groups.
         let wanted = MEMBERS.min(usize::try_from(self.people).unwrap_or(MEMBERS));
         while members.len() < wanted {
             let member = self.people().start + random.below(self.people);
@@ -357,7 +368,7 @@ impl Generator {
     }
 }
 
-/// What a person's distinguished name is made of, and the random numbers for the rest.
+/// The parts of a person's name, and the random numbers that make the rest of the entry.
 struct Person {
     given_name: &'static str,
     surname: &'static str,
@@ -375,42 +386,11 @@ fn unit_values(name: String) -> Vec<(&'static str, Cow<'static, str>)> {
     ]
 }
 
-/// SplitMix64, started anew for each entry.
-#[derive(Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64, index: u64) -> Random {
-        let mut random = Random(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
-        random.next();
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = self.below(choices.len() as u64);
-        choices[index as usize]
-    }
-}
-
 fn of(words: &[&'static str], number: u64) -> &'static str {
     words[(number % words.len() as u64) as usize]
 }
 
-/// Lower case, ASCII letters only, as user names and mail addresses need it.
+/// Folds a name to lower case ASCII letters and digits, which user names and mail addresses consist of.
 fn folded(name: &str) -> String {
     let fold = |c: char| match c {
         'á' | 'à' | 'â' | 'ä' | 'å' | 'ã' => 'a',
@@ -431,211 +411,6 @@ fn folded(name: &str) -> String {
         .filter(char::is_ascii_alphanumeric)
         .collect()
 }
-
-const GIVEN_NAMES: [&str; 96] = [
-    "Adam", "Agnes", "Aisha", "Alan", "Alice", "Amir", "Ana", "Andrea", "Anna", "Anton", "Barbara",
-    "Ben", "Bianca", "Björn", "Carla", "Carlos", "Cecilia", "Chen", "Clara", "Daniel", "David",
-    "Diana", "Dmitri", "Edith", "Elena", "Emil", "Emma", "Erik", "Eva", "Fatima", "Felix", "Fiona",
-    "Frank", "Gabriel", "Georg", "Grace", "Hana", "Hannah", "Hugo", "Ines", "Irene", "Isabel",
-    "Ivan", "Jakob", "Jan", "Jin", "Johanna", "John", "José", "Julia", "Jürgen", "Karim", "Karin",
-    "Kenji", "Lara", "Laura", "Leo", "Lin", "Louise", "Lucas", "Łukasz", "Magda", "Marco", "Maria",
-    "Martin", "Mary", "Mei", "Mia", "Michael", "Mohammed", "Nadia", "Nina", "Noah", "Olga", "Omar",
-    "Oscar", "Paul", "Pedro", "Petra", "Rahul", "René", "Robert", "Rosa", "Ruth", "Samuel", "Sara",
-    "Sofia", "Stefan", "Susan", "Thomas", "Tim", "Uma", "Vera", "Victor", "Yuki", "Zoë",
-];
-
-const SURNAMES: [&str; 96] = [
-    "Adams",
-    "Ahmed",
-    "Allen",
-    "Andersson",
-    "Bauer",
-    "Becker",
-    "Bell",
-    "Bianchi",
-    "Brown",
-    "Carter",
-    "Chen",
-    "Clark",
-    "Cohen",
-    "Costa",
-    "Cruz",
-    "Davis",
-    "Díaz",
-    "Dubois",
-    "Eriksen",
-    "Evans",
-    "Fernández",
-    "Ferrari",
-    "Fischer",
-    "Fontaine",
-    "García",
-    "Gonzalez",
-    "Green",
-    "Gruber",
-    "Gupta",
-    "Haas",
-    "Hall",
-    "Hansen",
-    "Harris",
-    "Hernandez",
-    "Hill",
-    "Hoffmann",
-    "Horvat",
-    "Hughes",
-    "Huang",
-    "Ivanov",
-    "Jackson",
-    "Jansen",
-    "Johnson",
-    "Jones",
-    "Kaya",
-    "Keller",
-    "Khan",
-    "Kim",
-    "King",
-    "Klein",
-    "Kowalski",
-    "Kumar",
-    "Lambert",
-    "Larsen",
-    "Lee",
-    "Lehmann",
-    "Lewis",
-    "Li",
-    "Lopez",
-    "Martin",
-    "Mayer",
-    "Meyer",
-    "Miller",
-    "Moore",
-    "Müller",
-    "Nagy",
-    "Nakamura",
-    "Nguyen",
-    "Nielsen",
-    "Novák",
-    "Olsen",
-    "Patel",
-    "Pereira",
-    "Peters",
-    "Petrov",
-    "Popa",
-    "Ramos",
-    "Reid",
-    "Richter",
-    "Rossi",
-    "Roy",
-    "Sanchez",
-    "Santos",
-    "Sato",
-    "Schmidt",
-    "Schneider",
-    "Silva",
-    "Singh",
-    "Smith",
-    "Suzuki",
-    "Tanaka",
-    "Taylor",
-    "Wagner",
-    "Weber",
-    "Wilson",
-    "Young",
-];
-
-const UNITS: [&str; 16] = [
-    "Sales",
-    "Marketing",
-    "Engineering",
-    "Finance",
-    "Legal",
-    "Human Resources",
-    "Support",
-    "Operations",
-    "Research",
-    "Purchasing",
-    "Logistics",
-    "Quality",
-    "Training",
-    "Facilities",
-    "Security",
-    "Communications",
-];
-
-const TITLES: [&str; 16] = [
-    "Engineer",
-    "Senior Engineer",
-    "Manager",
-    "Assistant",
-    "Analyst",
-    "Consultant",
-    "Director",
-    "Accountant",
-    "Technician",
-    "Designer",
-    "Administrator",
-    "Team Lead",
-    "Clerk",
-    "Architect",
-    "Trainee",
-    "Specialist",
-];
-
-const GROUP_PURPOSES: [&str; 8] = [
-    "Everyone in",
-    "Managers of",
-    "Friends of",
-    "Project",
-    "Readers of",
-    "Editors of",
-    "Approvers of",
-    "Rota",
-];
-
-const CITIES: [(&str, u64); 12] = [
-    ("Berlin", 10_000),
-    ("Hamburg", 20_000),
-    ("Hannover", 30_000),
-    ("Düsseldorf", 40_000),
-    ("Köln", 50_000),
-    ("Frankfurt", 60_000),
-    ("Stuttgart", 70_000),
-    ("München", 80_000),
-    ("Nürnberg", 90_000),
-    ("Leipzig", 14_000),
-    ("Dresden", 11_000),
-    ("Bremen", 28_000),
-];
-
-const STREETS: [&str; 12] = [
-    "Main Street",
-    "Station Road",
-    "Mill Lane",
-    "Church Street",
-    "Park Avenue",
-    "Garden Way",
-    "River Road",
-    "High Street",
-    "Market Square",
-    "School Lane",
-    "Forest Drive",
-    "Harbour Street",
-];
-
-const DESCRIPTIONS: [&str; 12] = [
-    "Works mostly from home",
-    "Contact for everything that concerns the quarterly report",
-    "On parental leave until further notice; please ask the team",
-    "Speaks several languages and is happy to translate",
-    "New since this spring",
-    "Part time, mornings only",
-    "Looks after the visitors and the meeting rooms",
-    "Responsible for the northern region and its partners",
-    "First aider on the second floor",
-    "Keeps the inventory, orders spare parts and knows where things are",
-    "Out of office on Fridays",
-    "Represents the staff in the works council",
-];
 
 #[cfg(test)]
 mod tests {

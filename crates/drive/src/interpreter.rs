@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::generate::Random;
 use crate::plan::{Instruction, Order, Session};
+use crate::random::Random;
 
 /// How many operations a session may begin. Its connections share the budget.
 #[derive(Debug)]

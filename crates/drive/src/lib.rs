@@ -18,6 +18,7 @@ mod mismatch;
 mod parse;
 mod plan;
 mod presets;
+mod random;
 mod report;
 mod request_queue;
 mod run;

@@ -10,10 +10,10 @@ use sapwood_ldap::error::DecodeError;
 use sapwood_ldap::message::{Operation, Response, ResponseMessage};
 use sapwood_ldap::result::ResultCode;
 
-use crate::generate::Random;
 use crate::interpreter::{Budget, Interpreter, Next, Weights};
 use crate::mismatch::{self, EXAMPLES_MAX, Sent};
 use crate::plan::{PlannedOperation, QUEUE_MAX, Session};
+use crate::random::Random;
 use crate::stats::Stats;
 use crate::template::MESSAGE_ID_BASE;
 use crate::transaction;

@@ -8,9 +8,10 @@ use sapwood_ldap::message::{
     AddRequest, MESSAGE_ID_MAX, Message, Operation, Request, RequestMessage,
 };
 
-use crate::generate::{ENTRIES_MIN, Entry, GenerateError, Generator, Random};
+use crate::generate::{ENTRIES_MIN, Entry, GenerateError, Generator};
 use crate::parse::PlanOptions;
 use crate::plan::{Plan, PlanError, PlannedOperation};
+use crate::random::Random;
 use crate::template::MESSAGE_ID_BASE;
 use crate::values::{Values, Variable};
 

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::generate::{Generator, Random};
+use crate::generate::Generator;
+use crate::random::Random;
 
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
