@@ -22,6 +22,7 @@ mod random;
 mod report;
 mod request_queue;
 mod run;
+mod server_use;
 mod stats;
 mod stop_token;
 mod stream;
@@ -36,10 +37,9 @@ pub use plan::{
     RECORD_BYTES_MAX, REFERENCES_MAX, VARIABLES_MAX,
 };
 pub use presets::PRESETS;
-pub use report::{
-    ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report, ServerUse, disk_bytes,
-};
+pub use report::{ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report};
 pub use run::{Observer, Settings, run};
+pub use server_use::{ServerUse, disk_bytes};
 pub use stop_token::StopToken;
 pub use stream::{EntryStream, Format};
 pub use values::{LIST_BYTES_MAX, VALUE_BYTES_MAX};

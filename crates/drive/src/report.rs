@@ -1,90 +1,88 @@
-//! What came of a run, and its forms: for people, as JSON, as CSV, as HTML.
+//! The report of a run, and its forms: a table for people, JSON, CSV and HTML.
 
 mod csv;
 mod html;
 mod json;
 mod table;
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::server_use::ServerUse;
 use crate::stats::{Counts, Stats};
 
-/// The whole run.
+/// The report of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What was run: a file's name or a preset's.
+    /// The name of the plan: of its file, or of the preset.
     pub plan: String,
     /// The server's URL.
     pub url: String,
-    /// What random values were made from.
+    /// The seed of random values.
     pub seed: u64,
-    /// When it was begun, in the form of RFC 3339.
+    /// When the run began, as RFC 3339 writes it.
     pub begun: String,
-    /// Whether the run was stopped before it had done all it was to do.
+    /// Whether the run was stopped early.
     pub is_cut_short: bool,
-    /// Its phases, in the order in which they ran.
+    /// The phases, in the order in which they ran.
     pub phases: Vec<PhaseReport>,
 }
 
 impl Report {
-    /// Whether every answer was the expected one.
+    /// Whether every answer was as expected, and no connection failed.
     pub fn is_clean(&self) -> bool {
         self.phases.iter().all(|phase| phase.errors.is_empty())
     }
 }
 
-/// One phase.
+/// The report of a phase.
 #[derive(Debug, Clone, Default)]
 pub struct PhaseReport {
-    /// Its name.
+    /// The phase's name.
     pub name: String,
-    /// Connections of all its sessions.
+    /// How many connections its sessions have together.
     pub connections: u32,
-    /// The longest queue of its sessions.
+    /// The longest queue of its sessions, in requests.
     pub queue: u32,
-    /// The longest transactions of its sessions, in operations.
+    /// The longest transactions of its sessions, in updates.
     pub transaction: Option<u32>,
-    /// Whether it was stopped before its end.
+    /// Whether the phase was stopped early.
     pub is_cut_short: bool,
     /// From the end of ramp-up to the last answer, in seconds.
     pub seconds: f64,
-    /// By name, in the order of the plan; transactions last.
+    /// One row for each name of operations, in the order of the plan. Transactions come last.
     pub operations: Vec<OperationReport>,
     /// All operations of the plan together.
     pub total: OperationReport,
-    /// Answers that were not as expected, and connections that failed.
+    /// Answers that were not as expected, and connections that failed, by kind. The most frequent comes first.
     pub errors: Vec<ErrorReport>,
-    /// The first answers that were not as expected, each with what was asked and expected.
+    /// The first answers that were not as expected, each with its request and with what was expected.
     pub examples: Vec<String>,
-    /// Operations that were due and could not be sent before the end.
+    /// How many operations were due and could not be sent before the end.
     pub unsent: u64,
-    /// The whole phase, ramp-up included.
+    /// The phase interval by interval, ramp-up included.
     pub series: Vec<Point>,
-    /// Processor time of the threads that drove the connections.
+    /// The processor time of the threads that drove the connections.
     pub client_cpu: Duration,
-    /// What the server used, if its process is known.
+    /// What the server used, if its process ID was given.
     pub server: Option<ServerUse>,
-    /// What the server's data take on disk at the end, if it is known where they are.
+    /// The size of the server's data on disk at the end, if their folder was given, in bytes.
     pub database_bytes: Option<u64>,
 }
 
-/// Operations of one name.
+/// The operations of one name.
 #[derive(Debug, Clone, Default)]
 pub struct OperationReport {
-    /// The name.
+    /// The name under which they are reported.
     pub name: String,
-    /// How many were answered.
+    /// How many were answered, as expected or not.
     pub answered: u64,
-    /// How many were answered otherwise than expected, or not at all.
+    /// How many were not answered as expected, or not at all.
     pub failed: u64,
-    /// Entries that came.
+    /// How many entries the server sent.
     pub entries: u64,
-    /// How long they took.
+    /// The time from when they were due to their last answer.
     pub latency: Latencies,
 }
 
@@ -95,17 +93,18 @@ pub struct Latencies {
     pub min: u64,
     /// The mean.
     pub mean: u64,
-    /// Half are not longer.
+    /// The median.
     pub p50: u64,
-    /// 90 % are not longer.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 % are not longer.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 99.9 % are not longer.
+    /// The 99.9th percentile.
     pub p999: u64,
     /// The longest.
     pub max: u64,
-    /// The distribution: latencies that are an eighth of a power of two apart, and how many were not longer.
+    /// The distribution, cumulated: latencies an eighth of a power of two apart, each with the number of those that were not
+    /// longer.
     pub distribution: Vec<(u64, u64)>,
 }
 
@@ -114,32 +113,32 @@ pub struct Latencies {
 pub struct ErrorReport {
     /// The operation's name.
     pub operation: String,
-    /// What happened.
+    /// What went wrong.
     pub reason: String,
-    /// How often.
+    /// How often it did.
     pub count: u64,
 }
 
 /// One interval of a phase.
 #[derive(Debug, Clone, Default)]
 pub struct Point {
-    /// Its end, in seconds since the phase began.
+    /// The end of the interval, in seconds since the phase began.
     pub seconds: f64,
-    /// How long it was, in seconds.
+    /// Its length, in seconds.
     pub length: f64,
-    /// Operations that were answered in it.
+    /// How many operations were answered in it.
     pub answered: u64,
-    /// Those that failed.
+    /// How many failed in it.
     pub failed: u64,
-    /// Entries that came.
+    /// How many entries the server sent.
     pub entries: u64,
-    /// Half of the latencies in nanoseconds are not longer.
+    /// The median of the latencies, in nanoseconds.
     pub p50: u64,
-    /// 99 % are not longer.
+    /// Their 99th percentile, in nanoseconds.
     pub p99: u64,
-    /// The longest.
+    /// The longest latency, in nanoseconds.
     pub max: u64,
-    /// Whether it is counted: it is not in ramp-up.
+    /// Whether the interval is counted: the ramp-up is not.
     pub is_counted: bool,
 }
 
@@ -178,7 +177,7 @@ impl PhaseReport {
         }
     }
 
-    /// Fills in what was counted; operations before `planned` are the plan's.
+    /// Fills in what was counted. The first `planned` labels are of operations of the plan.
     pub(crate) fn complete(&mut self, labels: &[String], planned: usize, total: &Stats) {
         self.total = OperationReport::sum("all", &total.operations[..planned]);
         self.operations = labels
@@ -205,7 +204,7 @@ impl PhaseReport {
         self.unsent = total.unsent;
     }
 
-    /// The number of connections, in words.
+    /// "1 connection", "2 connections".
     fn connections_text(&self) -> String {
         let ending = if self.connections == 1 { "" } else { "s" };
         format!("{} connection{ending}", self.connections)
@@ -221,7 +220,7 @@ impl PhaseReport {
         ratio(self.total.entries as f64, self.seconds)
     }
 
-    /// Microseconds of this side's processor time per operation.
+    /// The client's processor time per operation, in microseconds.
     pub fn client_cpu_us(&self) -> f64 {
         ratio(
             self.client_cpu.as_secs_f64() * 1e6,
@@ -229,7 +228,7 @@ impl PhaseReport {
         )
     }
 
-    /// Microseconds of the server's processor time per operation.
+    /// The server's processor time per operation, in microseconds.
     pub fn server_cpu_us(&self) -> Option<f64> {
         let server = self.server.as_ref()?;
         Some(ratio(
@@ -289,7 +288,7 @@ impl Latencies {
     }
 }
 
-/// How many latencies are not longer than each of a row of limits.
+/// The cumulated distribution of [`Latencies::distribution`].
 fn distribution(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     let step = 2f64.powf(1.0 / 8.0);
     let mut rows: Vec<(u64, u64)> = Vec::new();
@@ -309,69 +308,12 @@ fn distribution(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     rows
 }
 
-/// What a server's process has used.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ServerUse {
-    /// Processor time, user and system, of all its threads.
-    pub cpu: Duration,
-    /// Memory that is its own, pages of files not counted, in bytes.
-    pub memory_bytes: u64,
-}
-
-impl ServerUse {
-    /// Reads it from `/proc`; `None` when there is no such process.
-    pub fn read(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The second field is the name in parentheses and may hold anything; utime and stime are fields 14 and 15.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let ticks = fields
-            .split_ascii_whitespace()
-            .skip(11)
-            .take(2)
-            .map(|field| field.parse::<u64>().ok())
-            .sum::<Option<u64>>()?;
-        let cpu = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-        };
-        let own = kib("RssAnon:").unwrap_or_default() + kib("RssShmem:").unwrap_or_default();
-        Some(ServerUse {
-            cpu: Duration::from_secs_f64(cpu),
-            memory_bytes: own << 10,
-        })
-    }
-
-    pub(crate) fn since(self, before: ServerUse) -> ServerUse {
-        ServerUse {
-            cpu: self.cpu.saturating_sub(before.cpu),
-            memory_bytes: self.memory_bytes,
-        }
-    }
-}
-
-/// Bytes that the files of a folder occupy; `None` when they cannot be looked at.
-pub fn disk_bytes(folder: &Path) -> Option<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder).ok()? {
-        let entry = entry.ok()?;
-        // A file may have gone since it was listed.
-        bytes += match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()).unwrap_or_default(),
-            Ok(metadata) => metadata.blocks() * 512,
-            Err(_) => 0,
-        };
-    }
-    Some(bytes)
-}
-
-/// What is said behind a run or a phase that was stopped.
+/// What follows the name of a run or a phase that was stopped early.
 fn cut_short(is_cut_short: bool) -> &'static str {
     if is_cut_short { ", cut short" } else { "" }
 }
 
-/// Nanoseconds in a unit that reads well.
+/// A time given in nanoseconds, in the unit that suits it.
 fn duration_text(nanoseconds: u64) -> String {
     let ns = nanoseconds as f64;
     match nanoseconds {

@@ -13,8 +13,9 @@ use sapwood_client::{Error, Options};
 
 use crate::interpreter::{Budget, Weights};
 use crate::plan::{Instruction, Phase, Plan, PlannedOperation, Session};
-use crate::report::{PhaseReport, Point, disk_bytes};
+use crate::report::{PhaseReport, Point};
 use crate::request_queue::Shared;
+use crate::server_use::disk_bytes;
 use crate::stop_token::StopToken;
 use crate::values::Variable;
 use monitor::Monitor;

@@ -9,7 +9,8 @@ use sapwood_client::Error;
 
 use super::worker::Worker;
 use super::{Labels, Observer, Settings};
-use crate::report::{PhaseReport, Point, ServerUse};
+use crate::report::{PhaseReport, Point};
+use crate::server_use::ServerUse;
 use crate::stats::Stats;
 
 /// Gathers the stats of the workers from the beginning of a phase to its end.
