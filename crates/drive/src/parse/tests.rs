@@ -1,5 +1,6 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
+use sapwood_ldap::message::Operation;
 
 use super::*;
 use crate::template::MESSAGE_ID_BASE;
