@@ -103,8 +103,9 @@ impl Adder {
         }
     }
 
-    /// Makes what is added from now on part of a bulk update (LBURP, RFC 4373): a quarter of the queue, but at most 64 entries or
-    /// some 64 KiB, travel in one request. To be called before anything is added; [`end`](Self::end) ends the bulk update.
+    /// Makes what is added from now on part of a bulk update (LBURP, RFC 4373): a quarter of the queue, but at most 64
+    /// entries or some 64 KiB, travel in one request. To be called before anything is added; [`end`](Self::end) ends
+    /// the bulk update.
     ///
     /// # Errors
     /// When the server refuses it, which leaves the adder as it was, or when the connection fails.
@@ -170,8 +171,8 @@ impl Adder {
         Ok(())
     }
 
-    /// Refuses the entries that still wait for the one above them, and ends the bulk update if one was started. To be called when all has
-    /// [settled](Self::settle).
+    /// Refuses the entries that still wait for the one above them, and ends the bulk update if one was started. To be
+    /// called when all has [settled](Self::settle).
     pub async fn end(&mut self) -> Result<(), Error> {
         while let Some(entry) = self.waiting.pop_front() {
             self.waiting_bytes -= entry.bytes();
@@ -221,7 +222,8 @@ impl Adder {
         self.flush_burst().await
     }
 
-    /// Makes what was gathered a request of the bulk update. It is written with others: the server does what comes together as one.
+    /// Makes what was gathered a request of the bulk update. It is written with others: the server does what comes
+    /// together as one.
     fn put_update(&mut self) {
         let id = self.take_id();
         if let Some(stream) = &mut self.stream {

@@ -451,8 +451,8 @@ async fn the_last_client_to_go_says_goodbye() {
     assert!(next_request(&mut socket, &mut buffer).await.is_none());
 }
 
-/// Answers the requests of a bulk update: of the first request one operation is there already and one has no parent yet, the second one is
-/// refused as a whole, and the others succeed.
+/// Answers the requests of a bulk update: of the first request one operation is there already and one has no parent
+/// yet, the second one is refused as a whole, and the others succeed.
 fn consume(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
     let Request::Extended(request) = message.op else {
         let mut attributes = AttributesBuf::default();

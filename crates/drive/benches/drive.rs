@@ -1,4 +1,4 @@
-//! What `drive` itself costs: processor time per operation against a server that does nothing but answer, and how fast
+//! What the load driver itself costs: processor time per operation against a server that only answers, and how fast
 //! entries are generated. `cargo bench -p sapwood-drive --bench drive`.
 
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,8 @@ use sapwood_ldap::result::LdapResult;
 const SECONDS: f64 = 2.0;
 const ENTRIES: u64 = 1_000_000;
 
-const SEARCH: &str = "let: n = random 1..1000000\n\nexpect-entries: 1\nsearch: uid=u${n:8},dc=example,dc=com\nscope: base\n";
+const SEARCH: &str = "let: n = random 1..1000000\n\nexpect-entries: 1\n\
+    search: uid=u${n:8},dc=example,dc=com\nscope: base\n";
 const CHECKED: &str = "let: n = random 1..1000000\n\nexpect-value: uid: u00000001\n\
     search: uid=u${n:8},dc=example,dc=com\nscope: base\n";
 const MODIFY: &str = "let: n = random 1..1000000\nlet: c = characters 8\n\n\
@@ -100,7 +101,7 @@ impl Write for Count {
     }
 }
 
-/// An entry as the shape `flat` has them, and the end of the search.
+/// An entry of the shape `flat`, and the end of the search.
 fn answers_of_a_search() -> Vec<Vec<u8>> {
     let mut attributes = AttributesBuf::default();
     attributes.push(b"objectClass", [b"inetOrgPerson".as_slice()]);

@@ -1,15 +1,17 @@
-//! A load and test client: a plan says what sessions do, the engine does it on as many connections as wanted and checks
-//! every answer.
+//! A load driver: it runs a plan of requests on any number of connections, checks every answer, and reports rates and
+//! latencies. It also generates entries to load.
 //!
 //! ```text
-//! plan -> records -> templates, variables                                         (parse, template, values)
-//! connection: interpreter -> template + values -> one write; answers checked in place  (load_connection, request_queue, interpreter)
-//! counts of all connections, second by second -> report: text, JSON, CSV, HTML    (stats, report)
+//! plan file -> templates, variables                           parse, template, values
+//! workers, each a thread with connections                     run
+//! connection: interpreter -> template + values -> one write   load_connection, request_queue, interpreter
+//! answers, checked in place -> stats                          request_queue, mismatch, stats
+//! stats, interval by interval -> text, JSON, CSV, HTML        run, report
 //! ```
 //!
-//! Latency is counted from when an operation was due. Without a rate that is when it was put on the way; with a rate it
-//! is its place in the schedule, whether or not the server kept it from being sent, so that a server that stalls is
-//! charged with all that waited.
+//! A latency begins when the operation was due. Without a rate an operation is due when it is sent. With a rate it is
+//! due at its place in a fixed schedule, even if the server kept it from being sent: a server that stalls is charged
+//! with all that waited.
 
 pub mod generate;
 mod interpreter;

@@ -1,4 +1,4 @@
-//! One connection and its share of the load: sends what its request queue holds and gives it the answers.
+//! A connection with its share of the load. It sends the requests of its queue, and gives the answers to the queue.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -14,18 +14,18 @@ use crate::stats::Stats;
 use crate::stop_token::StopToken;
 use crate::timer::Timer;
 
-/// When a connection begins and ends.
+/// When a connection begins to send, and when it ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
-    /// The phase's own beginning; latencies and schedules are counted from it.
+    /// When the phase began. Latencies and schedules are counted from then.
     pub(crate) epoch: Instant,
-    /// When the connection sends its first request, in nanoseconds since then.
+    /// When the connection sends its first request, in nanoseconds since `epoch`.
     pub(crate) first_ns: u64,
-    /// When it sends no more.
+    /// When it sends nothing more, in nanoseconds since `epoch`.
     pub(crate) end_ns: u64,
 }
 
-/// A connection that is ready to begin.
+/// A connection that is open and bound, with the queue of its requests.
 pub(crate) struct LoadConnection {
     connection: Connection,
     queue: RequestQueue,
@@ -48,7 +48,7 @@ impl LoadConnection {
         }
     }
 
-    /// Sends and receives until the session is done, the time is over or `stop` comes; what went wrong is in the stats.
+    /// Sends and receives until the session is done, the time is over or `stop` comes. Errors are counted in the stats.
     pub(crate) async fn run(mut self, schedule: Schedule, mut stop: oneshot::Receiver<()>) {
         let begin = schedule.epoch + Duration::from_nanos(schedule.first_ns);
         tokio::select! {
@@ -84,7 +84,7 @@ impl LoadConnection {
         queue.begin(schedule.first_ns);
         let mut watchdog: Pin<Box<Sleep>> = Box::pin(tokio::time::sleep(timeout));
         let mut last_answer = tokio::time::Instant::now();
-        // When a connection that was stopped waits no longer.
+        // After a stop: when the connection fails if it still waits for answers.
         let mut give_up_ns = None;
         loop {
             let now = now_ns();
@@ -92,7 +92,7 @@ impl LoadConnection {
             if queue.is_done() && queue.is_idle() {
                 break;
             }
-            // Looked at here, as answers that never cease would keep the watchdog from being heard.
+            // The watchdog cannot check this: entries that keep coming would win the select each time.
             if give_up_ns.is_some_and(|give_up_ns| now >= give_up_ns) {
                 return Err(Error::Closed(
                     "not answered in time after the stop".to_owned(),

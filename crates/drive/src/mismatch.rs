@@ -1,22 +1,22 @@
-//! Some of the wrong answers, each with what was asked, what was expected and what came: a number alone tells nobody
+//! Describes answers that are not as expected: the request, what was expected and what came. A count alone tells nobody
 //! where to look.
 
 use std::fmt::Display;
 
 use sapwood_ldap::message::{Request, RequestMessage, Response, ResponseMessage, Scope};
 
-/// Wrong answers of a phase that are shown.
+/// How many mismatches of a phase are shown.
 pub(crate) const EXAMPLES_MAX: usize = 10;
-/// Those of them that are of one kind of operation.
+/// How many of them may have the same label.
 pub(crate) const EXAMPLES_OF_LABEL_MAX: usize = 2;
-/// The longest request that is kept until its answer has come, in bytes: of longer ones only the length is shown.
+/// The longest request that is kept until its answer has come, in bytes. Of a longer one only the length is shown.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
-/// Values that are shown of an entry.
+/// How many values of an entry are shown.
 const VALUES_MAX: usize = 5;
-/// Characters of a part of a example that are shown.
+/// The longest request, expectation or answer that is shown, in characters.
 const PART_CHARACTERS_MAX: usize = 300;
 
-/// A request that is in flight, as it was sent.
+/// A request in flight, as it was sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     bytes: Vec<u8>,
@@ -24,6 +24,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
+    /// Keeps a request in place of the last one.
     #[inline]
     pub(super) fn keep(&mut self, request: &[u8]) {
         self.length = request.len();
@@ -64,13 +65,13 @@ impl Sent {
     }
 }
 
-/// A wrong answer in words.
+/// A mismatch in words.
 pub(super) fn describe(sent: &Sent, expected: &dyn Display, got: &dyn Display) -> String {
     let [request, expected, got] = [sent.words(), expected.to_string(), got.to_string()].map(short);
     format!("{request}: expected {expected}, got {got}")
 }
 
-/// The values that an entry has of an attribute, in words; `attribute` is in lower case.
+/// The values of an entry's attribute, in words. `attribute` is in lower case.
 pub(super) fn values_of(message: &[u8], attribute: &str) -> String {
     let Ok(Response::SearchEntry(entry)) =
         ResponseMessage::decode(message).map(|message| message.op)
@@ -90,7 +91,7 @@ pub(super) fn values_of(message: &[u8], attribute: &str) -> String {
     }
 }
 
-/// A value as text, if it is any.
+/// A value as quoted text, with other octets escaped.
 pub(super) fn shown(value: &[u8]) -> String {
     short(format!("'{}'", value.escape_ascii()))
 }

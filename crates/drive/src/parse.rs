@@ -1,5 +1,5 @@
-//! Parses a plan, whose grammar is in `docs/drive.md`. The parser takes a record at a time: definitions, phases and sessions
-//! are in this file, operations and their order in `steps.rs`.
+//! Parses a plan, whose grammar is in `docs/drive.md`. The parser takes a record at a time: definitions, phases and
+//! sessions are in this file, operations and their order in `steps.rs`.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -35,7 +35,8 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// When the grammar or a limit is violated, or `source` or a file of values cannot be read. The error names the line.
+    /// When the grammar or a limit is violated, or `source` or a file of values cannot be read. The error names the
+    /// line.
     pub fn read(source: impl BufRead, options: &PlanOptions) -> Result<Plan, PlanError> {
         let mut records = RecordReader::new(source);
         let mut parser = Parser {
@@ -256,7 +257,7 @@ impl Parser<'_> {
     fn finish(mut self) -> Result<Plan, PlanError> {
         self.nothing_open()?;
         self.end_phase();
-        let wrong = |reason: String| Err(PlanError::of_all(reason));
+        let wrong = |reason: String| Err(PlanError::of_plan(reason));
         if let Some(name) = self
             .overridden
             .iter()

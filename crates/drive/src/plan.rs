@@ -1,4 +1,4 @@
-//! What a plan says, once it is read.
+//! A plan, once it is parsed.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::values::Variable;
 
 /// The longest record of a plan, in bytes.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
-/// Most operations of a plan.
+/// The most operations of a plan.
 pub const OPERATIONS_MAX: usize = 1 << 20;
-/// Most variables of a plan.
+/// The most variables of a plan.
 pub const VARIABLES_MAX: usize = 10_000;
-/// Most references to variables in one record.
+/// The most references to variables in one record.
 pub const REFERENCES_MAX: usize = 256;
-/// Most loops and groups within each other.
+/// How deep loops and groups may nest.
 pub const NESTING_MAX: usize = 16;
-/// Most names that operations are reported under, in one phase.
+/// The most names under which the operations of a phase are reported.
 pub const LABELS_MAX: usize = 64;
-/// Most requests in flight on a connection.
+/// The longest queue of a connection, in requests, and the longest transaction, in updates.
 pub const QUEUE_MAX: u32 = 1_000_000;
-/// Most connections of a session.
+/// The most connections of a session.
 pub const CONNECTIONS_MAX: u32 = 10_000;
 
-/// A plan: phases, one after the other.
+/// A plan: phases that run one after the other.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) phases: Vec<Phase>,
@@ -33,12 +33,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The names of the phases, in their order.
+    /// The names of the phases, in the order in which they run.
     pub fn phases(&self) -> impl Iterator<Item = &str> {
         self.phases.iter().map(|phase| phase.name.as_str())
     }
 
-    /// Leaves only the phases whose names `keep` accepts.
+    /// Removes the phases whose names `keep` does not accept.
     pub fn retain_phases(&mut self, keep: impl Fn(&str) -> bool) {
         self.phases.retain(|phase| keep(&phase.name));
     }
@@ -52,30 +52,31 @@ pub(crate) struct Phase {
     pub(crate) sessions: Vec<Session>,
 }
 
-/// What some connections do.
+/// The work of some connections, and how they do it.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) name: String,
     pub(crate) connections: Option<u32>,
     pub(crate) queue: Option<u32>,
-    /// Operations in each transaction.
+    /// How many updates each transaction has.
     pub(crate) transaction: Option<u32>,
-    /// Operations per second, of all connections together.
+    /// Operations per second of all connections together.
     pub(crate) rate: Option<f64>,
-    /// Operations in all, of all connections together.
+    /// How many operations all connections together send.
     pub(crate) count: Option<u64>,
+    /// The name and the password to bind with.
     pub(crate) bind: Option<(String, Vec<u8>)>,
     pub(crate) order: Order,
     pub(crate) steps: Vec<Step>,
 }
 
-/// How a session goes through its steps.
+/// The order in which a session's steps run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Order {
     /// From the first to the last, then from the first again.
     #[default]
     Sequence,
-    /// One at random, by weight.
+    /// Each time a random one, by weight.
     Random,
 }
 
@@ -86,44 +87,44 @@ pub(crate) struct Step {
     pub(crate) instructions: Vec<Instruction>,
 }
 
-/// What a step is made of.
+/// An instruction of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instruction {
     /// Send the operation with this index `times` times.
     Operation { operation: u32, times: u32 },
-    /// A loop, to be gone through `times` times, up to its `End`.
+    /// Begins a loop that runs `times` times, up to its `End`.
     Loop { times: u32 },
-    /// Like a loop gone through once; variables keep their values in it.
+    /// Begins a group, which runs once. Variables keep their values within it.
     Group,
-    /// The end of what began at index `begin` of the step.
+    /// Ends the loop or group that begins at index `begin` of the step.
     End { begin: u32 },
-    /// Go on when every answer has come.
+    /// Wait until every request in flight is answered.
     Wait,
 }
 
-/// An operation to send, and what is expected of its answer.
+/// An operation of a plan, and the answer that it expects.
 #[derive(Debug)]
 pub(crate) struct PlannedOperation {
-    /// What it is reported under.
+    /// The name under which it is reported.
     pub(crate) label: String,
     pub(crate) kind: Operation,
-    /// The request without a transaction's control.
+    /// The request outside of a transaction.
     pub(crate) request: Template,
-    /// The request as part of a transaction, if it can be one: it changes the directory.
+    /// The request with a transaction's control. Only updates have one.
     pub(crate) in_transaction: Option<Template>,
-    /// The variables of the request and of what is expected, each once.
+    /// The indexes of the variables that the request and the expectation refer to, each once.
     pub(crate) variables: Vec<usize>,
     pub(crate) expect: Expect,
 }
 
-/// What an answer has to be.
+/// The answer that an operation expects.
 #[derive(Debug, Default)]
 pub(crate) struct Expect {
-    /// Acceptable result codes; `None` is any.
+    /// The expected result codes. `None` means any.
     pub(crate) codes: Option<Vec<u32>>,
-    /// Fewest and most entries.
+    /// The fewest and the most entries.
     pub(crate) entries: Option<(u64, u64)>,
-    /// An attribute, in lower case, and a value that some entry must have.
+    /// The attribute, in lower case, and a value of it that some entry must have.
     pub(crate) value: Option<(String, Text)>,
 }
 
@@ -131,21 +132,22 @@ pub(crate) struct Expect {
 #[derive(Debug, thiserror::Error)]
 #[error("{}{reason}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct PlanError {
-    /// The line the trouble is at, the first being 1, if it is at one.
+    /// The number of the line, from 1 on. `None` when the plan as a whole is wrong.
     pub line: Option<u64>,
-    /// What the trouble is, as a sentence.
+    /// What is wrong, for people.
     pub reason: String,
 }
 
 impl PlanError {
-    /// Trouble with all of it.
-    pub(crate) fn of_all(reason: impl Into<String>) -> Self {
+    /// An error of the plan as a whole.
+    pub(crate) fn of_plan(reason: impl Into<String>) -> Self {
         PlanError {
             line: None,
             reason: reason.into(),
         }
     }
 
+    /// An error of a line.
     pub(crate) fn new(line: u64, reason: impl Into<String>) -> Self {
         PlanError {
             line: Some(line),

@@ -1,6 +1,6 @@
-//! Plans that come with the program.
+//! The plans that come with the program.
 
-/// The plans, each with its name.
+/// Names and texts of the plans that come with the program.
 pub const PRESETS: [(&str, &str); 2] = [
     ("mdb-paper", include_str!("presets/mdb-paper.plan")),
     ("dvtds", include_str!("presets/dvtds.plan")),

@@ -103,8 +103,8 @@ pub struct Latencies {
     pub p999: u64,
     /// The longest.
     pub max: u64,
-    /// The distribution, cumulated: latencies an eighth of a power of two apart, each with the number of those that were not
-    /// longer.
+    /// The distribution, cumulated: latencies an eighth of a power of two apart, each with the number of those that
+    /// were not longer.
     pub distribution: Vec<(u64, u64)>,
 }
 

@@ -26,8 +26,8 @@ const _: () = assert!(QUEUE_MAX + 2 <= SLOTS_MAX);
 const GENERATION_MIN: u32 = MESSAGE_ID_BASE >> SLOT_BITS;
 const GENERATION_MAX: u32 = (1 << 11) - 1;
 
-/// The queue is filled again when one part in this many is free. Each filling costs a system call and a packet, which for
-/// a few requests is more than everything else that is done for them.
+/// The queue is filled again when one part in this many is free. Each filling costs a system call and a packet, which
+/// for a few requests is more than everything else that is done for them.
 const REFILLED_PART: u32 = 16;
 
 /// What the connections of a session share.
@@ -299,8 +299,8 @@ impl RequestQueue {
         self.free_slots.len() == self.slots.len()
     }
 
-    /// When the next operation is due, in nanoseconds since the phase began. `None` without a rate, or when something else
-    /// than time has to pass before.
+    /// When the next operation is due, in nanoseconds since the phase began. `None` without a rate, or when something
+    /// else than time has to pass before.
     pub(crate) fn next_due(&self) -> Option<u64> {
         let can_send =
             !self.is_done && !self.is_waiting && self.planned_in_flight < self.shared.queue;

@@ -1,5 +1,5 @@
-//! Runs a plan phase by phase. The connections of a phase are spread over threads (`worker.rs`), whose stats one more thread,
-//! the caller's, gathers in intervals (`monitor.rs`).
+//! Runs a plan phase by phase. The connections of a phase are spread over threads (`worker.rs`), whose stats one more
+//! thread, the caller's, gathers in intervals (`monitor.rs`).
 
 mod monitor;
 mod worker;
@@ -162,8 +162,8 @@ impl Labels {
     }
 }
 
-/// Opens the connections of a phase, runs it and returns its report. Returns `None` when the run was stopped before the phase
-/// began.
+/// Opens the connections of a phase, runs it and returns its report. Returns `None` when the run was stopped before the
+/// phase began.
 fn run_phase(
     phase: Phase,
     operations: &Arc<Vec<PlannedOperation>>,
@@ -212,8 +212,8 @@ fn run_phase(
         )?);
     }
     drop(ready);
-    // Every thread reports once whether it has connected. The first failure ends the run: dropping the workers ends the other
-    // threads.
+    // Every thread reports once whether it has connected. The first failure ends the run: dropping the workers ends the
+    // other threads.
     for _ in 0..threads {
         are_ready
             .recv()

@@ -1,4 +1,4 @@
-//! What was answered, counted.
+//! Counts of answers, latencies and errors.
 
 use std::collections::BTreeMap;
 
@@ -6,48 +6,49 @@ use hdrhistogram::Histogram;
 
 use crate::mismatch::{EXAMPLES_MAX, EXAMPLES_OF_LABEL_MAX};
 
-/// Latencies are told apart from here on, in nanoseconds.
+/// The shortest latency that is distinguished, in nanoseconds.
 const LATENCY_NS_MIN: u64 = 128;
-/// Longer ones count as this, in nanoseconds: an hour.
+/// Longer latencies count as this one: an hour, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-/// Decimal digits of a latency that are kept.
+/// How many decimal digits of a latency are kept.
 const LATENCY_DIGITS: u8 = 3;
-/// Different errors that are told apart.
+/// How many kinds of errors are distinguished.
 const ERRORS_MAX: usize = 100;
-/// What the errors beyond are counted as.
+/// The kind of all errors beyond these.
 const MORE_ERRORS: &str = "more kinds of errors";
 
-/// Counts of one phase, or of a part of it.
+/// The counts of a phase, or of a part of one.
 #[derive(Debug)]
 pub(crate) struct Stats {
-    /// By the place of their label.
+    /// The counts of operations, by the index of their label.
     pub(crate) operations: Vec<Counts>,
-    /// How often each error was met with each label.
+    /// How often each error was met, by the index of a label and in words.
     pub(crate) errors: BTreeMap<(usize, String), u64>,
-    /// The first wrong answers, by label and in words.
+    /// The first answers that were not as expected: the index of a label, and the mismatch in words.
     pub(crate) examples: Vec<(usize, String)>,
-    /// Operations that were due and could not be sent before the end.
+    /// How many operations were due and could not be sent before the end.
     pub(crate) unsent: u64,
     /// When the last answer came, in nanoseconds since the phase began.
     pub(crate) last_ns: u64,
-    /// Whether a connection was stopped that had more to send.
+    /// Whether a connection was stopped before it had sent everything.
     pub(crate) is_cut_short: bool,
 }
 
-/// Counts of the operations of one label.
+/// The counts of the operations of one label.
 #[derive(Debug)]
 pub(crate) struct Counts {
-    /// Operations that were answered, well or not.
+    /// How many were answered, as expected or not.
     pub(crate) answered: u64,
-    /// Those of them whose answer was not the expected one, and those without an answer.
+    /// How many were not answered as expected, or not at all.
     pub(crate) failed: u64,
-    /// Entries that came.
+    /// How many entries came.
     pub(crate) entries: u64,
-    /// From when the operation was due to its last answer, in nanoseconds.
+    /// The times from when operations were due to their last answer, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
 }
 
 impl Stats {
+    /// Nothing counted, for so many labels.
     pub(crate) fn new(labels: usize) -> Self {
         Stats {
             operations: (0..labels).map(|_| Counts::new()).collect(),
@@ -59,6 +60,7 @@ impl Stats {
         }
     }
 
+    /// Counts operations of a label as failed for a reason.
     pub(crate) fn fail(&mut self, label: usize, reason: String, count: u64) {
         if let Some(counts) = self.operations.get_mut(label) {
             counts.failed += count;
@@ -66,7 +68,7 @@ impl Stats {
         self.count_error(label, reason, count);
     }
 
-    /// Keeps a wrong answer to show, if it is one of the first with its label.
+    /// Keeps a mismatch as an example, if it is one of the first of its label.
     pub(crate) fn keep_example(&mut self, label: usize, words: impl FnOnce() -> String) {
         let of_label = self.examples.iter().filter(|(other, _)| *other == label);
         if self.examples.len() < EXAMPLES_MAX && of_label.count() < EXAMPLES_OF_LABEL_MAX {
@@ -74,7 +76,7 @@ impl Stats {
         }
     }
 
-    /// Counts errors; those that are one kind too many are told as such.
+    /// Counts errors. The kinds beyond [`ERRORS_MAX`] are counted together.
     fn count_error(&mut self, label: usize, reason: String, count: u64) {
         let is_new = !self.errors.contains_key(&(label, reason.clone()));
         let reason = match is_new && self.errors.len() >= ERRORS_MAX {
@@ -84,14 +86,14 @@ impl Stats {
         *self.errors.entry((label, reason)).or_default() += count;
     }
 
-    /// Takes everything from another stats, which is empty afterwards.
+    /// Takes all counts from another `Stats`, which is empty afterwards.
     pub(crate) fn take(&mut self, other: &mut Stats) {
         for (own, other) in self.operations.iter_mut().zip(&mut other.operations) {
             own.add(other);
             other.clear();
         }
         for ((label, reason), count) in std::mem::take(&mut other.errors) {
-            // The counts have been taken with the operations.
+            // The failed operations were taken above; only the error is left to count.
             self.count_error(label, reason, count);
         }
         for (label, example) in std::mem::take(&mut other.examples) {
@@ -102,7 +104,7 @@ impl Stats {
         self.is_cut_short |= other.is_cut_short;
     }
 
-    /// Adds a part to the whole; the part stays.
+    /// Adds the counts of a part, which stays as it is.
     pub(crate) fn add(&mut self, part: &Stats) {
         for (own, part) in self.operations.iter_mut().zip(&part.operations) {
             own.add(part);
@@ -126,7 +128,7 @@ impl Counts {
             answered: 0,
             failed: 0,
             entries: 0,
-            // The bounds are constants that are right.
+            // The bounds are constants which the histogram accepts.
             latency: latency.unwrap_or_else(|_| unreachable!("the bounds of latencies")),
         }
     }
@@ -135,7 +137,7 @@ impl Counts {
         self.answered += other.answered;
         self.failed += other.failed;
         self.entries += other.entries;
-        // They have the same bounds.
+        // Both have the same bounds, so adding cannot fail.
         let _ = self.latency.add(&other.latency);
     }
 

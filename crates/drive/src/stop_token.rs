@@ -1,34 +1,34 @@
-//! A run that is to end before its time.
+//! Ends a run early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often who waits looks.
+/// How often a waiting thread looks for the request.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Ends a run from another thread; all clones are one.
+/// Ends a run from another thread. Clones are the same token.
 ///
-/// Connections send no more, as at the end of the phase's duration, and the answers to requests in flight are awaited for
-/// [`StopToken::WAIT_MAX`]. What was counted until then is reported; phases that have not begun are left out.
+/// After the request connections send nothing more, as at the end of a phase. They wait for the answers to requests in
+/// flight, for [`StopToken::WAIT_MAX`] at most. The phase is reported; the phases after it are left out.
 #[derive(Debug, Clone, Default)]
 pub struct StopToken(Arc<AtomicBool>);
 
 impl StopToken {
-    /// How long answers that are in flight are awaited at most.
+    /// The longest wait for answers to requests in flight.
     pub const WAIT_MAX: Duration = Duration::from_secs(10);
 
-    /// Asks for the end. Nothing takes it back.
+    /// Requests the end. A request cannot be taken back.
     pub fn request(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// Whether somebody has asked for it.
+    /// Whether the end was requested.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Waits until somebody asks for it.
+    /// Waits until the end is requested.
     pub(crate) async fn requested(&self) {
         let mut ticks = tokio::time::interval(INTERVAL);
         while !self.is_requested() {

@@ -1,4 +1,4 @@
-//! Entries as LDIF or as a stream of AddRequest messages, as fast as a pipe takes them.
+//! Writes entries as LDIF or as AddRequest messages, as fast as a pipe takes them.
 
 use std::io::{self, BufRead, Write};
 
@@ -15,22 +15,22 @@ use crate::random::Random;
 use crate::template::MESSAGE_ID_BASE;
 use crate::values::{Values, Variable};
 
-/// Entries are written in pieces of about this size.
+/// Entries are written in pieces of about this many bytes.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// The most entries of the shape `flat`: their names have eight digits.
+/// The most entries of the shape `flat`, whose names have eight digits.
 const FLAT_ENTRIES_MAX: u64 = 100_000_000;
 
-/// How entries are written.
+/// The format in which entries are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// LDIF content records (RFC 2849).
     Ldif,
-    /// LDAP messages with AddRequests (RFC 4511 §4.7), one behind the other.
+    /// LDAP messages with AddRequests (RFC 4511 §4.7), back to back.
     Ber,
 }
 
-/// Entries to write: so many, parents first.
+/// Generated entries that are written as a stream, parents first.
 #[derive(Debug)]
 pub struct EntryStream {
     source: Source,
@@ -42,18 +42,21 @@ pub struct EntryStream {
 enum Source {
     Generator(Generator),
     Template {
-        /// The entry that comes before all others.
+        /// The first entry.
         root: Option<Entry>,
-        /// Those without variables, which come once.
+        /// The entries without variables, which come once.
         once: Vec<PlannedOperation>,
-        /// Those with variables, which come in turns.
+        /// The entries with variables, which come in turns.
         repeated: Vec<PlannedOperation>,
         variables: Vec<Variable>,
     },
 }
 
 impl EntryStream {
-    /// The shape `org`: what [`Generator`] makes.
+    /// Entries of the shape `org`, which a [`Generator`] makes.
+    ///
+    /// # Errors
+    /// Those of [`Generator::new`].
     pub fn org(suffix: &str, entries: u64, seed: u64) -> Result<Self, GenerateError> {
         let generator = Generator::new(suffix, entries, seed)?;
         Ok(EntryStream {
@@ -63,17 +66,17 @@ impl EntryStream {
         })
     }
 
-    /// The shape `flat`: the suffix, and below it entries with uid, cn, sn and a carLicense of eight octets.
+    /// Entries of the shape `flat`: the suffix, and below it entries with uid, cn, sn and a carLicense of eight octets.
     ///
     /// # Errors
-    /// When the suffix is none, or there are more than a hundred million entries below it.
+    /// When `suffix` is not one that a [`Generator`] takes, or `entries` is 0 or above a hundred million.
     pub fn flat(suffix: &str, entries: u64, seed: u64) -> Result<Self, PlanError> {
         if !(1..=FLAT_ENTRIES_MAX).contains(&entries) {
             let reason = format!("flat has 1 to {FLAT_ENTRIES_MAX} entries");
-            return Err(PlanError::of_all(reason));
+            return Err(PlanError::of_plan(reason));
         }
         let root = Generator::new(suffix, ENTRIES_MIN, seed)
-            .map_err(|error| PlanError::of_all(error.to_string()))?
+            .map_err(|error| PlanError::of_plan(error.to_string()))?
             .entry(0);
         let options = PlanOptions {
             settings: vec![("suffix".to_owned(), suffix.to_owned())],
@@ -86,11 +89,11 @@ impl EntryStream {
         Ok(stream)
     }
 
-    /// The entries of a plan that has nothing but entries: those without variables once, then the others in turns
-    /// until there are `entries` in all.
+    /// The entries of a plan that consists of entries: first those without variables, then the others in turns until
+    /// there are `entries` in all.
     ///
     /// # Errors
-    /// When the plan cannot be read, or has other operations than adds.
+    /// When the plan cannot be read or has other operations than adds, or when `entries` would need one twice.
     pub fn template(
         plan: impl BufRead,
         options: &PlanOptions,
@@ -103,14 +106,14 @@ impl EntryStream {
             .iter()
             .any(|operation| operation.kind != Operation::Add)
         {
-            return Err(PlanError::of_all(
+            return Err(PlanError::of_plan(
                 "a template of entries holds nothing but entries",
             ));
         }
         let has_none = |operation: &PlannedOperation| operation.variables.is_empty();
         let (once, repeated): (Vec<_>, Vec<_>) = plan.operations.into_iter().partition(has_none);
         if repeated.is_empty() && entries > once.len() as u64 {
-            return Err(PlanError::of_all(
+            return Err(PlanError::of_plan(
                 "no entry of the template has a variable: all would be the same",
             ));
         }
@@ -126,12 +129,15 @@ impl EntryStream {
         })
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
     /// Writes all entries.
+    ///
+    /// # Errors
+    /// When `out` fails.
     pub fn write(&self, format: Format, out: &mut impl Write) -> io::Result<()> {
         let mut piece = Piece {
             format,
@@ -179,11 +185,11 @@ impl EntryStream {
     }
 }
 
-/// What is written at a time.
+/// Entries that are encoded and not written yet.
 struct Piece {
     format: Format,
     bytes: Vec<u8>,
-    /// A message that becomes LDIF.
+    /// The message that is being turned into LDIF.
     message: Vec<u8>,
 }
 
@@ -243,7 +249,7 @@ impl Piece {
     }
 }
 
-/// Message IDs of four octets, from the start again when they are used up.
+/// The message ID of an entry: four octets long, and reused when all are used up.
 fn message_id(index: u64) -> u32 {
     MESSAGE_ID_BASE + (index % u64::from(MESSAGE_ID_MAX - MESSAGE_ID_BASE)) as u32
 }

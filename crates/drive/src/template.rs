@@ -1,9 +1,9 @@
-//! Messages and texts with places for values: encoded once, then put together for each request.
+//! Messages and texts with places for values. They are encoded once, and filled in for each request.
 //!
-//! While a plan is read, a variable stands in texts as a *marker*, a short sequence of octets that no other text may
-//! hold. So names, filters and LDIF are read and encoded by the code that always does it, and a template is what comes out,
-//! cut at the markers. An element that has a marker in it gets a length of a fixed number of octets, which is filled in
-//! when the values are there (BER has no shortest form for lengths, X.690 §8.1.3).
+//! While a plan is parsed, a *marker* stands for a variable: a short sequence of octets that no other text may hold.
+//! Names, filters and LDIF are therefore parsed and encoded by the code that always does it. The encoded message is
+//! then cut at the markers. An element with a marker gets a length of a fixed number of octets, which is filled in with
+//! the values. BER permits lengths that are longer than necessary (X.690 §8.1.3).
 
 #![deny(clippy::indexing_slicing)]
 
@@ -13,18 +13,18 @@ use sapwood_ldap::ber;
 
 use crate::values::Values;
 
-/// What a marker begins with; plans may not hold it otherwise.
+/// The first octet of a marker. A plan may not contain it.
 pub(crate) const MARKER_START: u8 = 0x02;
 const MARKER_END: u8 = 0x03;
 const MARKER_BYTES: usize = 11;
 
-/// Message IDs have this bit, so that all of them take four octets.
+/// Every message ID has this bit, so that it takes four octets.
 pub(crate) const MESSAGE_ID_BASE: u32 = 1 << 24;
 
-/// Octets of a length that is filled in later: the first says how many follow.
+/// A length that is filled in later. The first octet says how many follow.
 const LENGTH: [u8; 4] = [0x83, 0, 0, 0];
 
-/// Stands for a variable: its index, and the width to which it is filled with zeros.
+/// The marker of a variable: its index, and the width to which its value is filled with zeros.
 pub(crate) fn marker(variable: usize, width: usize) -> Vec<u8> {
     let mut marker = vec![MARKER_START];
     marker.extend_from_slice(format!("v{variable:05}w{width:02}").as_bytes());
@@ -32,7 +32,7 @@ pub(crate) fn marker(variable: usize, width: usize) -> Vec<u8> {
     marker
 }
 
-/// A variable's value, filled with zeros in front.
+/// A place for a variable's value, filled with zeros in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) variable: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// The marker that `octets` begin with.
+    /// Parses the marker that `octets` begin with.
     fn read(octets: &[u8]) -> Option<Reference> {
         let marker = octets.get(..MARKER_BYTES)?;
         let inner = marker
@@ -67,11 +67,12 @@ impl Reference {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Text {
     literal: Vec<u8>,
-    /// Where in the literal each value goes, in order.
+    /// Where in the literal each value goes, from the first to the last.
     references: Vec<(usize, Reference)>,
 }
 
 impl Text {
+    /// Cuts text at its markers.
     pub(crate) fn new(marked: &[u8]) -> Text {
         let mut text = Text::default();
         for piece in cut(marked) {
@@ -85,6 +86,7 @@ impl Text {
         text
     }
 
+    /// Appends the text with values.
     pub(crate) fn put(&self, values: &Values, out: &mut Vec<u8>) {
         let mut from = 0;
         for (at, reference) in &self.references {
@@ -95,6 +97,7 @@ impl Text {
         out.extend_from_slice(self.literal.get(from..).unwrap_or_default());
     }
 
+    /// The indexes of its variables, in order.
     pub(crate) fn variables(&self) -> impl Iterator<Item = usize> + '_ {
         self.references
             .iter()
@@ -102,12 +105,13 @@ impl Text {
     }
 }
 
-/// What lies between markers, and the markers.
+/// A marker, or what lies between two.
 enum Piece {
     Literal(Range<usize>),
     Value(Reference),
 }
 
+/// Cuts text at its markers.
 fn cut(marked: &[u8]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut from, mut at) = (0, 0);
@@ -134,9 +138,9 @@ fn cut(marked: &[u8]) -> Vec<Piece> {
 pub(crate) struct Template {
     literal: Vec<u8>,
     parts: Vec<Part>,
-    /// Where the four octets of the message ID are.
+    /// Where the message ID is; it has four octets.
     id_at: usize,
-    /// The variables it refers to, each once.
+    /// The indexes of its variables, each once.
     variables: Vec<usize>,
 }
 
@@ -146,21 +150,21 @@ enum Part {
     Literal { start: usize, end: usize },
     /// A value.
     Value(Reference),
-    /// The content of an element begins; its length is to be filled in.
+    /// The content of an element begins. Its length is filled in at the end.
     Open,
     /// The content of the innermost open element ends.
     Close,
 }
 
-/// Elements within each other that are told apart: more than LDAP's messages have, filters included.
+/// How deep elements with markers may nest: deeper than in any LDAP message, filters included.
 const OPEN_MAX: usize = 32;
 
 impl Template {
-    /// Takes an encoded message whose ID takes four octets.
+    /// Makes a template of an encoded message whose ID takes four octets. `None` when it nests too deep.
     pub(crate) fn new(message: &[u8]) -> Option<Template> {
         let mut template = Template::default();
         template.compile(message, 0)?;
-        // The envelope's header, the ID's own, then the ID.
+        // The ID follows the header of the envelope and its own.
         let header = template.literal.get(1).copied()?;
         template.id_at = match header {
             0..=0x7f => 2 + 2,
@@ -180,13 +184,13 @@ impl Template {
         Some(template)
     }
 
-    /// The variables it refers to, each once.
+    /// The indexes of the variables that it refers to, each once.
     #[inline]
     pub(crate) fn variables(&self) -> &[usize] {
         &self.variables
     }
 
-    /// Goes through elements; those without a marker are copied.
+    /// Turns elements into parts. Elements without a marker are copied.
     fn compile(&mut self, elements: &[u8], depth: usize) -> Option<()> {
         let mut reader = ber::Reader::new(elements);
         while !reader.is_empty() {
@@ -229,7 +233,7 @@ impl Template {
         }
     }
 
-    /// Appends the message.
+    /// Appends the message with an ID and values.
     #[inline]
     pub(crate) fn put(&self, id: u32, values: &Values, out: &mut Vec<u8>) {
         let begin = out.len();

@@ -1,5 +1,5 @@
-//! A timer as exact as the kernel has one: the runtime's own counts in milliseconds, in which a server answers dozens of
-//! requests.
+//! A timer as exact as the kernel's. The runtime's own timers count in milliseconds, in which a server answers dozens
+//! of requests.
 
 use std::io;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// A timer that can be set again and again.
+/// A timer that can be set any number of times.
 pub(crate) struct Timer {
-    /// The runtime waits for it as for any other file that is read.
+    /// The runtime waits for a timerfd as it waits for a pipe.
     fd: Receiver,
 }
 
 impl Timer {
+    /// Creates a timer, which is not set.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -25,7 +26,7 @@ impl Timer {
         })
     }
 
-    /// Ends after this time. Dropped before, nothing is lost.
+    /// Ends after this time. The future may be dropped before.
     pub(crate) async fn after(&mut self, time: Duration) -> io::Result<()> {
         let timespec = |time: Duration| Timespec {
             tv_sec: time.as_secs() as i64,
@@ -33,7 +34,7 @@ impl Timer {
         };
         let setting = Itimerspec {
             it_interval: timespec(Duration::ZERO),
-            // Zero would stop it.
+            // Zero would disarm the timer.
             it_value: timespec(time.max(Duration::from_nanos(1))),
         };
         timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &setting)?;
@@ -41,7 +42,7 @@ impl Timer {
             self.fd.readable().await?;
             match self.fd.try_read(&mut [0; 8]) {
                 Ok(_) => return Ok(()),
-                // Ready for an earlier time, which setting it has taken back.
+                // The readiness was of an earlier setting.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

@@ -96,8 +96,8 @@ impl List {
         self.bytes.len() >= LONG_LIST_BYTES
     }
 
-    /// Chooses the next values at random and reads a little of each, so that the processor waits for all of them at once.
-    /// Waiting for one after the other took twice as long as everything else that is done for a request.
+    /// Chooses the next values at random and reads a little of each, so that the processor waits for all of them at
+    /// once. Waiting for one after the other took twice as long as everything else that is done for a request.
     #[inline(never)]
     fn prefetch(&self, random: &mut Random, prefetched: &mut Vec<Span>) {
         let count = self.ends.len() as u64;

@@ -33,7 +33,8 @@ pub(super) struct UpdateStream {
     value: Vec<u8>,
 }
 
-/// Whether the server says in its root DSE that it takes bulk updates of the incremental style. Nothing else may be under way.
+/// Whether the server says in its root DSE that it takes bulk updates of the incremental style. Nothing else may be
+/// under way.
 pub async fn speaks_lburp(connection: &mut Connection) -> Result<bool, Error> {
     let attributes: OctetStringsBuf = ["supportedExtension", "supportedFeatures"]
         .into_iter()
@@ -148,7 +149,8 @@ impl UpdateStream {
     }
 }
 
-/// What became of the operations of an update request: the error of each that failed, in the order of their places in the list.
+/// What became of the operations of an update request: the error of each that failed, in the order of their places in
+/// the list.
 pub(super) fn failed(
     response: &ExtendedResponse<'_>,
     operations: usize,

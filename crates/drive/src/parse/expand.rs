@@ -11,8 +11,8 @@ use crate::template::{MARKER_START, marker};
 const WIDTH_MAX: usize = 99;
 
 impl Parser<'_> {
-    /// Replaces references to settings by their values, and references to variables by markers. Returns whether there is a
-    /// marker.
+    /// Replaces references to settings by their values, and references to variables by markers. Returns whether there
+    /// is a marker.
     pub(super) fn expand(&self, record: Record) -> Result<(Record, bool), PlanError> {
         let text = &record.text;
         let line_at = |at: usize| {

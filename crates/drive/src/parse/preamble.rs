@@ -1,4 +1,4 @@
-//! The lines in front of an operation: how it is called, how often it is sent and what is expected of it.
+//! The lines in front of an operation: its name, how often it is sent and the answer that it expects.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -9,15 +9,16 @@ use super::records::Line;
 use crate::plan::PlanError;
 use crate::template::Text;
 
-/// The greatest code that has a name.
+/// Result codes up to this one are looked up by name.
 const NAMED_CODE_MAX: u32 = 4096;
 
-/// What stands in front of an operation.
+/// The lines in front of an operation, parsed.
 #[derive(Default)]
 pub(super) struct Preamble {
     pub(super) label: Option<String>,
     pub(super) weight: Option<u32>,
     pub(super) repeat: Option<u32>,
+    /// The expected result codes. `Some(None)` means any.
     pub(super) codes: Option<Option<Vec<u32>>>,
     pub(super) entries: Option<(u64, u64)>,
     pub(super) value: Option<(String, Text)>,
@@ -25,7 +26,7 @@ pub(super) struct Preamble {
 }
 
 impl Preamble {
-    /// Takes a line that may stand before an operation; `false` if it is another.
+    /// Takes a line of the preamble. Returns `false` when the line is not part of it.
     pub(super) fn take(&mut self, line: &Line<'_>) -> Result<bool, PlanError> {
         let count = || line.number(1, u64::from(u32::MAX)).map(|n| Some(n as u32));
         match line.name.as_str() {
@@ -108,7 +109,7 @@ impl Preamble {
     }
 }
 
-/// Result codes by name or number, or `any`.
+/// Parses result codes by name or number, or `any`.
 fn codes(line: &Line<'_>) -> Result<Option<Vec<u32>>, PlanError> {
     if line.text()? == "any" {
         return Ok(None);

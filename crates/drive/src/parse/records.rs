@@ -1,4 +1,4 @@
-//! RecordReader and lines of a plan: those of LDIF (RFC 2849), read one record at a time.
+//! Splits a plan into records and lines, which are those of LDIF (RFC 2849).
 
 #![deny(clippy::indexing_slicing)]
 
@@ -9,32 +9,33 @@ use sapwood_ldap::base64;
 
 use crate::plan::{PlanError, RECORD_BYTES_MAX};
 
-/// Reads records: lines up to an empty one.
+/// Reads one record at a time: the lines up to an empty one.
 #[derive(Debug)]
 pub(crate) struct RecordReader<R> {
     source: R,
-    /// The line that is read next.
+    /// The number of the line that is read next.
     line: u64,
 }
 
-/// A record as it stands in the file.
+/// A record of the file, unchanged.
 #[derive(Debug)]
 pub(crate) struct Record {
-    /// The line it begins with.
+    /// The number of its first line.
     pub(crate) first_line: u64,
-    /// Its lines, comments and continuations included, each with its end.
+    /// Its lines with their ends, comments and continuations included.
     pub(crate) text: Vec<u8>,
 }
 
 /// One line with its continuations joined.
 #[derive(Debug, Clone)]
 pub(crate) struct Line<'t> {
+    /// Its number in the file.
     pub(crate) number: u64,
-    /// Where in the record's text it begins.
+    /// Where it begins in the record's text.
     pub(crate) offset: usize,
-    /// What stands before the colon, in lower case.
+    /// The text before the colon, in lower case.
     pub(crate) name: String,
-    /// What stands behind it, base 64 undone.
+    /// The value after the colon, with base64 decoded.
     pub(crate) value: Cow<'t, [u8]>,
 }
 
@@ -43,7 +44,7 @@ impl<R: BufRead> RecordReader<R> {
         RecordReader { source, line: 1 }
     }
 
-    /// The next record that has more than comments.
+    /// The next record that consists of more than comments.
     pub(crate) fn next_record(&mut self) -> Result<Option<Record>, PlanError> {
         let mut text = Vec::new();
         let mut first_line = self.line;
@@ -79,7 +80,7 @@ impl<R: BufRead> RecordReader<R> {
 }
 
 impl Record {
-    /// Its lines without comments. Only UTF-8 stands before a colon.
+    /// The record's lines without comments. The text before a colon must be UTF-8.
     pub(crate) fn lines(&self) -> Result<Vec<Line<'_>>, PlanError> {
         let mut lines: Vec<(u64, usize, Cow<'_, [u8]>)> = Vec::new();
         let mut offset = 0;
@@ -116,7 +117,7 @@ impl Record {
 impl<'t> Line<'t> {
     fn parse(number: u64, offset: usize, line: Cow<'t, [u8]>) -> Result<Self, PlanError> {
         let wrong = |reason: &str| PlanError::new(number, reason);
-        // The end of a change in LDIF, which has no colon.
+        // A line without a colon: it ends a change in LDIF.
         if line.as_ref() == b"-" {
             return Ok(Line {
                 number,
@@ -174,6 +175,7 @@ impl<'t> Line<'t> {
             })
     }
 
+    /// An error of this line.
     pub(crate) fn error(&self, reason: &str) -> PlanError {
         PlanError::new(self.number, reason)
     }

@@ -1,4 +1,4 @@
-//! The operations of a plan as the requests that are sent, with the markers of variables in them.
+//! Encodes the operations of a plan as requests, in which markers stand for variables.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -18,7 +18,7 @@ use super::records::{Line, Record};
 use crate::plan::PlanError;
 use crate::template::MESSAGE_ID_BASE;
 
-/// The operation's element of a message.
+/// An encoded protocolOp (RFC 4511 §4.1.1).
 pub(super) struct Encoded(Vec<u8>);
 
 impl Encoded {
@@ -31,7 +31,7 @@ impl Encoded {
     }
 }
 
-/// A whole message, with an ID of four octets.
+/// The encoded message with an operation and controls. Its ID takes four octets.
 pub(super) fn message(op: &Encoded, controls: &ControlsBuf) -> Vec<u8> {
     let mut content = Vec::new();
     ber::put_integer(&mut content, ber::INTEGER, i64::from(MESSAGE_ID_BASE));
@@ -48,7 +48,7 @@ pub(super) fn message(op: &Encoded, controls: &ControlsBuf) -> Vec<u8> {
     message
 }
 
-/// What LDIF says: from the `dn:` line to the end of the record.
+/// Parses an LDIF record: the lines from `dn:` to the end.
 pub(super) fn ldif(
     record: &Record,
     dn: &Line<'_>,
@@ -195,7 +195,7 @@ pub(super) fn compare(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded,
     let [line] = options else {
         return Err(first.error("a compare is followed by one line: the attribute and the value"));
     };
-    // The name was made lower case, which attribute descriptions do not mind.
+    // The name is in lower case here. Attribute descriptions ignore case.
     Ok(Encoded::new(&Request::Compare(CompareRequest {
         dn: first.text()?,
         assertion: Assertion {

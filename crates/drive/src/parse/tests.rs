@@ -41,8 +41,8 @@ fn every_operation_and_option_is_understood() {
          phase: first\nduration: 2.5\n\n\
          session: readers\nconnections: 4\nqueue: 10\nrate: 100.5\norder: random\nbind: cn=x\npassword: secret\n\n\
          name: find\nweight: 3\nexpect: success, sizeLimitExceeded\nexpect-entries: 0..1\nexpect-value: uid: u${n:6}\n\
-         control: 2.16.840.1.113730.3.4.2 true\nsearch: ${suffix}\nscope: one\nfilter: (uid=u${n:6})\nattributes: uid cn\n\
-         size-limit: 1\ntime-limit: 5\ntypes-only: false\nderef-aliases: always\n\n\
+         control: 2.16.840.1.113730.3.4.2 true\nsearch: ${suffix}\nscope: one\nfilter: (uid=u${n:6})\n\
+         attributes: uid cn\nsize-limit: 1\ntime-limit: 5\ntypes-only: false\nderef-aliases: always\n\n\
          compare: uid=u${n},${suffix}\nuid: u${n}\n\n\
          session: writers\ntransaction: 10\ncount: 500\n\n\
          loop: 3\n\ngroup:\n\ndn: uid=${c},${suffix}\nobjectClass: account\nuid: ${c}\n\nwait:\n\n\
@@ -127,7 +127,7 @@ fn settings_can_be_replaced_and_dollars_written() {
 
 #[test]
 fn errors_name_the_line() {
-    // Trouble with all of a plan has no line: 0 here.
+    // An error of the plan as a whole has no line: 0 here.
     let refused = |text: &str, line: u64, part: &str| {
         let error = read(text).map(drop).expect_err(text);
         assert_eq!(error.line.unwrap_or(0), line, "{error}\n{text}");

@@ -11,7 +11,8 @@ const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:64rem;ma
     color:#1b2420;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2.2rem 0 .4rem}\
     p{margin:.3rem 0}table{border-collapse:collapse;margin:.6rem 0}\
     th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d5dcd8}\
-    td{white-space:nowrap}th:first-child,td:first-child{text-align:left}.bad{color:#a3231b}.plots{display:flex;flex-wrap:wrap;gap:1rem}\
+    td{white-space:nowrap}th:first-child,td:first-child{text-align:left}.bad{color:#a3231b}\
+    .plots{display:flex;flex-wrap:wrap;gap:1rem}\
     figure{margin:.5rem 0}figcaption{font-size:.85rem;color:#4c5852}\
     svg{background:#fafcfb;border:1px solid #d5dcd8}text{font:11px system-ui,sans-serif;fill:#4c5852}";
 
@@ -24,7 +25,8 @@ impl Report {
             &mut out,
             format_args!(
                 "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-                 <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title><style>{STYLE}</style></head>\n\
+                 <meta name=\"viewport\" content=\"width=device-width\">\
+                 <title>{}</title><style>{STYLE}</style></head>\n\
                  <body><h1>{}</h1><p>{}; seed {}{}</p>\n",
                 escaped(&title),
                 escaped(&title),
@@ -173,7 +175,8 @@ fn put_phase(out: &mut String, phase: &PhaseReport) {
         put(
             out,
             format_args!(
-                "<tr><td>{}</td><td>{}</td><td{}>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                "<tr><td>{}</td><td>{}</td><td{}>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+                 <td>{}</td><td>{}</td></tr>\n",
                 escaped(&row.name),
                 row.answered,
                 if row.failed > 0 { " class=\"bad\"" } else { "" },

@@ -32,10 +32,10 @@ fn phase(phase: &PhaseReport) -> String {
         },
     );
     format!(
-        "\n{{\"name\": {}, \"connections\": {}, \"queue\": {}, \"transaction\": {}, \"is_cut_short\": {}, \"seconds\": {}, \
-         \"per_second\": {}, \"client_cpu_seconds\": {}, \"client_cpu_us\": {}, \"server\": {server}, \
-         \"server_cpu_us\": {}, \"database_bytes\": {}, \"unsent\": {},\n \"total\": {},\n \"operations\": [{}],\n \"errors\": [{}],\n \"examples\": [{}],\n \
-         \"series\": [{}]}}",
+        "\n{{\"name\": {}, \"connections\": {}, \"queue\": {}, \"transaction\": {}, \"is_cut_short\": {}, \
+         \"seconds\": {}, \"per_second\": {}, \"client_cpu_seconds\": {}, \"client_cpu_us\": {}, \"server\": {server}, \
+         \"server_cpu_us\": {}, \"database_bytes\": {}, \"unsent\": {},\n \"total\": {},\n \
+         \"operations\": [{}],\n \"errors\": [{}],\n \"examples\": [{}],\n \"series\": [{}]}}",
         text(&phase.name),
         phase.connections,
         phase.queue,

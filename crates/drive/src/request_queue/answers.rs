@@ -124,7 +124,8 @@ impl RequestQueue {
     }
 }
 
-/// Compares the answer to an operation with what the plan expects, and counts a mismatch. Returns whether there is none.
+/// Compares the answer to an operation with what the plan expects, and counts a mismatch. Returns whether there is
+/// none.
 #[inline]
 fn check(
     request: &InFlight,

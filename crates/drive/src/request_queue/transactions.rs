@@ -9,8 +9,8 @@ use crate::stats::Stats;
 use crate::transaction;
 use crate::values::TRANSACTION;
 
-/// The most ends of transactions in flight when another transaction is started. It is a limit for the server's sake, which
-/// keeps all updates of a transaction until its end.
+/// The most ends of transactions in flight when another transaction is started. It is a limit for the server's sake,
+/// which keeps all updates of a transaction until its end.
 const ENDS_IN_FLIGHT_MAX: u32 = 1;
 
 /// Why an update failed that was answered as expected.
@@ -98,8 +98,8 @@ impl RequestQueue {
             RequestKind::StartTransaction
                 if response.result.code == ResultCode::Busy && self.pipelines_starts =>
             {
-                // Like OpenLDAP's, the server takes one transaction at a time. From now on each start waits for the answer to
-                // the end before.
+                // Like OpenLDAP's, the server takes one transaction at a time. From now on each start waits for the
+                // answer to the end before.
                 self.pipelines_starts = false;
                 self.transaction = Transaction::None;
                 return Ok(());
@@ -144,8 +144,8 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Forgets a transaction that is over; `end` is the slot of the request that ended it. If it is not committed, counts
-    /// its updates as failed.
+    /// Forgets a transaction that is over; `end` is the slot of the request that ended it. If it is not committed,
+    /// counts its updates as failed.
     pub(super) fn close(&mut self, end: Option<usize>, is_committed: bool, stats: &mut Stats) {
         let Some(index) = self.uncommitted.iter().position(|own| own.end == end) else {
             return;

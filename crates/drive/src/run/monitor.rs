@@ -24,8 +24,8 @@ pub(super) struct Monitor<'m> {
 }
 
 impl Monitor<'_> {
-    /// Starts the phase on all workers, which report their end through `ends`. Fills in the report's series and what the phase
-    /// used, and returns the stats of the measured time.
+    /// Starts the phase on all workers, which report their end through `ends`. Fills in the report's series and what
+    /// the phase used, and returns the stats of the measured time.
     pub(super) fn follow(
         &self,
         workers: &mut Vec<Worker>,

@@ -43,8 +43,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread that opens its share of the connections, reports through `ready` that it has, waits for the beginning of
-    /// the phase, and reports again at its end.
+    /// Starts a thread that opens its share of the connections, reports through `ready` that it has, waits for the
+    /// beginning of the phase, and reports again at its end.
     ///
     /// # Errors
     /// When the system gives no thread or no event queue.

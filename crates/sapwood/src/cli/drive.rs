@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use sapwood_drive::{CONNECTIONS_MAX, QUEUE_MAX};
 
-/// The longest time that is understood, in seconds: a year.
+/// The longest time that an option takes, in seconds: a year.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 
 #[derive(Debug, clap::Args)]
@@ -58,16 +58,16 @@ pub(crate) struct Run {
     /// How long phases last, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Time in front of each phase in which connections begin one by one, not counted unless the phase ends in it, in seconds
+    /// Time before each phase in which connections begin one by one, not counted unless the phase ends in it, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) ramp_up: Option<Duration>,
-    /// What random values are made from
+    /// The seed of random values
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Threads that drive connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,
-    /// Give a connection up whose server says nothing for so long, in seconds
+    /// Give up a connection when the server sends no answer for this long, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) answer_timeout: Option<Duration>,
     /// The server's process, to report its processor time and memory

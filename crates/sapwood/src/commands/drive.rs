@@ -1,4 +1,4 @@
-//! `sapwood drive`: load on an LDAP server, and what came of it.
+//! `sapwood drive`: puts load on an LDAP server and reports rates and latencies.
 
 mod interrupt;
 mod live;
@@ -99,7 +99,7 @@ fn load(args: &Run, out: &mut Output) -> Result<ExitCode> {
         report.phases.extend(phases);
     }
     drop(live);
-    // Whoever reads it may have been ended by the same Ctrl-C, which takes nothing from the files.
+    // The same Ctrl-C may have ended the reader of standard output. The files are written all the same.
     let printed = reports.print(&report, out);
     reports.write(&report)?;
     if let Some(status) = interrupt.and_then(|interrupt| interrupt.status()) {
@@ -131,7 +131,7 @@ pub(crate) fn connection(args: &Connect) -> Result<(Options, Option<(String, Vec
     Ok((options, bind))
 }
 
-/// Where the plan comes from.
+/// The source of the plan.
 enum Source<'a> {
     Preset(&'static str, &'static str),
     File(&'a Path),
@@ -182,7 +182,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A plan that is open, and the folder in which its files of values are.
+/// An open plan, and the folder at which the paths of its files of values start.
 pub(crate) struct Input {
     pub(crate) reader: Box<dyn BufRead>,
     pub(crate) folder: PathBuf,

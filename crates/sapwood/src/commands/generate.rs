@@ -1,4 +1,4 @@
-//! `sapwood drive generate`: made-up entries as LDIF or as AddRequest messages.
+//! `sapwood drive generate`: generates entries as LDIF or as AddRequest messages.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Generate, out: &mut Output) -> Result<ExitCode> {
         Format::Ldif => drive::Format::Ldif,
         Format::Ber => drive::Format::Ber,
     };
-    // Written in large pieces by the stream itself: a buffer between would only copy.
+    // The stream writes large pieces itself, so a buffer between would only copy.
     match args.output.as_deref() {
         Some(file) if file != Path::new("-") => {
             let mut out = File::create(file).with_context(|| file.display().to_string())?;

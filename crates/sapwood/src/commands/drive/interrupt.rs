@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM during a run.
+//! Handles Ctrl-C and SIGTERM during a run.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::process;
@@ -9,14 +9,15 @@ use anyhow::Result;
 use sapwood_drive::StopToken;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit statuses, as shells give them to programs that a signal has ended: 128 and its number.
+/// The exit status after SIGINT: 128 and its number, as shells report a program that a signal has ended.
 const INTERRUPTED: u8 = 130;
+/// The exit status after SIGTERM.
 const TERMINATED: u8 = 143;
 /// No signal has come.
 const NONE: u8 = 0;
 
-/// Catches SIGINT and SIGTERM from when it is made until the program ends: the first one stops the run, so that it is
-/// reported, the second one ends the program.
+/// Catches SIGINT and SIGTERM until the program ends. The first signal stops the run, which is then reported. The
+/// second one ends the program.
 pub(super) struct Interrupt {
     status: Arc<AtomicU8>,
 }
@@ -36,7 +37,7 @@ impl Interrupt {
             .name("signals".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
-                    // Who has seen the stop sees the status.
+                    // Stored before the request, so that a thread that sees the request also sees the status.
                     first.store(
                         next(&mut interrupt, &mut terminate).await,
                         Ordering::Relaxed,
@@ -49,7 +50,7 @@ impl Interrupt {
         Ok(Interrupt { status })
     }
 
-    /// With what status the program ends, if a signal has come.
+    /// The exit status of the program, if a signal has come.
     pub(super) fn status(&self) -> Option<u8> {
         match self.status.load(Ordering::Relaxed) {
             NONE => None,
@@ -66,12 +67,12 @@ async fn next(interrupt: &mut Signal, terminate: &mut Signal) -> u8 {
     }
 }
 
-/// Says why it is not over at once.
+/// Tells the user that the run waits for answers.
 fn tell() {
-    // On a terminal the cursor is in the line that is written over each second.
+    // On a terminal the cursor is behind the line that is rewritten each second.
     let start = if stderr().is_terminal() { "\r\n" } else { "" };
     let seconds = StopToken::WAIT_MAX.as_secs();
-    // A terminal that is gone takes nothing from the run.
+    // A closed terminal must not end the run.
     let _ = writeln!(
         stderr(),
         "{start}stopping: waiting up to {seconds} s for answers; the next signal ends at once"

@@ -1,11 +1,11 @@
-//! What a run does, on the terminal while it does it.
+//! Shows the progress of a run on the terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 
 use rustix::termios::tcgetwinsize;
 use sapwood_drive::{Observer, PhaseReport, Point};
 
-/// One line on standard error, written over each second; without a terminal, a line for each phase.
+/// Rewrites one line on standard error each second. Without a terminal, writes two lines for each phase.
 pub(crate) struct Live {
     is_terminal: bool,
     phase: String,
@@ -25,13 +25,13 @@ impl Live {
 
     fn write(&self, line: &str, end: &str) {
         let start = if self.is_terminal { "\r\x1b[K" } else { "" };
-        // A line that is wrapped could not be written over.
+        // A wrapped line could not be rewritten.
         let columns = match (self.is_terminal, tcgetwinsize(stderr())) {
             (true, Ok(size)) if size.ws_col > 0 => usize::from(size.ws_col) - 1,
             _ => usize::MAX,
         };
         let line: String = line.chars().take(columns).collect();
-        // A terminal that is gone takes nothing from the run.
+        // A closed terminal must not end the run.
         let _ = write!(stderr(), "{start}{line}{end}");
         let _ = stderr().flush();
     }

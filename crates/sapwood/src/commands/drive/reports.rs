@@ -1,4 +1,4 @@
-//! The report of a run, in every form that was asked for.
+//! Writes the report of a run in every requested form.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,14 +12,15 @@ use crate::output::Output;
 
 type Form = fn(&Report) -> String;
 
-/// Where reports go: one form to standard output, which is a table unless `-` asks for another, the others to files.
+/// The destinations of the report: one form goes to standard output, which is the table unless `-` names another, the
+/// rest go to files.
 pub(super) struct Reports<'a> {
     printed: Form,
     files: Vec<(&'a Path, File, Form)>,
 }
 
 impl<'a> Reports<'a> {
-    /// Opens the files: what cannot be written is told before the run, not behind it.
+    /// Opens the files, so that one that cannot be written is an error before the run.
     pub(super) fn open(args: &'a Run) -> Result<Self> {
         let mut printed = None;
         let mut files = Vec::new();
@@ -52,13 +53,13 @@ impl<'a> Reports<'a> {
         })
     }
 
-    /// Writes what goes to standard output.
+    /// Writes the form for standard output.
     pub(super) fn print(&self, report: &Report, out: &mut Output) -> io::Result<()> {
         out.write_all((self.printed)(report).as_bytes())?;
         out.flush()
     }
 
-    /// Writes the files, whatever was in them.
+    /// Writes the files, replacing their content.
     pub(super) fn write(self, report: &Report) -> Result<()> {
         for (path, mut file, form) in self.files {
             let written = match file.metadata()?.is_file() {
