@@ -87,7 +87,7 @@ fn load(args: &Run, out: &mut Output) -> Result<ExitCode> {
                 "no phase of the plan has {part:?} in its name"
             );
         }
-        // Before there is anything to report, a signal ends the program as it ends others.
+        // Signals are caught from the first run on. Before it there is nothing to report, and a signal ends the program.
         if interrupt.is_none() {
             interrupt = Some(Interrupt::catch(settings.stop.clone())?);
         }
