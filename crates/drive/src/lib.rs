@@ -36,7 +36,7 @@ mod values;
 pub use parse::PlanOptions;
 pub use plan::{
     CONNECTIONS_MAX, LABELS_MAX, NESTING_MAX, OPERATIONS_MAX, Plan, PlanError, QUEUE_MAX,
-    RECORD_BYTES_MAX, REFERENCES_MAX, VARIABLES_MAX,
+    RECORD_BYTES_MAX, REFERENCES_MAX, SESSIONS_MAX, SETTINGS_BYTES_MAX, VARIABLES_MAX,
 };
 pub use presets::PRESETS;
 pub use report::{ErrorReport, Latencies, OperationReport, PhaseReport, Point, Report};

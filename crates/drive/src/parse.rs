@@ -9,16 +9,16 @@ mod records;
 mod request;
 mod steps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::plan::{
-    CONNECTIONS_MAX, Instruction, LABELS_MAX, Order, Phase, Plan, PlanError, QUEUE_MAX, Session,
-    VARIABLES_MAX,
+    CONNECTIONS_MAX, Instruction, LABELS_MAX, Order, Phase, Plan, PlanError, QUEUE_MAX,
+    SESSIONS_MAX, Session, VARIABLES_MAX,
 };
-use crate::values::Variable;
+use crate::values::{CONNECTION, CONNECTION_NAME, Variable};
 use records::{Line, Record, RecordReader};
 use steps::{OpenBlock, has_operation};
 
@@ -47,7 +47,10 @@ impl Plan {
                 .iter()
                 .map(|(name, _)| name.clone())
                 .collect(),
-            used: Vec::new(),
+            used: BTreeSet::new(),
+            settings_bytes: 0,
+            variables: BTreeMap::from([(CONNECTION_NAME.to_owned(), CONNECTION)]),
+            phase_names: BTreeSet::new(),
             plan: Plan {
                 phases: Vec::new(),
                 variables: Variable::own(),
@@ -72,9 +75,14 @@ struct Parser<'o> {
     /// The value of each setting.
     settings: BTreeMap<String, String>,
     /// The names of the settings of [`PlanOptions`].
-    overridden: Vec<String>,
+    overridden: BTreeSet<String>,
     /// The names of the plan's own settings.
-    used: Vec<String>,
+    used: BTreeSet<String>,
+    /// How many bytes settings have added to the plan so far.
+    settings_bytes: usize,
+    /// The index of each variable.
+    variables: BTreeMap<String, usize>,
+    phase_names: BTreeSet<String>,
     plan: Plan,
     /// The phase that is being read.
     phase: Option<Phase>,
@@ -113,11 +121,11 @@ impl Parser<'_> {
     /// `set: NAME = VALUE`
     fn set(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
         let (name, value) = definition(line, "set")?;
-        if self.plan.variables.iter().any(|known| known.name == name) {
+        if self.variables.contains_key(name) {
             return Err(line.error(&format!("there is a variable {name:?} already")));
         }
-        self.used.push(name.to_owned());
-        if !self.overridden.iter().any(|own| own == name) {
+        self.used.insert(name.to_owned());
+        if !self.overridden.contains(name) {
             self.settings.insert(name.to_owned(), value.to_owned());
         }
         Ok(())
@@ -126,17 +134,19 @@ impl Parser<'_> {
     /// `let: NAME = SOURCE`
     fn variable(&mut self, line: &Line<'_>) -> Result<(), PlanError> {
         let (name, source) = definition(line, "let")?;
-        if self.plan.variables.iter().any(|known| known.name == name) {
+        if self.variables.contains_key(name) {
             return Err(line.error(&format!("there is a variable {name:?} already")));
         }
-        if self.used.iter().any(|known| known == name) {
+        if self.used.contains(name) {
             return Err(line.error(&format!("there is a setting {name:?} already")));
         }
         if self.plan.variables.len() >= VARIABLES_MAX {
             return Err(line.error(&format!("more than {VARIABLES_MAX} variables")));
         }
         let variable =
-            Variable::parse(name, source, self.folder).map_err(|reason| line.error(&reason))?;
+            Variable::parse(source, self.folder).map_err(|reason| line.error(&reason))?;
+        self.variables
+            .insert(name.to_owned(), self.plan.variables.len());
         self.plan.variables.push(variable);
         Ok(())
     }
@@ -160,12 +170,7 @@ impl Parser<'_> {
                 _ => return Err(line.error("a phase has a duration, and nothing else")),
             }
         }
-        if self
-            .plan
-            .phases
-            .iter()
-            .any(|other| other.name == phase.name)
-        {
+        if !self.phase_names.insert(phase.name.clone()) {
             let reason = format!("there is a phase {:?} already", phase.name);
             return Err(PlanError::new(self.line, reason));
         }
@@ -261,7 +266,7 @@ impl Parser<'_> {
         if let Some(name) = self
             .overridden
             .iter()
-            .find(|name| !self.used.contains(name))
+            .find(|name| !self.used.contains(*name))
         {
             return wrong(format!("the plan has no setting {name:?}"));
         }
@@ -269,7 +274,13 @@ impl Parser<'_> {
             return wrong("the plan has no operations".to_owned());
         }
         for phase in &self.plan.phases {
-            let mut labels: Vec<&str> = Vec::new();
+            let mut labels: BTreeSet<&str> = BTreeSet::new();
+            if phase.sessions.len() > SESSIONS_MAX {
+                return wrong(format!(
+                    "phase {:?} has more than {SESSIONS_MAX} sessions",
+                    phase.name
+                ));
+            }
             for session in &phase.sessions {
                 if !has_operation(session.steps.iter().flat_map(|step| &step.instructions)) {
                     return wrong(format!(
@@ -281,9 +292,8 @@ impl Parser<'_> {
                     for instruction in &step.instructions {
                         if let Instruction::Operation { operation, .. } = instruction
                             && let Some(operation) = self.plan.operations.get(*operation as usize)
-                            && !labels.contains(&operation.label.as_str())
                         {
-                            labels.push(&operation.label);
+                            labels.insert(&operation.label);
                         }
                     }
                 }
@@ -303,14 +313,11 @@ impl Parser<'_> {
 }
 
 /// Fails when a name comes twice, since nothing says which of the lines counts.
-fn each_once<'l>(
-    lines: impl IntoIterator<Item = &'l Line<'l>, IntoIter: Clone>,
-) -> Result<(), PlanError> {
-    let lines = lines.into_iter();
-    for (at, line) in lines.clone().enumerate() {
-        let mut before = lines.clone().take(at);
-        if let Some(other) = before.find(|other| other.name == line.name) {
-            let reason = format!("{:?} is said in line {} already", line.name, other.number);
+fn each_once<'l>(lines: impl IntoIterator<Item = &'l Line<'l>>) -> Result<(), PlanError> {
+    let mut seen = BTreeMap::new();
+    for line in lines {
+        if let Some(number) = seen.insert(line.name.as_str(), line.number) {
+            let reason = format!("{:?} is said in line {number} already", line.name);
             return Err(line.error(&reason));
         }
     }

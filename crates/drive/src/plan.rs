@@ -13,10 +13,14 @@ pub const RECORD_BYTES_MAX: usize = 1 << 20;
 pub const OPERATIONS_MAX: usize = 1 << 20;
 /// The most variables of a plan.
 pub const VARIABLES_MAX: usize = 10_000;
+/// The most bytes that the values of settings add to a plan.
+pub const SETTINGS_BYTES_MAX: usize = 64 << 20;
 /// The most references to variables in one record.
 pub const REFERENCES_MAX: usize = 256;
 /// How deep loops and groups may nest.
 pub const NESTING_MAX: usize = 16;
+/// The most sessions of a phase.
+pub const SESSIONS_MAX: usize = 64;
 /// The most names under which the operations of a phase are reported.
 pub const LABELS_MAX: usize = 64;
 /// The longest queue of a connection, in requests, and the longest transaction, in updates.

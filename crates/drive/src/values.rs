@@ -27,7 +27,6 @@ pub(crate) const CONNECTION_NAME: &str = "connection";
 /// A variable of a plan.
 #[derive(Debug)]
 pub(crate) struct Variable {
-    pub(crate) name: String,
     source: Source,
     /// How many values of a sequence were taken, by all connections together.
     next: AtomicU64,
@@ -112,9 +111,8 @@ impl List {
 }
 
 impl Variable {
-    fn new(name: &str, source: Source) -> Self {
+    fn new(source: Source) -> Self {
         Variable {
-            name: name.to_owned(),
             source,
             next: AtomicU64::new(0),
         }
@@ -122,20 +120,16 @@ impl Variable {
 
     /// The variables that every plan has, at the indexes [`TRANSACTION`] and [`CONNECTION`].
     pub(crate) fn own() -> Vec<Variable> {
-        vec![
-            // A plan cannot write an empty name: only the connection uses this variable.
-            Variable::new("", Source::Own),
-            Variable::new(CONNECTION_NAME, Source::Own),
-        ]
+        vec![Variable::new(Source::Own), Variable::new(Source::Own)]
     }
 
     /// Parses what follows `let: NAME =`. A relative path of a file starts at `folder`.
-    pub(crate) fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let mut words = text.split_ascii_whitespace();
         let random = match words.next() {
             Some("random") => true,
             Some("sequence") => false,
-            Some("characters") => return Self::characters(name, words),
+            Some("characters") => return Self::characters(words),
             _ => {
                 return Err(
                     "a variable is random, sequence or characters, as in \"random 1..100\"".into(),
@@ -170,26 +164,20 @@ impl Variable {
                 if words.next().is_some() {
                     return Err("nothing may follow the range".into());
                 }
-                return Ok(Variable::new(
-                    name,
-                    Source::Numbers {
-                        random,
-                        first,
-                        count,
-                    },
-                ));
+                return Ok(Variable::new(Source::Numbers {
+                    random,
+                    first,
+                    count,
+                }));
             }
         }
         if list.ends.is_empty() {
             return Err("there are no values".into());
         }
-        Ok(Variable::new(name, Source::List { random, list }))
+        Ok(Variable::new(Source::List { random, list }))
     }
 
-    fn characters<'w>(
-        name: &str,
-        mut words: impl Iterator<Item = &'w str>,
-    ) -> Result<Self, String> {
+    fn characters<'w>(mut words: impl Iterator<Item = &'w str>) -> Result<Self, String> {
         let count = words
             .next()
             .and_then(number)
@@ -202,13 +190,10 @@ impl Variable {
         if !alphabet.is_ascii() || words.next().is_some() {
             return Err("the characters to choose from are one word of ASCII".into());
         }
-        Ok(Variable::new(
-            name,
-            Source::Characters {
-                count,
-                alphabet: alphabet.into(),
-            },
-        ))
+        Ok(Variable::new(Source::Characters {
+            count,
+            alphabet: alphabet.into(),
+        }))
     }
 
     /// Draws the next value and stores it in `value`.
@@ -380,7 +365,7 @@ mod tests {
     use super::*;
 
     fn drawn(text: &str, count: usize) -> Vec<String> {
-        let variable = Variable::parse("v", text, Path::new("/nowhere")).unwrap();
+        let variable = Variable::parse(text, Path::new("/nowhere")).unwrap();
         let mut random = Random::new(1, 0);
         let mut value = Value::default();
         (0..count)
@@ -455,7 +440,7 @@ mod tests {
             "other 1..2",
         ] {
             assert!(
-                Variable::parse("v", text, Path::new("/nowhere")).is_err(),
+                Variable::parse(text, Path::new("/nowhere")).is_err(),
                 "{text}"
             );
         }

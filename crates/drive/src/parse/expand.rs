@@ -4,7 +4,7 @@
 
 use super::Parser;
 use super::records::Record;
-use crate::plan::{PlanError, REFERENCES_MAX};
+use crate::plan::{PlanError, RECORD_BYTES_MAX, REFERENCES_MAX, SETTINGS_BYTES_MAX};
 use crate::template::{MARKER_START, marker};
 
 /// The greatest width to which a reference fills a value with zeros, in characters.
@@ -13,7 +13,7 @@ const WIDTH_MAX: usize = 99;
 impl Parser<'_> {
     /// Replaces references to settings by their values, and references to variables by markers. Returns whether there
     /// is a marker.
-    pub(super) fn expand(&self, record: Record) -> Result<(Record, bool), PlanError> {
+    pub(super) fn expand(&mut self, record: Record) -> Result<(Record, bool), PlanError> {
         let text = &record.text;
         let line_at = |at: usize| {
             let before = text.get(..at).unwrap_or_default();
@@ -62,6 +62,18 @@ impl Parser<'_> {
             })?;
             at += name.len() + 3;
             if let Some(value) = self.settings.get(name) {
+                self.settings_bytes += value.len();
+                if out.len() + value.len() > RECORD_BYTES_MAX {
+                    let reason = format!(
+                        "with its settings the record is longer than {RECORD_BYTES_MAX} bytes"
+                    );
+                    return Err(PlanError::new(line_at(at), reason));
+                }
+                if self.settings_bytes > SETTINGS_BYTES_MAX {
+                    let reason =
+                        format!("settings add more than {SETTINGS_BYTES_MAX} bytes to the plan");
+                    return Err(PlanError::new(line_at(at), reason));
+                }
                 out.extend_from_slice(value.as_bytes());
                 continue;
             }
@@ -73,12 +85,7 @@ impl Parser<'_> {
                 let reason = format!("the width behind the colon is a number up to {WIDTH_MAX}");
                 PlanError::new(line_at(at), reason)
             })?;
-            let variable = self
-                .plan
-                .variables
-                .iter()
-                .position(|variable| variable.name == name && !name.is_empty());
-            let variable = variable.ok_or_else(|| {
+            let variable = self.variables.get(name).ok_or_else(|| {
                 let reason = format!("there is no variable or setting {name:?} above this line");
                 PlanError::new(line_at(at), reason)
             })?;
@@ -87,7 +94,7 @@ impl Parser<'_> {
                 let reason = format!("more than {REFERENCES_MAX} references in a record");
                 return Err(PlanError::new(line_at(at), reason));
             }
-            out.extend_from_slice(&marker(variable, width));
+            out.extend_from_slice(&marker(*variable, width));
         }
         let record = Record {
             first_line: record.first_line,

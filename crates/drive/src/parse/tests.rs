@@ -2,6 +2,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sapwood_ldap::message::Operation;
 
+use crate::plan::{RECORD_BYTES_MAX, SETTINGS_BYTES_MAX};
+
 use super::*;
 use crate::template::MESSAGE_ID_BASE;
 
@@ -226,6 +228,47 @@ fn errors_name_the_line() {
     refused(&"loop: 1\n\n".repeat(20), 33, "more than 16");
     let long = format!("dn: {}\n", "x".repeat(2 << 20));
     refused(&long, 1, "longer than");
+}
+
+/// Each setting is twice as long as the one before: without a bound, thirty lines are a gigabyte.
+#[test]
+fn settings_cannot_make_a_plan_grow_without_bound() {
+    let refused = |text: &str, part: &str| {
+        let error = read(text).map(drop).expect_err(part);
+        assert!(error.reason.contains(part), "'{part}' is not in: {error}");
+    };
+    let doubled: String = (0..30)
+        .map(|n| format!("set: a{} = ${{a{n}}}${{a{n}}}\n\n", n + 1))
+        .collect();
+    let text = format!("set: a0 = x\n\n{doubled}search: dc=x\n");
+    refused(&text, "the record is longer than");
+    let long = "x".repeat(RECORD_BYTES_MAX / 2);
+    let many = "set: b = ${a}\n\n".repeat(SETTINGS_BYTES_MAX / long.len() + 1);
+    let text = format!("set: a = {long}\n\n{many}search: dc=x\n");
+    refused(&text, "settings add more than");
+}
+
+#[test]
+fn a_phase_has_so_many_sessions_and_names_and_no_more() {
+    let sessions = |count: usize| -> String {
+        (0..count)
+            .map(|n| format!("session: {n}\n\nsearch: dc=x\n\n"))
+            .collect()
+    };
+    let names = |count: usize| -> String {
+        (0..count)
+            .map(|n| format!("name: {n}\nsearch: dc=x\n\n"))
+            .collect()
+    };
+    assert!(read(&sessions(SESSIONS_MAX)).is_ok());
+    assert!(read(&names(LABELS_MAX)).is_ok());
+    for (text, part) in [
+        (sessions(SESSIONS_MAX + 1), "sessions"),
+        (names(LABELS_MAX + 1), "names"),
+    ] {
+        let error = read(&text).map(drop).expect_err(part);
+        assert!(error.reason.contains(part), "{error}");
+    }
 }
 
 #[test]
