@@ -18,23 +18,23 @@ use tokio::sync::mpsc;
 use crate::connection::{Connection, Options};
 use crate::error::{Error, OperationError};
 
-/// Requests are gathered up to this many bytes before the next write; more wait in the queue.
+/// Requests are encoded up to this many bytes before the next write. More wait in the queue.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// A connected client. Clones share the connection; it is ended when the last one goes.
+/// A connected client. Clones share the connection, which ends when the last clone is dropped.
 ///
-/// Requests are sent without waiting for those before them, and responses are given to whom they belong.
-/// Responses that nobody has taken yet stay in memory: bound a large search by its size limit or by pages.
+/// Requests are sent without waiting for those before them. Each operation gets its own responses. Responses stay in
+/// memory until they are taken: bound a large search by its size limit or by pages.
 #[derive(Debug, Clone)]
 pub struct Client {
     next_id: Arc<AtomicU32>,
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<Command>,
     ended: Arc<OnceLock<Error>>,
 }
 
-/// What the connection's task is asked to do.
+/// What a client asks the connection's task to do.
 #[derive(Debug)]
-enum Order {
+enum Command {
     /// Send a request whose responses go to `replies`.
     Request {
         id: u32,
@@ -43,7 +43,7 @@ enum Order {
     },
     /// Send a request that has no response, and forget the operation it names.
     Abandon { message: Vec<u8>, abandoned: u32 },
-    /// Say goodbye.
+    /// End the session.
     Unbind,
 }
 
@@ -54,12 +54,15 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The message.
+    /// The decoded message.
+    ///
+    /// # Errors
+    /// When it is not LDAP.
     pub fn message(&self) -> Result<ResponseMessage<'_>, Error> {
         Ok(ResponseMessage::decode(&self.message)?)
     }
 
-    /// The result of the operation, if the reply ends it with success.
+    /// The result code, if the reply ends the operation with success.
     fn success(&self) -> Result<ResultCode, Error> {
         match self.message()?.op.result() {
             Some(result) if result.code.is_success() => Ok(result.code),
@@ -70,15 +73,18 @@ impl Reply {
 }
 
 impl Client {
-    /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL. Must be called within a tokio runtime, which
-    /// from then on drives the connection.
+    /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL. Call it within a tokio runtime, which then drives the
+    /// connection.
+    ///
+    /// # Errors
+    /// When the URL, the network or TLS fails.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, Error> {
         Ok(Self::over(Connection::open(url, options).await?))
     }
 
-    /// Takes a connection whose requests have all been answered.
+    /// Takes over a connection. It may have nothing in flight. Call it within a tokio runtime.
     pub fn over(connection: Connection) -> Self {
-        let (orders, queue) = mpsc::unbounded_channel();
+        let (commands, queue) = mpsc::unbounded_channel();
         let ended = Arc::new(OnceLock::new());
         let driver = Driver {
             connection,
@@ -88,7 +94,7 @@ impl Client {
         tokio::spawn(driver.run(Arc::clone(&ended)));
         Client {
             next_id: Arc::new(AtomicU32::new(1)),
-            orders,
+            commands,
             ended,
         }
     }
@@ -106,7 +112,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Authenticates by what the transport says of the client, as on `ldapi` (SASL EXTERNAL).
+    /// Authenticates by what the transport knows of the client, as on `ldapi` (SASL EXTERNAL, RFC 4422 appendix A).
     pub async fn bind_external(&self) -> Result<(), Error> {
         let authentication = Authentication::Sasl {
             mechanism: "EXTERNAL",
@@ -123,7 +129,10 @@ impl Client {
             .map(drop)
     }
 
-    /// Starts a search; its results come from the stream.
+    /// Starts a search and returns the stream of its results.
+    ///
+    /// # Errors
+    /// When the connection has ended.
     pub fn search(
         &self,
         search: SearchRequest<'_>,
@@ -192,7 +201,7 @@ impl Client {
         }
     }
 
-    /// Performs an extended operation; the response's value, if it has one.
+    /// Performs an extended operation. Returns the value of the response, if it has one.
     pub async fn extended(
         &self,
         name: &str,
@@ -211,16 +220,19 @@ impl Client {
         }
     }
 
-    /// Sends any request that has one response, with controls; the response, whatever its result.
+    /// Sends a request that has one response. Returns the response, whatever its result.
+    ///
+    /// # Errors
+    /// When the connection has ended, or the request is an unbind or an abandon.
     pub async fn request(&self, op: Request<'_>, controls: Controls<'_>) -> Result<Reply, Error> {
         let (_, mut replies) = self.start(op, controls)?;
         replies.recv().await.ok_or_else(|| self.end())
     }
 
-    /// Ends the session. Operations without an answer fail.
+    /// Ends the session. Operations that are not answered yet fail.
     pub fn unbind(self) {
-        // A connection that has ended needs no goodbye.
-        let _ = self.orders.send(Order::Unbind);
+        // A connection that has ended needs no unbind.
+        let _ = self.commands.send(Command::Unbind);
     }
 
     fn start(
@@ -237,8 +249,8 @@ impl Client {
         let mut message = Vec::new();
         Message { id, op, controls }.encode(&mut message);
         let (replies, receiver) = mpsc::unbounded_channel();
-        self.orders
-            .send(Order::Request {
+        self.commands
+            .send(Command::Request {
                 id,
                 message,
                 replies,
@@ -255,14 +267,14 @@ impl Client {
             controls: Controls::EMPTY,
         }
         .encode(&mut message);
-        // With the connection gone there is nothing to abandon.
-        let _ = self.orders.send(Order::Abandon {
+        // A connection that has ended has nothing to abandon.
+        let _ = self.commands.send(Command::Abandon {
             message,
             abandoned: id,
         });
     }
 
-    /// The next message ID: 1 to [`MESSAGE_ID_MAX`], then from the start again.
+    /// The next message ID: 1 to [`MESSAGE_ID_MAX`], then 1 again.
     fn take_id(&self) -> u32 {
         self.next_id.fetch_add(1, Ordering::Relaxed) % MESSAGE_ID_MAX + 1
     }
@@ -276,7 +288,7 @@ impl Client {
     }
 }
 
-/// What a search finds. Dropping it before its end abandons the search.
+/// The results of a search. Dropping them before the end abandons the search.
 #[derive(Debug)]
 pub struct SearchResults {
     client: Client,
@@ -286,7 +298,10 @@ pub struct SearchResults {
 }
 
 impl SearchResults {
-    /// The next entry, reference or intermediate response; `None` once the search has ended with success.
+    /// The next entry, reference or intermediate response. `None` when the search has ended with success.
+    ///
+    /// # Errors
+    /// When the search has ended with another result, or the connection has ended.
     pub async fn next(&mut self) -> Result<Option<Reply>, Error> {
         let reply = self.next_reply().await?;
         match reply.message()?.op.result() {
@@ -295,8 +310,11 @@ impl SearchResults {
         }
     }
 
-    /// The next message of the search, its end included: for who wants the result's controls, or the entries that
-    /// came before a limit was reached. After the end it fails.
+    /// The next message of the search, its end included. The end may carry controls, or say that a limit was reached after
+    /// the entries before it.
+    ///
+    /// # Errors
+    /// After the end of the search, or when the connection has ended.
     pub async fn next_reply(&mut self) -> Result<Reply, Error> {
         if self.done {
             return Err(Error::UnexpectedResponse);
@@ -317,10 +335,10 @@ impl Drop for SearchResults {
     }
 }
 
-/// Owns the connection: sends what it is asked to and hands out what comes.
+/// Owns the connection. Sends the requests of the clients and dispatches the responses.
 struct Driver {
     connection: Connection,
-    queue: mpsc::UnboundedReceiver<Order>,
+    queue: mpsc::UnboundedReceiver<Command>,
     pending: HashMap<u32, mpsc::UnboundedSender<Reply>>,
 }
 
@@ -330,7 +348,7 @@ impl Driver {
             Ok(()) => Error::Closed("this side has unbound".to_owned()),
             Err(error) => error,
         };
-        // First the reason, then the news: who sees its channel closed looks for the reason.
+        // The reason is set before the channels close: a task that finds its channel closed reads it.
         let _ = ended.set(error);
         drop(self);
     }
@@ -338,17 +356,17 @@ impl Driver {
     async fn serve(&mut self) -> Result<(), Error> {
         loop {
             tokio::select! {
-                order = self.queue.recv(), if self.connection.output().len() < OUTPUT_BYTES_MAX => {
-                    let mut order = order.unwrap_or(Order::Unbind);
+                command = self.queue.recv(), if self.connection.output().len() < OUTPUT_BYTES_MAX => {
+                    let mut command = command.unwrap_or(Command::Unbind);
                     loop {
-                        if !self.obey(order) {
-                            return self.say_goodbye().await;
+                        if !self.execute(command) {
+                            return self.unbind().await;
                         }
                         match self.queue.try_recv() {
-                            Ok(next) if self.connection.output().len() < OUTPUT_BYTES_MAX => order = next,
+                            Ok(next) if self.connection.output().len() < OUTPUT_BYTES_MAX => command = next,
                             Ok(last) => {
-                                if !self.obey(last) {
-                                    return self.say_goodbye().await;
+                                if !self.execute(last) {
+                                    return self.unbind().await;
                                 }
                                 break;
                             }
@@ -358,38 +376,38 @@ impl Driver {
                 }
                 progress = self.connection.make_progress() => {
                     progress?;
-                    self.hand_out()?;
+                    self.dispatch()?;
                 }
             }
         }
     }
 
-    /// `false` when the session is to end.
-    fn obey(&mut self, order: Order) -> bool {
-        match order {
-            Order::Request {
+    /// Returns `false` when the session is to end.
+    fn execute(&mut self, command: Command) -> bool {
+        match command {
+            Command::Request {
                 id,
                 message,
                 replies,
             } => {
-                // An ID that is still in use after two thousand million others: the new operation fails.
+                // The ID is still in use after two thousand million others. Dropping `replies` fails the new operation.
                 if self.pending.contains_key(&id) {
                     return true;
                 }
                 self.connection.output().extend_from_slice(&message);
                 self.pending.insert(id, replies);
             }
-            Order::Abandon { message, abandoned } => {
+            Command::Abandon { message, abandoned } => {
                 if self.pending.remove(&abandoned).is_some() {
                     self.connection.output().extend_from_slice(&message);
                 }
             }
-            Order::Unbind => return false,
+            Command::Unbind => return false,
         }
         true
     }
 
-    async fn say_goodbye(&mut self) -> Result<(), Error> {
+    async fn unbind(&mut self) -> Result<(), Error> {
         let mut unbind = Vec::new();
         Message {
             id: MESSAGE_ID_MAX,
@@ -401,7 +419,7 @@ impl Driver {
         self.connection.shutdown().await
     }
 
-    fn hand_out(&mut self) -> Result<(), Error> {
+    fn dispatch(&mut self) -> Result<(), Error> {
         while let Some(bytes) = self.connection.received()? {
             let message = ResponseMessage::decode(bytes)?;
             if let (0, Response::Extended(notice)) = (message.id, &message.op)
@@ -410,10 +428,10 @@ impl Driver {
                 return Err(Error::Disconnected(OperationError::new(&notice.result)));
             }
             let last = message.op.result().is_some();
-            // Responses to what was abandoned, and to nothing at all, are passed over (RFC 4511 §4.11, §4.4).
+            // Responses to abandoned operations, and unknown notifications, are ignored (RFC 4511 §4.11, §4.4).
             if let Some(replies) = self.pending.get(&message.id) {
                 let id = message.id;
-                // Who no longer listens has no use for the reply.
+                // The operation may have been dropped.
                 let _ = replies.send(Reply {
                     message: bytes.to_vec(),
                 });
