@@ -1,4 +1,4 @@
-//! Adds many entries over one connection without waiting for each.
+//! Adds many entries over one connection, without waiting for each.
 
 mod lburp;
 
@@ -18,36 +18,36 @@ use crate::error::{Error, OperationError};
 
 pub use self::lburp::speaks_lburp;
 
-/// Requests are gathered up to this many bytes before they are written.
-const BURST_BYTES: usize = 64 << 10;
-/// Entries that wait for the entry above them take at most so many bytes; more are refused as the server says.
+/// Requests are written when they have this many bytes.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// The most bytes of entries that wait for their parent. Entries beyond are refused with the server's answer.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Adds entries and keeps what became of them.
+/// Adds entries, and keeps those that are refused.
 ///
-/// A server may work on several requests of a connection at the same time, and entries may come before those above
-/// them: what is refused with noSuchObject is sent again when others have been added.
+/// A server may work on several requests of a connection at the same time, and an entry may come before its parent. An
+/// entry that is refused with noSuchObject therefore waits, and [`send_waiting`](Self::send_waiting) sends it again.
 #[derive(Debug)]
 pub struct Adder {
     connection: Connection,
     queue: usize,
     next_id: u32,
-    /// The bulk update that the additions are part of.
+    /// The bulk update of which the additions are part.
     stream: Option<UpdateStream>,
-    under_way: HashMap<u32, Sent>,
-    /// How many entries these are.
-    entries_under_way: usize,
+    in_flight: HashMap<u32, Sent>,
+    /// How many entries the requests in flight have together.
+    entries_in_flight: usize,
     waiting: VecDeque<Entry>,
     waiting_bytes: usize,
-    burst: Vec<u8>,
+    output: Vec<u8>,
     added: u64,
     refused: Vec<Refused>,
 }
 
-/// An entry that is not there yet.
+/// An entry that is not added yet.
 #[derive(Debug)]
 struct Entry {
-    place: (usize, u64),
+    position: (usize, u64),
     dn: String,
     attributes: Vec<u8>,
 }
@@ -65,7 +65,7 @@ impl Entry {
     }
 }
 
-/// What a request adds.
+/// The entries of a request in flight.
 #[derive(Debug)]
 enum Sent {
     Add(Entry),
@@ -75,92 +75,98 @@ enum Sent {
 /// An entry that was not added.
 #[derive(Debug)]
 pub struct Refused {
-    /// What [`Adder::add`] was given with it.
-    pub place: (usize, u64),
+    /// The position that [`Adder::add`] was given.
+    pub position: (usize, u64),
     /// Its name.
     pub dn: String,
     /// Its attributes, as BER.
     pub attributes: Vec<u8>,
-    /// What the server says.
+    /// The server's answer.
     pub error: OperationError,
 }
 
 impl Adder {
-    /// Keeps up to `queue` additions under way, at least one. Each is a request of its own.
+    /// Keeps up to `queue` additions in flight, at least one. Each is a request of its own.
     pub fn new(connection: Connection, queue: usize) -> Self {
         Adder {
             connection,
             queue: queue.max(1),
             next_id: 1,
             stream: None,
-            under_way: HashMap::new(),
-            entries_under_way: 0,
+            in_flight: HashMap::new(),
+            entries_in_flight: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            burst: Vec::new(),
+            output: Vec::new(),
             added: 0,
             refused: Vec::new(),
         }
     }
 
-    /// Makes what is added from now on part of a bulk update (LBURP, RFC 4373): a quarter of the queue, but at most 64
-    /// entries or some 64 KiB, travel in one request. To be called before anything is added; [`end`](Self::end) ends
-    /// the bulk update.
+    /// Starts a bulk update (LBURP, RFC 4373), of which all additions are part. One request holds a quarter of the
+    /// queue, but at most 64 entries or some 64 KiB. Call it before anything is added. [`end`](Self::end) ends the bulk
+    /// update.
     ///
     /// # Errors
     /// When the server refuses it, which leaves the adder as it was, or when the connection fails.
     pub async fn start_lburp(&mut self) -> Result<(), Error> {
         let id = self.take_id();
         let started = UpdateStream::start(&mut self.connection, id, self.queue).await;
-        // The end of one that was started in vain has the next one.
+        // A bulk update that is given up at once has used the next ID for its end.
         self.take_id();
         self.stream = Some(started?);
         Ok(())
     }
 
-    /// Adds an entry; `place` is for the caller to know it by. Waits only when the queue is full.
+    /// Adds an entry. Waits only when the queue is full. `position` comes back with the entry if it is refused.
     ///
     /// # Errors
-    /// When the connection fails. That an entry is refused is told by [`take_refused`](Self::take_refused).
+    /// When the connection fails. Refused entries come from [`take_refused`](Self::take_refused).
     pub async fn add(
         &mut self,
-        place: (usize, u64),
+        position: (usize, u64),
         dn: &str,
         attributes: Attributes<'_>,
     ) -> Result<(), Error> {
         self.put(Entry {
-            place,
+            position,
             dn: dn.to_owned(),
             attributes: attributes.as_ber().to_vec(),
         })
         .await
     }
 
-    /// How many entries were added so far.
+    /// How many entries the server has added so far.
     pub fn added(&self) -> u64 {
         self.added
     }
 
-    /// Entries that were refused since the last call.
+    /// The entries that were refused since the last call.
     pub fn take_refused(&mut self) -> Vec<Refused> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Waits for all answers.
+    /// Waits until every addition is answered.
+    ///
+    /// # Errors
+    /// When the connection fails.
     pub async fn settle(&mut self) -> Result<(), Error> {
         self.flush().await?;
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.receive().await?;
         }
         Ok(())
     }
 
-    /// Whether entries wait for the one above them.
+    /// Whether entries wait for their parent.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Sends the entries again that wait for the one above them. Worth it when others were added since, by whomever.
+    /// Sends the entries again that wait for their parent. It helps when other entries were added since.
+    ///
+    /// # Errors
+    /// When the connection fails.
     pub async fn send_waiting(&mut self) -> Result<(), Error> {
         for _ in 0..self.waiting.len() {
             if let Some(entry) = self.waiting.pop_front() {
@@ -171,8 +177,11 @@ impl Adder {
         Ok(())
     }
 
-    /// Refuses the entries that still wait for the one above them, and ends the bulk update if one was started. To be
-    /// called when all has [settled](Self::settle).
+    /// Refuses the entries that still wait for their parent, and ends the bulk update if one was started. Call it when
+    /// all additions have [settled](Self::settle).
+    ///
+    /// # Errors
+    /// When the connection fails, or the server refuses to end the bulk update.
     pub async fn end(&mut self) -> Result<(), Error> {
         while let Some(entry) = self.waiting.pop_front() {
             self.waiting_bytes -= entry.bytes();
@@ -200,11 +209,11 @@ impl Adder {
     }
 
     async fn put(&mut self, entry: Entry) -> Result<(), Error> {
-        let gathered = self.stream.as_ref().map_or(0, UpdateStream::gathered);
-        if self.entries_under_way + gathered >= self.queue {
+        let pending = self.stream.as_ref().map_or(0, UpdateStream::pending);
+        if self.entries_in_flight + pending >= self.queue {
             self.flush().await?;
-            // A part of the queue at a time, so that the server gets bursts as well.
-            while self.entries_under_way > self.queue / 2 {
+            // Half of the queue is emptied at once, so that the server gets bursts.
+            while self.entries_in_flight > self.queue / 2 {
                 self.receive().await?;
             }
         }
@@ -212,41 +221,41 @@ impl Adder {
             if stream.push(entry) {
                 self.put_update();
             }
-            return self.flush_burst().await;
+            return self.flush_output().await;
         }
         let id = self.take_id();
         let (op, controls) = (entry.request(), Controls::EMPTY);
-        Message { id, op, controls }.encode(&mut self.burst);
-        self.under_way.insert(id, Sent::Add(entry));
-        self.entries_under_way += 1;
-        self.flush_burst().await
+        Message { id, op, controls }.encode(&mut self.output);
+        self.in_flight.insert(id, Sent::Add(entry));
+        self.entries_in_flight += 1;
+        self.flush_output().await
     }
 
-    /// Makes what was gathered a request of the bulk update. It is written with others: the server does what comes
-    /// together as one.
+    /// Makes a request of the bulk update from the pending entries. It is written together with others, because the
+    /// server applies what arrives together in one batch.
     fn put_update(&mut self) {
         let id = self.take_id();
         if let Some(stream) = &mut self.stream {
-            let entries = stream.put_request(id, &mut self.burst);
-            self.entries_under_way += entries.len();
-            self.under_way.insert(id, Sent::Update(entries));
+            let entries = stream.put_request(id, &mut self.output);
+            self.entries_in_flight += entries.len();
+            self.in_flight.insert(id, Sent::Update(entries));
         }
     }
 
-    async fn flush_burst(&mut self) -> Result<(), Error> {
-        match self.burst.len() >= BURST_BYTES {
+    async fn flush_output(&mut self) -> Result<(), Error> {
+        match self.output.len() >= OUTPUT_BYTES {
             true => self.flush().await,
             false => Ok(()),
         }
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
-        if self.stream.as_ref().is_some_and(|own| own.gathered() > 0) {
+        if self.stream.as_ref().is_some_and(|own| own.pending() > 0) {
             self.put_update();
         }
-        if !self.burst.is_empty() {
-            self.connection.send(&self.burst).await?;
-            self.burst.clear();
+        if !self.output.is_empty() {
+            self.connection.send(&self.output).await?;
+            self.output.clear();
         }
         Ok(())
     }
@@ -256,7 +265,7 @@ impl Adder {
         let Some(result) = message.op.result() else {
             return Err(Error::UnexpectedResponse);
         };
-        match (self.under_way.remove(&message.id), &message.op) {
+        match (self.in_flight.remove(&message.id), &message.op) {
             (Some(Sent::Add(entry)), Response::Add(_)) => {
                 let failed = result.code != ResultCode::Success;
                 let error = failed.then(|| OperationError::new(result));
@@ -281,7 +290,7 @@ impl Adder {
     }
 
     fn answered(&mut self, entry: Entry, error: Option<OperationError>) {
-        self.entries_under_way -= 1;
+        self.entries_in_flight -= 1;
         match error {
             None => self.added += 1,
             Some(error)
@@ -297,7 +306,7 @@ impl Adder {
 
     fn refuse(&mut self, entry: Entry, error: OperationError) {
         self.refused.push(Refused {
-            place: entry.place,
+            position: entry.position,
             dn: entry.dn,
             attributes: entry.attributes,
             error,

@@ -73,8 +73,8 @@ impl Reply {
 }
 
 impl Client {
-    /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL. Call it within a tokio runtime, which then drives the
-    /// connection.
+    /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL. Call it within a tokio runtime, which then drives
+    /// the connection.
     ///
     /// # Errors
     /// When the URL, the network or TLS fails.
@@ -310,8 +310,8 @@ impl SearchResults {
         }
     }
 
-    /// The next message of the search, its end included. The end may carry controls, or say that a limit was reached after
-    /// the entries before it.
+    /// The next message of the search, its end included. The end may carry controls, or say that a limit was reached
+    /// after the entries before it.
     ///
     /// # Errors
     /// After the end of the search, or when the connection has ended.

@@ -1,4 +1,4 @@
-//! One connection: bytes out, whole messages in. What [`Client`](crate::Client) and load drivers are built on.
+//! One connection: it writes encoded messages and reads whole ones. [`Client`](crate::Client) and load drivers use it.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +24,7 @@ use crate::tls::Trust;
 /// Where `ldapi:///` goes when no path is given.
 pub const LDAPI_PATH: &str = "/run/sapwood.sock";
 
-/// Free space that is kept for each read.
+/// The least free space of the input buffer for a read, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
 /// How to connect.
@@ -34,7 +34,7 @@ pub struct Options {
     pub trust: Trust,
     /// Whether to ask for TLS on an `ldap` connection before anything else.
     pub start_tls: bool,
-    /// Largest message that is accepted from the server, in bytes.
+    /// The largest message that is accepted from the server, in bytes.
     pub message_bytes_max: usize,
 }
 
@@ -52,21 +52,24 @@ impl Default for Options {
 trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// A connection to a server. Requests are encoded messages, several at once if wanted; responses come one by one.
+/// A connection to a server. It sends encoded requests, any number at once, and returns one response at a time.
 pub struct Connection {
     socket: Box<dyn Socket>,
     message_bytes_max: usize,
-    /// Bytes that came and were not given out: `input[read..filled]`. Behind them is space to read into.
+    /// The input buffer. `input[read..filled]` has come and is not returned yet; the rest is free.
     input: Vec<u8>,
     read: usize,
     filled: usize,
-    /// Bytes that are to be sent: `output[written..]`.
+    /// The output buffer. `output[written..]` is not written yet.
     output: Vec<u8>,
     written: usize,
 }
 
 impl Connection {
     /// Connects to the server of an `ldap`, `ldaps` or `ldapi` URL.
+    ///
+    /// # Errors
+    /// When the URL, the network or TLS fails, or the server refuses StartTLS.
     pub async fn open(url: &str, options: &Options) -> Result<Self, Error> {
         let url = LdapUrl::parse(url)?;
         let host = if url.host.is_empty() {
@@ -88,7 +91,7 @@ impl Connection {
                     .port_or_default()
                     .ok_or(Error::Unsupported("the URL has no port"))?;
                 let socket = TcpStream::connect((host, port)).await?;
-                // Requests are small and waited for: they must not be held back for more.
+                // The socket must not hold back small requests until more follow.
                 socket.set_nodelay(true)?;
                 Box::new(socket)
             }
@@ -134,7 +137,7 @@ impl Connection {
         if response.result.code != ResultCode::Success {
             return Err(OperationError::new(&response.result).into());
         }
-        // Bytes that came in plain text behind the response are not the server's to send, or not from the server.
+        // After its response the server may send nothing in plain text. Such bytes may come from somebody else.
         if self.read < self.filled {
             return Err(Error::Tls(
                 "the server sent more in plain text after it had agreed to TLS".to_owned(),
@@ -157,7 +160,10 @@ impl Connection {
         })
     }
 
-    /// Authenticates with a name and a password, when nothing else is under way.
+    /// Authenticates with a name and a password. Nothing else may be in flight.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] when the server refuses the bind; otherwise when the connection fails.
     pub async fn bind(&mut self, name: &str, password: &[u8]) -> Result<(), Error> {
         let mut request = Vec::new();
         Message {
@@ -182,8 +188,11 @@ impl Connection {
         }
     }
 
-    /// Sends encoded messages. What the server sends meanwhile is kept for [`receive`](Self::receive), so that
-    /// a long burst cannot block both sides.
+    /// Sends encoded messages. Keeps what the server sends meanwhile for [`receive`](Self::receive), so that a long
+    /// burst cannot block both sides.
+    ///
+    /// # Errors
+    /// When the connection fails.
     pub async fn send(&mut self, messages: &[u8]) -> Result<(), Error> {
         self.output.extend_from_slice(messages);
         poll_fn(|cx| {
@@ -191,14 +200,17 @@ impl Connection {
                 if let Poll::Ready(outcome) = self.poll_write(cx) {
                     return Poll::Ready(outcome);
                 }
-                // Not all could be written: make room at the other side by reading.
+                // The socket is full. Reading lets the server continue to read.
                 ready!(self.poll_read(cx))?;
             }
         })
         .await
     }
 
-    /// The next message from the server.
+    /// Waits for the next message from the server.
+    ///
+    /// # Errors
+    /// When the connection fails, or the message is not LDAP or too large.
     pub async fn receive(&mut self) -> Result<&[u8], Error> {
         let len = loop {
             match frame(self.unread(), self.message_bytes_max)? {
@@ -210,6 +222,9 @@ impl Connection {
     }
 
     /// The next message, if it has come already.
+    ///
+    /// # Errors
+    /// When it is not LDAP or too large.
     pub fn received(&mut self) -> Result<Option<&[u8]>, Error> {
         match frame(self.unread(), self.message_bytes_max)? {
             Frame::Complete(len) => Ok(Some(self.take(len))),
@@ -259,14 +274,14 @@ impl Connection {
         }
         self.output.clear();
         self.written = 0;
-        // TLS may hold back what it has taken.
+        // TLS may have buffered what it was given.
         ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
         Poll::Ready(Ok(()))
     }
 
     /// Ready when something was read.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // Use the space of what was consumed before asking for more.
+        // The space of consumed messages is reused before the buffer grows.
         if self.read == self.filled {
             (self.read, self.filled) = (0, 0);
         } else if self.input.len() - self.filled < READ_BYTES && self.read > self.filled / 2 {
@@ -287,7 +302,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye to the transport.
+    /// Closes the transport.
     pub(crate) async fn shutdown(&mut self) -> Result<(), Error> {
         Ok(poll_fn(|cx| Pin::new(&mut self.socket).poll_shutdown(cx)).await?)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its server.
+//! The errors of a client.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use sapwood_ldap::url::UrlError;
 
-/// Why a connection could not be made, was lost, or why an operation was refused.
+/// Why a connection or an operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is no LDAP URL.
+    /// The text is not an LDAP URL.
     #[error("{0}")]
     Url(#[from] UrlError),
     /// The URL asks for something this client cannot do.
@@ -19,7 +19,7 @@ pub enum Error {
     /// The network failed.
     #[error("{0}")]
     Io(Arc<std::io::Error>),
-    /// TLS is not set up right, or the server's certificate is not trusted.
+    /// TLS is configured wrong, or the server's certificate is not trusted.
     #[error("TLS: {0}")]
     Tls(String),
     /// The server sent something that is not LDAP.
@@ -28,18 +28,18 @@ pub enum Error {
     /// The server's response does not belong to the operation.
     #[error("the server answered with another operation's response")]
     UnexpectedResponse,
-    /// The connection has ended; no answer will come.
+    /// The connection has ended. The text says why.
     #[error("the connection has ended: {0}")]
     Closed(String),
     /// The server has ended the session with a Notice of Disconnection (RFC 4511 §4.4.1).
     #[error("the server has ended the session: {0}")]
     Disconnected(OperationError),
-    /// The first bind of a connection was refused.
+    /// The server has refused a bind.
     #[error("binding as {name:?}: {error}")]
     Bind {
-        /// Who was to be bound.
+        /// The name of the bind.
         name: String,
-        /// What the server says.
+        /// The server's answer.
         error: OperationError,
     },
     /// The operation was answered with something other than success.
@@ -48,7 +48,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The server's result code, if the server answered.
+    /// The server's result code, if it has answered.
     pub fn code(&self) -> Option<ResultCode> {
         match self {
             Error::Operation(error) | Error::Disconnected(error) | Error::Bind { error, .. } => {
@@ -74,13 +74,13 @@ impl From<Malformed> for Error {
 /// An LDAPResult other than success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationError {
-    /// How the operation ended.
+    /// The result code.
     pub code: ResultCode,
-    /// The deepest existing superior, where the code calls for it.
+    /// The deepest existing superior of the name, where the result code calls for it (RFC 4511 §4.1.9).
     pub matched_dn: String,
-    /// The server's words.
+    /// The diagnostic message of the server.
     pub diagnostic: String,
-    /// Other servers to ask.
+    /// URLs of other servers to ask.
     pub referral: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which servers are believed to be who they say.
+//! Decides which servers are trusted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,21 +12,24 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 
-/// Whom to trust with TLS.
+/// The servers that are trusted with TLS.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Nobody: TLS cannot be used.
+    /// None: TLS cannot be used.
     #[default]
     Nobody,
-    /// Servers whose certificate is signed by one of these, directly or not, and names them.
+    /// Servers with a certificate in their name that one of these authorities has signed, directly or not.
     Authorities(Vec<CertificateDer<'static>>),
-    /// The one server whose certificate has this SHA-256 fingerprint, whatever name it bears.
+    /// The server whose certificate has this SHA-256 fingerprint, whatever name is in it.
     Fingerprint([u8; 32]),
 }
 
 impl Trust {
-    /// Reads the certificates of a PEM file.
+    /// Reads the certificates of authorities from a PEM file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has no certificate.
     pub fn authorities(file: &Path) -> Result<Self, Error> {
         let wrong = |why: String| Error::Tls(format!("{}: {why}", file.display()));
         let certificates = CertificateDer::pem_file_iter(file)
@@ -40,6 +43,9 @@ impl Trust {
 
     /// Reads a fingerprint as `sapwood init` and `openssl x509 -fingerprint -sha256` print it: 32 octets in
     /// hexadecimal, with or without colons.
+    ///
+    /// # Errors
+    /// When the text is something else.
     pub fn fingerprint(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Tls("a fingerprint is 32 octets in hexadecimal".to_owned());
         let digits: Vec<u32> = (text.chars().filter(|c| *c != ':'))
@@ -90,7 +96,7 @@ impl Trust {
     }
 }
 
-/// Believes one certificate. The handshake's signatures are checked as always: they prove that the peer has its key.
+/// Trusts one certificate. The signatures of the handshake are checked as always: they prove that the peer has its key.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: [u8; 32],

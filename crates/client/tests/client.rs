@@ -512,7 +512,7 @@ async fn additions_of_a_bulk_update_are_told_apart() {
     let refused: Vec<_> = adder
         .take_refused()
         .into_iter()
-        .map(|refused| (refused.place.1, refused.error.code))
+        .map(|refused| (refused.position.1, refused.error.code))
         .collect();
     assert_eq!(
         refused,

@@ -1,4 +1,4 @@
-//! A bulk update (LBURP, RFC 4373) as a client sees it: additions gathered into update requests.
+//! The client's side of a bulk update (LBURP, RFC 4373): packs additions into update requests.
 
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::{
@@ -17,9 +17,9 @@ use super::Entry;
 use crate::connection::Connection;
 use crate::error::{Error, OperationError};
 
-/// Most operations that are sent in one request: a longer one keeps the server waiting for its end.
+/// The most operations in one request. With longer requests the server would wait for their end.
 const OPERATIONS_MAX: usize = 64;
-/// A request is sent when it has so many bytes.
+/// A request is sent when it has this many bytes.
 const REQUEST_BYTES: usize = 64 << 10;
 
 /// The update stream of a connection.
@@ -27,14 +27,20 @@ const REQUEST_BYTES: usize = 64 << 10;
 pub(super) struct UpdateStream {
     /// The number of the next request.
     sequence_number: u32,
+    /// The most operations in one request.
     operations_max: usize,
+    /// The next request, encoded.
     operations: UpdateOperationsBuf,
-    gathered: Vec<Entry>,
+    /// Its entries.
+    pending: Vec<Entry>,
     value: Vec<u8>,
 }
 
-/// Whether the server says in its root DSE that it takes bulk updates of the incremental style. Nothing else may be
-/// under way.
+/// Whether the server's root DSE says that it takes bulk updates of the incremental style. The connection may have
+/// nothing in flight.
+///
+/// # Errors
+/// When the connection fails or the server's answer is no answer to a search.
 pub async fn speaks_lburp(connection: &mut Connection) -> Result<bool, Error> {
     let attributes: OctetStringsBuf = ["supportedExtension", "supportedFeatures"]
         .into_iter()
@@ -73,7 +79,8 @@ pub async fn speaks_lburp(connection: &mut Connection) -> Result<bool, Error> {
 }
 
 impl UpdateStream {
-    /// Starts a bulk update, of which up to `queue` additions will be under way. Nothing else may be.
+    /// Starts a bulk update, which may have up to `queue` additions in flight. The connection may have nothing else in
+    /// flight.
     pub(super) async fn start(
         connection: &mut Connection,
         id: u32,
@@ -91,12 +98,12 @@ impl UpdateStream {
         };
         let mut stream = UpdateStream {
             sequence_number: 1,
-            // While the server works on some requests, others are on their way.
+            // Smaller requests than the queue, so that the server works on some while others are on their way.
             operations_max: (queue / 4)
                 .clamp(1, OPERATIONS_MAX)
                 .min(operations_max as usize),
             operations: UpdateOperationsBuf::default(),
-            gathered: Vec::new(),
+            pending: Vec::new(),
             value: Vec::new(),
         };
         if operations_max == 0 {
@@ -108,18 +115,18 @@ impl UpdateStream {
     }
 
     /// How many entries wait for the next request.
-    pub(super) fn gathered(&self) -> usize {
-        self.gathered.len()
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
     }
 
-    /// Adds an entry to the next request; whether it is full then.
+    /// Adds an entry to the next request. Returns whether the request is full.
     pub(super) fn push(&mut self, entry: Entry) -> bool {
         self.operations.push(&entry.request(), Controls::EMPTY);
-        self.gathered.push(entry);
-        self.gathered.len() >= self.operations_max || self.operations.bytes() >= REQUEST_BYTES
+        self.pending.push(entry);
+        self.pending.len() >= self.operations_max || self.operations.bytes() >= REQUEST_BYTES
     }
 
-    /// Appends the next request; what is in it.
+    /// Appends the next request to `out` and returns its entries.
     pub(super) fn put_request(&mut self, id: u32, out: &mut Vec<u8>) -> Vec<Entry> {
         self.value.clear();
         let update = LburpUpdate {
@@ -134,10 +141,10 @@ impl UpdateStream {
             value: Some(&self.value),
         });
         put(out, id, op);
-        std::mem::take(&mut self.gathered)
+        std::mem::take(&mut self.pending)
     }
 
-    /// Ends the bulk update, when all its requests have been answered.
+    /// Ends the bulk update. All its requests must have been answered.
     pub(super) async fn end(&mut self, connection: &mut Connection, id: u32) -> Result<(), Error> {
         self.value.clear();
         let end = EndLburp {
@@ -149,8 +156,7 @@ impl UpdateStream {
     }
 }
 
-/// What became of the operations of an update request: the error of each that failed, in the order of their places in
-/// the list.
+/// The operations of an update request that failed: their indexes in the list, in ascending order, and their errors.
 pub(super) fn failed(
     response: &ExtendedResponse<'_>,
     operations: usize,
@@ -180,7 +186,7 @@ pub(super) fn failed(
     }
 }
 
-/// Performs an extended operation while nothing else is under way; the value of its response.
+/// Performs an extended operation and returns the value of its response. Nothing else may be in flight.
 async fn extended(
     connection: &mut Connection,
     id: u32,
@@ -215,7 +221,7 @@ fn put(out: &mut Vec<u8>, id: u32, op: Request<'_>) {
     Message { id, op, controls }.encode(out);
 }
 
-/// A message that answers nothing: the end of the session, if it is none at all.
+/// The error that a message is which answers no request: the end of the session, if it is a notification.
 pub(super) fn unexpected(message: &ResponseMessage<'_>) -> Error {
     match message.op.result() {
         Some(result) if message.id == 0 => Error::Disconnected(OperationError::new(result)),

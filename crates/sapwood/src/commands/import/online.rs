@@ -351,7 +351,7 @@ impl Online {
             let mut text = Vec::new();
             let attributes = std::iter::once(attributes);
             self.format.put_entry(&refused.dn, attributes, &mut text);
-            let (at, line) = refused.place;
+            let (at, line) = refused.position;
             let reason = refused.error.to_string();
             self.reject(
                 at,
