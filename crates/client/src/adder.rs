@@ -32,7 +32,7 @@ pub struct Adder {
     connection: Connection,
     queue: usize,
     next_id: u32,
-    /// The bulk update of which the additions are part.
+    /// The bulk update, if one was started.
     stream: Option<UpdateStream>,
     in_flight: HashMap<u32, Sent>,
     /// How many entries the requests in flight have together.

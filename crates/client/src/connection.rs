@@ -30,7 +30,7 @@ const READ_BYTES: usize = 64 << 10;
 /// How to connect.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whom to trust with `ldaps` and StartTLS.
+    /// The servers that are trusted with `ldaps` and StartTLS.
     pub trust: Trust,
     /// Whether to ask for TLS on an `ldap` connection before anything else.
     pub start_tls: bool,

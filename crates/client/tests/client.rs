@@ -187,7 +187,7 @@ async fn answers_out_of_order_reach_who_asked() {
 async fn a_search_streams_entries_up_to_its_result() {
     let client = client(|message, out| {
         entry(out, message.id, "cn=1");
-        // An answer to nobody.
+        // A response to a request that was never sent.
         entry(out, 4711, "cn=lost");
         entry(out, message.id, "cn=2");
         done(

@@ -5,7 +5,7 @@
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each index.
+    /// Starts the sequence of a seed and an index.
     pub(crate) fn new(seed: u64, index: u64) -> Random {
         let mut random = Random(seed ^ index.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();
@@ -26,7 +26,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// One of the choices, of which there is at least one.
+    /// One of the choices. There is at least one.
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         let index = self.below(choices.len() as u64);
         choices[index as usize]

@@ -59,7 +59,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How long a phase lasts when nothing else is said.
+    /// How long a phase lasts that has neither a duration nor a count.
     pub const DURATION: Duration = Duration::from_secs(10);
 
     /// Settings that leave the plan as it is, and use one thread.
@@ -85,7 +85,7 @@ impl Settings {
     }
 }
 
-/// Is told about the progress of a run.
+/// Receives the progress of a run.
 pub trait Observer {
     /// A phase begins. Its connections are open and bound.
     fn begins(&mut self, phase: &str, connections: u32);

@@ -48,7 +48,7 @@ pub(crate) struct Counts {
 }
 
 impl Stats {
-    /// Nothing counted, for so many labels.
+    /// Empty stats for this many labels.
     pub(crate) fn new(labels: usize) -> Self {
         Stats {
             operations: (0..labels).map(|_| Counts::new()).collect(),

@@ -83,8 +83,8 @@ impl EntryStream {
             ..PlanOptions::default()
         };
         let mut stream = Self::template(&include_bytes!("flat.plan")[..], &options, entries, seed)?;
-        if let Source::Template { root: place, .. } = &mut stream.source {
-            *place = Some(root);
+        if let Source::Template { root: first, .. } = &mut stream.source {
+            *first = Some(root);
         }
         Ok(stream)
     }

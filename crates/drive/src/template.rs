@@ -261,8 +261,8 @@ impl Template {
                 }
             }
         }
-        if let Some(place) = out.get_mut(begin + self.id_at..begin + self.id_at + 4) {
-            place.copy_from_slice(&id.to_be_bytes());
+        if let Some(octets) = out.get_mut(begin + self.id_at..begin + self.id_at + 4) {
+            octets.copy_from_slice(&id.to_be_bytes());
         }
     }
 }

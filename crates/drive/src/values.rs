@@ -1,4 +1,4 @@
-//! Variables: where their values come from.
+//! Variables, and the sources of their values.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::random::Random;
 
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
-/// The most that all values of a list take, in bytes.
+/// The most bytes of a list's values together.
 pub const LIST_BYTES_MAX: usize = 1 << 30;
 
 /// Lists of at least this many bytes do not stay in the processor's caches, least of all beside a server.

@@ -540,7 +540,7 @@ fn sequences_are_shared_and_groups_keep_their_values() {
     assert!(seen.len() >= 60);
 }
 
-/// Keeps what it is told.
+/// Keeps the progress of a run.
 #[derive(Default)]
 struct Listener {
     begun: Vec<(String, u32)>,

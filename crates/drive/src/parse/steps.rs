@@ -251,7 +251,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether anything is sent.
+/// Whether one of the instructions sends something.
 pub(super) fn has_operation<'c>(mut instructions: impl Iterator<Item = &'c Instruction>) -> bool {
     instructions.any(|instruction| matches!(instruction, Instruction::Operation { .. }))
 }

@@ -6,7 +6,7 @@ const HEAD: &str = "phase,connections,queue,transaction,seconds,operation,answer
     min_ns,mean_ns,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,client_cpu_us,server_cpu_us,is_cut_short\r\n";
 
 impl Report {
-    /// One row for all operations of a phase, then one for each of its operations.
+    /// The report as CSV: for each phase a row of all its operations, then a row for each name of operations.
     pub fn csv(&self) -> String {
         let mut out = HEAD.to_owned();
         for phase in &self.phases {

@@ -100,8 +100,8 @@ impl Report {
         let mut lines: Vec<(String, Line)> = Vec::new();
         for phase in &self.phases {
             let stem: String = phase.name.chars().filter(|c| !c.is_ascii_digit()).collect();
-            let place = lines.iter().position(|(other, _)| *other == stem);
-            let place = place.unwrap_or_else(|| {
+            let known = lines.iter().position(|(other, _)| *other == stem);
+            let index = known.unwrap_or_else(|| {
                 let line = Line {
                     name: stem.trim().to_owned(),
                     points: Vec::new(),
@@ -109,7 +109,7 @@ impl Report {
                 lines.push((stem, line));
                 lines.len() - 1
             });
-            let points = &mut lines[place].1.points;
+            let points = &mut lines[index].1.points;
             points.push((f64::from(phase.connections), phase.rate()));
         }
         let mut lines: Vec<Line> = lines.into_iter().map(|(_, line)| line).collect();

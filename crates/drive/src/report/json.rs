@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{ErrorReport, OperationReport, PhaseReport, Point, Report};
 
 impl Report {
-    /// All there is, series and distributions included.
+    /// The whole report as JSON, with series and distributions.
     pub fn json(&self) -> String {
         let phases: Vec<String> = self.phases.iter().map(phase).collect();
         format!(

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as a table for people.
 
 use std::fmt::{self, Display, Formatter};
 

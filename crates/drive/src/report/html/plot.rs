@@ -18,7 +18,7 @@ const NAME_GAP: f64 = 14.0;
 /// The colours of a plot's lines.
 pub(super) const COLOURS: [&str; 4] = ["#2f7d4f", "#b5651d", "#33658a", "#8d3b72"];
 
-/// A figure with lines, one behind the other in the order of [`COLOURS`].
+/// A figure with lines, which take [`COLOURS`] in order.
 pub(super) struct Plot {
     pub(super) caption: &'static str,
     pub(super) x: Axis,
