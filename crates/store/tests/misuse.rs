@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use children::play;
 use sapwood_store::{Comparators, Env, Error, Options, TreeId, TreeKind, WriteTxn};
-use sapwood_wal::storage::Memory;
+use sapwood_wal::storage::{Folder, Memory};
 
 fn in_memory() -> Env {
     Env::in_memory(&Options::new()).unwrap()
@@ -293,6 +293,19 @@ fn a_storage_that_is_opened_twice_is_one_environment() {
     assert!(matches!(refused, Err(Error::HasSnapshots)), "{refused:?}");
     drop(snapshot);
     assert!(open().read().unwrap().tree("one").unwrap().is_some());
+}
+
+/// A folder that is opened as a storage is locked like any other.
+#[test]
+fn a_folder_as_a_storage_is_the_environment_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Arc::new(Folder::open(folder.path()).unwrap());
+    let first = Env::on_storage(storage, &options()).unwrap();
+    assert!(folder.path().join("lock").exists());
+    let second = Env::open(folder.path(), &options()).unwrap();
+    let txn = first.write().unwrap();
+    assert!(second.try_write().unwrap().is_none());
+    drop(txn);
 }
 
 /// What is open at the time of a fork belongs to the parent, the trees of snapshots and transactions too.
