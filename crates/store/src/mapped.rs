@@ -97,6 +97,15 @@ unsafe impl Send for MappedPages {}
 unsafe impl Sync for MappedPages {}
 
 impl MappedPages {
+    /// Which snapshot's pages these are, if they are a snapshot's.
+    #[inline]
+    pub(crate) fn state(&self) -> SnapshotId {
+        SnapshotId {
+            file: self.file,
+            commit: self.as_of,
+        }
+    }
+
     /// How many pages there are to look at.
     pub(crate) fn limit(&self) -> u64 {
         self.pages
@@ -212,11 +221,7 @@ impl ReadPages for MappedPages {
     #[inline]
     fn snapshot(&self) -> Option<SnapshotId> {
         // A transaction reads as of no commit.
-        let is_still = self.as_of != CommitNo(u64::MAX);
-        is_still.then_some(SnapshotId {
-            file: self.file,
-            commit: self.as_of,
-        })
+        (self.as_of != CommitNo(u64::MAX)).then_some(self.state())
     }
 
     #[inline]

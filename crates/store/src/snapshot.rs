@@ -111,8 +111,7 @@ impl Snapshot {
     /// Fails with [`Error::ForeignSnapshot`] if it was found in a snapshot of another commit or store.
     #[inline]
     pub fn tree_of(&self, known: &KnownTree) -> Result<Tree<'_>> {
-        self.pages.check_process()?;
-        if known.of != self.pages.snapshot() {
+        if known.of != Some(self.pages.state()) {
             return Err(Error::ForeignSnapshot);
         }
         Ok(View::new(&self.pages, known.record))
