@@ -44,4 +44,4 @@ pub use run::{Observer, Settings, run};
 pub use server_use::{ServerUse, disk_bytes};
 pub use stop_token::StopToken;
 pub use stream::{EntryStream, Format};
-pub use values::{LIST_BYTES_MAX, VALUE_BYTES_MAX};
+pub use values::{LISTS_BYTES_MAX, VALUE_BYTES_MAX};

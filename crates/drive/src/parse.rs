@@ -18,7 +18,7 @@ use crate::plan::{
     CONNECTIONS_MAX, Instruction, LABELS_MAX, Order, Phase, Plan, PlanError, QUEUE_MAX,
     SESSIONS_MAX, Session, VARIABLES_MAX,
 };
-use crate::values::{CONNECTION, CONNECTION_NAME, Variable};
+use crate::values::{CONNECTION, CONNECTION_NAME, LISTS_BYTES_MAX, Variable};
 use records::{Line, Record, RecordReader};
 use steps::{OpenBlock, has_operation};
 
@@ -49,6 +49,7 @@ impl Plan {
                 .collect(),
             used: BTreeSet::new(),
             settings_bytes: 0,
+            lists_bytes: 0,
             variables: BTreeMap::from([(CONNECTION_NAME.to_owned(), CONNECTION)]),
             phase_names: BTreeSet::new(),
             plan: Plan {
@@ -80,6 +81,8 @@ struct Parser<'o> {
     used: BTreeSet<String>,
     /// How many bytes settings have added to the plan so far.
     settings_bytes: usize,
+    /// How many bytes the values of all lists have so far.
+    lists_bytes: usize,
     /// The index of each variable.
     variables: BTreeMap<String, usize>,
     phase_names: BTreeSet<String>,
@@ -143,8 +146,9 @@ impl Parser<'_> {
         if self.plan.variables.len() >= VARIABLES_MAX {
             return Err(line.error(&format!("more than {VARIABLES_MAX} variables")));
         }
-        let variable =
-            Variable::parse(source, self.folder).map_err(|reason| line.error(&reason))?;
+        let variable = Variable::parse(source, self.folder, LISTS_BYTES_MAX - self.lists_bytes)
+            .map_err(|reason| line.error(&reason))?;
+        self.lists_bytes += variable.list_bytes();
         self.variables
             .insert(name.to_owned(), self.plan.variables.len());
         self.plan.variables.push(variable);

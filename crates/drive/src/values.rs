@@ -9,8 +9,8 @@ use crate::random::Random;
 
 /// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
-/// The most bytes of a list's values together.
-pub const LIST_BYTES_MAX: usize = 1 << 30;
+/// The most bytes of the values of all lists of a plan together.
+pub const LISTS_BYTES_MAX: usize = 1 << 30;
 
 /// Lists of at least this many bytes do not stay in the processor's caches, least of all beside a server.
 const LONG_LIST_BYTES: usize = 128 << 10;
@@ -51,6 +51,8 @@ enum Source {
 /// A list of values, packed into one buffer.
 #[derive(Debug, Default)]
 struct List {
+    /// The most bytes that it may have.
+    bytes_max: usize,
     bytes: Vec<u8>,
     /// Where each value ends in `bytes`.
     ends: Vec<u32>,
@@ -60,15 +62,17 @@ struct List {
 type Span = (u32, u32);
 
 /// Positions in a list fit 32 bits.
-const _: () = assert!(LIST_BYTES_MAX <= u32::MAX as usize);
+const _: () = assert!(LISTS_BYTES_MAX <= u32::MAX as usize);
 
 impl List {
     fn push(&mut self, value: &[u8]) -> Result<(), String> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(format!("a value is longer than {VALUE_BYTES_MAX} bytes"));
         }
-        if self.bytes.len() + value.len() > LIST_BYTES_MAX {
-            return Err(format!("the values take more than {LIST_BYTES_MAX} bytes"));
+        if self.bytes.len() + value.len() > self.bytes_max {
+            return Err(format!(
+                "the lists of the plan take more than {LISTS_BYTES_MAX} bytes"
+            ));
         }
         self.bytes.extend_from_slice(value);
         self.ends.push(self.bytes.len() as u32);
@@ -123,8 +127,9 @@ impl Variable {
         vec![Variable::new(Source::Own), Variable::new(Source::Own)]
     }
 
-    /// Parses what follows `let: NAME =`. A relative path of a file starts at `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
+    /// Parses what follows `let: NAME =`. A relative path of a file starts at `folder`. The values of a list may have
+    /// `list_bytes_max` bytes.
+    pub(crate) fn parse(text: &str, folder: &Path, list_bytes_max: usize) -> Result<Self, String> {
         let mut words = text.split_ascii_whitespace();
         let random = match words.next() {
             Some("random") => true,
@@ -139,7 +144,10 @@ impl Variable {
         let first = words
             .next()
             .ok_or("a range, list, file or org is missing")?;
-        let mut list = List::default();
+        let mut list = List {
+            bytes_max: list_bytes_max,
+            ..List::default()
+        };
         match first {
             "list" => {
                 for word in words {
@@ -175,6 +183,14 @@ impl Variable {
             return Err("there are no values".into());
         }
         Ok(Variable::new(Source::List { random, list }))
+    }
+
+    /// How many bytes the values of its list have.
+    pub(crate) fn list_bytes(&self) -> usize {
+        match &self.source {
+            Source::List { list, .. } => list.bytes.len(),
+            _ => 0,
+        }
     }
 
     fn characters<'w>(mut words: impl Iterator<Item = &'w str>) -> Result<Self, String> {
@@ -365,7 +381,7 @@ mod tests {
     use super::*;
 
     fn drawn(text: &str, count: usize) -> Vec<String> {
-        let variable = Variable::parse(text, Path::new("/nowhere")).unwrap();
+        let variable = Variable::parse(text, Path::new("/nowhere"), LISTS_BYTES_MAX).unwrap();
         let mut random = Random::new(1, 0);
         let mut value = Value::default();
         (0..count)
@@ -416,6 +432,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_has_the_bytes_that_other_lists_leave() {
+        let parse = |room| Variable::parse("random list abc de", Path::new("/nowhere"), room);
+        assert_eq!(parse(5).unwrap().list_bytes(), 5);
+        assert!(parse(4).is_err());
+    }
+
+    #[test]
     fn numbers_are_written_in_decimal() {
         for number in [0, 7, 10, 12_345, u64::MAX] {
             let mut out = Vec::new();
@@ -440,7 +463,7 @@ mod tests {
             "other 1..2",
         ] {
             assert!(
-                Variable::parse(text, Path::new("/nowhere")).is_err(),
+                Variable::parse(text, Path::new("/nowhere"), LISTS_BYTES_MAX).is_err(),
                 "{text}"
             );
         }
