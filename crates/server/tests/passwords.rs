@@ -270,8 +270,10 @@ fn thousands_of_slow_passwords_that_are_there_already_hold_nobody_up() {
         attributes.push(description.as_bytes(), [value.as_bytes()]);
     }
     let values: Vec<String> = (10_000..30_000)
-        .map(|number| format!("{{PBKDF2-SHA256}}200000$c2FsdA${}{number}=", "A".repeat(37)))
+        .map(|number| format!("{{PBKDF2-SHA256}}200000$c2FsdA${number}{}", "A".repeat(38)))
         .collect();
+    let parsed = sapwood_server::password::StoredPassword::parse(values[0].as_bytes());
+    parsed.expect("a password may match it, so that it is tried");
     attributes.push(b"userPassword", values.iter().map(String::as_bytes));
     let op = Request::Add(AddRequest {
         dn: ANN,
