@@ -322,13 +322,13 @@ impl Life {
         let (txn, model) = self.begin(store, 3)?;
         self.try_commit(store, txn.commit_no().0, model.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
-        guard::meanwhile(move || {
+        guard::at_failpoint(move || {
             let committed = txn.commit();
             sender.send(committed.map(drop)).unwrap();
         });
         let done = env.checkpoint();
         // If there was nothing to do, the transaction ends without a trace.
-        guard::meanwhile(|| ());
+        guard::at_failpoint(|| ());
         let commit = done?;
         self.acknowledge(store, commit.0);
         if let Ok(committed) = receiver.recv() {

@@ -94,7 +94,7 @@ impl<'i> CheckpointLock<'i> {
         if self.oldest() < place(&head) {
             self.sync_log(&pinned)?;
             self.sync_pages(&head)?;
-            guard::interlude();
+            guard::failpoint();
             self.write_meta_if_newer(&head)?;
             self.write_meta(&head)?;
             let completed = &self.inner.region.metas.completed;

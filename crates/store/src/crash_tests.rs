@@ -466,13 +466,13 @@ impl Life {
                 }
                 Ok(())
             };
-            guard::meanwhile(move || {
+            guard::at_failpoint(move || {
                 if let Err(error) = commits() {
                     failed.send(told(error)).unwrap();
                 }
             });
             let done = self.env().checkpoint().map_err(told);
-            guard::meanwhile(|| ());
+            guard::at_failpoint(|| ());
             if let Ok(error) = failure.recv() {
                 return Err(error);
             }

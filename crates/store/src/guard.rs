@@ -81,22 +81,22 @@ impl Guard {
 
 sapwood_wal::guards!(Guard);
 
-/// In tests, runs what has been put here to be run in the middle of the next checkpoint, when the data file is synced and the
-/// meta page not yet written: what other threads would do meanwhile, at the same moment every time.
-pub(crate) fn interlude() {
+/// The failpoint of a checkpoint: in tests, runs what [`at_failpoint`] was given, once, when the data file is synced and the meta page not
+/// yet written. So what other threads would do meanwhile happens at the same moment every time.
+pub(crate) fn failpoint() {
     #[cfg(test)]
-    if let Some(meanwhile) = MEANWHILE.take() {
-        meanwhile();
+    if let Some(action) = AT_FAILPOINT.take() {
+        action();
     }
 }
 
 #[cfg(test)]
 thread_local! {
-    static MEANWHILE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+    static AT_FAILPOINT: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
 }
 
-/// What the next [`interlude`] runs.
+/// Has this thread's next [`failpoint`] run an action.
 #[cfg(test)]
-pub(crate) fn meanwhile(what: impl FnOnce() + 'static) {
-    MEANWHILE.set(Some(Box::new(what)));
+pub(crate) fn at_failpoint(action: impl FnOnce() + 'static) {
+    AT_FAILPOINT.set(Some(Box::new(action)));
 }
