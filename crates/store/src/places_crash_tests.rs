@@ -234,7 +234,7 @@ impl Life {
         let begin = next.used;
         let mut bytes = Vec::new();
         if begin == 0 {
-            bytes.extend_from_slice(&SEGMENT.header(CommitNo(next.commit)));
+            bytes.extend_from_slice(&SEGMENT.header(CommitNo(next.commit), CommitNo(0)));
         }
         let mut stored = Vec::new();
         let first = self.dice.below(SLOTS);

@@ -138,6 +138,13 @@ impl Metas {
         CommitNo(self.target.load(Ordering::Relaxed))
     }
 
+    /// The newest commit that a meta page holds.
+    pub(crate) fn written(&self) -> CommitNo {
+        let written = self.commits.each_ref();
+        let written = written.map(|commit| commit.load(Ordering::Relaxed));
+        CommitNo(written.into_iter().max().unwrap_or_default())
+    }
+
     /// The newest commit that a meta page holds or is about to.
     pub(crate) fn newest(&self) -> CommitNo {
         let [first, second] = &self.commits;

@@ -175,6 +175,27 @@ fn what_a_snapshot_kept_makes_room_when_it_is_gone() {
     }
 }
 
+/// A snapshot costs what it sees, and what was written before the next checkpoint: not more, however long it stays.
+#[test]
+fn a_snapshot_that_stays_costs_a_bounded_room() {
+    for fill in [Store::filled, Store::built] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = fill(folder.path());
+        store.replace();
+        let (snapshot, then) = (store.env.read().unwrap(), store.content.clone());
+        let mut sizes = Vec::new();
+        for _ in 0..40 {
+            store.replace();
+            sizes.push(store.sizes().0);
+        }
+        assert_same(&snapshot, &then);
+        store.assert_sound();
+        let (soon, late) = (sizes[9], sizes[39]);
+        assert!(late <= soon + SPARE_BYTES, "{sizes:?}");
+        assert!(late <= 8 * LIVE_BYTES + 2 * SPARE_BYTES, "{sizes:?}");
+    }
+}
+
 /// Nothing is ever replaced.
 #[test]
 fn what_was_removed_makes_room() {

@@ -68,7 +68,8 @@ impl HeapBuilder {
             first: pages.take_extent(count)?,
             pages: count,
         };
-        let header = segment.header(pages.commit());
+        // Its records are the first of their keys, so that only snapshots with its leaves meet them.
+        let header = segment.header(pages.commit(), pages.commit());
         let zeroes = [0; PAGE_BYTES];
         let rest = count as usize * PAGE_BYTES - used;
         pages.write_extent(segment.first, [&header, &self.bytes, &zeroes[..rest]])?;

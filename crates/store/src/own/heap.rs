@@ -276,7 +276,9 @@ impl OwnPages {
         self.heaps.segments = segments;
         self.heaps.open[at].tail = None;
         self.write_out_tails()?;
-        let header = segment.header(self.commit);
+        // Behind the newest meta page: see `Segment`. A checkpoint under way does not count, for it may fail.
+        let written = self.inner.region.metas.written();
+        let header = segment.header(self.commit, CommitNo(written.0 + 1));
         let tail = self.begin_tail(heap, segment, 0, header.to_vec());
         let open = &mut self.heaps.open[at];
         open.usage.open = first;
@@ -438,7 +440,8 @@ impl OwnPages {
         let mut segments = self.heaps.segments;
         tree::delete(self, &mut segments, &key)?;
         self.heaps.segments = segments;
-        self.free_records(segment)
+        let met_since = segment.met_since(&*self)?;
+        self.free_records(segment, met_since)
     }
 
     pub(super) fn clear_heap_of(&mut self, heap: HeapNo) -> Result<()> {
@@ -461,7 +464,8 @@ impl OwnPages {
         for segment in all {
             tree::delete(self, &mut segments, &segment_key(heap, segment.first))?;
             self.heaps.segments = segments;
-            self.free_records(segment)?;
+            // Whoever sees the tree sees what is in it: it makes no difference which of them come by.
+            self.free_records(segment, CommitNo(0))?;
         }
         let open = &mut self.heaps.open[at];
         open.usage = HeapUse::default();
@@ -470,8 +474,8 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Older snapshots come by newer records on their way back to what they may see, so that a segment is as old as the store for them.
-    fn free_records(&mut self, segment: Segment) -> Result<()> {
+    /// Frees a segment, whose records snapshots from a commit on may meet on their way back to what they see.
+    fn free_records(&mut self, segment: Segment, met_since: CommitNo) -> Result<()> {
         let Segment { first, pages } = segment;
         if self.shop.own.is_freed(first) || first.0 + u64::from(pages) > self.view.limit() {
             return Err(Error::corrupt(first, "is freed a second time"));
@@ -479,7 +483,7 @@ impl OwnPages {
         self.shop.own.insert(first, State::Freed);
         self.freed.push(FreeExtent {
             freed: self.commit,
-            born: CommitNo(0),
+            born: met_since,
             first,
             pages,
         });

@@ -4,9 +4,13 @@
 //!  offset  size  field
 //!       0    24  common header; its checksum is 0
 //!      24     4  pages
-//!      28     4  zero
+//!      28     4  reach  commits since the first one whose snapshots may meet records of it, and one more; 0: all may
 //!      32        records, across page borders
 //! ```
+//!
+//! A snapshot meets a record of a later commit where that commit stored its place in a leaf that both have. That is not
+//! done to a leaf that a meta page leads to. So no snapshot as old as the newest meta page meets records of a segment
+//! that is begun now, and one that stays keeps only what was written before the next checkpoint.
 //!
 //! One tree of the store has a record for each segment, behind one for its heap. All numbers of keys are big-endian:
 //!
@@ -55,15 +59,26 @@ pub(crate) struct SegmentUse {
 }
 
 impl Segment {
-    /// What it begins with, as a transaction makes it that becomes this commit.
-    pub(crate) fn header(self, commit: CommitNo) -> [u8; SEGMENT_HEADER_BYTES] {
+    /// What it begins with, as a transaction makes it that becomes this commit. Snapshots from `met_since` on may meet
+    /// records of it.
+    pub(crate) fn header(
+        self,
+        commit: CommitNo,
+        met_since: CommitNo,
+    ) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         let kind = (PageKind::Segment as u8).to_le_bytes();
-        let parts: [(usize, &[u8]); 4] = [
+        let reach = commit
+            .0
+            .checked_sub(met_since.0)
+            .map_or(0, |reach| reach + 1);
+        let reach = u32::try_from(reach).unwrap_or(0);
+        let parts: [(usize, &[u8]); 5] = [
             (4, &kind),
             (8, &self.first.0.to_le_bytes()),
             (16, &commit.0.to_le_bytes()),
             (24, &self.pages.to_le_bytes()),
+            (28, &reach.to_le_bytes()),
         ];
         for (at, part) in parts {
             if let Some(place) = header.get_mut(at..at + part.len()) {
@@ -81,12 +96,28 @@ impl Segment {
 
     /// The commit that began it, as what it begins with says.
     pub(crate) fn commit<P: ReadPages + ?Sized>(self, pages: &P) -> Result<CommitNo> {
+        self.begun(pages).map(|(commit, _)| commit)
+    }
+
+    /// The first commit whose snapshots may meet records of it; 0 if any may.
+    pub(crate) fn met_since<P: ReadPages + ?Sized>(self, pages: &P) -> Result<CommitNo> {
+        self.begun(pages).map(|(_, met_since)| met_since)
+    }
+
+    fn begun<P: ReadPages + ?Sized>(self, pages: &P) -> Result<(CommitNo, CommitNo)> {
         let place = self.place(0).ok_or_else(|| self.corrupt())?;
         let header = pages.record(place, SEGMENT_HEADER_BYTES)?;
         let commit = header.get(16..).and_then(|rest| rest.first_chunk());
-        let commit = CommitNo(commit.map_or(0, |bytes| u64::from_le_bytes(*bytes)));
-        match header == self.header(commit) {
-            true => Ok(commit),
+        let commit = commit.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let reach = header.get(28..).and_then(|rest| rest.first_chunk());
+        let reach = reach.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let met_since = match reach.checked_sub(1) {
+            Some(reach) => commit.saturating_sub(reach.into()),
+            None => 0,
+        };
+        let (commit, met_since) = (CommitNo(commit), CommitNo(met_since));
+        match header == self.header(commit, met_since) {
+            true => Ok((commit, met_since)),
             false => Err(Error::corrupt(
                 self.first,
                 "is not the segment that it should be",
@@ -301,7 +332,7 @@ mod tests {
 
     #[test]
     fn records_are_met_in_the_order_of_writing() {
-        let mut file = File(SEGMENT.header(CommitNo(3)).to_vec());
+        let mut file = File(SEGMENT.header(CommitNo(3), CommitNo(2)).to_vec());
         let values: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 7]).collect();
         let mut places = Vec::new();
         for (n, value) in values.iter().enumerate() {
@@ -330,6 +361,23 @@ mod tests {
         assert!(SEGMENT.place(2 * PAGE_BYTES as u32).is_some());
         assert!(SEGMENT.place(2 * PAGE_BYTES as u32 + 8).is_none());
         assert!(SEGMENT.place(12).is_none());
+    }
+
+    #[test]
+    fn what_a_segment_begins_with_is_read_back() {
+        for (commit, met_since) in [(3, 2), (3, 3), (1 << 40, 7), (9, 0), (1, 1)] {
+            let header = SEGMENT.header(CommitNo(commit), CommitNo(met_since));
+            let file = File(header.to_vec());
+            assert_eq!(SEGMENT.commit(&file).unwrap(), CommitNo(commit));
+            // What is too far back is not told: any snapshot may meet it then.
+            let told = if commit == 1 << 40 { 0 } else { met_since };
+            assert_eq!(SEGMENT.met_since(&file).unwrap(), CommitNo(told));
+            for at in (0..8).chain(24..28) {
+                let mut damaged = File(file.0.clone());
+                damaged.0[at] ^= 1;
+                assert!(SEGMENT.met_since(&damaged).is_err(), "byte {at}");
+            }
+        }
     }
 
     #[test]
