@@ -246,6 +246,42 @@ fn values_apart_are_those_of_a_map() {
     assert!(emptied > 50, "{emptied} segments were emptied");
 }
 
+/// Segments are freed and used again beside snapshots of any age, whose way back leads through records of later commits.
+#[test]
+fn snapshots_of_any_age_see_their_values() {
+    for seed in 0..30 {
+        let mut dice = Dice(seed);
+        let env = Env::on_storage(Arc::new(Disk::new()), &options()).unwrap();
+        let mut txn = env.write().unwrap();
+        txn.create_tree("t", TreeKind::APART).unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
+        let mut values = Values::new();
+        let mut kept: Vec<(Snapshot, Values)> = Vec::new();
+        for _ in 0..80 {
+            let mut txn = env.write().unwrap();
+            let tree = txn.tree("t").unwrap().unwrap();
+            for _ in 0..dice.below(150) {
+                let key = dice.below(40) as u64;
+                let value = vec![dice.roll() as u8; 100 + dice.below(600)];
+                txn.put(tree, &key.to_be_bytes(), &value).unwrap();
+                values.insert(key, value);
+            }
+            txn.commit().unwrap().wait_durable().unwrap();
+            match dice.below(12) {
+                0 => drop(env.checkpoint().unwrap()),
+                1..3 => kept.push((env.read().unwrap(), values.clone())),
+                3 if !kept.is_empty() => drop(kept.swap_remove(dice.below(kept.len()))),
+                _ => {}
+            }
+            for (snapshot, then) in &kept {
+                compare_tree(&snapshot.tree("t").unwrap().unwrap(), then);
+            }
+        }
+        let report = env.check().unwrap();
+        assert!(report.is_clean(), "seed {seed}: {:#?}", report.problems);
+    }
+}
+
 /// The only place that a leaf was to say is taken back, and the transaction goes on: its record is one that a recovery reads.
 #[test]
 fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
