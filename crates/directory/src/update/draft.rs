@@ -34,7 +34,7 @@ const ATTRIBUTES_SEARCHED_MAX: usize = 64;
 pub(crate) struct Draft<'a> {
     attributes: Vec<DraftAttribute<'a>>,
     /// Where each of them is, by type and options, once they are many.
-    places: OnceCell<Box<HashMap<AttributeTypeId, HashMap<String, usize>>>>,
+    places: OnceCell<HashMap<AttributeTypeId, HashMap<String, usize>>>,
     /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
     shape_changed: bool,
 }
@@ -59,10 +59,13 @@ struct Values<'a> {
     deleted: usize,
     /// Times that a value was looked for.
     lookups: usize,
-    /// Where each value is by its normal form, once many have been looked for. Boxed as it hardly ever is there: what is
-    /// moved for each attribute of an entry stays short.
-    normal: Option<Box<HashMap<Vec<u8>, usize>>>,
+    /// Boxed as it hardly ever is there: what is moved for each attribute of an entry stays short.
+    normal: Option<Box<NormalForms>>,
 }
+
+/// Where each value is by its normal form, once many have been looked for.
+#[derive(Debug)]
+struct NormalForms(HashMap<Vec<u8>, usize>);
 
 impl<'a> Values<'a> {
     fn new(values: impl IntoIterator<Item = Cow<'a, [u8]>>) -> Values<'a> {
@@ -105,10 +108,10 @@ impl<'a> Values<'a> {
             let places = places.filter_map(|(at, value)| Some((value.as_ref()?, at)));
             steps::count(self.list.len());
             let normal = places.map(|(value, at)| (normal_form(schema, known, value), at));
-            self.normal = Some(Box::new(normal.collect()));
+            self.normal = Some(Box::new(NormalForms(normal.collect())));
         }
         steps::count(1);
-        if let Some(normal) = &self.normal {
+        if let Some(NormalForms(normal)) = self.normal.as_deref() {
             return normal.get(&normal_form(schema, known, value)).copied();
         }
         steps::count(self.list.len());
@@ -130,7 +133,7 @@ impl<'a> Values<'a> {
 
     fn push(&mut self, schema: &Schema, known: &AttributeType, value: Cow<'a, [u8]>) {
         steps::count(1);
-        if let Some(normal) = &mut self.normal {
+        if let Some(NormalForms(normal)) = self.normal.as_deref_mut() {
             normal.insert(normal_form(schema, known, &value), self.list.len());
         }
         self.list.push(Some(value));
@@ -140,7 +143,7 @@ impl<'a> Values<'a> {
         steps::count(1);
         if let Some(value) = self.list.get_mut(at).and_then(Option::take) {
             self.deleted += 1;
-            if let Some(normal) = &mut self.normal {
+            if let Some(NormalForms(normal)) = self.normal.as_deref_mut() {
                 normal.remove(&normal_form(schema, known, &value));
             }
         }
@@ -232,7 +235,7 @@ impl<'a> Draft<'a> {
                     let of_type = places.entry(known.attribute_type).or_default();
                     of_type.insert(known.options.clone(), at);
                 }
-                Box::new(places)
+                places
             });
             let at = *places.get(&attribute_type)?.get(options)?;
             return (!self.attributes[at].is_gone()).then_some(at);
