@@ -339,6 +339,20 @@ impl Open {
         Ok(())
     }
 
+    /// Bounds the write transaction after this commit as LMDB would in a map of few pages. LMDB does not use the last one, nor those
+    /// that the commit before has replaced: of a database, of the main one and of the list of free pages. Programs, their
+    /// tests above all, make such maps to see them full.
+    pub(crate) fn bound_next(&self, after: u64) {
+        const PAGES_MAX: u64 = 32;
+        const REPLACED: u64 = 3;
+        let map_bytes = self.map_bytes();
+        if map_bytes <= PAGES_MAX * PAGE_BYTES as u64 {
+            let unused = if after > 1 { 1 + REPLACED } else { 1 };
+            let bytes = map_bytes.saturating_sub(unused * PAGE_BYTES as u64);
+            self.store.set_bytes_max(bound(bytes));
+        }
+    }
+
     /// Whether a store of this size is within the map, and the room behind it that the store keeps.
     pub(crate) fn holds(&self, store_bytes: u64) -> bool {
         store_bytes <= bound(self.map_bytes())

@@ -97,6 +97,7 @@ impl Txn {
             return Err(Code::EACCES);
         }
         let txn = open.store.write()?;
+        open.bound_next(txn_id(txn.commit_no().0) - 1);
         if !open.holds(txn.store_bytes()) {
             return Err(Code::MAP_RESIZED);
         }
