@@ -1,10 +1,12 @@
 //! `cargo xtask judge-lmdb`: programs written for LMDB judge `liblmdb.so`. Each does the same once with the original library and
 //! once with ours, and what it says must be the same.
 
+mod bindings;
 mod programs;
 mod py_lmdb;
 mod slapd;
 mod speed;
+mod users;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,6 +31,12 @@ pub(crate) struct JudgeLmdb {
     /// Debian's slapd with its LMDB backend.
     #[arg(long)]
     slapd: bool,
+    /// The test suites of lmdb-go, in both forks, and of heed.
+    #[arg(long)]
+    bindings: bool,
+    /// Postfix's postmap, PHP's dba and Perl's LMDB_File.
+    #[arg(long)]
+    users: bool,
     /// Instead of judging, measure what the C interface costs beside LMDB (release builds of both).
     #[arg(long)]
     speed: bool,
@@ -46,7 +54,14 @@ impl JudgeLmdb {
         if self.speed {
             return speed::compare(&Bench::set_up(true)?);
         }
-        let all = !(self.programs || self.py_lmdb || self.slapd);
+        let chosen = [
+            self.programs,
+            self.py_lmdb,
+            self.slapd,
+            self.bindings,
+            self.users,
+        ];
+        let all = !chosen.contains(&true);
         let bench = Bench::set_up(self.release)?;
         let mut verdicts = Vec::new();
         if all || self.programs {
@@ -57,6 +72,12 @@ impl JudgeLmdb {
         }
         if all || self.slapd {
             slapd::judge(&bench, &mut verdicts)?;
+        }
+        if all || self.bindings {
+            bindings::judge(&bench, &mut verdicts)?;
+        }
+        if all || self.users {
+            users::judge(&bench, &mut verdicts);
         }
         sum_up(&verdicts)
     }

@@ -82,7 +82,35 @@ pub(crate) const JUDGE_LMDB: &[Package] = &[
         purpose: "asking that server",
         present: || in_path("ldapsearch"),
     },
+    Package {
+        name: "golang-go",
+        purpose: "building the tests of lmdb-go",
+        present: || in_path("go"),
+    },
+    Package {
+        name: "postfix-lmdb",
+        purpose: "postmap, which keeps tables in LMDB",
+        present: || Path::new("/usr/lib/postfix/postfix-lmdb.so").exists(),
+    },
+    Package {
+        name: "php-cli",
+        purpose: "running a program of PHP",
+        present: || in_path("php"),
+    },
+    Package {
+        name: "php8.2-dba",
+        purpose: "PHP's dba, which can keep its data in LMDB",
+        present: || succeeds(Command::new("php").args(["-r", DBA])),
+    },
+    Package {
+        name: "liblmdb-file-perl",
+        purpose: "Perl's LMDB_File",
+        present: || succeeds(Command::new("perl").args(["-MLMDB_File", "-e", "1"])),
+    },
 ];
+
+/// Succeeds if PHP's dba knows LMDB.
+const DBA: &str = "exit(in_array('lmdb', dba_handlers()) ? 0 : 1);";
 
 /// Succeeds if the header for extensions is there.
 const PYTHON_H: &str =
@@ -162,6 +190,13 @@ pub(crate) fn ensure(packages: &[Package], install: bool) -> Result<()> {
         run(Command::new("sh").args([
             "-c",
             "echo 'slapd slapd/no_configuration boolean true' | debconf-set-selections",
+        ]))?;
+    }
+    // Nor for a mail server.
+    if names.iter().any(|name| name.starts_with("postfix")) {
+        run(Command::new("sh").args([
+            "-c",
+            "echo 'postfix postfix/main_mailer_type select No configuration' | debconf-set-selections",
         ]))?;
     }
     run(apt_get().arg("update"))?;

@@ -339,18 +339,15 @@ impl Open {
         Ok(())
     }
 
-    /// Bounds the write transaction after this commit as LMDB would in a map of few pages. LMDB does not use the last one, nor those
-    /// that the commit before has replaced: of a database, of the main one and of the list of free pages. Programs, their
-    /// tests above all, make such maps to see them full.
-    pub(crate) fn bound_next(&self, after: u64) {
-        const PAGES_MAX: u64 = 32;
-        const REPLACED: u64 = 3;
-        let map_bytes = self.map_bytes();
-        if map_bytes <= PAGES_MAX * PAGE_BYTES as u64 {
-            let unused = if after > 1 { 1 + REPLACED } else { 1 };
-            let bytes = map_bytes.saturating_sub(unused * PAGE_BYTES as u64);
-            self.store.set_bytes_max(bound(bytes));
-        }
+    /// Whether LMDB could commit a store of this size to a map of few pages, which programs, their tests above all, make to see it
+    /// full. LMDB does not use the last page, and but for the first commit each needs three that cannot be used again at once:
+    /// of a database, of the main one, and of the list of free pages.
+    pub(crate) fn could_commit(&self, store_bytes: u64, is_first: bool) -> bool {
+        const PAGES_MAX: u64 = 16;
+        let unused = if is_first { 1 } else { 4 };
+        let (map, store) = (self.map_bytes(), store_bytes / PAGE_BYTES as u64);
+        let map = map / PAGE_BYTES as u64;
+        map > PAGES_MAX || store + unused <= map
     }
 
     /// Whether a store of this size is within the map, and the room behind it that the store keeps.

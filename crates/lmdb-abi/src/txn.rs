@@ -97,7 +97,6 @@ impl Txn {
             return Err(Code::EACCES);
         }
         let txn = open.store.write()?;
-        open.bound_next(txn_id(txn.commit_no().0) - 1);
         if !open.holds(txn.store_bytes()) {
             return Err(Code::MAP_RESIZED);
         }
@@ -311,6 +310,11 @@ impl Txn {
             .filter(|_| writing.has_changed);
         if let Some(bytes) = map_bytes {
             store_map_bytes(&mut writing.txn, bytes)?;
+        }
+        let is_first = txn_id(writing.txn.commit_no().0) <= 1;
+        let bytes = writing.txn.store_bytes_now();
+        if writing.has_changed && !self.is_stretched && !self.open.could_commit(bytes, is_first) {
+            return Err(Code::MAP_FULL);
         }
         if self.is_relaxed() {
             drop(writing.txn.commit_with(Durability::Relaxed)?);

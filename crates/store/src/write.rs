@@ -127,6 +127,11 @@ impl WriteTxn {
         self.head.roots.pages * PAGE_BYTES as u64
     }
 
+    /// The size of the store as it is now, in bytes.
+    pub fn store_bytes_now(&self) -> u64 {
+        self.own().view().limit() * PAGE_BYTES as u64
+    }
+
     /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
     /// visible before [`Ticket::wait_durable`] has returned.
     ///
