@@ -156,9 +156,10 @@ impl Cursor {
         self.has_stood = walk.has_stood;
         let mut shown = shown?;
         if txn.lends() && flags & DUPSORT == 0 && self.dbi != FREE {
+            let room = txn.room_to_lend();
             let record = self.with(txn, |cursor| {
                 let (key, value) = cursor.whole_record()?.ok_or(Code::NOTFOUND)?;
-                Ok((key.to_vec(), lent::copy(value)))
+                Ok((key.to_vec(), lent::copy(value, room)))
             })?;
             shown.value = txn
                 .lend(self.dbi, &record.0, record.1)

@@ -340,11 +340,15 @@ impl Open {
     }
 
     /// Whether LMDB could commit a store of this size to a map of few pages, which programs, their tests above all, make to see it
-    /// full. LMDB does not use the last page, and but for the first commit each needs three that cannot be used again at once:
-    /// of a database, of the main one, and of the list of free pages.
-    pub(crate) fn could_commit(&self, store_bytes: u64, is_first: bool) -> bool {
+    /// full. LMDB does not use the last page, and a commit needs some that cannot be used again at once: one that the first
+    /// commit has replaced, or three, of a database, of the main one and of the list of free pages.
+    pub(crate) fn could_commit(&self, store_bytes: u64, id: u64) -> bool {
         const PAGES_MAX: u64 = 16;
-        let unused = if is_first { 1 } else { 4 };
+        let unused = match id {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 4,
+        };
         let (map, store) = (self.map_bytes(), store_bytes / PAGE_BYTES as u64);
         let map = map / PAGE_BYTES as u64;
         map > PAGES_MAX || store + unused <= map

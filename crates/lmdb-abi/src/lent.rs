@@ -33,7 +33,7 @@ impl Lent {
 
     /// Room for a duplicate. There is no other one.
     pub(crate) fn reserve(&mut self, dbi: u32, key: &[u8], size: usize) -> Val {
-        let room = copy(&vec![0; size]);
+        let room: Copied = std::iter::repeat_with(|| Cell::new(0)).take(size).collect();
         let data = room.as_ptr().cast_mut().cast();
         self.reserved = Some((dbi, key.into(), room));
         Val { size, data }
@@ -50,20 +50,24 @@ impl Lent {
         Some((dbi, key, bytes(&room)))
     }
 
-    /// What was lent of this record already, or else this copy of its value; `None` if there is no room for it.
-    pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Copied) -> Option<Val> {
-        let size = value.len();
+    /// How long a value may be that is lent next, in bytes.
+    pub(crate) fn room(&self) -> usize {
+        BYTES_MAX - self.bytes
+    }
+
+    /// What was lent of this record already, or else this copy of its value; `None` if there was no room for one.
+    pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Option<Copied>) -> Option<Val> {
         let place = (dbi, key.into());
         let lent = match self.values.get(&place) {
             Some(lent) => lent,
-            None if self.bytes + size > BYTES_MAX => return None,
             None => {
-                self.bytes += size;
+                let value = value.filter(|value| value.len() <= self.room())?;
+                self.bytes += value.len();
                 self.values.entry(place).or_insert(value)
             }
         };
         Some(Val {
-            size,
+            size: lent.len(),
             data: lent.as_ptr().cast_mut().cast(),
         })
     }
@@ -80,7 +84,8 @@ fn bytes(value: &Copied) -> Vec<u8> {
     value.iter().map(Cell::get).collect()
 }
 
-/// A copy to be lent.
-pub(crate) fn copy(value: &[u8]) -> Copied {
-    value.iter().copied().map(Cell::new).collect()
+/// A copy to be lent, unless it is longer than there is room for.
+pub(crate) fn copy(value: &[u8], room: usize) -> Option<Copied> {
+    let is_short = value.len() <= room;
+    is_short.then(|| value.iter().copied().map(Cell::new).collect())
 }

@@ -311,9 +311,9 @@ impl Txn {
         if let Some(bytes) = map_bytes {
             store_map_bytes(&mut writing.txn, bytes)?;
         }
-        let is_first = txn_id(writing.txn.commit_no().0) <= 1;
+        let id = txn_id(writing.txn.commit_no().0);
         let bytes = writing.txn.store_bytes_now();
-        if writing.has_changed && !self.is_stretched && !self.open.could_commit(bytes, is_first) {
+        if writing.has_changed && !self.is_stretched && !self.open.could_commit(bytes, id) {
             return Err(Code::MAP_FULL);
         }
         if self.is_relaxed() {

@@ -360,6 +360,34 @@ fn a_small_map_is_full_when_the_originals_is() {
     });
 }
 
+/// Programs' tests count pages: so many commits succeed, and the one that does not is refused as a whole.
+#[test]
+fn maps_of_few_pages_let_as_many_commits_pass_as_the_originals() {
+    beside_the_original(|| {
+        for (pages, passes) in [(8, 1), (9, 1), (10, 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let env = try_open(folder.path(), 0, pages * 4096).unwrap();
+            let txn = write(env);
+            let dbi = database(txn, c"d", CREATE).unwrap();
+            commit(txn);
+            for round in 0..2_u8 {
+                let txn = write(env);
+                let mut puts = (0..64).map(|n| put(txn, dbi, &[round * 64 + n], b"world", 0));
+                let code = match puts.find(|&code| code != OK) {
+                    Some(code) => {
+                        abort(txn);
+                        code
+                    }
+                    None => unsafe { mdb_txn_commit(txn) },
+                };
+                let expected = if round < passes { OK } else { Code::MAP_FULL.0 };
+                assert_eq!(code, expected, "commit {round} to {pages} pages");
+            }
+            close(env);
+        }
+    });
+}
+
 #[test]
 fn the_default_map_has_one_mebibyte() {
     beside_the_original(|| unsafe {

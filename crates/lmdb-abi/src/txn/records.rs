@@ -56,7 +56,8 @@ impl Txn {
         if !self.lends() || self.database(dbi)?.flags & DUPSORT != 0 {
             return Ok(shown);
         }
-        let copy = lent::copy(self.get(dbi, key)?);
+        let room = self.lent.room();
+        let copy = lent::copy(self.get(dbi, key)?, room);
         Ok(self.lend(dbi, key, copy).unwrap_or(shown))
     }
 
@@ -65,8 +66,13 @@ impl Txn {
         !self.is_reading() && self.open.flags() & WRITEMAP != 0
     }
 
+    /// How long a value may be that is lent next, in bytes.
+    pub(crate) fn room_to_lend(&self) -> usize {
+        self.lent.room()
+    }
+
     /// Where the program may write to the value of a record, in a database without duplicates; `None` if too much has been lent already.
-    pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Copied) -> Option<Val> {
+    pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Option<Copied>) -> Option<Val> {
         self.lent.lend(dbi, key, value)
     }
 
