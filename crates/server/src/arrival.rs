@@ -36,6 +36,7 @@ impl Arrival {
     }
 
     /// The bytes of input that there is memory for, if there is any to read into.
+    #[inline]
     pub(crate) fn poll_room(
         &mut self,
         pools: &RequestPools,

@@ -338,7 +338,7 @@ impl Connection {
         }
         moved |= self.poll_shares(cx);
         moved |= self.poll_read(cx)?;
-        if moved {
+        if moved || self.session.reads_on() {
             return Poll::Ready(Ok(()));
         }
         self.rest();

@@ -39,10 +39,26 @@ impl Session {
         first(&self.input, self.message_bytes_max())
     }
 
-    /// Looks through requests that cannot be taken yet, as far as they have come.
+    /// Whether requests have to be looked through before the connection waits. Where they only wait until answers have
+    /// been written, as in any long queue, they will mostly be taken at once.
+    pub(super) fn must_read_on(&self) -> bool {
+        self.hashing.is_some()
+            || self.wanted.is_some()
+            || self.searches.is_full()
+            || self.waits_for_memory()
+    }
+
+    /// Looks through requests that are there while the connection is going to wait; whether that ended anything.
+    pub(crate) fn reads_on(&mut self) -> bool {
+        !self.input.is_empty() && self.read_on()
+    }
+
+    /// Looks through requests that cannot be taken yet, as far as they have come; whether that ended anything.
     #[cold]
-    pub(super) fn read_on(&mut self) {
+    pub(super) fn read_on(&mut self) -> bool {
+        let mut has_ended = false;
         while !self.takes_requests() && self.has_searches() && self.heed() {
+            has_ended = true;
             if self.takes_requests() {
                 self.take_burst();
             }
@@ -50,7 +66,9 @@ impl Session {
         if self.hashing.is_some() && self.is_unbound() {
             self.stop_hashing();
             self.then = Then::Close;
+            has_ended = true;
         }
+        has_ended
     }
 
     /// Does what ends a search, and takes it out of the input; whether there was any such thing.

@@ -537,7 +537,7 @@ impl Session {
         if !self.input.is_empty() && self.takes_requests() {
             self.take_burst();
         }
-        if !self.input.is_empty() {
+        if !self.input.is_empty() && self.must_read_on() {
             self.read_on();
         }
         self.step_searches();

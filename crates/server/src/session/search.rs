@@ -309,6 +309,12 @@ impl Session {
         under_way.any(|running| !self.fits(running.needed))
     }
 
+    /// Whether a search waits for room that is not there when all output has been written either.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        let mut under_way = self.searches.under_way();
+        under_way.any(|running| running.needed > 0 && !self.would_fit(running.needed))
+    }
+
     /// Whether there is room for a message of so many bytes.
     fn fits(&self, needed: usize) -> bool {
         let room = self

@@ -9,6 +9,7 @@ impl Bench {
         assert!(!self.session.wants_input() && self.session.watches_peer());
         self.session.input().extend_from_slice(bytes);
         self.session.process();
+        self.session.reads_on();
     }
 }
 
