@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::filter_text;
@@ -105,6 +105,8 @@ struct Peer {
 impl Target {
     fn open(&self, server: SocketAddr) -> io::Result<TcpStream> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        // Closed connections keep no port, or an attack would end when all are used up, and the honest client with it.
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
         bind(&socket, &SocketAddr::from((self.from, 0)))?;
         connect(&socket, &server)?;
         Ok(TcpStream::from(socket))
@@ -448,7 +450,7 @@ fn malformed(target: &Target) -> Result<()> {
             for server in [target.ldap, target.ldaps] {
                 let mut stream = target.open(server)?;
                 stream.write_all(bytes)?;
-                stream.shutdown(std::net::Shutdown::Write)?;
+                // The server closes first.
                 while stream.read(&mut [0; 4096])? > 0 {}
             }
         }
