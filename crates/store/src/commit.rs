@@ -49,8 +49,8 @@ pub enum Durability {
 }
 
 /// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so. A ticket may be
-/// cloned, sent to another thread and waited for any number of times, at any later time. Whoever drops it without waiting leaves the
-/// commit to become durable with the next one that is waited for, or after a moment by itself.
+/// cloned, sent to another thread and waited for any number of times, at any later time. A commit whose ticket is
+/// dropped becomes durable with the next one that is waited for, or after a moment by itself.
 ///
 /// A commit that nobody waits for is not safe yet, and the compiler says so:
 ///

@@ -434,7 +434,7 @@ impl Owner {
             return;
         };
         if let Some(wal) = &first.wal {
-            // Later this could go to a file of whoever has the name then. If it fails nothing is lost that was not deleted.
+            // Later this could go to a new file of the same name. If it fails, only deleted data is lost.
             let _: sapwood_wal::Result<()> = wal.write_through();
         }
         first.poison();
@@ -634,7 +634,7 @@ impl Inner {
         result
     }
 
-    /// Fails if somebody else has cut the data file. Whoever looked at a page that is gone would be ended by the system (SIGBUS).
+    /// Fails if somebody else has cut the data file. A thread that reads a page which is gone gets a SIGBUS.
     pub(crate) fn check_file(&self) -> Result<()> {
         let region = &self.region;
         region

@@ -80,7 +80,7 @@ impl Known {
         owner.filter(|owner| !owner.is_forked())
     }
 
-    /// Whether somebody has it open, be it with a snapshot only. Nothing is held meanwhile: whoever closes it asks whether he is the last.
+    /// Whether somebody has it open, be it with a snapshot only. No lock is held meanwhile. A process that closes it asks whether it is the last.
     fn is_open(&self) -> bool {
         self.stores.iter().any(|store| store.strong_count() > 0)
     }

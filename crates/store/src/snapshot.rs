@@ -61,7 +61,7 @@ impl Snapshot {
         })
     }
 
-    /// A snapshot together with all roots of its commit, for whoever is going to look at much of it.
+    /// A snapshot together with all roots of its commit, for callers that read much of it.
     pub(crate) fn begin_with_head(inner: &Arc<Inner>) -> Result<(Self, Head)> {
         inner.check_usable()?;
         inner.check_file()?;

@@ -467,7 +467,7 @@ impl OwnPages {
         for segment in all {
             tree::delete(self, &mut segments, &segment_key(heap, segment.first))?;
             self.heaps.segments = segments;
-            // Whoever sees the tree sees what is in it: it makes no difference which of them come by.
+            // A snapshot that has the tree sees its values too, so that only snapshots without it could gain by more.
             self.free_records(segment, CommitNo(0))?;
         }
         let open = &mut self.heaps.open[at];
@@ -477,7 +477,7 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Frees a segment, whose records snapshots from a commit on may meet on their way back to what they see.
+    /// Frees a segment. Snapshots of `met_since` and later may meet its records on their way back to older ones.
     fn free_records(&mut self, segment: Segment, met_since: CommitNo) -> Result<()> {
         let Segment { first, pages } = segment;
         if self.shop.own.is_freed(first) || first.0 + u64::from(pages) > self.view.limit() {
@@ -537,8 +537,7 @@ impl OwnPages {
         self.view.records().filter(|own| !own.is_empty())
     }
 
-    /// What a savepoint has to bring back.
-    /// The state now, in the place of one that is not needed any more.
+    /// The state that a savepoint brings back. It takes the memory of one that has ended.
     pub(super) fn heaps_before(&self, spare: Option<Box<HeapsBefore>>) -> Box<HeapsBefore> {
         let tails = self.view.records().map_or(&[][..], |own| &own.tails);
         let segments = self.heaps.segments;
