@@ -156,8 +156,8 @@ impl Drop for Server {
     }
 }
 
-/// An address for slapd, which cannot tell which one the system gave it. Its port is below those that the system gives to
-/// connections: one of them could take the port before slapd does, even the one that looks whether slapd is there.
+/// An address for slapd, which cannot tell which one the system gave it. Its port is below those that the system gives
+/// to connections: one of them could take the port before slapd does, even the one that looks whether slapd is there.
 fn free_address() -> SocketAddr {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
     loop {

@@ -1,8 +1,9 @@
 //! Who asks, and what they may do.
 //!
-//! The rules, until access rules can be written down: the admin may do everything; other bound users may read everything
-//! but userPassword and change nothing but their own password; anonymous connections may read the root DSE and the subschema,
-//! and what users may read only if the directory is opened so ([`AccessPolicy::set_anonymous_read`]).
+//! The rules, until access rules can be written down: the admin may do everything; other bound users may read
+//! everything but userPassword and change nothing but their own password; anonymous connections may read the root DSE
+//! and the subschema, and what users may read only if the directory is opened so
+//! ([`AccessPolicy::set_anonymous_read`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
 //! Cursors: where they stand, and what `mdb_cursor_get` and its kin make of that.
 //!
-//! The store's cursors do the moving. What LMDB adds is what happens at the ends: a cursor that cannot go on stays on its record,
-//! and tells so again each time. In a write transaction a cursor remembers its record, so that it finds its place again
-//! whatever was changed meanwhile; in a read transaction it keeps its place, and remembers its record while the transaction
-//! is reset, since programs go on from there when it is renewed.
+//! The store's cursors do the moving. What LMDB adds is what happens at the ends: a cursor that cannot go on stays on
+//! its record, and tells so again each time. In a write transaction a cursor remembers its record, so that it finds its
+//! place again whatever was changed meanwhile; in a read transaction it keeps its place, and remembers its record while
+//! the transaction is reset, since programs go on from there when it is renewed.
 
 use sapwood_store::{Tree, TreeCursor, WriteCursor};
 
@@ -32,7 +32,8 @@ pub struct Cursor {
 enum Place {
     /// Nowhere yet.
     None,
-    /// In a snapshot, which lives at least as long as the transaction's turn; and the record it came from if it was parked before.
+    /// In a snapshot, which lives at least as long as the transaction's turn; and the record it came from if it was
+    /// parked before.
     Read(Box<TreeCursor<'static>>, Option<Record>),
     /// On a record, in whatever snapshot comes next.
     Parked(Record),

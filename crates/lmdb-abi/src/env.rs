@@ -22,11 +22,12 @@ use crate::values::{EnvInfo, Stat};
 /// The bound of the data file's size unless the program sets one, in bytes.
 pub(crate) const MAP_BYTES_DEFAULT: u64 = 1 << 20;
 
-/// The length of the log, in bytes: as much can be committed while a checkpoint waits for the disk, for which programs with
-/// `MDB_NOSYNC` would otherwise wait.
+/// The length of the log, in bytes: as much can be committed while a checkpoint waits for the disk, for which programs
+/// with `MDB_NOSYNC` would otherwise wait.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// The length of the log's files, in bytes. Every new environment writes as much, and there are programs with many small ones.
+/// The length of the log's files, in bytes. Every new environment writes as much, and there are programs with many
+/// small ones.
 const LOG_SEGMENT_BYTES: u64 = 4 << 20;
 
 pub(crate) const DATA_NAME: &str = "data.mdb";
@@ -54,8 +55,8 @@ pub(crate) struct Open {
     path: CString,
     /// The data file, locked against environments that are not to be shared.
     _locked: File,
-    /// The data file for programs that ask for a descriptor, with which they may do what they like: it has no locks, and can be
-    /// written to unless the environment is only read.
+    /// The data file for programs that ask for a descriptor, with which they may do what they like: it has no locks,
+    /// and can be written to unless the environment is only read.
     data: File,
     handles: Mutex<Handles>,
     /// How often a handle has been closed: a transaction that sees the same number as before need not look.
@@ -339,9 +340,9 @@ impl Open {
         Ok(())
     }
 
-    /// Whether LMDB could commit a store of this size to a map of few pages, which programs, their tests above all, make to see it
-    /// full. LMDB does not use the last page, and a commit needs some that cannot be used again at once: one that the first
-    /// commit has replaced, or three, of a database, of the main one and of the list of free pages.
+    /// Whether LMDB could commit a store of this size to a map of few pages, which programs, their tests above all,
+    /// make to see it full. LMDB does not use the last page, and a commit needs some that cannot be used again at once:
+    /// one that the first commit has replaced, or three, of a database, of the main one and of the list of free pages.
     pub(crate) fn could_commit(&self, store_bytes: u64, id: u64) -> bool {
         const PAGES_MAX: u64 = 16;
         let unused = match id {
@@ -539,8 +540,8 @@ fn not_an_environment(error: sapwood_store::Error) -> Code {
     }
 }
 
-/// The store's bound for a map of so many bytes. It keeps a sixteenth of its bound for deletions, at most 64 pages; the map is what puts may
-/// use.
+/// The store's bound for a map of so many bytes. It keeps a sixteenth of its bound for deletions, at most 64 pages; the
+/// map is what puts may use.
 fn bound(map_bytes: u64) -> u64 {
     const KEPT_PAGES_MAX: u64 = 64;
     let pages = map_bytes / PAGE_BYTES as u64;

@@ -1,9 +1,10 @@
 //! Values that a program may write to, in memory that is put into the database later.
 //!
-//! - With `MDB_WRITEMAP`, what a write transaction has read. In LMDB such a value lies in the writable map, and programs store into
-//!   it. Here it is lent as a copy, which stays where it is until the transaction changes something. Then, and when it is
-//!   committed, what the program has changed is put into the database.
-//! - With `MDB_RESERVE`, in a database with duplicates: where the value belongs is not known before the program has written it.
+//! - With `MDB_WRITEMAP`, what a write transaction has read. In LMDB such a value lies in the writable map, and
+//!   programs store into it. Here it is lent as a copy, which stays where it is until the transaction changes
+//!   something. Then, and when it is committed, what the program has changed is put into the database.
+//! - With `MDB_RESERVE`, in a database with duplicates: where the value belongs is not known before the program has
+//!   written it.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! LMDB's tools, for environments of this library: `mdb_stat`, `mdb_dump`, `mdb_load`, `mdb_copy`, with the options and the
-//! output of the originals. Those of a system are often linked with LMDB itself, and then know its files only.
+//! LMDB's tools, for environments of this library: `mdb_stat`, `mdb_dump`, `mdb_load`, `mdb_copy`, with the options and
+//! the output of the originals. Those of a system are often linked with LMDB itself, and then know its files only.
 
 mod copy;
 mod dump;

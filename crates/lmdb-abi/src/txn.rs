@@ -36,7 +36,8 @@ pub struct Txn {
     has_failed: bool,
     /// What the program may have written to since the last change.
     lent: Lent,
-    /// It may use more than the map: what the program has written into its values needs pages that it could not know of.
+    /// It may use more than the map: what the program has written into its values needs pages that it could not know
+    /// of.
     is_stretched: bool,
     /// By handle.
     databases: Vec<Option<Database>>,

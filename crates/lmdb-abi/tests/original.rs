@@ -169,8 +169,8 @@ fn a_cursor_goes_on_behind_a_record_that_is_gone_when_its_transaction_is_renewed
     close(env);
 }
 
-/// After a movement to one value, `MDB_NEXT_MULTIPLE` shows all that lie together with the next one. Programs that read a key's values so
-/// come from any of these.
+/// After a movement to one value, `MDB_NEXT_MULTIPLE` shows all that lie together with the next one. Programs that read
+/// a key's values so come from any of these.
 #[test]
 fn many_values_are_shown_after_whatever_movement() {
     let words: Vec<[u8; 8]> = (0_u64..3000).map(u64::to_be_bytes).collect();

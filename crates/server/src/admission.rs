@@ -1,9 +1,9 @@
 //! Which connections there are, and which of them makes room for a new one when there are as many as there may be.
 //!
-//! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with the
-//! most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has fewer
-//! connections than its own address or identity. A newcomer is refused when the server works for all connections, or
-//! when only bound ones wait that no newcomer of this address may displace.
+//! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
+//! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
+//! fewer connections than its own address or identity. A newcomer is refused when the server works for all connections,
+//! or when only bound ones wait that no newcomer of this address may displace.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -213,8 +213,8 @@ impl Arrival {
         self.give_back();
     }
 
-    /// Whether the peer is too slow for others that wait. It is not while something of it `has_unread`: that it is late was
-    /// found out by another thread, and ours may have been too busy to read.
+    /// Whether the peer is too slow for others that wait. It is not while something of it `has_unread`: that it is late
+    /// was found out by another thread, and ours may have been too busy to read.
     pub(crate) fn is_shown_out(
         &self,
         cx: &mut Context<'_>,

@@ -293,9 +293,9 @@ impl Server {
         }
     }
 
-    /// Stops: no new connections, updates under way are finished (within [`STOP_SECONDS_MAX`]) and answered, searches end
-    /// with `unavailable`, each client gets a Notice of Disconnection, and every update that was taken is on the disk
-    /// when this returns.
+    /// Stops: no new connections, updates under way are finished (within [`STOP_SECONDS_MAX`]) and answered, searches
+    /// end with `unavailable`, each client gets a Notice of Disconnection, and every update that was taken is on the
+    /// disk when this returns.
     pub fn stop(self) {
         drop(self);
     }

@@ -1,8 +1,8 @@
 //! Threads for work that is too long for those of sessions: hashing passwords, and making long requests ready.
 //!
-//! Addresses share the threads by time, and so do the identities that ask from one address: a flood from one address, or
-//! in one name, leaves the others their turn. A job is done in steps, between which others have their turn; it can be
-//! stopped before each of them. Memory bounds the queue: each job belongs to a connection, which has few.
+//! Addresses share the threads by time, and so do the identities that ask from one address: a flood from one address,
+//! or in one name, leaves the others their turn. A job is done in steps, between which others have their turn; it can
+//! be stopped before each of them. Memory bounds the queue: each job belongs to a connection, which has few.
 
 mod fair;
 

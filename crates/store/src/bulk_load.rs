@@ -93,7 +93,8 @@ impl BulkLoad {
     }
 }
 
-/// A tree being built by a [`BulkLoad`]; any other one refuses it with [`Error::ForeignTxn`](crate::Error::ForeignTxn). If it is dropped without [`BulkTree::finish`], the load cannot be committed.
+/// A tree being built by a [`BulkLoad`]; any other one refuses it with [`Error::ForeignTxn`](crate::Error::ForeignTxn).
+/// If it is dropped without [`BulkTree::finish`], the load cannot be committed.
 pub struct BulkTree {
     /// The transaction of its load.
     load: TxnNo,

@@ -35,8 +35,8 @@ use crate::write::WriteTxn;
 /// What a commit promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has seen
-    /// survives a power cut.
+    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has
+    /// seen survives a power cut.
     #[default]
     Durable,
     /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
@@ -48,9 +48,9 @@ pub enum Durability {
     Relaxed,
 }
 
-/// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so. A ticket may be
-/// cloned, sent to another thread and waited for any number of times, at any later time. A commit whose ticket is
-/// dropped becomes durable with the next one that is waited for, or after a moment by itself.
+/// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so.
+/// A ticket may be cloned, sent to another thread and waited for any number of times, at any later time. A commit whose
+/// ticket is dropped becomes durable with the next one that is waited for, or after a moment by itself.
 ///
 /// A commit that nobody waits for is not safe yet, and the compiler says so:
 ///

@@ -39,11 +39,12 @@ use crate::{archive, backup, free, readers, stat};
 /// An open environment. Clones are handles to the same one; it is closed when the last handle, snapshot and
 /// transaction is gone.
 ///
-/// Any number of processes may have one environment open. Opening it twice in a process gives the same environment
-/// (the options of the first opening stay in force), unless its data file was deleted or replaced meanwhile: then what was open before
-/// can be read, and a commit to it fails with [`Error::Poisoned`](crate::Error::Poisoned). In a child after `fork` every operation fails with
-/// [`Error::Forked`](crate::Error::Forked): the child opens it anew. (A cursor may go on to the end of the page it stands on. That page,
-/// and values that were read before, stay what they are only as long as the parent keeps its snapshot.)
+/// Any number of processes may have one environment open. Opening it twice in a process gives the same environment (the
+/// options of the first opening stay in force), unless its data file was deleted or replaced meanwhile: then what was
+/// open before can be read, and a commit to it fails with [`Error::Poisoned`](crate::Error::Poisoned). In a child after
+/// `fork` every operation fails with [`Error::Forked`](crate::Error::Forked): the child opens it anew. (A cursor may go
+/// on to the end of the page it stands on. That page, and values that were read before, stay what they are only as long
+/// as the parent keeps its snapshot.)
 #[derive(Clone)]
 pub struct Env {
     owner: Arc<Owner>,
@@ -94,10 +95,11 @@ impl Env {
     /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
     /// library wrote it.
     ///
-    /// As long as the environment is open, its files are its own: all processes read the data file through a shared map, in which a page that
-    /// somebody else writes to is damaged, and a page that somebody cuts off ends the process that looks at it (SIGBUS). The file's length is
-    /// looked at where that costs nothing: when the environment is opened, before the file grows, is checked, copied or compacted, and before a
-    /// checkpoint says that everything is in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
+    /// As long as the environment is open, its files are its own: all processes read the data file through a shared
+    /// map, in which a page that somebody else writes to is damaged, and a page that somebody cuts off ends the process
+    /// that looks at it (SIGBUS). The file's length is looked at where that costs nothing: when the environment is
+    /// opened, before the file grows, is checked, copied or compacted, and before a checkpoint says that everything is
+    /// in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         open::open(path.as_ref(), options)
     }
@@ -113,13 +115,14 @@ impl Env {
         open::in_memory_from(backup.as_ref(), options)
     }
 
-    /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives the same environment; other
-    /// processes can open it only if the storage has a path.
+    /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives
+    /// the same environment; other processes can open it only if the storage has a path.
     ///
-    /// The storage answers for its files: they are what it says that they are, and as long as the environment is open nobody else changes them.
+    /// The storage answers for its files: they are what it says that they are, and as long as the environment is open
+    /// nobody else changes them.
     ///
-    /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment that was open there
-    /// before, on a storage without a path or without [`Options::shared`].
+    /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment
+    /// that was open there before, on a storage without a path or without [`Options::shared`].
     pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
         open::on_storage(storage, options)
     }

@@ -111,7 +111,8 @@ pub enum Error {
     #[error("there is no store {0} in this environment")]
     NoSuchStore(usize),
 
-    /// Transactions to be committed together are not all of one environment, or a tree is built in another load than it was begun in.
+    /// Transactions to be committed together are not all of one environment, or a tree is built in another load than it
+    /// was begun in.
     #[error("the transactions belong to different environments, or are not the same")]
     ForeignTxn,
 
@@ -127,8 +128,8 @@ pub enum Error {
     )]
     CommitOfOneStore(CommitNo),
 
-    /// Snapshots to be compared are not of the same store, or a known tree ([`KnownTree`](crate::KnownTree)) is looked for in another
-    /// snapshot than it was found in.
+    /// Snapshots to be compared are not of the same store, or a known tree ([`KnownTree`](crate::KnownTree)) is looked
+    /// for in another snapshot than it was found in.
     #[error("the snapshots are of different stores, or of different commits")]
     ForeignSnapshot,
 

@@ -15,8 +15,9 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// The data file, the lock file, and what the names of the log's segments begin with, which end with a dot and a number. If the data file's
-    /// name ends with `-0`, those of other stores end with their numbers instead; otherwise these are added to it.
+    /// The data file, the lock file, and what the names of the log's segments begin with, which end with a dot and a
+    /// number. If the data file's name ends with `-0`, those of other stores end with their numbers instead; otherwise
+    /// these are added to it.
     ///
     /// Fails with `InvalidInput` unless they are plain names, and no two files can ever have the same.
     pub fn new(

@@ -81,8 +81,8 @@ impl Guard {
 
 sapwood_wal::guards!(Guard);
 
-/// The failpoint of a checkpoint: in tests, runs what [`at_failpoint`] was given, once, when the data file is synced and the meta page not
-/// yet written. So what other threads would do meanwhile happens at the same moment every time.
+/// The failpoint of a checkpoint: in tests, runs what [`at_failpoint`] was given, once, when the data file is synced
+/// and the meta page not yet written. So what other threads would do meanwhile happens at the same moment every time.
 pub(crate) fn failpoint() {
     #[cfg(test)]
     if let Some(action) = AT_FAILPOINT.take() {

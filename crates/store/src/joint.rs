@@ -94,7 +94,8 @@ impl fmt::Debug for JointTxn {
     }
 }
 
-/// The claim to a commit over several stores, as [`Ticket`] is to that of one: durable when [`JointTicket::wait_durable`] has returned.
+/// The claim to a commit over several stores, as [`Ticket`] is to that of one: durable when
+/// [`JointTicket::wait_durable`] has returned.
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]

@@ -1,8 +1,8 @@
 //! A memory-mapped, multi-version B+tree store: one file, copy on write, snapshots without locks.
 //!
-//! An [`Env`] is opened by any number of processes. [`Env::read`] gives a [`Snapshot`], whose [`Tree`]s are read in place;
-//! [`Env::write`] gives the one [`WriteTxn`]. Its [`commit`](WriteTxn::commit) applies and logs what was done and gives a [`Ticket`];
-//! [`Ticket::wait_durable`] makes that durable, and visible.
+//! An [`Env`] is opened by any number of processes. [`Env::read`] gives a [`Snapshot`], whose [`Tree`]s are read in
+//! place; [`Env::write`] gives the one [`WriteTxn`]. Its [`commit`](WriteTxn::commit) applies and logs what was done
+//! and gives a [`Ticket`]; [`Ticket::wait_durable`] makes that durable, and visible.
 
 #[cfg(test)]
 mod apart_crash_tests;

@@ -47,8 +47,8 @@ pub(crate) const DATA_NAME: &str = "data-0";
 /// The commit that a new store consists of: nothing.
 const FIRST_COMMIT: CommitNo = CommitNo(1);
 
-/// What this process has open, by folder and data file, so that opening it again gives the same environment. A place is locked while one is
-/// opened there.
+/// What this process has open, by folder and data file, so that opening it again gives the same environment. A place is
+/// locked while one is opened there.
 static OPEN: Mutex<BTreeMap<Place, Arc<Mutex<Known>>>> = Mutex::new(BTreeMap::new());
 
 /// The folder, and the name of the data file in it.
@@ -80,7 +80,8 @@ impl Known {
         owner.filter(|owner| !owner.is_forked())
     }
 
-    /// Whether somebody has it open, be it with a snapshot only. No lock is held meanwhile. A process that closes it asks whether it is the last.
+    /// Whether somebody has it open, be it with a snapshot only. No lock is held meanwhile. A process that closes it
+    /// asks whether it is the last.
     fn is_open(&self) -> bool {
         self.stores.iter().any(|store| store.strong_count() > 0)
     }
@@ -662,8 +663,8 @@ fn give_log(
     Ok(())
 }
 
-/// Leaves an environment that nobody in this process uses any more. If no other process does either, its data files are made to stand alone
-/// if that is wanted, and the lock file is emptied: what it holds then is of no value to anybody.
+/// Leaves an environment that nobody in this process uses any more. If no other process does either, its data files are
+/// made to stand alone if that is wanted, and the lock file is emptied: what it holds then is of no value to anybody.
 pub(crate) fn leave(stores: Vec<Arc<Inner>>) -> Result<()> {
     let Some(first) = stores.first() else {
         return Ok(());
@@ -690,10 +691,11 @@ pub(crate) fn leave(stores: Vec<Arc<Inner>>) -> Result<()> {
     Ok(())
 }
 
-/// Makes data files that stand alone of those of an environment that nobody else has open, if that is wanted. Until it is closed nobody can open it.
+/// Makes data files that stand alone of those of an environment that nobody else has open, if that is wanted. Until it
+/// is closed nobody can open it.
 ///
-/// The first file says whether the log is missing, so it comes first, and its meta pages in the opposite order as in [`give_log`]: where this was
-/// interrupted, that never leaves two meta pages which name different logs.
+/// The first file says whether the log is missing, so it comes first, and its meta pages in the opposite order as in
+/// [`give_log`]: where this was interrupted, that never leaves two meta pages which name different logs.
 fn take_log(stores: &[Arc<Inner>], wal: &Wal) -> Result<()> {
     let mut metas = Vec::with_capacity(stores.len());
     for store in stores {

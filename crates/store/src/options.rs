@@ -110,8 +110,9 @@ impl Options {
         self
     }
 
-    /// The length of the files that the log of a new environment consists of, in bytes; 8 MiB by default. There are 8 to 64 of them, which are
-    /// made when they are first needed: short ones for environments that are seldom written to.
+    /// The length of the files that the log of a new environment consists of, in bytes; 8 MiB by default. There are 8
+    /// to 64 of them, which are made when they are first needed: short ones for environments that are seldom written
+    /// to.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log_segment_bytes = bytes.max(1);
         self

@@ -234,14 +234,16 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-/// Pages that stand still, told from all others that this process may know of: those of one store, since it was opened, as of one commit.
+/// Pages that stand still, told from all others that this process may know of: those of one store, since it was opened,
+/// as of one commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotId {
     pub(crate) file: FileNo,
     pub(crate) commit: CommitNo,
 }
 
-/// What tells an opened data file from all others of this process, and the process from those that were forked off from it.
+/// What tells an opened data file from all others of this process, and the process from those that were forked off from
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileNo(NonZeroU64);
 

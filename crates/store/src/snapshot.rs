@@ -105,8 +105,8 @@ impl Snapshot {
         View::new(&self.pages, record).ordered_by(self.inner().comparators.of(name))
     }
 
-    /// A tree that was found in this snapshot before ([`View::known`]), or in another one of the same commit, without looking it up again;
-    /// comparators have to be given again ([`View::ordered_by`]).
+    /// A tree that was found in this snapshot before ([`View::known`]), or in another one of the same commit, without
+    /// looking it up again; comparators have to be given again ([`View::ordered_by`]).
     ///
     /// Fails with [`Error::ForeignSnapshot`] if it was found in a snapshot of another commit or store.
     #[inline]

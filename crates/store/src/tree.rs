@@ -411,8 +411,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         })
     }
 
-    /// As [`get`](Self::get), without the way to the leaf if this tree has told that for this very key, in a snapshot of the same commit.
-    /// In a write transaction, whose pages change, it is the same as `get`.
+    /// As [`get`](Self::get), without the way to the leaf if this tree has told that for this very key, in a snapshot
+    /// of the same commit. In a write transaction, whose pages change, it is the same as `get`.
     pub fn get_in(&self, leaf: LeafPlace, key: &[u8]) -> Result<Option<&'p [u8]>> {
         if leaf.of.is_none() || leaf.of != self.pages.snapshot() {
             return self.get(key);

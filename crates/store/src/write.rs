@@ -31,7 +31,8 @@ pub use cursor::{CursorInTxn, WriteCursor};
 pub use nested::{ChildTxn, Savepoint};
 pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
 
-/// What tells a write transaction from all others of this process, so that what belongs to one is refused by the others.
+/// What tells a write transaction from all others of this process, so that what belongs to one is refused by the
+/// others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TxnNo(u64);
 

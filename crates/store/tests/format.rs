@@ -1,5 +1,5 @@
-//! An environment of the present format version is still read, as it was written when that was new. Before the first release there are no
-//! readers of others.
+//! An environment of the present format version is still read, as it was written when that was new. Before the first
+//! release there are no readers of others.
 
 #![allow(clippy::unwrap_used)]
 
@@ -130,7 +130,8 @@ fn copy_of_fixture() -> tempfile::TempDir {
     folder
 }
 
-/// One of an earlier version is refused with what can be done about it, and so is one of a later version; both stay as they are.
+/// One of an earlier version is refused with what can be done about it, and so is one of a later version; both stay as
+/// they are.
 #[test]
 fn another_version_is_refused() {
     for version in [2, FORMAT_VERSION - 1, FORMAT_VERSION + 1] {

@@ -1,5 +1,6 @@
-//! Handles where they do not belong: ids, cursors and savepoints of another transaction or environment, a storage that is opened twice, a
-//! process that was forked, a file that somebody else has cut. Safe code may try all of it; each has to be refused, or to mean what it says.
+//! Handles where they do not belong: ids, cursors and savepoints of another transaction or environment, a storage that
+//! is opened twice, a process that was forked, a file that somebody else has cut. Safe code may try all of it; each has
+//! to be refused, or to mean what it says.
 
 // Forking is the point of one of these tests.
 #![allow(unsafe_code)]
@@ -212,7 +213,8 @@ fn a_tree_is_built_in_its_own_load() {
     assert!(matches!(elsewhere.commit(), Err(Error::TxnFailed)));
 }
 
-/// An update that leaves another transaction in the place of the one that it was lent has taken away what others had done in it.
+/// An update that leaves another transaction in the place of the one that it was lent has taken away what others had
+/// done in it.
 #[test]
 fn an_update_that_swaps_its_transaction_fails() {
     let (env, foreign) = (in_memory(), in_memory());

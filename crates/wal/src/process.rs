@@ -178,8 +178,8 @@ impl Membership {
         Ok(is_last)
     }
 
-    /// Cuts the lock file to nothing, for who has kept others from opening ([`Membership::lock_opening_if_last`]) and looks at nothing that
-    /// is shared any more.
+    /// Cuts the lock file to nothing, for who has kept others from opening ([`Membership::lock_opening_if_last`]) and
+    /// looks at nothing that is shared any more.
     pub fn empty_lock_file(&self) -> io::Result<()> {
         match &self.locks {
             Some(locks) => locks.0.empty_file(),

@@ -1,5 +1,5 @@
-//! The test suites of other languages' bindings: both forks of lmdb-go, and heed. They bring LMDB's sources; built without these, and
-//! linked with the system's library, one program runs on that and on ours.
+//! The test suites of other languages' bindings: both forks of lmdb-go, and heed. They bring LMDB's sources; built
+//! without these, and linked with the system's library, one program runs on that and on ours.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Programs of Debian that keep their data in LMDB: Postfix's `postmap`, PHP's dba, Perl's LMDB_File. Each does the same on both
-//! libraries, and says what it finds.
+//! Programs of Debian that keep their data in LMDB: Postfix's `postmap`, PHP's dba, Perl's LMDB_File. Each does the
+//! same on both libraries, and says what it finds.
 
 use std::fmt::Write as _;
 use std::fs;

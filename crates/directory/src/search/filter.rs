@@ -376,7 +376,8 @@ impl<'c> Compiler<'c> {
         test: Test,
         in_dn: Option<DnTypes>,
     ) -> Node {
-        // Every entry has objectClass (RFC 4512 §2.4), and nearly every search for one entry or of a whole tree asks for it.
+        // Every entry has objectClass (RFC 4512 §2.4), and nearly every search for one entry or of a whole tree asks
+        // for it.
         if matches!(test, Test::Present)
             && attribute_type.id() == self.schema.well_known().object_class
             && !description.has_options()

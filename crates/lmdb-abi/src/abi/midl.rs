@@ -1,8 +1,9 @@
-//! Lists of numbers: the 13 functions of LMDB's `midl.h`, which is no part of its interface. Its library shows them all the
-//! same, and programs use them.
+//! Lists of numbers: the 13 functions of LMDB's `midl.h`, which is no part of its interface. Its library shows them all
+//! the same, and programs use them.
 //!
-//! A list is `ids`, where `ids[0]` is how many numbers follow, greatest first, and `ids[-1]` is how many there is room for. A list of pairs is
-//! `pairs`, where the first one's number is how many follow, least first. What a program gives is not null.
+//! A list is `ids`, where `ids[0]` is how many numbers follow, greatest first, and `ids[-1]` is how many there is room
+//! for. A list of pairs is `pairs`, where the first one's number is how many follow, least first. What a program gives
+//! is not null.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::size_of;

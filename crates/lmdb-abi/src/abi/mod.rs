@@ -1,9 +1,9 @@
 //! What C programs call: the 56 functions of `lmdb.h`, by topic, and the 13 of `midl.h` that LMDB's library shows too.
 //!
-//! Everything unsafe about a C interface is here. What a program hands over comes in the types of [`pointers`], which give it to safe
-//! methods; the answer is written back. There is no promise to a caller who breaks LMDB's rules: a handle that was closed, or a
-//! transaction used by two threads at a time, is undefined behaviour here as it is there. A null pointer is `EINVAL`, and a
-//! panic becomes `MDB_PANIC`.
+//! Everything unsafe about a C interface is here. What a program hands over comes in the types of [`pointers`], which
+//! give it to safe methods; the answer is written back. There is no promise to a caller who breaks LMDB's rules: a
+//! handle that was closed, or a transaction used by two threads at a time, is undefined behaviour here as it is there.
+//! A null pointer is `EINVAL`, and a panic becomes `MDB_PANIC`.
 
 // Functions with names that C programs know, and pointers that they give.
 #![allow(unsafe_code)]
@@ -107,7 +107,8 @@ fn comparator(compare: Compare) -> &'static Comparator {
     *known.entry(compare as usize).or_insert_with(|| {
         Box::leak(Box::new(move |a: &[u8], b: &[u8]| -> Ordering {
             let (a, b) = (Val::to(a), Val::to(b));
-            // SAFETY: the program has given its function for this, and the library it is in stays as long as the environment.
+            // SAFETY: the program has given its function for this, and the library it is in stays as long as the
+            // environment.
             unsafe { compare(&a, &b) }.cmp(&0)
         }))
     })

@@ -1,8 +1,9 @@
 //! What C programs hand over, each kind of pointer under a type that says what it may be used for.
 //!
-//! A C program promises what `lmdb.h` asks of it: a pointer is null or valid, a handle is not used after it was closed, and a
-//! transaction or cursor is used by one thread at a time. Only C can make these values, so what is behind them can be looked
-//! at without further ado. An environment is used by many threads at once and is never borrowed exclusively.
+//! A C program promises what `lmdb.h` asks of it: a pointer is null or valid, a handle is not used after it was closed,
+//! and a transaction or cursor is used by one thread at a time. Only C can make these values, so what is behind them
+//! can be looked at without further ado. An environment is used by many threads at once and is never borrowed
+//! exclusively.
 
 use std::ffi::{CStr, c_char};
 

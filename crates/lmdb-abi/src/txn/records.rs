@@ -71,7 +71,8 @@ impl Txn {
         self.lent.room()
     }
 
-    /// Where the program may write to the value of a record, in a database without duplicates; `None` if too much has been lent already.
+    /// Where the program may write to the value of a record, in a database without duplicates; `None` if too much has
+    /// been lent already.
     pub(crate) fn lend(&mut self, dbi: u32, key: &[u8], value: Option<Copied>) -> Option<Val> {
         self.lent.lend(dbi, key, value)
     }

@@ -58,7 +58,8 @@ pub(crate) struct Run {
     /// How long phases last, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(crate) duration: Option<Duration>,
-    /// Time before each phase in which connections begin one by one, not counted unless the phase ends in it, in seconds
+    /// Time before each phase in which connections begin one by one, not counted unless the phase ends in it, in
+    /// seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) ramp_up: Option<Duration>,
     /// The seed of random values

@@ -87,7 +87,8 @@ fn load(args: &Run, out: &mut Output) -> Result<ExitCode> {
                 "no phase of the plan has {part:?} in its name"
             );
         }
-        // Signals are caught from the first run on. Before it there is nothing to report, and a signal ends the program.
+        // Signals are caught from the first run on. Before it there is nothing to report, and a signal ends the
+        // program.
         if interrupt.is_none() {
             interrupt = Some(Interrupt::catch(settings.stop.clone())?);
         }

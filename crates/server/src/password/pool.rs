@@ -71,8 +71,8 @@ impl HasherPool {
         })
     }
 
-    /// Runs `job`, which takes about this work, in steps until it breaks. The job tells its session the outcome, also that
-    /// it was stopped.
+    /// Runs `job`, which takes about this work, in steps until it breaks. The job tells its session the outcome, also
+    /// that it was stopped.
     pub(crate) fn submit(
         &self,
         claim: Claim,
@@ -137,8 +137,8 @@ impl State {
         self.hash_time = (others + time) / AVERAGED_HASHES;
     }
 
-    /// How long one thread would take until it has done a hash that came now: the same for a name that somebody has as for
-    /// one that nobody has, for it does not tell.
+    /// How long one thread would take until it has done a hash that came now: the same for a name that somebody has as
+    /// for one that nobody has, for it does not tell.
     fn time_until(&self, claim: Claim) -> Duration {
         let own = hash_work().micros();
         // All that is there for the same name comes before it, as much for each other name from the same address, and

@@ -1,8 +1,9 @@
 //! Bind (RFC 4511 §4.2, RFC 4513 §5).
 //!
-//! A bind that succeeds is answered at once. A timer answers one that fails, for any reason: not before the hash of a new
-//! password would have been checked, had it come at the same time. So the time of the answer does not tell whether the
-//! entry exists, or how its password is stored, and a client that tries names which do not exist keeps no hasher busy.
+//! A bind that succeeds is answered at once. A timer answers one that fails, for any reason: not before the hash of a
+//! new password would have been checked, had it come at the same time. So the time of the answer does not tell whether
+//! the entry exists, or how its password is stored, and a client that tries names which do not exist keeps no hasher
+//! busy.
 
 use std::ops::ControlFlow;
 use std::time::Instant;

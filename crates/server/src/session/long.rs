@@ -1,13 +1,14 @@
 //! Long searches and compares: a [worker](crate::workers) makes them ready, beside the session's thread.
 //!
 //! Text that expands takes up to 0.12 s per MiB until it is prepared, and a request can bring megabytes. To divide that
-//! into steps, the filter, the base and every rule that prepares a value would each have to stop and go on anywhere;
-//! so the whole beginning of a search goes to another thread instead, in one piece. Meanwhile the session reads on: what
-//! is being made ready counts as under way, and can be abandoned and canceled. The worker may still finish it for nobody.
+//! into steps, the filter, the base and every rule that prepares a value would each have to stop and go on anywhere; so
+//! the whole beginning of a search goes to another thread instead, in one piece. Meanwhile the session reads on: what
+//! is being made ready counts as under way, and can be abandoned and canceled. The worker may still finish it for
+//! nobody.
 //!
 //! The request's share of the memory for searches is held until then, which bounds the queue: all that waits has about
-//! 1.5 MB of text together, or is one longer request by itself. So none waits here for long, and its time limit is looked
-//! at when its turn comes.
+//! 1.5 MB of text together, or is one longer request by itself. So none waits here for long, and its time limit is
+//! looked at when its turn comes.
 
 use std::ops::ControlFlow;
 

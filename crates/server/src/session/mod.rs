@@ -501,8 +501,8 @@ impl Session {
         self.then = Then::Continue;
     }
 
-    /// The peer sends nothing more: what is under way is finished, then the session ends. If there are requests that cannot
-    /// be taken yet, that is told again when they have been.
+    /// The peer sends nothing more: what is under way is finished, then the session ends. If there are requests that
+    /// cannot be taken yet, that is told again when they have been.
     pub(crate) fn peer_closed(&mut self) {
         if !self.wants_input() && self.hashing.is_none() {
             self.has_seen_end = true;

@@ -30,8 +30,8 @@ impl BackupInfo {
     /// Reads it from a file.
     ///
     /// # Errors
-    /// [`Error::NotABackup`](crate::Error::NotABackup) if the file is none, [`Error::Damaged`](crate::Error::Damaged) if it
-    /// is one but cannot be read.
+    /// [`Error::NotABackup`](crate::Error::NotABackup) if the file is none, [`Error::Damaged`](crate::Error::Damaged)
+    /// if it is one but cannot be read.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         read(path).map_err(|error| error.in_file(path))

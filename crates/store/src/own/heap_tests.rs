@@ -246,7 +246,8 @@ fn values_apart_are_those_of_a_map() {
     assert!(emptied > 50, "{emptied} segments were emptied");
 }
 
-/// Segments are freed and used again beside snapshots of any age, whose way back leads through records of later commits.
+/// Segments are freed and used again beside snapshots of any age, whose way back leads through records of later
+/// commits.
 #[test]
 fn snapshots_of_any_age_see_their_values() {
     for seed in 0..30 {

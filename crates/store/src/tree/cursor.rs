@@ -14,9 +14,10 @@ use duplicates::Among;
 
 /// A place in a tree. It moves in both directions and hands out records without copying their values.
 ///
-/// A cursor stands on a record, or nowhere: before its first seek, after it ran off either end, and after an error. One that a
-/// write transaction has lent, or that [`Cursor::stand_at`] has moved, may also stand in the *gap* where its record would be: then the
-/// next record is the one that follows, the previous one the one that precedes, and what the cursor shows is what follows.
+/// A cursor stands on a record, or nowhere: before its first seek, after it ran off either end, and after an error. One
+/// that a write transaction has lent, or that [`Cursor::stand_at`] has moved, may also stand in the *gap* where its
+/// record would be: then the next record is the one that follows, the previous one the one that precedes, and what the
+/// cursor shows is what follows.
 ///
 /// In a tree with duplicates each value of a key is a record.
 ///

@@ -113,9 +113,9 @@ impl WriteTxn {
         self.forget(at);
     }
 
-    /// Does a part of the transaction, which says whether it is to be kept. If it is not, or if an operation of it failed half way,
-    /// it leaves no trace. The first part needs no savepoint: instead of being undone it spoils the transaction. So does a part that
-    /// leaves another transaction in its place.
+    /// Does a part of the transaction, which says whether it is to be kept. If it is not, or if an operation of it
+    /// failed half way, it leaves no trace. The first part needs no savepoint: instead of being undone it spoils the
+    /// transaction. So does a part that leaves another transaction in its place.
     pub(crate) fn attempt(&mut self, is_first: bool, part: impl FnOnce(&mut Self) -> bool) -> Ran {
         let number = self.number;
         let savepoint = (!is_first).then(|| self.savepoint());

@@ -12,8 +12,8 @@ use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
 /// The longest name of a tree, in bytes.
 pub const TREE_NAME_BYTES_MAX: usize = 511;
 
-/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other transaction
-/// refuses it with [`Error::NoSuchTree`](crate::Error::NoSuchTree).
+/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other
+/// transaction refuses it with [`Error::NoSuchTree`](crate::Error::NoSuchTree).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TreeId {
     txn: TxnNo,
