@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStrings};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, Frame, Message, ModifyRequest, Request,
-    Response, ResponseMessage, Scope, SearchRequest, frame,
+    AddRequest, Authentication, BindRequest, Frame, Message, ModifyRequest, Request, Response,
+    ResponseMessage, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use support::{ADMIN, Folder, PASSWORD, SUFFIX, sapwood_ok};
@@ -120,16 +120,7 @@ impl Client {
     /// DN and description of each device.
     fn devices(&mut self) -> BTreeMap<String, String> {
         let filter = filter_text::parse("(objectClass=device)").unwrap();
-        let request = SearchRequest {
-            base: SUFFIX,
-            scope: Scope::Subtree,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes: OctetStrings::EMPTY,
-        };
+        let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
         self.send(2, Request::Search(request)).unwrap();
         let mut devices = BTreeMap::new();
         loop {

@@ -15,9 +15,9 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStrings};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, Frame, Message, ModifyRequest, Request,
+    AddRequest, Authentication, BindRequest, Frame, Message, ModifyRequest, Request,
     ResponseMessage, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
@@ -243,16 +243,7 @@ fn message(id: u32, op: Request<'_>) -> Vec<u8> {
 
 fn search(id: u32, base: &str, scope: Scope, filter: &str) -> Vec<u8> {
     let filter = filter_text::parse(filter).unwrap();
-    let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new(base, scope, filter.as_filter());
     message(id, Request::Search(request))
 }
 

@@ -14,10 +14,8 @@ use sapwood_client::{Client, Options};
 use sapwood_ldap::control::{Control, Controls, ControlsBuf, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStrings};
-use sapwood_ldap::message::{
-    DerefAliases, Frame, ModifyRequest, Request, Scope, SearchRequest, frame,
-};
+use sapwood_ldap::list::{ChangeKind, ChangesBuf};
+use sapwood_ldap::message::{Frame, ModifyRequest, Request, Scope, SearchRequest, frame};
 use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, text};
 
 const PEOPLE: usize = 200;
@@ -287,16 +285,7 @@ async fn wait_for_entries(url: &str, enough: usize, importer: &mut Child) {
     let client = Client::connect(url, &Options::default()).await.unwrap();
     client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
     let filter = filter_text::parse("(objectClass=*)").unwrap();
-    let request = SearchRequest {
-        base: SUFFIX,
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new(SUFFIX, Scope::Subtree, filter.as_filter());
     loop {
         let mut search = client.search(request, Controls::EMPTY).unwrap();
         let mut entries = 0;

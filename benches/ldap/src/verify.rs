@@ -9,10 +9,7 @@ use sapwood_client::{Connection, Options};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::ldif::{self, Body, Reader};
-use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::{
-    DerefAliases, Message, Request, Response, ResponseMessage, Scope, SearchRequest,
-};
+use sapwood_ldap::message::{Message, Request, Response, ResponseMessage, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Server};
@@ -67,16 +64,11 @@ fn sorted<'v>(values: impl Iterator<Item = (&'v [u8], Vec<u8>)>) -> Values {
 
 /// A search for everything at or below an entry, encoded.
 pub(crate) fn search(base: &str, scope: Scope) -> Vec<u8> {
-    let op = Request::Search(SearchRequest {
+    let op = Request::Search(SearchRequest::new(
         base,
         scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
-        attributes: OctetStrings::EMPTY,
-    });
+        Filter::OBJECT_CLASS_PRESENT,
+    ));
     let mut request = Vec::new();
     Message {
         id: 2,

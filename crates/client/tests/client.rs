@@ -11,7 +11,7 @@ use sapwood_client::{Adder, Client, Connection, Error, Options, Trust, speaks_lb
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::*;
 use sapwood_ldap::filter::Filter;
-use sapwood_ldap::list::{Attributes, AttributesBuf, OctetStrings};
+use sapwood_ldap::list::{Attributes, AttributesBuf};
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::{LdapResult, ResultCode};
 use sha2::{Digest, Sha256};
@@ -86,16 +86,7 @@ async fn client(answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>) + Send + '
 }
 
 fn everything() -> SearchRequest<'static> {
-    SearchRequest {
-        base: "dc=example",
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
-        attributes: OctetStrings::EMPTY,
-    }
+    SearchRequest::new("dc=example", Scope::Subtree, Filter::OBJECT_CLASS_PRESENT)
 }
 
 fn entry(out: &mut Vec<u8>, id: u32, dn: &str) {

@@ -4,7 +4,7 @@
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
-    AddRequest, DerefAliases, Frame, Message, ModifyRequest, Request, Scope, SearchRequest, frame,
+    AddRequest, Frame, Message, ModifyRequest, Request, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 
@@ -113,14 +113,8 @@ fn search(
     let filter = filter_text::parse(filter).unwrap();
     let attributes: OctetStringsBuf = attributes.iter().collect();
     let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
         attributes: attributes.view(),
+        ..SearchRequest::new(base, scope, filter.as_filter())
     };
     let snapshot = directory.snapshot().unwrap();
     let (mut search, begun) =

@@ -277,10 +277,7 @@ fn has_marker(octets: &[u8]) -> bool {
 mod tests {
     use sapwood_ldap::control::Controls;
     use sapwood_ldap::filter_text;
-    use sapwood_ldap::list::OctetStrings;
-    use sapwood_ldap::message::{
-        DerefAliases, Message, Request, RequestMessage, Scope, SearchRequest,
-    };
+    use sapwood_ldap::message::{Message, Request, RequestMessage, Scope, SearchRequest};
 
     use super::*;
 
@@ -290,14 +287,8 @@ mod tests {
             let filter = filter_text::parse(filter).unwrap();
             let mut out = Vec::new();
             let op = Request::Search(SearchRequest {
-                base,
-                scope: Scope::Subtree,
-                deref_aliases: DerefAliases::Never,
                 size_limit: 7,
-                time_limit: 0,
-                types_only: false,
-                filter: filter.as_filter(),
-                attributes: OctetStrings::EMPTY,
+                ..SearchRequest::new(base, Scope::Subtree, filter.as_filter())
             });
             Message {
                 id,

@@ -9,7 +9,7 @@ use ldap_parser::FromBer;
 use sapwood_ldap::ber;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter::{self, Filter};
-use sapwood_ldap::list::{AttributesBuf, OctetStrings};
+use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::LdapResult;
 
@@ -28,16 +28,11 @@ fn measure(name: &str, mut once: impl FnMut()) {
 
 fn search(filter: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let op = Request::Search(SearchRequest {
-        base: "uid=u123456,ou=people,dc=example,dc=com",
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::from_ber(filter).unwrap(),
-        attributes: OctetStrings::EMPTY,
-    });
+    let op = Request::Search(SearchRequest::new(
+        "uid=u123456,ou=people,dc=example,dc=com",
+        Scope::Subtree,
+        Filter::from_ber(filter).unwrap(),
+    ));
     Message {
         id: 1000,
         op,

@@ -220,14 +220,8 @@ fn the_root_dse_names_all_contexts_and_what_is_outside_is_refused() {
     client.send(&message(
         id,
         Request::Search(sapwood_ldap::message::SearchRequest {
-            base: "",
-            scope: Scope::Base,
-            deref_aliases: sapwood_ldap::message::DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: attributes.view(),
+            ..sapwood_ldap::message::SearchRequest::new("", Scope::Base, filter.as_filter())
         }),
     ));
     let answers = client.finish(id);

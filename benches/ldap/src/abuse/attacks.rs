@@ -11,10 +11,10 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStrings};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, Message,
-    ModifyRequest, Request, ResponseMessage, Scope, SearchRequest, frame,
+    AddRequest, Authentication, BindRequest, ExtendedRequest, Frame, Message, ModifyRequest,
+    Request, ResponseMessage, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 
@@ -203,16 +203,7 @@ fn bind_request(id: u32, name: &str, password: &[u8]) -> Vec<u8> {
 
 fn search_request(id: u32, base: &str, scope: Scope, filter: &str) -> Result<Vec<u8>> {
     let filter = filter_text::parse(filter).map_err(|error| anyhow::anyhow!("{error:?}"))?;
-    let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new(base, scope, filter.as_filter());
     Ok(message(id, Request::Search(request)))
 }
 

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use sapwood_client::{Client, Error, Options, Trust};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{ChangeKind, ChangesBuf, OctetStrings};
-use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
+use sapwood_ldap::list::{ChangeKind, ChangesBuf};
+use sapwood_ldap::message::{Scope, SearchRequest};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -202,16 +202,7 @@ impl Connections {
 
 async fn search(client: &Client, base: &str, scope: Scope, filter: &str) -> Result<(), Error> {
     let filter = filter_text::parse(filter).map_err(|_| Error::UnexpectedResponse)?;
-    let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new(base, scope, filter.as_filter());
     let mut results = client.search(request, Controls::EMPTY)?;
     let mut entries = 0;
     while results.next().await?.is_some() {

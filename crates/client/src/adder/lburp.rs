@@ -8,8 +8,8 @@ use sapwood_ldap::extended::{
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    DerefAliases, ExtendedRequest, ExtendedResponse, Message, Request, Response, ResponseMessage,
-    Scope, SearchRequest,
+    ExtendedRequest, ExtendedResponse, Message, Request, Response, ResponseMessage, Scope,
+    SearchRequest,
 };
 use sapwood_ldap::result::ResultCode;
 
@@ -46,14 +46,8 @@ pub async fn speaks_lburp(connection: &mut Connection) -> Result<bool, Error> {
         .into_iter()
         .collect();
     let search = SearchRequest {
-        base: "",
-        scope: Scope::Base,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
         attributes: attributes.view(),
+        ..SearchRequest::new("", Scope::Base, Filter::OBJECT_CLASS_PRESENT)
     };
     send(connection, 1, Request::Search(search)).await?;
     let needed = [START_LBURP, LBURP_UPDATE, END_LBURP, LBURP_INCREMENTAL];

@@ -7,7 +7,7 @@ use sapwood_directory::{Budget, Directory, EntryId, Search, SearchOptions, Step}
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Add;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{DerefAliases, Frame, ResponseMessage, Scope, SearchRequest, frame};
+use sapwood_ldap::message::{Frame, ResponseMessage, Scope, SearchRequest, frame};
 
 use crate::support::{admin, config, modify, options, person, seed, succeed};
 
@@ -47,14 +47,8 @@ fn ask(directory: &Directory) -> (usize, usize) {
         for attributes in [&[][..], &["*", "+"], &["cn", "mail", "entryDN"]] {
             let attributes: OctetStringsBuf = attributes.iter().collect();
             let request = SearchRequest {
-                base,
-                scope,
-                deref_aliases: DerefAliases::Never,
-                size_limit: 0,
-                time_limit: 0,
-                types_only: false,
-                filter: filter.as_filter(),
                 attributes: attributes.view(),
+                ..SearchRequest::new(base, scope, filter.as_filter())
             };
             let identity = if scope == Scope::Base {
                 admin()

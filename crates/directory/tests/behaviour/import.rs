@@ -14,7 +14,7 @@ use sapwood_directory::{
 };
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{DerefAliases, Frame, Scope, SearchRequest, frame};
+use sapwood_ldap::message::{Frame, Scope, SearchRequest, frame};
 use sapwood_ldap::result::ResultCode;
 
 use crate::support::*;
@@ -653,14 +653,12 @@ fn entries<E: Engine>(directory: &Directory<E>) -> BTreeSet<Vec<u8>> {
         attributes.push(attribute.as_bytes());
     }
     let request = SearchRequest {
-        base: "dc=example,dc=com",
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
         attributes: attributes.view(),
+        ..SearchRequest::new(
+            "dc=example,dc=com",
+            Scope::Subtree,
+            Filter::OBJECT_CLASS_PRESENT,
+        )
     };
     let options = SearchOptions {
         message_id: 1,

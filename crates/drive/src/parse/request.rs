@@ -124,16 +124,8 @@ pub(super) fn ldif(
 pub(super) fn search(first: &Line<'_>, options: &[Line<'_>]) -> Result<Encoded, PlanError> {
     let mut filter = None;
     let mut attributes = OctetStringsBuf::default();
-    let mut request = SearchRequest {
-        base: first.text()?,
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: Filter::OBJECT_CLASS_PRESENT,
-        attributes: sapwood_ldap::list::OctetStrings::EMPTY,
-    };
+    let mut request =
+        SearchRequest::new(first.text()?, Scope::Subtree, Filter::OBJECT_CLASS_PRESENT);
     const LIMIT_MAX: u64 = i32::MAX as u64;
     for line in options {
         match line.name.as_str() {

@@ -91,6 +91,23 @@ pub struct SearchRequest<'a> {
     pub attributes: OctetStrings<'a>,
 }
 
+impl<'a> SearchRequest<'a> {
+    /// A search for all user attributes, with their values, of every entry that the filter matches: aliases are not
+    /// followed, and the client sets no limit.
+    pub const fn new(base: &'a str, scope: Scope, filter: Filter<'a>) -> Self {
+        Self {
+            base,
+            scope,
+            deref_aliases: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter,
+            attributes: OctetStrings::EMPTY,
+        }
+    }
+}
+
 /// How far a search goes (RFC 4511 §4.5.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {

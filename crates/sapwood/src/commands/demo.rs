@@ -16,8 +16,8 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::ldif;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    Authentication, BindRequest, DerefAliases, Frame, Message, Request, Response, ResponseMessage,
-    Scope, SearchRequest, frame,
+    Authentication, BindRequest, Frame, Message, Request, Response, ResponseMessage, Scope,
+    SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
@@ -229,14 +229,8 @@ impl Client {
             .iter()
             .for_each(|attribute| attributes.push(attribute.as_bytes()));
         let request = SearchRequest {
-            base: &suggestion.base,
-            scope: suggestion.scope.1,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
             attributes: attributes.view(),
+            ..SearchRequest::new(&suggestion.base, suggestion.scope.1, filter.as_filter())
         };
         let mut text = Vec::new();
         self.ask(Request::Search(request), |response| {

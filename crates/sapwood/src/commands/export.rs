@@ -12,7 +12,7 @@ use sapwood_directory::{Budget, Identity, Search, SearchOptions, Snapshot, Step}
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, SearchResultEntry, frame,
+    Frame, Response, ResponseMessage, Scope, SearchRequest, SearchResultEntry, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::{filter_text, ldif};
@@ -111,14 +111,8 @@ impl Exporter<'_> {
         filter: Filter<'_>,
     ) -> Result<(ResultCode, String)> {
         let request = SearchRequest {
-            base,
-            scope,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter,
             attributes: self.attributes.view(),
+            ..SearchRequest::new(base, scope, filter)
         };
         let options = SearchOptions {
             message_id: 1,

@@ -10,10 +10,10 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, OctetStrings};
+use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, ResponseMessage,
-    Scope, SearchRequest, frame,
+    AddRequest, Authentication, BindRequest, ExtendedRequest, Frame, ResponseMessage, Scope,
+    SearchRequest, frame,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -225,16 +225,7 @@ fn search(id: u32, scope: Scope) -> Vec<u8> {
 
 fn search_for(id: u32, scope: Scope, filter: &str) -> Vec<u8> {
     let filter = filter_text::parse(filter).unwrap();
-    let request = SearchRequest {
-        base: "o=X",
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new("o=X", scope, filter.as_filter());
     message(id, Request::Search(request))
 }
 

@@ -16,10 +16,10 @@ use sapwood_directory::{Directory, Identity, Options, Ticket, Update, UpdateRequ
 use sapwood_ldap::control::{Controls, ControlsBuf};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStrings, OctetStringsBuf};
+use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, DerefAliases, ExtendedRequest, Frame, Message,
-    ModifyRequest, Request, Response, ResponseMessage, Scope, SearchRequest, frame,
+    AddRequest, Authentication, BindRequest, ExtendedRequest, Frame, Message, ModifyRequest,
+    Request, Response, ResponseMessage, Scope, SearchRequest, frame,
 };
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::listen::ListenUrl;
@@ -404,14 +404,8 @@ impl Client {
         let id = self.id();
         let attributes = OctetStringsBuf::from_iter([b"+".as_slice()]);
         let request = SearchRequest {
-            base: "",
-            scope: Scope::Base,
-            deref_aliases: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: Filter::OBJECT_CLASS_PRESENT,
             attributes: attributes.view(),
+            ..SearchRequest::new("", Scope::Base, Filter::OBJECT_CLASS_PRESENT)
         };
         self.send(&message(id, Request::Search(request)));
         self.finish(id).remove(0)
@@ -520,15 +514,6 @@ pub fn search_request(
             value,
         });
     }
-    let request = SearchRequest {
-        base,
-        scope,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
-    };
+    let request = SearchRequest::new(base, scope, filter.as_filter());
     with_controls(id, Request::Search(request), list.view())
 }

@@ -122,14 +122,8 @@ fn the_time_limit_of_a_long_search_runs_while_it_waits_to_be_made_ready() {
     let text = "\u{fdfa}".repeat(10 << 10);
     let filter = filter_text::parse(&format!("(cn={text})")).unwrap();
     let request = SearchRequest {
-        base: "o=X",
-        scope: Scope::Subtree,
-        deref_aliases: DerefAliases::Never,
-        size_limit: 0,
         time_limit: 1,
-        types_only: false,
-        filter: filter.as_filter(),
-        attributes: OctetStrings::EMPTY,
+        ..SearchRequest::new("o=X", Scope::Subtree, filter.as_filter())
     };
     bench.receive(&message(7, Request::Search(request)));
     std::thread::sleep(std::time::Duration::from_millis(1001));
