@@ -21,6 +21,9 @@ const LAYERS: &[&str] = &[
     "sapwood",
 ];
 
+/// What tests share. Each of its features brings the layer of that name, if there is one.
+const TESTKIT: &str = "testkit";
+
 /// These are on the other end of the socket. They know the protocol, and nothing that makes a server.
 const OUTSIDE: &[&str] = &["client", "drive"];
 const INSIDE: &[&str] = &["wal", "store", "lmdb-abi", "xact", "directory", "server"];
@@ -65,17 +68,14 @@ fn layering(faults: &mut Vec<String>) -> Result<()> {
             continue;
         }
         let text = read(&manifest)?;
-        let parsed: toml::Table = text
+        let manifest: toml::Table = text
             .parse()
             .with_context(|| format!("{} is not TOML", manifest.display()))?;
-        let Some(dependencies) = parsed.get("dependencies").and_then(|d| d.as_table()) else {
-            continue;
-        };
-        faults.extend(layer_faults(layer, dependencies.keys()));
+        faults.extend(layer_faults(layer, &manifest));
     }
     for entry in fs::read_dir(root().join("crates"))? {
         let name = entry?.file_name();
-        if !LAYERS.iter().any(|layer| *layer == name) {
+        if name != TESTKIT && !LAYERS.iter().any(|layer| *layer == name) {
             faults.push(format!(
                 "crates/{} has no place in the layers of xtask/src/tidy.rs",
                 name.display()
@@ -85,35 +85,57 @@ fn layering(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with the names of a layer's dependencies.
-fn layer_faults(layer: &str, dependencies: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
-    let place = |name: &str| LAYERS.iter().position(|layer| *layer == name);
+/// What is wrong with the dependencies of a layer.
+fn layer_faults(layer: &str, manifest: &toml::Table) -> Vec<String> {
     let mut faults = Vec::new();
-    for name in dependencies {
-        let name = name.as_ref();
-        if name == "tokio" && NO_SOCKETS.contains(&layer) {
-            faults.push(format!(
-                "crates/{layer} may not use tokio: it knows no sockets"
-            ));
-        }
-        let own = match name {
-            "sapwood" => name,
-            _ => match name.strip_prefix("sapwood-") {
-                Some(own) => own,
-                None => continue,
-            },
-        };
-        if place(own).is_some_and(|other| Some(other) >= place(layer)) {
-            faults.push(format!(
-                "crates/{layer} may not use crates/{own}, a layer above it"
-            ));
-        } else if OUTSIDE.contains(&layer) && INSIDE.contains(&own) {
-            faults.push(format!(
-                "crates/{layer} may not use crates/{own}: it knows a server from the outside"
-            ));
+    for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+        let dependencies = manifest.get(kind).and_then(|table| table.as_table());
+        for (name, dependency) in dependencies.into_iter().flatten() {
+            if name == "tokio" && NO_SOCKETS.contains(&layer) {
+                faults.push(format!(
+                    "crates/{layer} may not use tokio: it knows no sockets"
+                ));
+            }
+            let own = match name.as_str() {
+                "sapwood" => name,
+                _ => match name.strip_prefix("sapwood-") {
+                    Some(own) => own,
+                    None => continue,
+                },
+            };
+            if own != TESTKIT {
+                faults.extend(use_fault(layer, own));
+            } else if kind == "dev-dependencies" {
+                let features = dependency.get("features").and_then(|list| list.as_array());
+                let features = features.into_iter().flatten();
+                let features = features.filter_map(|feature| feature.as_str());
+                // A crate may be tested through itself.
+                let others = features.filter(|feature| *feature != layer);
+                faults.extend(others.filter_map(|feature| use_fault(layer, feature)));
+            } else {
+                faults.push(format!(
+                    "crates/{layer} is no test: it may not use crates/{TESTKIT}"
+                ));
+            }
         }
     }
     faults
+}
+
+/// What is wrong if a layer uses another one.
+fn use_fault(layer: &str, other: &str) -> Option<String> {
+    let place = |name: &str| LAYERS.iter().position(|layer| *layer == name);
+    if place(other).is_some_and(|other| Some(other) >= place(layer)) {
+        Some(format!(
+            "crates/{layer} may not use crates/{other}, a layer above it"
+        ))
+    } else if OUTSIDE.contains(&layer) && INSIDE.contains(&other) {
+        Some(format!(
+            "crates/{layer} may not use crates/{other}: it knows a server from the outside"
+        ))
+    } else {
+        None
+    }
 }
 
 fn files(faults: &mut Vec<String>) -> Result<()> {
@@ -179,8 +201,16 @@ fn read(path: &Path) -> Result<String> {
 mod tests {
     use super::*;
 
+    fn is_allowed(layer: &str, manifest: &str) -> bool {
+        layer_faults(layer, &manifest.parse().unwrap()).is_empty()
+    }
+
     fn are_allowed(layer: &str, dependencies: &[&str]) -> bool {
-        layer_faults(layer, dependencies.iter()).is_empty()
+        let lines = dependencies.iter().map(|name| format!("{name} = {{}}\n"));
+        let lines: String = lines.collect();
+        ["dependencies", "build-dependencies", "dev-dependencies"]
+            .iter()
+            .all(|kind| is_allowed(layer, &format!("[{kind}]\n{lines}")))
     }
 
     #[test]
@@ -220,5 +250,22 @@ mod tests {
     #[test]
     fn a_layer_of_files_knows_no_sockets() {
         assert!(!are_allowed("directory", &["tokio"]));
+    }
+
+    #[test]
+    fn only_tests_use_the_testkit_and_only_what_their_layer_may() {
+        let testkit = "sapwood-testkit = { workspace = true, features = [\"FEATURE\"] }";
+        let uses = |layer: &str, kind: &str, feature: &str| {
+            let dependency = testkit.replace("FEATURE", feature);
+            is_allowed(layer, &format!("[{kind}]\n{dependency}\n"))
+        };
+        assert!(uses("server", "dev-dependencies", "server"));
+        assert!(uses("sapwood", "dev-dependencies", "directory"));
+        assert!(uses("client", "dev-dependencies", "ldap"));
+        assert!(uses("store", "dev-dependencies", "program"));
+        assert!(!uses("server", "dependencies", "server"));
+        assert!(!uses("server", "build-dependencies", "server"));
+        assert!(!uses("directory", "dev-dependencies", "server"));
+        assert!(!uses("client", "dev-dependencies", "directory"));
     }
 }

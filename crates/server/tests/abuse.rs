@@ -6,17 +6,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
 
 use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I};
-use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
+use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::password;
-use support::{Client, SUFFIX, TestServer, add_request, message, search_request, tls_client};
+use sapwood_testkit::{Client, SUFFIX, TestServer, requests, tls_client};
 
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 const HONEST: [u8; 4] = [127, 0, 0, 1];
@@ -34,23 +32,17 @@ fn expect_search(client: &mut Client, bytes: usize) {
 fn long_search(id: u32, bytes: usize) -> Vec<u8> {
     let value = "x".repeat(bytes);
     let filter = format!("(|(objectClass=*)(cn={value}))");
-    search_request(id, "", Scope::Base, &filter, &[])
+    requests::search(id, "", Scope::Base, &filter)
 }
 
 fn who_am_i(id: u32) -> Vec<u8> {
-    message(
-        id,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    )
+    requests::extended(id, WHO_AM_I, None)
 }
 
 /// Sends the start of a request that will never be complete, and waits until the server has begun to read it.
 fn send_start(client: &mut Client, request: &[u8], bytes: usize) {
     client.send(&[who_am_i(6).as_slice(), &request[..bytes]].concat());
-    assert_eq!(client.finish(6)[0].code, ResultCode::Success);
+    client.finish(6)[0].succeeded();
 }
 
 #[test]
@@ -60,7 +52,7 @@ fn silent_connections_do_not_keep_others_from_tls() {
         let mut silent: Vec<TcpStream> = (0..30).map(|_| server.tcp_from(address, 1)).collect();
         for _ in 0..30 {
             let mut client = Client::new(server.tcp_from(address, 0));
-            assert_eq!(client.extended(START_TLS, None).code, ResultCode::Success);
+            client.extended(START_TLS, None).succeeded();
             silent.push(server.tcp_from(address, 1));
             // Half of a handshake keeps nobody out either.
             let hello = b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03";
@@ -71,20 +63,14 @@ fn silent_connections_do_not_keep_others_from_tls() {
         let mut stream = server.tcp_from(HONEST, 0);
         stream.write_all(&start_tls()).unwrap();
         let mut client = Client::new(stream.try_clone().unwrap());
-        assert_eq!(client.finish(1)[0].code, ResultCode::Success);
+        client.finish(1)[0].succeeded();
         expect_search(&mut Client::new(tls_client(stream)), 10);
         assert!(connections(&server) >= 60, "the silent ones have gone");
     }
 }
 
 fn start_tls() -> Vec<u8> {
-    message(
-        1,
-        Request::Extended(ExtendedRequest {
-            name: START_TLS,
-            value: None,
-        }),
-    )
+    requests::extended(1, START_TLS, None)
 }
 
 #[test]
@@ -130,19 +116,19 @@ fn a_users_slow_long_requests_do_not_keep_others_waiting() {
             ("sn", "x"),
             ("description", &description),
         ];
-        add_request(id, &format!("cn={name},{SUFFIX}"), &attributes)
+        requests::add(id, &format!("cn={name},{SUFFIX}"), &attributes)
     };
     let request = add(9, "x", 3_900_000);
     let mut slow: Vec<Client> = (0..4)
         .map(|_| Client::new(server.tcp_from(ATTACKER, 0)))
         .collect();
     for client in &mut slow {
-        assert_eq!(client.bind(&user, b"slow").code, ResultCode::Success);
+        client.bind(&user, b"slow").succeeded();
         send_start(client, &request, 40_000);
     }
     for (id, bytes) in [(10, 10), (11, 20_000), (12, 1_000_000), (13, 3_900_000)] {
         honest.send(&add(id, &format!("p{id}"), bytes));
-        assert_eq!(honest.finish(id)[0].code, ResultCode::Success);
+        honest.finish(id)[0].succeeded();
     }
     assert_eq!(connections(&server), 5, "nobody had to give way");
 }
@@ -216,7 +202,7 @@ fn who_sends_more_than_is_allowed_is_told_and_so_is_the_operator() {
     let mut client = server.connect();
     // More than the buffers on the way hold: it is sent completely before the client looks for an answer.
     let description = "x".repeat(8 << 20);
-    let request = add_request(9, SUFFIX, &[("description", &description)]);
+    let request = requests::add(9, SUFFIX, &[("description", &description)]);
     client.send(&request);
     let bytes = format!("{} bytes", request.len());
     expect_disconnection(&mut client, ResultCode::ProtocolError, &bytes);

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use sapwood_ldap::filter::Assertion;
 use sapwood_ldap::message::{CompareRequest, ModifyDnRequest, Request, Scope};
-use support::{ADMIN, PASSWORD, SUFFIX, TestServer, add_request};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX, TestServer, requests};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -57,7 +55,7 @@ fn no_password_is_logged() {
             delete_old_rdn: true,
             new_superior: None,
         }));
-        client.send(&add_request(500, name, &[("objectClass", "device")]));
+        client.send(&requests::add(500, name, &[("objectClass", "device")]));
         client.receive().unwrap();
     }
     for filter in [

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, generated_password};
 use sapwood_ldap::message::{Authentication, BindRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
-use support::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, add_request};
+use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 const ANN: &str = "cn=Ann,dc=example,dc=com";
 
@@ -20,9 +18,8 @@ fn with_ann() -> TestServer {
         ("sn", "x"),
         ("userPassword", "ann's password"),
     ];
-    admin.send(&add_request(100, ANN, &person));
-    let answer = admin.finish(100).pop().unwrap();
-    assert_eq!(answer.code, ResultCode::Success, "{answer:?}");
+    admin.send(&requests::add(100, ANN, &person));
+    admin.finish(100).pop().unwrap().succeeded();
     server
 }
 
@@ -45,43 +42,34 @@ fn simple_binds() {
     let server = with_ann();
     let mut client = server.connect();
     assert_eq!(client.who_am_i(), "");
-    assert_eq!(
-        client.bind(ANN, b"ann's password").code,
-        ResultCode::Success
-    );
+    client.bind(ANN, b"ann's password").succeeded();
     assert_eq!(client.who_am_i(), format!("dn:{ANN}"));
-    assert_eq!(
-        client.bind(ANN, b"another").code,
-        ResultCode::InvalidCredentials
-    );
+    client
+        .bind(ANN, b"another")
+        .expect(ResultCode::InvalidCredentials);
     assert_eq!(
         client.who_am_i(),
         "",
         "a bind that fails leaves the connection anonymous"
     );
-    assert_eq!(
-        client
-            .bind("CN = ANN, DC=Example,dc=com", b"ann's password")
-            .code,
-        ResultCode::Success
-    );
-    assert_eq!(
-        client.bind("cn=nobody,dc=example,dc=com", b"x").code,
-        ResultCode::InvalidCredentials
-    );
-    assert_eq!(
-        client.bind("not a DN", b"x").code,
-        ResultCode::InvalidCredentials
-    );
+    client
+        .bind("CN = ANN, DC=Example,dc=com", b"ann's password")
+        .succeeded();
+    client
+        .bind("cn=nobody,dc=example,dc=com", b"x")
+        .expect(ResultCode::InvalidCredentials);
+    client
+        .bind("not a DN", b"x")
+        .expect(ResultCode::InvalidCredentials);
     assert_eq!(
         client.bind(SUFFIX, b"x").code,
         ResultCode::InvalidCredentials,
         "an entry without a password"
     );
-    assert_eq!(client.bind("", b"x").code, ResultCode::InvalidCredentials);
-    assert_eq!(client.bind(ADMIN, PASSWORD).code, ResultCode::Success);
+    client.bind("", b"x").expect(ResultCode::InvalidCredentials);
+    client.bind(ADMIN, PASSWORD).succeeded();
     assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
-    assert_eq!(client.bind("", b"").code, ResultCode::Success);
+    client.bind("", b"").succeeded();
     assert_eq!(client.who_am_i(), "");
     assert_eq!(
         client.bind(ANN, b"").code,
@@ -89,25 +77,26 @@ fn simple_binds() {
         "no bind without a password (RFC 4513 §5.1.2)"
     );
     let authentication = Authentication::Simple(b"x");
-    let version_2 = client.ask(Request::Bind(BindRequest {
-        version: 2,
-        name: ANN,
-        authentication,
-    }));
-    assert_eq!(version_2.code, ResultCode::ProtocolError);
+    client
+        .ask(Request::Bind(BindRequest {
+            version: 2,
+            name: ANN,
+            authentication,
+        }))
+        .expect(ResultCode::ProtocolError);
 }
 
 #[test]
 fn a_bind_in_a_burst_waits_for_what_came_before_and_holds_what_comes_after() {
     let server = with_ann();
     let mut client = server.admin();
-    let mut burst = add_request(
+    let mut burst = requests::add(
         10,
         &format!("cn=Bob,{SUFFIX}"),
         &[("objectClass", "person"), ("cn", "Bob"), ("sn", "x")],
     );
     let authentication = Authentication::Simple(b"ann's password");
-    burst.extend(support::message(
+    burst.extend(sapwood_testkit::requests::message(
         11,
         Request::Bind(BindRequest {
             version: 3,
@@ -116,7 +105,7 @@ fn a_bind_in_a_burst_waits_for_what_came_before_and_holds_what_comes_after() {
         }),
     ));
     // Ann may not do this; the administrator could.
-    burst.extend(add_request(
+    burst.extend(requests::add(
         12,
         &format!("cn=Cid,{SUFFIX}"),
         &[("objectClass", "person"), ("cn", "Cid"), ("sn", "x")],
@@ -230,10 +219,7 @@ fn external_on_a_local_socket_is_the_administrator() {
 fn ldaps_works_from_the_first_byte() {
     let server = with_ann();
     let mut client = server.connect_tls();
-    assert_eq!(
-        client.bind(ANN, b"ann's password").code,
-        ResultCode::Success
-    );
+    client.bind(ANN, b"ann's password").succeeded();
     assert_eq!(client.search(ANN, Scope::Base, "(objectClass=*)").len(), 2);
 }
 
@@ -280,15 +266,13 @@ fn passwords_can_be_modified() {
         modify_password(&mut ann, &right),
         (ResultCode::Success, None)
     );
-    assert_eq!(
-        ann.bind(ANN, b"ann's password").code,
-        ResultCode::InvalidCredentials
-    );
-    assert_eq!(ann.bind(ANN, b"newer").code, ResultCode::Success);
+    ann.bind(ANN, b"ann's password")
+        .expect(ResultCode::InvalidCredentials);
+    ann.bind(ANN, b"newer").succeeded();
     // A password that the server makes.
     let (code, made) = modify_password(&mut ann, &PasswordModify::default());
     assert_eq!(code, ResultCode::Success);
-    assert_eq!(ann.bind(ANN, &made.unwrap()).code, ResultCode::Success);
+    ann.bind(ANN, made.unwrap()).succeeded();
     // Somebody else's password.
     let mut admin = server.admin();
     let other = PasswordModify {
@@ -331,12 +315,11 @@ fn a_reload_changes_the_administrators_password() {
     )
     .unwrap();
     let mut client = server.connect();
-    assert_eq!(
-        client.bind(ADMIN, b"another").code,
-        ResultCode::InvalidCredentials
-    );
+    client
+        .bind(ADMIN, b"another")
+        .expect(ResultCode::InvalidCredentials);
     server.server.as_ref().unwrap().reload().unwrap();
-    assert_eq!(client.bind(ADMIN, b"another").code, ResultCode::Success);
+    client.bind(ADMIN, b"another").succeeded();
     std::fs::write(
         server.path("sapwood.toml"),
         "[admin]\ndn = 'cn=x'\nnonsense = 1\n",

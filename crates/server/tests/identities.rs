@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sapwood_ldap::extended::{NOTICE_OF_DISCONNECTION, START_TLS};
-use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{ModifyDnRequest, ModifyRequest, Request, Scope};
+use sapwood_ldap::list::ChangeKind;
+use sapwood_ldap::message::{Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_server::password;
-use support::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, message, search_request};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 fn anne() -> String {
     format!("cn=anne,{SUFFIX}")
@@ -17,7 +16,7 @@ fn anne() -> String {
 
 /// Adds a person with the password of these tests.
 fn add(server: &TestServer, dn: &str) {
-    let stored = String::from_utf8(password::hash(PASSWORD)).unwrap();
+    let stored = String::from_utf8(password::hash(PASSWORD.as_bytes())).unwrap();
     let person = [
         ("objectClass", "person"),
         ("sn", "x"),
@@ -28,7 +27,7 @@ fn add(server: &TestServer, dn: &str) {
 
 fn bound(server: &TestServer) -> Client {
     let mut client = server.connect();
-    assert_eq!(client.bind(&anne(), PASSWORD).code, ResultCode::Success);
+    client.bind(&anne(), PASSWORD).succeeded();
     client
 }
 
@@ -48,18 +47,15 @@ fn the_connection_of_a_deleted_user_ends() {
     // The entry of another one is none of its business.
     let other = format!("cn=other,{SUFFIX}");
     add(&server, &other);
-    assert_eq!(admin.ask(Request::Delete(&other)).code, ResultCode::Success);
+    admin.ask(Request::Delete(&other)).succeeded();
     assert_eq!(
         user.search(SUFFIX, Scope::Subtree, "(objectClass=*)").len(),
         all
     );
     // Once the delete is answered, nothing more is read: a burst is not begun either.
-    assert_eq!(
-        admin.ask(Request::Delete(&anne())).code,
-        ResultCode::Success
-    );
+    admin.ask(Request::Delete(&anne())).succeeded();
     let burst: Vec<u8> = (100..110)
-        .flat_map(|id| search_request(id, SUFFIX, Scope::Subtree, "(objectClass=*)", &[]))
+        .flat_map(|id| requests::search(id, SUFFIX, Scope::Subtree, "(objectClass=*)"))
         .collect();
     user.send(&burst);
     let answer = user.receive().unwrap();
@@ -82,17 +78,13 @@ fn an_entry_of_the_same_name_is_not_the_user() {
     add(&server, &anne());
     let mut user = bound(&server);
     let mut admin = server.admin();
-    assert_eq!(
-        admin.ask(Request::Delete(&anne())).code,
-        ResultCode::Success
-    );
+    admin.ask(Request::Delete(&anne())).succeeded();
     add(&server, &anne());
-    user.send(&search_request(
+    user.send(&requests::search(
         100,
         SUFFIX,
         Scope::Base,
         "(objectClass=*)",
-        &[],
     ));
     assert!(is_told_to_go(&user.receive().unwrap()));
 }
@@ -103,19 +95,15 @@ fn a_search_under_way_ends_with_its_user() {
     add(&server, &anne());
     server.add_people(4000, 4000);
     let mut user = bound(&server);
-    user.send(&search_request(
+    user.send(&requests::search(
         77,
         SUFFIX,
         Scope::Subtree,
         "(objectClass=*)",
-        &[],
     ));
     assert_eq!(user.receive().unwrap().id, 77);
     let mut admin = server.admin();
-    assert_eq!(
-        admin.ask(Request::Delete(&anne())).code,
-        ResultCode::Success
-    );
+    admin.ask(Request::Delete(&anne())).succeeded();
     let mut entries = 0;
     loop {
         let answer = user.receive().unwrap();
@@ -135,27 +123,13 @@ fn a_renamed_user_stays_and_is_told_the_new_name() {
     let mut user = bound(&server);
     assert_eq!(user.who_am_i(), format!("dn:{}", anne()));
     let mut admin = server.admin();
-    let renamed = admin.ask(Request::ModifyDn(ModifyDnRequest {
-        dn: &anne(),
-        new_rdn: "cn=Anna",
-        delete_old_rdn: true,
-        new_superior: None,
-    }));
-    assert_eq!(renamed.code, ResultCode::Success);
+    admin.ask(requests::rename(&anne(), "cn=Anna")).succeeded();
     let anna = format!("cn=Anna,{SUFFIX}");
     assert_eq!(user.who_am_i(), format!("dn:{anna}"));
     // What it changes is changed by the name it has.
-    let mut changes = ChangesBuf::default();
-    changes.push(
-        ChangeKind::Replace,
-        b"userPassword",
-        [b"another".as_slice()],
-    );
-    let changed = user.ask(Request::Modify(ModifyRequest {
-        dn: &anna,
-        changes: changes.view(),
-    }));
-    assert_eq!(changed.code, ResultCode::Success, "{changed:?}");
+    let change = (ChangeKind::Replace, "userPassword", ["another"].as_slice());
+    user.tell(&requests::modify(99, &anna, &[change]))
+        .succeeded();
     let filter = format!("(modifiersName={anna})");
     assert_eq!(
         admin.search(&anna, Scope::Base, &filter).len(),
@@ -167,13 +141,7 @@ fn a_renamed_user_stays_and_is_told_the_new_name() {
 
 /// What the root DSE has of an attribute on this connection.
 fn told(client: &mut Client, attribute: &str) -> Vec<String> {
-    let root_dse = client.root_dse();
-    let attributes = root_dse.attributes.into_iter();
-    let values = attributes.filter(|(name, _)| name == attribute);
-    values
-        .flat_map(|(_, values)| values)
-        .map(|value| String::from_utf8_lossy(value.as_ref()).into_owned())
-        .collect()
+    client.root_dse().values(attribute)
 }
 
 #[test]
@@ -212,7 +180,7 @@ fn an_echo_of_a_long_name_is_bounded() {
     let mut admin = server.admin();
     let long = format!("cn={},{SUFFIX}", "x".repeat(1 << 20));
     let answer = admin.ask(Request::Delete(&long));
-    assert_eq!(answer.code, ResultCode::InvalidDnSyntax);
+    answer.expect(ResultCode::InvalidDnSyntax);
     assert!(answer.diagnostic.len() <= 1024 && answer.diagnostic.ends_with("..."));
     admin.send(&message(99, Request::Delete(&long[..60_000])));
     let answer = admin.receive().unwrap();

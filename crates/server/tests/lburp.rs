@@ -2,18 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sapwood_directory::Partition;
 use sapwood_directory::engine::Embedded;
-use sapwood_ldap::control::{
-    self, Control, Controls, ControlsBuf, POST_READ, TRANSACTION_SPECIFICATION,
-};
+use sapwood_ldap::control::{self, Controls, POST_READ, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
+use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;
-use support::{ADMIN, Answer, Client, SUFFIX, TestServer, message, with_controls};
+use sapwood_testkit::requests::Control;
+use sapwood_testkit::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 fn dn(name: &str) -> String {
     format!("cn={name},{SUFFIX}")
@@ -30,17 +27,12 @@ impl List {
     }
 
     fn push_with(mut self, op: &Request<'_>, control: Control<'_>) -> Self {
-        let mut controls = ControlsBuf::default();
-        controls.push(control);
-        self.0.push(op, controls.view());
+        self.0.push(op, requests::controls(&[control]).view());
         self
     }
 
     fn add(self, dn: &str, attributes: &[(&str, &str)]) -> Self {
-        let mut list = AttributesBuf::default();
-        for (description, value) in attributes {
-            list.push(description.as_bytes(), [value.as_bytes()]);
-        }
+        let list = requests::attributes(attributes);
         let attributes = list.view();
         self.push(&Request::Add(AddRequest { dn, attributes }))
     }
@@ -50,20 +42,13 @@ impl List {
     }
 
     fn describe(self, dn: &str, text: &str) -> Self {
-        let mut changes = ChangesBuf::default();
-        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
-        let changes = changes.view();
+        let described = requests::described(text);
+        let changes = described.view();
         self.push(&Request::Modify(ModifyRequest { dn, changes }))
     }
 
     fn rename(self, name: &str, new: &str) -> Self {
-        let op = Request::ModifyDn(ModifyDnRequest {
-            dn: &dn(name),
-            new_rdn: &format!("cn={new}"),
-            delete_old_rdn: true,
-            new_superior: None,
-        });
-        self.push(&op)
+        self.push(&requests::rename(&dn(name), &format!("cn={new}")))
     }
 
     fn delete(self, name: &str) -> Self {
@@ -108,14 +93,12 @@ trait Supplier {
 
 impl Supplier for Client {
     fn put(&mut self, id: u32, name: &str, value: &[u8]) {
-        let value = Some(value);
-        let op = Request::Extended(ExtendedRequest { name, value });
-        self.send(&message(id, op));
+        self.send(&requests::extended(id, name, Some(value)));
     }
 
     fn begin(&mut self) -> u32 {
         let answer = self.extended(START_LBURP, Some(&start_value()));
-        assert_code(&answer, ResultCode::Success);
+        answer.succeeded();
         assert_eq!(answer.name.as_deref(), Some(START_LBURP_RESPONSE));
         max_operations(&answer.value.unwrap()).unwrap()
     }
@@ -138,15 +121,10 @@ impl Supplier for Client {
     }
 }
 
-#[track_caller]
-fn assert_code(answer: &Answer, code: ResultCode) {
-    assert_eq!(answer.code, code, "{answer:?}");
-}
-
 /// The operations that failed, by number.
 #[track_caller]
 fn failed(answer: &Answer) -> Vec<(u32, ResultCode)> {
-    assert_code(answer, ResultCode::UnknownError);
+    answer.expect(ResultCode::UnknownError);
     let value = answer.value.as_ref().unwrap();
     let results = OperationResults::decode(value).unwrap();
     results
@@ -168,7 +146,7 @@ fn a_bulk_update_does_what_its_operations_do() {
         .device("d")
         .delete("d");
     let answer = client.update(1, &list);
-    assert_code(&answer, ResultCode::Success);
+    answer.succeeded();
     assert_eq!(answer.value, None, "RFC 4373 §5.4");
     assert!(other.is_there("a") && other.is_there("c"));
     assert!(!other.is_there("b") && !other.is_there("d"));
@@ -177,16 +155,9 @@ fn a_bulk_update_does_what_its_operations_do() {
     let mut no_values = AttributesBuf::default();
     no_values.push(b"objectClass", [b"device".as_slice()]);
     no_values.push(b"cn", []);
-    let assertion = Control {
-        oid: control::ASSERTION,
-        critical: true,
-        value: Some(b"\xa3\x0a\x04\x02cn\x04\x04nope"),
-    };
-    let unknown = Control {
-        oid: "1.2.3",
-        critical: true,
-        value: None,
-    };
+    let nope = b"\xa3\x0a\x04\x02cn\x04\x04nope".as_slice();
+    let assertion = (control::ASSERTION, true, Some(nope));
+    let unknown = ("1.2.3", true, None);
     let list = List::default()
         .device("a")
         .device("e")
@@ -217,19 +188,16 @@ fn a_bulk_update_does_what_its_operations_do() {
     assert_eq!(missing.matched_dn, SUFFIX);
     assert!(other.is_there("e") && other.is_there("g"));
     // No operation at all is well, too.
-    assert_code(&client.update(3, &List::default()), ResultCode::Success);
+    client.update(3, &List::default()).succeeded();
     // Meanwhile the connection does everything else.
     assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
-    assert_code(&client.ask(Request::Delete(&dn("g"))), ResultCode::Success);
-    assert_code(&client.end(4), ResultCode::Success);
-    assert_code(&client.end(4), ResultCode::OperationsError);
+    client.ask(Request::Delete(&dn("g"))).succeeded();
+    client.end(4).succeeded();
+    client.end(4).expect(ResultCode::OperationsError);
     // The next one counts from the start.
     client.begin();
-    assert_code(
-        &client.update(1, &List::default().device("g")),
-        ResultCode::Success,
-    );
-    assert_code(&client.end(2), ResultCode::Success);
+    client.update(1, &List::default().device("g")).succeeded();
+    client.end(2).succeeded();
     let check = server.directory.check(|_| {}).unwrap();
     assert_eq!(check.problems, Vec::<String>::new());
 }
@@ -288,16 +256,15 @@ fn requests_are_done_in_the_order_of_their_numbers() {
         (0, ResultCode::ProtocolError),
     ];
     for (number, code) in refused {
-        assert_code(&client.update(number, &lists[0]), code);
+        client.update(number, &lists[0]).expect(code);
     }
-    assert_code(&client.end(5), ResultCode::OperationsError);
-    assert_code(&client.end(0), ResultCode::ProtocolError);
+    client.end(5).expect(ResultCode::OperationsError);
+    client.end(0).expect(ResultCode::ProtocolError);
     let mut id = Vec::new();
     put_cancel_id(&mut id, 13);
-    assert_code(
-        &client.extended(CANCEL, Some(&id)),
-        ResultCode::CannotCancel,
-    );
+    client
+        .extended(CANCEL, Some(&id))
+        .expect(ResultCode::CannotCancel);
     assert!(!client.is_there("a"));
     client.put(11, LBURP_UPDATE, &lists[0].value(1));
     for id in [11, 12, 13, 14, 50] {
@@ -308,19 +275,15 @@ fn requests_are_done_in_the_order_of_their_numbers() {
     assert_eq!(found.len(), 2);
     // A number that has had its turn.
     client.begin();
-    assert_code(
-        &client.update(1, &List::default().device("x")),
-        ResultCode::Success,
-    );
-    assert_code(
-        &client.update(1, &List::default().device("y")),
-        ResultCode::OperationsError,
-    );
+    client.update(1, &List::default().device("x")).succeeded();
+    client
+        .update(1, &List::default().device("y"))
+        .expect(ResultCode::OperationsError);
     assert!(!client.is_there("y"));
     // The end is not before what waits.
     client.put(60, LBURP_UPDATE, &List::default().device("y").value(4));
-    assert_code(&client.end(3), ResultCode::OperationsError);
-    assert_code(&client.end(1), ResultCode::OperationsError);
+    client.end(3).expect(ResultCode::OperationsError);
+    client.end(1).expect(ResultCode::OperationsError);
 }
 
 #[test]
@@ -337,15 +300,16 @@ fn what_cannot_be_decoded_is_not_done_and_keeps_its_place() {
     let too_many = too_many.fold(List::default(), |list, name| list.device(name));
     for list in [&cut, &too_many] {
         let answer = client.update(number, list);
-        assert_code(&answer, ResultCode::ProtocolError);
+        answer.expect(ResultCode::ProtocolError);
         assert_eq!(answer.value, None, "RFC 4373 §5.4");
         number += 1;
     }
     assert!(!client.is_there("a"));
     // Of any bytes: an answer, and the connection goes on. Those whose number can be read use it up.
     for end in 0..whole.len() {
-        let answer = client.extended(LBURP_UPDATE, Some(&whole[..end]));
-        assert_code(&answer, ResultCode::ProtocolError);
+        client
+            .extended(LBURP_UPDATE, Some(&whole[..end]))
+            .expect(ResultCode::ProtocolError);
     }
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -354,18 +318,19 @@ fn what_cannot_be_decoded_is_not_done_and_keeps_its_place() {
         assert_ne!(answer.code, ResultCode::Success, "byte {at}");
     }
     for name in [START_LBURP, END_LBURP, LBURP_UPDATE] {
-        assert_code(&client.extended(name, None), ResultCode::ProtocolError);
-        assert_code(
-            &client.extended(name, Some(b"\x30\x80")),
-            ResultCode::ProtocolError,
-        );
+        client
+            .extended(name, None)
+            .expect(ResultCode::ProtocolError);
+        client
+            .extended(name, Some(b"\x30\x80"))
+            .expect(ResultCode::ProtocolError);
     }
     let id = client.id();
     let list = List::default().device("late");
     client.put(id, LBURP_UPDATE, &list.value(number));
-    assert_code(&client.finish(id)[0], ResultCode::Success);
+    client.finish(id)[0].succeeded();
     number += 1;
-    assert_code(&client.end(number), ResultCode::Success);
+    client.end(number).succeeded();
     assert!(client.is_there("late") && !client.is_there("a"));
 }
 
@@ -407,14 +372,15 @@ fn who_may_not_do_something_alone_may_not_do_it_in_bulk() {
         .find(|(name, _)| name == "userPassword");
     let stored = &password.unwrap().1[0];
     assert!(sapwood_server::password::is_hashed(stored), "{stored:?}");
-    assert_code(&admin.end(2), ResultCode::Success);
+    admin.end(2).succeeded();
 
     let mut client = server.connect_tls();
-    let refused = client.extended(START_LBURP, Some(&start_value()));
-    assert_code(&refused, ResultCode::StrongerAuthRequired);
+    client
+        .extended(START_LBURP, Some(&start_value()))
+        .expect(ResultCode::StrongerAuthRequired);
     let list = List::default().device("a").delete("before");
-    assert_code(&client.update(1, &list), ResultCode::OperationsError);
-    assert_code(&client.bind(&ann, b"secret"), ResultCode::Success);
+    client.update(1, &list).expect(ResultCode::OperationsError);
+    client.bind(&ann, b"secret").succeeded();
     client.begin();
     let mut expected = Vec::new();
     for (number, op) in [
@@ -436,40 +402,34 @@ fn a_bulk_update_and_a_transaction_exclude_each_other() {
     let server = TestServer::with("[extensions]\nimplicit_start = true\n");
     let mut client = server.admin();
     let identifier = client.extended(START_TRANSACTION, None).value.unwrap();
-    let refused = client.extended(START_LBURP, Some(&start_value()));
-    assert_code(&refused, ResultCode::OperationsError);
+    client
+        .extended(START_LBURP, Some(&start_value()))
+        .expect(ResultCode::OperationsError);
     let mut value = Vec::new();
     let end = EndTransaction {
         commit: false,
         identifier: &identifier,
     };
     end.encode(&mut value);
-    let ended = client.extended(END_TRANSACTION, Some(&value));
-    assert_code(&ended, ResultCode::Success);
+    client.extended(END_TRANSACTION, Some(&value)).succeeded();
 
     let unknown = b"\x30\x05\x04\x031.2";
-    let refused = client.extended(START_LBURP, Some(unknown));
-    assert_code(&refused, ResultCode::UnwillingToPerform);
+    client
+        .extended(START_LBURP, Some(unknown))
+        .expect(ResultCode::UnwillingToPerform);
     client.begin();
     for (name, value) in [
         (START_LBURP, Some(start_value())),
         (START_TRANSACTION, None),
         (START_TLS, None),
     ] {
-        let refused = client.extended(name, value.as_deref());
-        assert_code(&refused, ResultCode::OperationsError);
+        client
+            .extended(name, value.as_deref())
+            .expect(ResultCode::OperationsError);
     }
     // Neither an operation of it nor another update begins one.
-    let of_transaction = Control {
-        oid: TRANSACTION_SPECIFICATION,
-        critical: true,
-        value: Some(b"mine"),
-    };
-    let post_read = Control {
-        oid: POST_READ,
-        critical: true,
-        value: Some(b"\x30\x00"),
-    };
+    let of_transaction = (TRANSACTION_SPECIFICATION, true, Some(b"mine".as_slice()));
+    let post_read = (POST_READ, true, Some(b"\x30\x00".as_slice()));
     let list = List::default()
         .push_with(&Request::Delete(&dn("a")), of_transaction)
         .push_with(&Request::Delete(&dn("a")), post_read)
@@ -481,27 +441,15 @@ fn a_bulk_update_and_a_transaction_exclude_each_other() {
             (2, ResultCode::UnavailableCriticalExtension)
         ]
     );
-    let mut controls = ControlsBuf::default();
-    controls.push(of_transaction);
-    let id = client.id();
-    client.send(&with_controls(
-        id,
-        Request::Delete(&dn("b")),
-        controls.view(),
-    ));
-    assert_code(&client.finish(id)[0], ResultCode::OperationsError);
+    client
+        .ask_with(Request::Delete(&dn("b")), &[of_transaction])
+        .expect(ResultCode::OperationsError);
     assert!(client.is_there("b"));
     // A bind ends it: what waits is told that it is not done.
     client.put(70, LBURP_UPDATE, &List::default().device("c").value(3));
     client.put(71, END_LBURP, &end_value(4));
     let id = client.id();
-    let password = support::PASSWORD;
-    let bind = Request::Bind(BindRequest {
-        version: 3,
-        name: ADMIN,
-        authentication: Authentication::Simple(password),
-    });
-    client.send(&message(id, bind));
+    client.send(&requests::bind(id, ADMIN, PASSWORD));
     for refused in [70, 71] {
         let answer = client.receive().unwrap();
         assert_eq!(
@@ -509,11 +457,10 @@ fn a_bulk_update_and_a_transaction_exclude_each_other() {
             (refused, ResultCode::OperationsError)
         );
     }
-    assert_code(&client.finish(id)[0], ResultCode::Success);
-    assert_code(
-        &client.update(2, &List::default()),
-        ResultCode::OperationsError,
-    );
+    client.finish(id)[0].succeeded();
+    client
+        .update(2, &List::default())
+        .expect(ResultCode::OperationsError);
     assert!(!client.is_there("c"));
 }
 
@@ -527,7 +474,9 @@ fn what_waits_for_its_turn_is_bounded() {
     other.begin();
     let long = List::default().describe(&dn("a"), &"x".repeat(2000));
     client.put(50, LBURP_UPDATE, &long.value(3));
-    assert_code(&client.update(2, &long), ResultCode::AdminLimitExceeded);
+    client
+        .update(2, &long)
+        .expect(ResultCode::AdminLimitExceeded);
     other.put(50, LBURP_UPDATE, &long.value(2));
     other.put(51, LBURP_UPDATE, &long.value(1));
     for id in [51, 50] {
@@ -551,15 +500,7 @@ fn the_root_dse_tells_of_it() {
     let server = TestServer::start();
     let mut client = server.connect();
     let root_dse = client.root_dse();
-    let values = |wanted: &str| {
-        let mut attributes = root_dse.attributes.iter();
-        attributes
-            .find(|(name, _)| name == wanted)
-            .unwrap()
-            .1
-            .clone()
-    };
-    let extensions = values("supportedExtension");
+    let extensions = root_dse.values("supportedExtension");
     for oid in [
         START_LBURP,
         START_LBURP_RESPONSE,
@@ -568,17 +509,10 @@ fn the_root_dse_tells_of_it() {
         LBURP_UPDATE,
         LBURP_UPDATE_RESPONSE,
     ] {
-        assert!(
-            extensions.iter().any(|value| value == oid.as_bytes()),
-            "{oid}"
-        );
+        assert!(extensions.iter().any(|value| value == oid), "{root_dse:?}");
     }
-    let features = values("supportedFeatures");
-    assert!(
-        features
-            .iter()
-            .any(|value| value == LBURP_INCREMENTAL.as_bytes())
-    );
+    let features = root_dse.values("supportedFeatures");
+    assert!(features.iter().any(|value| value == LBURP_INCREMENTAL));
 }
 
 /// A request was answered only when no other one's passwords were being hashed as its last operation ended: of several
@@ -603,18 +537,16 @@ fn each_of_many_requests_with_cleartext_passwords_is_answered() {
         }
         bytes.extend(update_message(100 + number, &list.value(number)));
     }
-    bytes.extend(message(
+    bytes.extend(requests::extended(
         200,
-        Request::Extended(ExtendedRequest {
-            name: END_LBURP,
-            value: Some(&end_value(REQUESTS + 1)),
-        }),
+        END_LBURP,
+        Some(&end_value(REQUESTS + 1)),
     ));
     admin.send(&bytes);
     let mut answered = Vec::new();
     for _ in 0..=REQUESTS {
         let answer = admin.receive().unwrap();
-        assert_code(&answer, ResultCode::Success);
+        answer.succeeded();
         answered.push(answer.id);
     }
     assert_eq!(answered.pop(), Some(200), "the end is answered last");
@@ -622,7 +554,7 @@ fn each_of_many_requests_with_cleartext_passwords_is_answered() {
     assert_eq!(answered, (101..=100 + REQUESTS).collect::<Vec<_>>());
     let mut client = server.connect();
     let last = dn(&format!("p{REQUESTS}x25"));
-    assert_code(&client.bind(&last, b"secret"), ResultCode::Success);
+    client.bind(&last, b"secret").succeeded();
 }
 
 /// What a client that is gone still had to have hashed is not waited for, neither by its session nor by a stop.
@@ -655,13 +587,7 @@ fn a_supplier_that_disappears_takes_its_session_along() {
 }
 
 fn update_message(id: u32, value: &[u8]) -> Vec<u8> {
-    message(
-        id,
-        Request::Extended(ExtendedRequest {
-            name: LBURP_UPDATE,
-            value: Some(value),
-        }),
-    )
+    requests::extended(id, LBURP_UPDATE, Some(value))
 }
 
 #[test]
@@ -708,12 +634,8 @@ fn operations_in_several_stores_keep_their_order() {
             format!("cn=n{number}-0,{PEOPLE}"),
             format!("cn=r{number},{PEOPLE}"),
         );
-        let rename = Request::ModifyDn(ModifyDnRequest {
-            dn: &old,
-            new_rdn: &format!("cn=r{number}"),
-            delete_old_rdn: true,
-            new_superior: None,
-        });
+        let new_rdn = format!("cn=r{number}");
+        let rename = requests::rename(&old, &new_rdn);
         let list = List::default().push(&rename).describe(&new, "renamed");
         lists.push(device(list, &format!("n{number}-0")));
     }
@@ -725,7 +647,7 @@ fn operations_in_several_stores_keep_their_order() {
     let mut last = 0;
     for _ in 0..count + 2 {
         let answer = client.receive().unwrap();
-        assert_code(&answer, ResultCode::Success);
+        answer.succeeded();
         last = answer.id;
     }
     assert_eq!(last, 1000, "the end is answered last");

@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sapwood_ldap::extended::{CANCEL, WHO_AM_I, put_cancel_id};
-use sapwood_ldap::list::AttributesBuf;
-use sapwood_ldap::message::{AddRequest, ExtendedRequest, Request, Scope};
+use sapwood_ldap::message::{AddRequest, Request, Scope};
 use sapwood_ldap::result::ResultCode;
-use support::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, message, search_request};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 /// Bytes of a request, which may be as long from an anonymous connection.
 const REQUEST_BYTES: usize = 250 << 10;
@@ -23,16 +21,16 @@ fn with_large_entry() -> TestServer {
     let values: Vec<String> = (0..24_000)
         .map(|number| format!("{number} {text}"))
         .collect();
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in [("objectClass", "person"), ("cn", "large"), ("sn", "x")] {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
+    let person = [("objectClass", "person"), ("cn", "large"), ("sn", "x")];
+    let mut attributes = requests::attributes(&person);
     attributes.push(b"description", values.iter().map(String::as_bytes));
-    let added = server.admin().ask(Request::Add(AddRequest {
-        dn: LARGE,
-        attributes: attributes.view(),
-    }));
-    assert_eq!(added.code, ResultCode::Success, "{}", added.diagnostic);
+    server
+        .admin()
+        .ask(Request::Add(AddRequest {
+            dn: LARGE,
+            attributes: attributes.view(),
+        }))
+        .succeeded();
     server
 }
 
@@ -50,11 +48,7 @@ fn slow_filters() -> [String; 4] {
 
 fn who_am_i(client: &mut Client) -> u32 {
     let id = client.id();
-    let request = ExtendedRequest {
-        name: WHO_AM_I,
-        value: None,
-    };
-    client.send(&message(id, Request::Extended(request)));
+    client.send(&requests::extended(id, WHO_AM_I, None));
     id
 }
 
@@ -64,12 +58,12 @@ fn attack(client: &mut Client) -> Vec<u32> {
         .iter()
         .map(|filter| {
             let id = client.id();
-            client.send(&search_request(id, LARGE, Scope::Base, filter, &[]));
+            client.send(&requests::search(id, LARGE, Scope::Base, filter));
             id
         })
         .collect();
     let id = who_am_i(client);
-    assert_eq!(client.finish(id)[0].code, ResultCode::Success);
+    client.finish(id)[0].succeeded();
     ids
 }
 
@@ -80,36 +74,32 @@ fn an_honest_client_is_served_beside_filters_that_take_minutes() {
     let mut attacker = server.connect();
     let ids = attack(&mut attacker);
     // On every thread, by turns.
-    for _ in 0..2 * support::THREADS {
+    for _ in 0..2 * sapwood_testkit::THREADS {
         let mut honest = server.connect();
-        assert_eq!(honest.bind(ADMIN, PASSWORD).code, ResultCode::Success);
+        honest.bind(ADMIN, PASSWORD).succeeded();
         let found = honest.search(SUFFIX, Scope::Subtree, "(cn=p7)");
         assert_eq!(found.len(), 2);
-        assert_eq!(found[1].code, ResultCode::Success);
+        found[1].succeeded();
     }
     // All of them are still under way: none has been answered, and the first is canceled.
     let mut target = Vec::new();
     put_cancel_id(&mut target, ids[0]);
     let cancel = attacker.id();
-    let request = ExtendedRequest {
-        name: CANCEL,
-        value: Some(&target),
-    };
-    attacker.send(&message(cancel, Request::Extended(request)));
-    assert_eq!(attacker.finish(ids[0])[0].code, ResultCode::Canceled);
-    assert_eq!(attacker.finish(cancel)[0].code, ResultCode::Success);
+    attacker.send(&requests::extended(cancel, CANCEL, Some(&target)));
+    attacker.finish(ids[0])[0].expect(ResultCode::Canceled);
+    attacker.finish(cancel)[0].succeeded();
     for id in &ids[1..] {
         let abandon = attacker.id();
         attacker.send(&message(abandon, Request::Abandon(*id)));
     }
     // What is abandoned has no answer, and nothing is under way any more.
     let id = who_am_i(&mut attacker);
-    assert_eq!(attacker.finish(id)[0].code, ResultCode::Success);
+    attacker.finish(id)[0].succeeded();
     for id in ids {
         let mut target = Vec::new();
         put_cancel_id(&mut target, id);
         let gone = attacker.extended(CANCEL, Some(&target));
-        assert_eq!(gone.code, ResultCode::NoSuchOperation);
+        gone.expect(ResultCode::NoSuchOperation);
     }
     // The server stops with an attack under way.
     attack(&mut attacker);
@@ -125,20 +115,16 @@ fn a_cancel_behind_as_many_searches_as_there_may_be_is_heeded() {
     let searches: Vec<u32> = (0..40)
         .map(|_| {
             let id = attacker.id();
-            attacker.send(&search_request(id, LARGE, Scope::Base, &filter, &[]));
+            attacker.send(&requests::search(id, LARGE, Scope::Base, &filter));
             id
         })
         .collect();
     let mut target = Vec::new();
     put_cancel_id(&mut target, searches[31]);
     let cancel = attacker.id();
-    let request = ExtendedRequest {
-        name: CANCEL,
-        value: Some(&target),
-    };
-    attacker.send(&message(cancel, Request::Extended(request)));
-    assert_eq!(attacker.finish(searches[31])[0].code, ResultCode::Canceled);
-    assert_eq!(attacker.finish(cancel)[0].code, ResultCode::Success);
+    attacker.send(&requests::extended(cancel, CANCEL, Some(&target)));
+    attacker.finish(searches[31])[0].expect(ResultCode::Canceled);
+    attacker.finish(cancel)[0].succeeded();
 }
 
 #[test]
@@ -150,7 +136,7 @@ fn texts_that_expand_are_prepared_and_found() {
         .map(|_| {
             let id = attacker.id();
             let filter = format!("(cn={})", "\u{fdfa}".repeat(REQUEST_BYTES / 3));
-            attacker.send(&search_request(id, SUFFIX, Scope::Subtree, &filter, &[]));
+            attacker.send(&requests::search(id, SUFFIX, Scope::Subtree, &filter));
             id
         })
         .collect();

@@ -2,17 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use sapwood_ldap::control::{Control, Controls, ControlsBuf, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::control::{Controls, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind};
+use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::ResultCode;
-use support::{
-    ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, add_request, message, modify_request,
-    with_controls,
-};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 const ANN: &str = "cn=Ann,dc=example,dc=com";
 
@@ -52,16 +48,6 @@ fn person<'p>(name: &'p str, password: &'p str) -> [(&'p str, &'p str); 4] {
     ]
 }
 
-fn tell(client: &mut Client, request: &[u8]) -> Answer {
-    client.send(request);
-    client.receive().unwrap()
-}
-
-#[track_caller]
-fn assert_code(answer: &Answer, code: ResultCode) {
-    assert_eq!(answer.code, code, "{}", answer.diagnostic);
-}
-
 #[test]
 fn passwords_that_others_have_stored_let_their_owners_bind() {
     let server = TestServer::start();
@@ -70,12 +56,13 @@ fn passwords_that_others_have_stored_let_their_owners_bind() {
     for (number, stored) in KNOWN.iter().enumerate() {
         let name = format!("p{number}");
         let dn = format!("cn={name},{SUFFIX}");
-        let added = tell(&mut admin, &add_request(100, &dn, &person(&name, stored)));
-        assert_code(&added, ResultCode::Success);
-        assert_code(&client.bind(&dn, b"secret"), ResultCode::Success);
+        admin
+            .tell(&requests::add(100, &dn, &person(&name, stored)))
+            .succeeded();
+        client.bind(&dn, b"secret").succeeded();
         // The stored form is no password.
         let literal = client.bind(&dn, stored.as_bytes());
-        assert_code(&literal, ResultCode::InvalidCredentials);
+        literal.expect(ResultCode::InvalidCredentials);
     }
 }
 
@@ -85,23 +72,19 @@ fn passwords_that_others_have_stored_let_their_owners_bind() {
 fn values_that_no_password_can_match_are_refused_wherever_they_come() {
     let server = TestServer::start();
     let mut admin = server.admin();
-    let ann = add_request(100, ANN, &person("Ann", "secret"));
-    assert_code(&tell(&mut admin, &ann), ResultCode::Success);
+    let ann = requests::add(100, ANN, &person("Ann", "secret"));
+    admin.tell(&ann).succeeded();
     for (value, named) in REFUSED {
         let check = |answer: &Answer| {
-            assert_code(answer, ResultCode::ConstraintViolation);
-            assert!(answer.diagnostic.contains(named), "{}", answer.diagnostic);
+            answer.refused(ResultCode::ConstraintViolation, named);
         };
         let ben = format!("cn=Ben,{SUFFIX}");
-        check(&tell(
-            &mut admin,
-            &add_request(101, &ben, &person("Ben", value)),
-        ));
+        check(&admin.tell(&requests::add(101, &ben, &person("Ben", value))));
         for kind in [ChangeKind::Add, ChangeKind::Replace] {
             // Alone, and beside one that is to be hashed.
             for values in [&[value][..], &["another", value]] {
                 let changed = [(kind, "userPassword", values)];
-                check(&tell(&mut admin, &modify_request(102, ANN, &changed)));
+                check(&admin.tell(&requests::modify(102, ANN, &changed)));
             }
         }
         let mut request = Vec::new();
@@ -111,33 +94,23 @@ fn values_that_no_password_can_match_are_refused_wherever_they_come() {
             new_password: Some(value.as_bytes()),
         };
         modify.encode(&mut request);
-        let answer = admin.extended(PASSWORD_MODIFY, Some(&request));
-        assert_code(&answer, ResultCode::ConstraintViolation);
+        admin
+            .extended(PASSWORD_MODIFY, Some(&request))
+            .expect(ResultCode::ConstraintViolation);
         check(&in_a_transaction(&mut admin, value));
         check(&in_bulk(&mut admin, value));
     }
     let mut client = server.connect();
-    assert_code(&client.bind(ANN, b"secret"), ResultCode::Success);
+    client.bind(ANN, b"secret").succeeded();
 }
 
 /// The result of the end of a transaction that adds somebody with this password.
 fn in_a_transaction(client: &mut Client, password: &str) -> Answer {
     let identifier = client.extended(START_TRANSACTION, None).value.unwrap();
-    let mut controls = ControlsBuf::default();
-    controls.push(Control {
-        oid: TRANSACTION_SPECIFICATION,
-        critical: true,
-        value: Some(&identifier),
-    });
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in person("Cid", password) {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
-    let op = Request::Add(AddRequest {
-        dn: &format!("cn=Cid,{SUFFIX}"),
-        attributes: attributes.view(),
-    });
-    let added = tell(client, &with_controls(200, op, controls.view()));
+    let dn = format!("cn=Cid,{SUFFIX}");
+    let add = requests::add(200, &dn, &person("Cid", password));
+    let member = (TRANSACTION_SPECIFICATION, true, Some(identifier.as_slice()));
+    let added = client.tell(&requests::with(&add, &[member]));
     if added.code != ResultCode::Success {
         return added;
     }
@@ -157,14 +130,8 @@ fn in_bulk(client: &mut Client, password: &str) -> Answer {
         update_style: LBURP_INCREMENTAL,
     };
     start.encode(&mut value);
-    assert_code(
-        &client.extended(START_LBURP, Some(&value)),
-        ResultCode::Success,
-    );
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in person("Dan", password) {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
+    client.extended(START_LBURP, Some(&value)).succeeded();
+    let attributes = requests::attributes(&person("Dan", password));
     let mut operations = UpdateOperationsBuf::default();
     let op = Request::Add(AddRequest {
         dn: &format!("cn=Dan,{SUFFIX}"),
@@ -186,10 +153,7 @@ fn in_bulk(client: &mut Client, password: &str) -> Answer {
     }
     let mut value = Vec::new();
     EndLburp { sequence_number: 2 }.encode(&mut value);
-    assert_code(
-        &client.extended(END_LBURP, Some(&value)),
-        ResultCode::Success,
-    );
+    client.extended(END_LBURP, Some(&value)).succeeded();
     answer
 }
 
@@ -197,47 +161,38 @@ fn in_bulk(client: &mut Client, password: &str) -> Answer {
 fn the_passwords_of_one_entry_are_bounded() {
     let server = TestServer::start();
     let mut admin = server.admin();
-    let ann = add_request(100, ANN, &person("Ann", "secret"));
-    assert_code(&tell(&mut admin, &ann), ResultCode::Success);
+    let ann = requests::add(100, ANN, &person("Ann", "secret"));
+    admin.tell(&ann).succeeded();
     let mut ann = server.connect();
-    assert_code(&ann.bind(ANN, b"secret"), ResultCode::Success);
+    ann.bind(ANN, b"secret").succeeded();
     let change = |client: &mut Client, kind, values: &[&str]| {
-        tell(
-            client,
-            &modify_request(101, ANN, &[(kind, "userPassword", values)]),
-        )
+        client.tell(&requests::modify(
+            101,
+            ANN,
+            &[(kind, "userPassword", values)],
+        ))
     };
     // Digests one after the other, of which an entry has eight at most.
     let digest = |letter| format!("{{SSHA}}uHVurLPaTVPboZtsce8c8nZ6/jvI{letter}A==");
     let digests: Vec<String> = ('A'..='T').map(digest).collect();
     let digests: Vec<&str> = digests.iter().map(String::as_str).collect();
     for digest in &digests[..7] {
-        assert_code(
-            &change(&mut ann, ChangeKind::Add, &[digest]),
-            ResultCode::Success,
-        );
+        change(&mut ann, ChangeKind::Add, &[digest]).succeeded();
     }
-    let ninth = change(&mut ann, ChangeKind::Add, &digests[7..8]);
-    assert_code(&ninth, ResultCode::ConstraintViolation);
-    assert!(
-        ninth.diagnostic.contains("password_values_max"),
-        "{}",
-        ninth.diagnostic
-    );
+    change(&mut ann, ChangeKind::Add, &digests[7..8])
+        .refused(ResultCode::ConstraintViolation, "password_values_max");
     // All at once, in stored form and in clear text, which nobody begins to hash.
-    let all = change(&mut ann, ChangeKind::Replace, &digests);
-    assert_code(&all, ResultCode::ConstraintViolation);
+    change(&mut ann, ChangeKind::Replace, &digests).expect(ResultCode::ConstraintViolation);
     let clear: Vec<String> = (0..20_000)
         .map(|number| format!("clear {number}"))
         .collect();
     let clear: Vec<&str> = clear.iter().map(String::as_str).collect();
-    let all = change(&mut ann, ChangeKind::Replace, &clear);
-    assert_code(&all, ResultCode::ConstraintViolation);
+    change(&mut ann, ChangeKind::Replace, &clear).expect(ResultCode::ConstraintViolation);
     let each: Vec<_> = (0..500)
         .map(|_| (ChangeKind::Replace, "userPassword", &clear[..1]))
         .collect();
-    let all = tell(&mut ann, &modify_request(102, ANN, &each));
-    assert_code(&all, ResultCode::ConstraintViolation);
+    ann.tell(&requests::modify(102, ANN, &each))
+        .expect(ResultCode::ConstraintViolation);
     // Few that would take long together.
     let slow = |number| {
         format!(
@@ -246,34 +201,23 @@ fn the_passwords_of_one_entry_are_bounded() {
     };
     let slow: Vec<String> = (10..13).map(slow).collect();
     let slow: Vec<&str> = slow.iter().map(String::as_str).collect();
-    let three = change(&mut ann, ChangeKind::Replace, &slow);
-    assert_code(&three, ResultCode::ConstraintViolation);
-    assert!(
-        three.diagnostic.contains("password_cost_ms_max"),
-        "{}",
-        three.diagnostic
-    );
-    assert_code(
-        &change(&mut ann, ChangeKind::Delete, &digests[..1]),
-        ResultCode::Success,
-    );
+    change(&mut ann, ChangeKind::Replace, &slow)
+        .refused(ResultCode::ConstraintViolation, "password_cost_ms_max");
+    change(&mut ann, ChangeKind::Delete, &digests[..1]).succeeded();
     let mut client = server.connect();
-    assert_code(&client.bind(ANN, b"secret"), ResultCode::Success);
+    client.bind(ANN, b"secret").succeeded();
 }
 
 /// One bind with them kept the hasher busy for half an hour, and the server could not be stopped.
 #[test]
 fn thousands_of_slow_passwords_that_are_there_already_hold_nobody_up() {
     let mut server = TestServer::with_any_passwords("[limits]\npassword_cost_ms_max = 300\n");
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in &person("Ann", "")[..3] {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
+    let mut attributes = requests::attributes(&person("Ann", "")[..3]);
     let values: Vec<String> = (10_000..30_000)
         .map(|number| format!("{{PBKDF2-SHA256}}200000$c2FsdA${number}{}", "A".repeat(38)))
         .collect();
-    let parsed = sapwood_server::password::StoredPassword::parse(values[0].as_bytes());
-    parsed.expect("a password may match it, so that it is tried");
+    sapwood_server::password::StoredPassword::parse(values[0].as_bytes())
+        .expect("a password may match it, so that it is tried");
     attributes.push(b"userPassword", values.iter().map(String::as_bytes));
     let op = Request::Add(AddRequest {
         dn: ANN,
@@ -281,10 +225,11 @@ fn thousands_of_slow_passwords_that_are_there_already_hold_nobody_up() {
     });
     server.add_messages([message(1, op)]);
     let mut ann = server.connect();
-    assert_code(&ann.bind(ANN, b"wrong"), ResultCode::InvalidCredentials);
+    ann.bind(ANN, b"wrong")
+        .expect(ResultCode::InvalidCredentials);
     let waiting: Vec<_> = (0..20).map(|_| binding(&server, ANN)).collect();
     let mut admin = server.connect();
-    assert_code(&admin.bind(ADMIN, PASSWORD), ResultCode::Success);
+    admin.bind(ADMIN, PASSWORD).succeeded();
     server.stop();
     drop(waiting);
 }
@@ -292,12 +237,7 @@ fn thousands_of_slow_passwords_that_are_there_already_hold_nobody_up() {
 /// A connection that has asked to bind and has not looked for the answer.
 fn binding(server: &TestServer, dn: &str) -> Client {
     let mut client = server.connect();
-    let request = BindRequest {
-        version: 3,
-        name: dn,
-        authentication: Authentication::Simple(b"wrong"),
-    };
-    client.send(&message(1, Request::Bind(request)));
+    client.send(&requests::bind(1, dn, "wrong"));
     client
 }
 
@@ -306,18 +246,18 @@ fn binding(server: &TestServer, dn: &str) -> Client {
 fn a_flood_of_binds_makes_nobody_elses_busy() {
     let mut server = TestServer::start();
     let mut admin = server.admin();
-    let ann = add_request(100, ANN, &person("Ann", "secret"));
-    assert_code(&tell(&mut admin, &ann), ResultCode::Success);
+    let ann = requests::add(100, ANN, &person("Ann", "secret"));
+    admin.tell(&ann).succeeded();
     let nobody = format!("cn=nobody,{SUFFIX}");
     let flood: Vec<_> = (0..400)
         .map(|number| binding(&server, if number % 2 == 0 { ANN } else { &nobody }))
         .collect();
     let mut client = server.connect();
-    assert_code(&client.bind(ADMIN, PASSWORD), ResultCode::Success);
+    client.bind(ADMIN, PASSWORD).succeeded();
     // What the others wait for is not waited for when they go, nor when the server stops.
     drop(flood);
     let more: Vec<_> = (0..100).map(|_| binding(&server, ANN)).collect();
-    assert_code(&client.bind(ADMIN, PASSWORD), ResultCode::Success);
+    client.bind(ADMIN, PASSWORD).succeeded();
     server.stop();
     drop(more);
 }
@@ -327,8 +267,8 @@ fn a_flood_of_binds_makes_nobody_elses_busy() {
 fn no_password_names_an_entry() {
     let server = TestServer::start();
     let mut admin = server.admin();
-    let ann = add_request(100, ANN, &person("Ann", "secret"));
-    assert_code(&tell(&mut admin, &ann), ResultCode::Success);
+    let ann = requests::add(100, ANN, &person("Ann", "secret"));
+    admin.tell(&ann).succeeded();
     for rdn in [
         "userPassword=clear",
         "cn=Ann+userPassword=clear",
@@ -336,21 +276,18 @@ fn no_password_names_an_entry() {
     ] {
         let dn = format!("{rdn},{SUFFIX}");
         let attributes = [("objectClass", "person"), ("cn", "Ann"), ("sn", "x")];
-        let added = tell(&mut admin, &add_request(101, &dn, &attributes));
-        assert_code(&added, ResultCode::NamingViolation);
-        assert!(
-            added.diagnostic.contains("userPassword"),
-            "{}",
-            added.diagnostic
-        );
+        admin
+            .tell(&requests::add(101, &dn, &attributes))
+            .refused(ResultCode::NamingViolation, "userPassword");
         for delete_old_rdn in [true, false] {
-            let renamed = admin.ask(Request::ModifyDn(ModifyDnRequest {
-                dn: ANN,
-                new_rdn: rdn,
-                delete_old_rdn,
-                new_superior: None,
-            }));
-            assert_code(&renamed, ResultCode::NamingViolation);
+            admin
+                .ask(Request::ModifyDn(ModifyDnRequest {
+                    dn: ANN,
+                    new_rdn: rdn,
+                    delete_old_rdn,
+                    new_superior: None,
+                }))
+                .expect(ResultCode::NamingViolation);
         }
     }
     assert_eq!(admin.search(SUFFIX, Scope::Subtree, "(cn=Ann)").len(), 2);

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::collections::{BTreeSet, HashSet};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -11,19 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
-use sapwood_ldap::message::{ExtendedRequest, Request, Scope};
+use sapwood_ldap::message::{Request, Scope};
 use sapwood_ldap::result::ResultCode;
-use support::{
-    ADMIN, Client, PASSWORD, SUFFIX, THREADS, TestServer, add_request, message, search_request,
-    tls_client,
-};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{ADMIN, Client, PASSWORD, SUFFIX, THREADS, TestServer, requests, tls_client};
 
 #[test]
 fn a_burst_of_searches_is_answered_one_by_one() {
     let server = TestServer::start();
     let mut client = server.connect();
     let burst: Vec<u8> = (1..=1000)
-        .flat_map(|id| search_request(id, "", Scope::Base, "(objectClass=*)", &[]))
+        .flat_map(|id| requests::search(id, "", Scope::Base, "(objectClass=*)"))
         .collect();
     client.send(&burst);
     for id in 1..=1000 {
@@ -42,7 +38,7 @@ fn updates_of_a_burst_are_each_answered_once_and_fail_alone() {
         // Each second one is there already.
         let name = format!("p{}", id / 2);
         let dn = format!("cn={name},{SUFFIX}");
-        burst.extend(add_request(
+        burst.extend(requests::add(
             id,
             &dn,
             &[("objectClass", "person"), ("cn", &name), ("sn", "x")],
@@ -72,17 +68,11 @@ fn updates_of_a_burst_are_each_answered_once_and_fail_alone() {
 fn requests_in_pieces_are_put_together() {
     let server = TestServer::start();
     let mut client = server.connect();
-    let request = message(
-        5,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    );
+    let request = requests::extended(5, WHO_AM_I, None);
     for byte in &request {
         client.send(&[*byte]);
     }
-    assert_eq!(client.finish(5)[0].code, ResultCode::Success);
+    client.finish(5)[0].succeeded();
 }
 
 /// A search whose answer is larger than all buffers on the way, so that it is under way until somebody reads.
@@ -90,12 +80,11 @@ fn with_a_search_under_way() -> (TestServer, Client) {
     let server = TestServer::start();
     server.add_people(4000, 4000);
     let mut client = server.admin();
-    client.send(&search_request(
+    client.send(&requests::search(
         77,
         SUFFIX,
         Scope::Subtree,
         "(objectClass=*)",
-        &[],
     ));
     let first = client.receive().unwrap();
     assert_eq!(first.id, 77);
@@ -106,13 +95,7 @@ fn with_a_search_under_way() -> (TestServer, Client) {
 fn an_abandoned_search_ends_without_an_answer() {
     let (_server, mut client) = with_a_search_under_way();
     client.send(&message(78, Request::Abandon(77)));
-    client.send(&message(
-        79,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    ));
+    client.send(&requests::extended(79, WHO_AM_I, None));
     let mut entries = 0;
     loop {
         let answer = client.receive().unwrap();
@@ -132,13 +115,7 @@ fn a_cancelled_search_ends_as_cancelled() {
     let (_server, mut client) = with_a_search_under_way();
     let mut value = Vec::new();
     put_cancel_id(&mut value, 77);
-    client.send(&message(
-        78,
-        Request::Extended(ExtendedRequest {
-            name: CANCEL,
-            value: Some(&value),
-        }),
-    ));
+    client.send(&requests::extended(78, CANCEL, Some(&value)));
     let (mut searched, mut cancelled) = (None, None);
     while searched.is_none() || cancelled.is_none() {
         let answer = client.receive().unwrap();
@@ -153,12 +130,12 @@ fn a_cancelled_search_ends_as_cancelled() {
         (searched, cancelled),
         (Some(ResultCode::Canceled), Some(ResultCode::Success))
     );
-    let again = client.extended(CANCEL, Some(&value));
-    assert_eq!(again.code, ResultCode::NoSuchOperation);
-    assert_eq!(
-        client.extended(CANCEL, Some(b"\x04\x00")).code,
-        ResultCode::ProtocolError
-    );
+    client
+        .extended(CANCEL, Some(&value))
+        .expect(ResultCode::NoSuchOperation);
+    client
+        .extended(CANCEL, Some(b"\x04\x00"))
+        .expect(ResultCode::ProtocolError);
 }
 
 #[track_caller]
@@ -192,16 +169,10 @@ fn bytes_that_are_no_message_end_the_connection_with_a_notice() {
     }
     // What came before the mistake is answered.
     let mut client = server.connect();
-    let mut bytes = message(
-        9,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    );
+    let mut bytes = requests::extended(9, WHO_AM_I, None);
     bytes.extend(b"\xff");
     client.send(&bytes);
-    assert_eq!(client.finish(9)[0].code, ResultCode::Success);
+    client.finish(9)[0].succeeded();
     expect_disconnection(&mut client, ResultCode::ProtocolError);
 }
 
@@ -211,7 +182,7 @@ fn a_bound_user_may_send_longer_messages() {
     let mut client = server.admin();
     let long = "x".repeat(1 << 20);
     let dn = format!("cn=long,{SUFFIX}");
-    client.send(&add_request(
+    client.send(&requests::add(
         50,
         &dn,
         &[
@@ -221,7 +192,7 @@ fn a_bound_user_may_send_longer_messages() {
             ("description", &long),
         ],
     ));
-    assert_eq!(client.finish(50)[0].code, ResultCode::Success);
+    client.finish(50)[0].succeeded();
     let entry = &client.search(&dn, Scope::Base, "(objectClass=*)")[0];
     let description = entry
         .attributes
@@ -254,8 +225,11 @@ fn a_filter_nested_10_000_deep_is_refused() {
     sapwood_ldap_length(&mut bytes, search.len());
     bytes.extend(&search);
     client.send(&bytes);
-    let answer = client.finish(9).pop().unwrap();
-    assert_eq!(answer.code, ResultCode::ProtocolError, "{answer:?}");
+    client
+        .finish(9)
+        .pop()
+        .unwrap()
+        .expect(ResultCode::ProtocolError);
     assert!(!client.who_am_i().is_empty(), "the session goes on");
 }
 
@@ -273,36 +247,26 @@ fn sapwood_ldap_length(out: &mut Vec<u8>, length: usize) {
 fn unknown_controls_matter_only_when_critical() {
     let server = TestServer::start();
     let mut client = server.connect();
-    client.send(&search_request(
-        1,
-        "",
-        Scope::Base,
-        "(objectClass=*)",
-        &[("1.2.3.4", false, b"x")],
+    client.send(&requests::with(
+        &requests::search(1, "", Scope::Base, "(objectClass=*)"),
+        &[("1.2.3.4", false, Some(b"x"))],
     ));
     assert_eq!(client.finish(1).len(), 2);
-    client.send(&search_request(
-        2,
-        "",
-        Scope::Base,
-        "(objectClass=*)",
-        &[("1.2.3.4", true, b"x")],
+    client.send(&requests::with(
+        &requests::search(2, "", Scope::Base, "(objectClass=*)"),
+        &[("1.2.3.4", true, Some(b"x"))],
     ));
     let answer = &client.finish(2)[0];
-    assert_eq!(answer.code, ResultCode::UnavailableCriticalExtension);
+    answer.expect(ResultCode::UnavailableCriticalExtension);
     assert!(answer.diagnostic.contains("1.2.3.4"));
-    client.send(&search_request(
-        3,
-        "",
-        Scope::Base,
-        "(objectClass=*)",
-        &[(MANAGE_DSA_IT, true, b"")],
+    client.send(&requests::with(
+        &requests::search(3, "", Scope::Base, "(objectClass=*)"),
+        &[(MANAGE_DSA_IT, true, None)],
     ));
     assert_eq!(client.finish(3).len(), 2);
-    assert_eq!(
-        client.extended("1.2.3.4", None).code,
-        ResultCode::ProtocolError
-    );
+    client
+        .extended("1.2.3.4", None)
+        .expect(ResultCode::ProtocolError);
 }
 
 #[test]
@@ -314,16 +278,13 @@ fn two_paged_searches_go_on_side_by_side() {
         let mut value = Vec::new();
         PagedResults { size, cookie }.encode(&mut value);
         let id = client.id();
-        client.send(&search_request(
-            id,
-            SUFFIX,
-            Scope::Subtree,
-            filter,
-            &[(PAGED_RESULTS, true, &value)],
+        client.send(&requests::with(
+            &requests::search(id, SUFFIX, Scope::Subtree, filter),
+            &[(PAGED_RESULTS, true, Some(&value))],
         ));
         let mut answers = client.finish(id);
         let end = answers.pop().unwrap();
-        assert_eq!(end.code, ResultCode::Success, "{end:?}");
+        end.succeeded();
         let control = end
             .controls
             .iter()
@@ -364,21 +325,9 @@ fn two_paged_searches_go_on_side_by_side() {
 fn plaintext_behind_start_tls_is_dropped() {
     let server = TestServer::start();
     let mut stream = server.tcp();
-    let mut bytes = message(
-        1,
-        Request::Extended(ExtendedRequest {
-            name: START_TLS,
-            value: None,
-        }),
-    );
+    let mut bytes = requests::extended(1, START_TLS, None);
     // Slipped in by somebody on the way, to be carried out as if it had come through TLS.
-    bytes.extend(message(
-        2,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    ));
+    bytes.extend(requests::extended(2, WHO_AM_I, None));
     stream.write_all(&bytes).unwrap();
     let mut client = Client::new(stream.try_clone().unwrap());
     let answer = &client.finish(1)[0];
@@ -387,13 +336,7 @@ fn plaintext_behind_start_tls_is_dropped() {
         (ResultCode::Success, Some(START_TLS))
     );
     let mut client = Client::new(tls_client(stream));
-    client.send(&message(
-        3,
-        Request::Extended(ExtendedRequest {
-            name: WHO_AM_I,
-            value: None,
-        }),
-    ));
+    client.send(&requests::extended(3, WHO_AM_I, None));
     assert_eq!(
         client.finish(3)[0].code,
         ResultCode::Success,
@@ -419,7 +362,7 @@ fn a_client_that_closes_its_side_still_gets_its_answers() {
     let server = TestServer::start();
     let mut stream = server.tcp();
     let requests: Vec<u8> = (1..=50)
-        .flat_map(|id| search_request(id, "", Scope::Base, "(objectClass=*)", &[]))
+        .flat_map(|id| requests::search(id, "", Scope::Base, "(objectClass=*)"))
         .collect();
     stream.write_all(&requests).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -437,7 +380,7 @@ fn a_stopping_server_finishes_and_says_goodbye() {
     let adds: Vec<u8> = (10..60)
         .flat_map(|id| {
             let name = format!("p{id}");
-            add_request(
+            requests::add(
                 id,
                 &format!("cn={name},{SUFFIX}"),
                 &[("objectClass", "person"), ("cn", &name), ("sn", "x")],
@@ -445,7 +388,7 @@ fn a_stopping_server_finishes_and_says_goodbye() {
         })
         .collect();
     busy.send(&adds);
-    assert_eq!(busy.receive().unwrap().code, ResultCode::Success);
+    busy.receive().unwrap().succeeded();
     let stopping = std::thread::spawn(move || {
         server.stop();
         server
@@ -454,9 +397,11 @@ fn a_stopping_server_finishes_and_says_goodbye() {
     let mut answered = 1;
     loop {
         match busy.receive() {
-            Some(answer) if answer.id == 0 => assert_eq!(answer.code, ResultCode::Unavailable),
+            Some(notice) if notice.id == 0 => {
+                notice.expect(ResultCode::Unavailable);
+            }
             Some(answer) => {
-                assert_eq!(answer.code, ResultCode::Success);
+                answer.succeeded();
                 answered += 1;
             }
             None => break,
@@ -484,13 +429,12 @@ fn who_does_not_read_the_entries_of_a_search_is_closed() {
     }
     // A local socket takes less than what is found.
     let mut client = server.connect_local();
-    assert_eq!(client.bind(ADMIN, PASSWORD).code, ResultCode::Success);
-    client.send(&search_request(
+    client.bind(ADMIN, PASSWORD).succeeded();
+    client.send(&requests::search(
         9,
         SUFFIX,
         Scope::Subtree,
         "(objectClass=*)",
-        &[],
     ));
     while connections() > 0 {
         std::thread::yield_now();
@@ -547,7 +491,7 @@ fn a_connection_that_sends_without_end_lets_others_have_their_turn() {
     // One of each thread, so that one of them is with the greedy one.
     let mut modest: Vec<Client> = (0..THREADS).map(|_| server.connect()).collect();
     modest.iter_mut().for_each(|client| drop(client.who_am_i()));
-    let search = |id| search_request(id, "cn=none", Scope::Base, "(objectClass=*)", &[]);
+    let search = |id| requests::search(id, "cn=none", Scope::Base, "(objectClass=*)");
     let requests: Vec<u8> = (1..=2000).flat_map(search).collect();
     let greedy = server.tcp();
     let (mut sending, mut receiving) = (greedy.try_clone().unwrap(), greedy.try_clone().unwrap());
@@ -590,12 +534,9 @@ fn assertions_guard_searches_and_comparisons() {
     let mut ask = |filter: &str| {
         let value = sapwood_ldap::filter_text::parse(filter).unwrap();
         let value = value.as_filter().as_ber();
-        client.send(&search_request(
-            9,
-            SUFFIX,
-            Scope::Subtree,
-            "(objectClass=person)",
-            &[(ASSERTION, true, value)],
+        client.send(&requests::with(
+            &requests::search(9, SUFFIX, Scope::Subtree, "(objectClass=person)"),
+            &[(ASSERTION, true, Some(value))],
         ));
         let answers = client.finish(9);
         (answers.len(), answers.last().unwrap().code)
@@ -603,14 +544,11 @@ fn assertions_guard_searches_and_comparisons() {
     assert_eq!(ask("(dc=example)"), (3, ResultCode::Success));
     assert_eq!(ask("(dc=other)"), (1, ResultCode::AssertionFailed));
     let id = client.id();
-    client.send(&search_request(
-        id,
-        SUFFIX,
-        Scope::Subtree,
-        "(objectClass=person)",
-        &[(ASSERTION, true, b"\x04")],
+    client.send(&requests::with(
+        &requests::search(id, SUFFIX, Scope::Subtree, "(objectClass=person)"),
+        &[(ASSERTION, true, Some(b"\x04"))],
     ));
-    assert_eq!(client.finish(id)[0].code, ResultCode::ProtocolError);
+    client.finish(id)[0].expect(ResultCode::ProtocolError);
 }
 
 #[test]
@@ -621,12 +559,11 @@ fn a_stalled_request_is_shown_out_when_another_needs_its_memory() {
     let (mut stalled, mut waiting) = (server.connect(), server.connect());
     // A search whose filter is 90,000 bytes long.
     let value = "x".repeat(90_000);
-    let long = search_request(
+    let long = requests::search(
         1,
         "",
         Scope::Base,
         &format!("(|(objectClass=*)(cn={value}))"),
-        &[],
     );
     stalled.send(&long[..50_000]);
     // Until the server has read that, nobody needs the memory that it takes: so others ask again and again.
@@ -651,12 +588,11 @@ fn a_stalled_request_is_left_alone_while_nobody_needs_its_memory() {
     let server = TestServer::with("[limits]\nstalled_seconds_max = 1\n");
     let mut stalled = server.connect();
     let value = "x".repeat(90_000);
-    let long = search_request(
+    let long = requests::search(
         1,
         "",
         Scope::Base,
         &format!("(|(objectClass=*)(cn={value}))"),
-        &[],
     );
     stalled.send(&long[..50_000]);
     std::thread::sleep(std::time::Duration::from_millis(2500));

@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sapwood_directory::Partition;
 use sapwood_directory::engine::Embedded;
-use sapwood_ldap::control::{Control, ControlsBuf, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::control::TRANSACTION_SPECIFICATION;
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
-use sapwood_ldap::list::{ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope};
+use sapwood_ldap::filter::Filter;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ModifyDnRequest, Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
-use support::{Client, SUFFIX, TestServer, add_request, message, with_controls};
+use sapwood_testkit::requests::message;
+use sapwood_testkit::{Client, SUFFIX, TestServer, requests};
 
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
 const OTHER: &str = "o=other";
@@ -36,7 +36,7 @@ fn dn(name: &str) -> String {
 }
 
 fn add_people(id: u32) -> Vec<u8> {
-    add_request(
+    requests::add(
         id,
         PEOPLE,
         &[("objectClass", "organizationalUnit"), ("ou", "people")],
@@ -44,7 +44,7 @@ fn add_people(id: u32) -> Vec<u8> {
 }
 
 fn add_other(id: u32) -> Vec<u8> {
-    add_request(
+    requests::add(
         id,
         OTHER,
         &[("objectClass", "organization"), ("o", "other")],
@@ -52,27 +52,11 @@ fn add_other(id: u32) -> Vec<u8> {
 }
 
 fn add_device(id: u32, name: &str) -> Vec<u8> {
-    add_request(id, &dn(name), &[("objectClass", "device"), ("cn", name)])
-}
-
-fn describe(id: u32, dn: &str, text: &str, controls: &ControlsBuf) -> Vec<u8> {
-    let mut changes = ChangesBuf::default();
-    changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
-    let op = Request::Modify(ModifyRequest {
-        dn,
-        changes: changes.view(),
-    });
-    with_controls(id, op, controls.view())
+    requests::add(id, &dn(name), &[("objectClass", "device"), ("cn", name)])
 }
 
 fn rename(id: u32, dn: &str, new_rdn: &str) -> Vec<u8> {
-    let op = Request::ModifyDn(ModifyDnRequest {
-        dn,
-        new_rdn,
-        delete_old_rdn: true,
-        new_superior: None,
-    });
-    message(id, op)
+    message(id, requests::rename(dn, new_rdn))
 }
 
 /// Sends all at once; all must succeed, in whichever order.
@@ -81,7 +65,7 @@ fn all_succeed(client: &mut Client, requests: &[Vec<u8>]) {
     client.send(&requests.concat());
     for _ in requests {
         let answer = client.receive().unwrap();
-        assert_eq!(answer.code, ResultCode::Success, "{answer:?}");
+        answer.succeeded();
     }
 }
 
@@ -101,27 +85,17 @@ fn what_a_client_asks_for_in_one_go_happens_in_order_where_it_matters() {
     for number in 0..200 {
         let (id, name) = (10 * (number + 1), format!("n{number}"));
         requests.push(add_device(id, &name));
-        requests.push(describe(
-            id + 1,
-            &dn(&name),
-            "first",
-            &ControlsBuf::default(),
-        ));
+        requests.push(requests::describe(id + 1, &dn(&name), "first"));
         if number % 10 == 0 {
             // From one partition to another, mostly.
             let renamed = format!("r{number}");
             requests.push(rename(id + 2, &dn(&name), &format!("cn={renamed}")));
-            requests.push(describe(
-                id + 3,
-                &dn(&renamed),
-                "renamed",
-                &ControlsBuf::default(),
-            ));
+            requests.push(requests::describe(id + 3, &dn(&renamed), "renamed"));
             requests.push(message(id + 4, Request::Delete(&dn(&renamed))));
             requests.push(add_device(id + 5, &name));
         }
     }
-    requests.push(describe(5000, PEOPLE, "all", &ControlsBuf::default()));
+    requests.push(requests::describe(5000, PEOPLE, "all"));
     all_succeed(&mut client, &requests);
     assert_eq!(found(&mut client, PEOPLE, "(objectClass=device)"), 200);
     assert_eq!(found(&mut client, PEOPLE, "(description=first)"), 180);
@@ -162,31 +136,27 @@ fn a_transaction_over_all_stores_is_seen_whole_or_not_at_all() {
         for round in 0..20u32 {
             let text = if round % 2 == 0 { "even" } else { "odd" };
             let identifier = client.extended(START_TRANSACTION, None).value.unwrap();
-            let mut controls = ControlsBuf::default();
-            controls.push(Control {
-                oid: TRANSACTION_SPECIFICATION,
-                critical: true,
-                value: Some(&identifier),
-            });
+            let member = (TRANSACTION_SPECIFICATION, true, Some(identifier.as_slice()));
+            let inside = |update: Vec<u8>| requests::with(&update, &[member]);
             let first = 1000 + 100 * round;
             let mut requests: Vec<_> = names
                 .iter()
                 .zip(first..)
-                .map(|(name, id)| describe(id, &dn(name), text, &controls))
+                .map(|(name, id)| inside(requests::describe(id, &dn(name), text)))
                 .collect();
-            requests.push(describe(first + 50, OTHER, text, &controls));
-            requests.push(describe(first + 51, PEOPLE, "parent", &controls));
+            requests.push(inside(requests::describe(first + 50, OTHER, text)));
+            requests.push(inside(requests::describe(first + 51, PEOPLE, "parent")));
             let mut value = Vec::new();
             EndTransaction {
                 commit: true,
                 identifier: &identifier,
             }
             .encode(&mut value);
-            let end = ExtendedRequest {
-                name: END_TRANSACTION,
-                value: Some(&value),
-            };
-            requests.push(message(first + 52, Request::Extended(end)));
+            requests.push(requests::extended(
+                first + 52,
+                END_TRANSACTION,
+                Some(&value),
+            ));
             // What comes after it in the same go sees what it did.
             requests.push(rename(first + 53, &dn("n0"), "cn=moved"));
             requests.push(rename(first + 54, &dn("moved"), "cn=n0"));
@@ -213,35 +183,24 @@ fn a_transaction_over_all_stores_is_seen_whole_or_not_at_all() {
 fn the_root_dse_names_all_contexts_and_what_is_outside_is_refused() {
     let server = server();
     let mut client = server.admin();
-    let id = client.id();
-    let mut attributes = sapwood_ldap::list::OctetStringsBuf::default();
-    attributes.push(b"namingContexts");
-    let filter = sapwood_ldap::filter_text::parse("(objectClass=*)").unwrap();
-    client.send(&message(
-        id,
-        Request::Search(sapwood_ldap::message::SearchRequest {
-            attributes: attributes.view(),
-            ..sapwood_ldap::message::SearchRequest::new("", Scope::Base, filter.as_filter())
-        }),
-    ));
-    let answers = client.finish(id);
-    assert_eq!(
-        answers[0].attributes[0].1,
-        [SUFFIX.as_bytes(), OTHER.as_bytes()]
-    );
-    let outside = add_request(
+    let filter = Filter::OBJECT_CLASS_PRESENT;
+    let mut selection = OctetStringsBuf::default();
+    selection.push(b"namingContexts");
+    let search = Request::Search(SearchRequest {
+        attributes: selection.view(),
+        ..SearchRequest::new("", Scope::Base, filter)
+    });
+    let answers = client.ask_all(search, &[]);
+    assert_eq!(answers[0].values("namingContexts"), [SUFFIX, OTHER]);
+    let outside = requests::add(
         77,
         "o=nowhere",
         &[("objectClass", "organization"), ("o", "nowhere")],
     );
-    client.send(&outside);
-    assert_eq!(
-        client.receive().unwrap().code,
-        ResultCode::UnwillingToPerform
-    );
-    client.send(&add_device(78, "early"));
-    let answer = client.receive().unwrap();
-    assert_eq!(answer.code, ResultCode::NoSuchObject, "{answer:?}");
+    client.tell(&outside).expect(ResultCode::UnwillingToPerform);
+    client
+        .tell(&add_device(78, "early"))
+        .expect(ResultCode::NoSuchObject);
     // A move from one naming context to another.
     all_succeed(
         &mut client,
@@ -253,9 +212,5 @@ fn the_root_dse_names_all_contexts_and_what_is_outside_is_refused() {
         delete_old_rdn: true,
         new_superior: Some(OTHER),
     });
-    client.send(&message(83, op));
-    assert_eq!(
-        client.receive().unwrap().code,
-        ResultCode::AffectsMultipleDsas
-    );
+    client.ask(op).expect(ResultCode::AffectsMultipleDsas);
 }

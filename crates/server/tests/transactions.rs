@@ -2,64 +2,45 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use sapwood_ldap::control::{
-    ASSERTION, Control, ControlsBuf, EAGER_TRANSACTION, NON_TRANSACTIONAL, POST_READ,
-    PROXIED_AUTHORIZATION, QUEUE_LENGTH, ReadEntry, TRANSACTION_SPECIFICATION, put_queue_length,
+    ASSERTION, EAGER_TRANSACTION, NON_TRANSACTIONAL, POST_READ, PROXIED_AUTHORIZATION,
+    QUEUE_LENGTH, ReadEntry, TRANSACTION_SPECIFICATION, put_queue_length,
 };
 use sapwood_ldap::extended::{
     ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, PASSWORD_MODIFY, PasswordModify,
     START_TLS, START_TRANSACTION, TransactionEnded, generated_password,
 };
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
-use sapwood_ldap::message::{
-    AddRequest, ExtendedRequest, ModifyDnRequest, ModifyRequest, Request, Scope, SearchResultEntry,
-};
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{ExtendedRequest, Request, Scope, SearchResultEntry};
 use sapwood_ldap::result::ResultCode;
-use support::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, search_request, with_controls};
-
-type Asked<'c> = (&'c str, bool, Option<&'c [u8]>);
-
-fn controls(list: &[Asked<'_>]) -> ControlsBuf {
-    let mut controls = ControlsBuf::default();
-    for (oid, critical, value) in list {
-        controls.push(Control {
-            oid,
-            critical: *critical,
-            value: *value,
-        });
-    }
-    controls
-}
+use sapwood_testkit::requests::{Control, with_controls};
+use sapwood_testkit::{ADMIN, Answer, Client, PASSWORD, SUFFIX, TestServer, requests};
 
 fn dn(name: &str) -> String {
     format!("cn={name},{SUFFIX}")
 }
 
+/// An add of a device.
+fn device(id: u32, name: &str) -> Vec<u8> {
+    requests::add(id, &dn(name), &[("objectClass", "device"), ("cn", name)])
+}
+
 /// What the tests do, in short.
 trait Short {
-    fn ask_with(&mut self, op: Request<'_>, list: &[Asked<'_>]) -> Answer;
     fn begin(&mut self) -> Vec<u8>;
     fn end(&mut self, identifier: &[u8], commit: bool) -> Answer;
-    fn add_device(&mut self, name: &str, list: &[Asked<'_>]) -> Answer;
-    fn describe(&mut self, name: &str, text: &str, list: &[Asked<'_>]) -> Answer;
+    fn add_device(&mut self, name: &str, list: &[Control<'_>]) -> Answer;
+    fn describe(&mut self, name: &str, text: &str, list: &[Control<'_>]) -> Answer;
     fn is_there(&mut self, name: &str) -> bool;
 }
 
 impl Short for Client {
-    fn ask_with(&mut self, op: Request<'_>, list: &[Asked<'_>]) -> Answer {
-        let id = self.id();
-        self.send(&with_controls(id, op, controls(list).view()));
-        self.finish(id).pop().unwrap()
-    }
-
     fn begin(&mut self) -> Vec<u8> {
         let answer = self.extended(START_TRANSACTION, None);
-        assert_eq!(answer.code, ResultCode::Success, "{answer:?}");
+        answer.succeeded();
         assert_eq!(answer.name, None);
         answer.value.unwrap()
     }
@@ -70,27 +51,17 @@ impl Short for Client {
         self.extended(END_TRANSACTION, Some(&value))
     }
 
-    fn add_device(&mut self, name: &str, list: &[Asked<'_>]) -> Answer {
-        let mut attributes = AttributesBuf::default();
-        attributes.push(b"objectClass", [b"device".as_slice()]);
-        attributes.push(b"cn", [name.as_bytes()]);
-        let dn = dn(name);
-        let op = Request::Add(AddRequest {
-            dn: &dn,
-            attributes: attributes.view(),
-        });
-        self.ask_with(op, list)
+    fn add_device(&mut self, name: &str, list: &[Control<'_>]) -> Answer {
+        let id = self.id();
+        self.tell(&requests::with(&device(id, name), list))
     }
 
-    fn describe(&mut self, name: &str, text: &str, list: &[Asked<'_>]) -> Answer {
-        let mut changes = ChangesBuf::default();
-        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
-        let dn = dn(name);
-        let op = Request::Modify(ModifyRequest {
-            dn: &dn,
-            changes: changes.view(),
-        });
-        self.ask_with(op, list)
+    fn describe(&mut self, name: &str, text: &str, list: &[Control<'_>]) -> Answer {
+        let id = self.id();
+        self.tell(&requests::with(
+            &requests::describe(id, &dn(name), text),
+            list,
+        ))
     }
 
     fn is_there(&mut self, name: &str) -> bool {
@@ -99,13 +70,8 @@ impl Short for Client {
     }
 }
 
-fn of(identifier: &[u8]) -> Asked<'_> {
+fn of(identifier: &[u8]) -> Control<'_> {
     (TRANSACTION_SPECIFICATION, true, Some(identifier))
-}
-
-#[track_caller]
-fn assert_code(answer: &Answer, code: ResultCode) {
-    assert_eq!(answer.code, code, "{answer:?}");
 }
 
 #[test]
@@ -113,58 +79,39 @@ fn a_transaction_shows_at_its_end_and_not_before() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.admin(), server.admin());
     let identifier = client.begin();
-    assert_code(
-        &client.add_device("a", &[of(&identifier)]),
-        ResultCode::Success,
-    );
-    assert_code(
-        &client.describe("a", "one", &[of(&identifier)]),
-        ResultCode::Success,
-    );
+    client.add_device("a", &[of(&identifier)]).succeeded();
+    client.describe("a", "one", &[of(&identifier)]).succeeded();
     let dn_a = dn("a");
-    let rename = Request::ModifyDn(ModifyDnRequest {
-        dn: &dn_a,
-        new_rdn: "cn=b",
-        delete_old_rdn: true,
-        new_superior: None,
-    });
-    assert_code(
-        &client.ask_with(rename, &[of(&identifier)]),
-        ResultCode::Success,
-    );
+    client
+        .ask_with(requests::rename(&dn_a, "cn=b"), &[of(&identifier)])
+        .succeeded();
     assert!(!other.is_there("a") && !client.is_there("a") && !client.is_there("b"));
     // Others are not kept waiting, and what stands alone takes place at once.
-    assert_code(&other.add_device("c", &[]), ResultCode::Success);
-    assert_code(&client.add_device("d", &[]), ResultCode::Success);
+    other.add_device("c", &[]).succeeded();
+    client.add_device("d", &[]).succeeded();
     assert!(other.is_there("c") && other.is_there("d"));
     let dn_c = dn("c");
-    assert_code(
-        &client.ask_with(Request::Delete(&dn_c), &[of(&identifier)]),
-        ResultCode::Success,
-    );
+    client
+        .ask_with(Request::Delete(&dn_c), &[of(&identifier)])
+        .succeeded();
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::Success);
+    answer.succeeded();
     assert_eq!((answer.name, answer.value), (None, None));
     assert!(other.is_there("b") && !other.is_there("a") && !other.is_there("c"));
     // It is over.
-    assert_code(
-        &client.add_device("e", &[of(&identifier)]),
-        ResultCode::UnwillingToPerform,
-    );
-    assert_code(
-        &client.end(&identifier, true),
-        ResultCode::UnwillingToPerform,
-    );
+    client
+        .add_device("e", &[of(&identifier)])
+        .expect(ResultCode::UnwillingToPerform);
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::UnwillingToPerform);
     // Given up, and empty.
     let identifier = client.begin();
-    assert_code(
-        &client.add_device("e", &[of(&identifier)]),
-        ResultCode::Success,
-    );
-    assert_code(&client.end(&identifier, false), ResultCode::Success);
+    client.add_device("e", &[of(&identifier)]).succeeded();
+    client.end(&identifier, false).succeeded();
     assert!(!client.is_there("e"));
     let identifier = client.begin();
-    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    client.end(&identifier, true).succeeded();
 }
 
 #[test]
@@ -174,10 +121,10 @@ fn the_failing_update_is_named_and_none_takes_place() {
     let identifier = client.begin();
     client.add_device("a", &[of(&identifier)]);
     let refused = client.add_device("a", &[of(&identifier)]);
-    assert_code(&refused, ResultCode::Success);
+    refused.succeeded();
     client.add_device("b", &[of(&identifier)]);
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::EntryAlreadyExists);
+    answer.expect(ResultCode::EntryAlreadyExists);
     let value = answer.value.unwrap();
     let ended = TransactionEnded::decode(&value).unwrap();
     assert_eq!(ended.failed, Some(refused.id));
@@ -207,10 +154,10 @@ fn controls_work_inside_and_answer_at_the_end() {
             assertion,
         ],
     );
-    assert_code(&changed, ResultCode::Success);
+    changed.succeeded();
     assert!(changed.controls.is_empty());
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::Success);
+    answer.succeeded();
     let value = answer.value.unwrap();
     let ended = TransactionEnded::decode(&value).unwrap();
     let mut lists = ended.controls.iter();
@@ -224,9 +171,9 @@ fn controls_work_inside_and_answer_at_the_end() {
     // The assertion is evaluated at the end, on what the transaction finds then.
     let identifier = client.begin();
     let asserted = client.describe("a", "newer", &[of(&identifier), assertion]);
-    assert_code(&asserted, ResultCode::Success);
+    asserted.succeeded();
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::AssertionFailed);
+    answer.expect(ResultCode::AssertionFailed);
     let value = answer.value.unwrap();
     assert_eq!(
         TransactionEnded::decode(&value).unwrap().failed,
@@ -238,27 +185,22 @@ fn controls_work_inside_and_answer_at_the_end() {
 fn what_is_wrong_is_refused_at_once() {
     let server = TestServer::start();
     let mut client = server.connect();
-    assert_code(
-        &client.extended(START_TRANSACTION, None),
-        ResultCode::StrongerAuthRequired,
-    );
+    client
+        .extended(START_TRANSACTION, None)
+        .expect(ResultCode::StrongerAuthRequired);
     let mut client = server.admin();
-    assert_code(
-        &client.extended(START_TRANSACTION, Some(b"x")),
-        ResultCode::ProtocolError,
-    );
-    assert_code(
-        &client.extended(END_TRANSACTION, None),
-        ResultCode::ProtocolError,
-    );
-    assert_code(
-        &client.end(b"nonsense", true),
-        ResultCode::UnwillingToPerform,
-    );
-    assert_code(
-        &client.add_device("a", &[of(b"nonsense")]),
-        ResultCode::UnwillingToPerform,
-    );
+    client
+        .extended(START_TRANSACTION, Some(b"x"))
+        .expect(ResultCode::ProtocolError);
+    client
+        .extended(END_TRANSACTION, None)
+        .expect(ResultCode::ProtocolError);
+    client
+        .end(b"nonsense", true)
+        .expect(ResultCode::UnwillingToPerform);
+    client
+        .add_device("a", &[of(b"nonsense")])
+        .expect(ResultCode::UnwillingToPerform);
     let identifier = client.begin();
     let member = of(&identifier);
     let not_critical = (
@@ -298,42 +240,33 @@ fn what_is_wrong_is_refused_at_once() {
     }
     // Not for operations that do not update.
     let id = client.id();
-    client.send(&search_request(
-        id,
-        SUFFIX,
-        Scope::Base,
-        "(objectClass=*)",
-        &[(TRANSACTION_SPECIFICATION, true, &identifier)],
-    ));
-    assert_code(
-        &client.finish(id)[0],
-        ResultCode::UnavailableCriticalExtension,
-    );
+    let search = requests::search(id, SUFFIX, Scope::Base, "(objectClass=*)");
+    client
+        .tell(&requests::with(&search, &[member]))
+        .expect(ResultCode::UnavailableCriticalExtension);
     let who_am_i = Request::Extended(ExtendedRequest {
         name: sapwood_ldap::extended::WHO_AM_I,
         value: None,
     });
-    assert_code(
-        &client.ask_with(who_am_i, &[member]),
-        ResultCode::UnavailableCriticalExtension,
-    );
+    client
+        .ask_with(who_am_i, &[member])
+        .expect(ResultCode::UnavailableCriticalExtension);
     let start = Request::Extended(ExtendedRequest {
         name: START_TRANSACTION,
         value: None,
     });
-    assert_code(
-        &client.ask_with(start, &[(ASSERTION, true, None)]),
-        ResultCode::UnavailableCriticalExtension,
-    );
+    client
+        .ask_with(start, &[(ASSERTION, true, None)])
+        .expect(ResultCode::UnavailableCriticalExtension);
     // A message id is there once.
-    let list = controls(&[member]);
-    let dn = dn("a");
-    let delete = with_controls(77, Request::Delete(&dn), list.view());
+    let delete = with_controls(77, Request::Delete(&dn("a")), &[member]);
     client.send(&[delete.clone(), delete].concat());
-    assert_code(&client.finish(77)[0], ResultCode::Success);
-    assert_code(&client.finish(77)[0], ResultCode::ProtocolError);
+    client.finish(77)[0].succeeded();
+    client.finish(77)[0].expect(ResultCode::ProtocolError);
     // The transaction is still what it was before all that was refused.
-    assert_code(&client.end(&identifier, true), ResultCode::NoSuchObject);
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::NoSuchObject);
 }
 
 #[test]
@@ -342,7 +275,7 @@ fn proxied_authorization_at_the_end_is_a_protocol_error_and_ends_nothing() {
     let mut client = server.admin();
     let identifier = client.begin();
     let member = of(&identifier);
-    assert_code(&client.add_device("a", &[member]), ResultCode::Success);
+    client.add_device("a", &[member]).succeeded();
     for commit in [true, false] {
         let mut value = Vec::new();
         let identifier = identifier.as_slice();
@@ -361,7 +294,7 @@ fn proxied_authorization_at_the_end_is_a_protocol_error_and_ends_nothing() {
                     Some(authorization.as_bytes()),
                 );
                 let answer = client.ask_with(end, &[proxied]);
-                assert_code(&answer, ResultCode::ProtocolError);
+                answer.expect(ResultCode::ProtocolError);
                 // No update is to blame.
                 assert_eq!(answer.value, None);
                 assert!(answer.diagnostic.contains("RFC 5805"), "{answer:?}");
@@ -370,8 +303,8 @@ fn proxied_authorization_at_the_end_is_a_protocol_error_and_ends_nothing() {
         }
     }
     // Neither committed nor aborted: it goes on.
-    assert_code(&client.add_device("b", &[member]), ResultCode::Success);
-    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    client.add_device("b", &[member]).succeeded();
+    client.end(&identifier, true).succeeded();
     assert!(client.is_there("a") && client.is_there("b"));
 }
 
@@ -381,15 +314,13 @@ fn a_bind_ends_transactions_and_start_tls_has_to_wait() {
     let mut client = server.admin();
     let identifier = client.begin();
     client.add_device("a", &[of(&identifier)]);
-    assert_code(
-        &client.extended(START_TLS, None),
-        ResultCode::OperationsError,
-    );
-    assert_code(&client.bind(ADMIN, PASSWORD), ResultCode::Success);
-    assert_code(
-        &client.end(&identifier, true),
-        ResultCode::UnwillingToPerform,
-    );
+    client
+        .extended(START_TLS, None)
+        .expect(ResultCode::OperationsError);
+    client.bind(ADMIN, PASSWORD).succeeded();
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::UnwillingToPerform);
     assert!(!client.is_there("a"));
 }
 
@@ -398,25 +329,18 @@ fn passwords_change_inside_transactions() {
     let server = TestServer::start();
     let mut client = server.admin();
     let identifier = client.begin();
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in [
+    let dn = dn("anne");
+    let attributes = [
         ("objectClass", "person"),
         ("cn", "anne"),
         ("sn", "x"),
         ("userPassword", "first"),
-    ] {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
-    let dn = dn("anne");
-    let add = Request::Add(AddRequest {
-        dn: &dn,
-        attributes: attributes.view(),
-    });
-    assert_code(
-        &client.ask_with(add, &[of(&identifier)]),
-        ResultCode::Success,
-    );
-    let modify_password = |client: &mut Client, list: &[Asked<'_>], new: Option<&[u8]>| {
+    ];
+    let add = requests::add(99, &dn, &attributes);
+    client
+        .tell(&requests::with(&add, &[of(&identifier)]))
+        .succeeded();
+    let modify_password = |client: &mut Client, list: &[Control<'_>], new: Option<&[u8]>| {
         let mut value = Vec::new();
         PasswordModify {
             user_identity: Some(dn.as_bytes()),
@@ -434,23 +358,24 @@ fn passwords_change_inside_transactions() {
     };
     // Of an entry that only the transaction has; the server makes a password and tells it at once.
     let answer = modify_password(&mut client, &[of(&identifier)], None);
-    assert_code(&answer, ResultCode::Success);
+    answer.succeeded();
     let value = answer.value.unwrap();
     let generated = generated_password(&value).unwrap().unwrap().to_vec();
     let mut user = server.connect();
-    assert_code(&user.bind(&dn, &generated), ResultCode::InvalidCredentials);
-    assert_code(&client.end(&identifier, true), ResultCode::Success);
-    assert_code(&user.bind(&dn, b"first"), ResultCode::InvalidCredentials);
-    assert_code(&user.bind(&dn, &generated), ResultCode::Success);
+    user.bind(&dn, &generated)
+        .expect(ResultCode::InvalidCredentials);
+    client.end(&identifier, true).succeeded();
+    user.bind(&dn, b"first")
+        .expect(ResultCode::InvalidCredentials);
+    user.bind(&dn, &generated).succeeded();
     // With another update that fails, the password stays.
     let identifier = client.begin();
-    assert_code(
-        &modify_password(&mut client, &[of(&identifier)], Some(b"second")),
-        ResultCode::Success,
-    );
+    modify_password(&mut client, &[of(&identifier)], Some(b"second")).succeeded();
     client.describe("nobody", "x", &[of(&identifier)]);
-    assert_code(&client.end(&identifier, true), ResultCode::NoSuchObject);
-    assert_code(&user.bind(&dn, &generated), ResultCode::Success);
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::NoSuchObject);
+    user.bind(&dn, &generated).succeeded();
 }
 
 #[test]
@@ -467,39 +392,32 @@ fn a_transaction_that_grows_too_large_or_too_old_is_aborted() {
     };
     let identifier = client.begin();
     for name in ["a", "b", "c"] {
-        assert_code(
-            &client.add_device(name, &[of(&identifier)]),
-            ResultCode::Success,
-        );
+        client.add_device(name, &[of(&identifier)]).succeeded();
     }
     let id = client.id();
-    let list = controls(&[of(&identifier)]);
-    let dn_d = dn("d");
-    client.send(&with_controls(id, Request::Delete(&dn_d), list.view()));
+    let list = [of(&identifier)];
+    client.send(&with_controls(id, Request::Delete(&dn("d")), &list));
     aborted(&mut client, &identifier, ResultCode::AdminLimitExceeded);
-    assert_code(&client.finish(id)[0], ResultCode::AdminLimitExceeded);
-    assert_code(
-        &client.end(&identifier, true),
-        ResultCode::UnwillingToPerform,
-    );
+    client.finish(id)[0].expect(ResultCode::AdminLimitExceeded);
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::UnwillingToPerform);
     assert!(!client.is_there("a"));
 
     let identifier = client.begin();
     let id = client.id();
-    let list = controls(&[of(&identifier)]);
-    let long = dn(&"x".repeat(3000));
-    client.send(&with_controls(id, Request::Delete(&long), list.view()));
+    let (list, long) = ([of(&identifier)], dn(&"x".repeat(3000)));
+    client.send(&with_controls(id, Request::Delete(&long), &list));
     aborted(&mut client, &identifier, ResultCode::AdminLimitExceeded);
-    assert_code(&client.finish(id)[0], ResultCode::AdminLimitExceeded);
+    client.finish(id)[0].expect(ResultCode::AdminLimitExceeded);
 
     let (one, two) = (client.begin(), client.begin());
     assert_ne!(one, two);
-    assert_code(
-        &client.extended(START_TRANSACTION, None),
-        ResultCode::AdminLimitExceeded,
-    );
+    client
+        .extended(START_TRANSACTION, None)
+        .expect(ResultCode::AdminLimitExceeded);
     for identifier in [one, two] {
-        assert_code(&client.end(&identifier, false), ResultCode::Success);
+        client.end(&identifier, false).succeeded();
     }
 
     let server = TestServer::with("[limits]\ntransaction_idle_seconds_max = 1\n");
@@ -521,29 +439,19 @@ fn the_memory_of_all_transactions_is_bounded() {
     let (mut one, mut other) = (server.admin(), server.admin());
     let (first, second) = (one.begin(), other.begin());
     let long = "x".repeat(60_000);
-    assert_code(
-        &one.describe("a", &long, &[of(&first)]),
-        ResultCode::Success,
-    );
-    assert_code(
-        &other.describe("a", &long, &[of(&second)]),
-        ResultCode::Success,
-    );
+    one.describe("a", &long, &[of(&first)]).succeeded();
+    other.describe("a", &long, &[of(&second)]).succeeded();
     let id = other.id();
-    let list = controls(&[of(&second)]);
-    let dn = dn(&long);
-    other.send(&with_controls(id, Request::Delete(&dn), list.view()));
+    let list = [of(&second)];
+    other.send(&with_controls(id, Request::Delete(&dn(&long)), &list));
     assert_eq!(
         other.receive().unwrap().name.as_deref(),
         Some(ABORTED_TRANSACTION)
     );
-    assert_code(&other.finish(id)[0], ResultCode::Busy);
+    other.finish(id)[0].expect(ResultCode::Busy);
     // What an ended transaction held is there for others.
     let third = one.begin();
-    assert_code(
-        &one.describe("a", &long, &[of(&third)]),
-        ResultCode::Success,
-    );
+    one.describe("a", &long, &[of(&third)]).succeeded();
 }
 
 #[test]
@@ -556,7 +464,7 @@ fn a_stop_aborts_open_transactions_with_a_notice() {
     let notice = client.receive().unwrap();
     assert_eq!(notice.name.as_deref(), Some(ABORTED_TRANSACTION));
     assert_eq!(notice.value, Some(identifier));
-    assert_eq!(client.receive().unwrap().code, ResultCode::Unavailable);
+    client.receive().unwrap().expect(ResultCode::Unavailable);
     assert!(client.receive().is_none());
 }
 
@@ -606,18 +514,17 @@ fn extensions_are_advertised_while_they_are_on() {
 fn an_identifier_of_the_client_starts_a_transaction() {
     let server = TestServer::with("[extensions]\nimplicit_start = true\n");
     let (mut client, mut other) = (server.admin(), server.admin());
-    assert_code(&client.add_device("a", &[of(b"mine")]), ResultCode::Success);
-    assert_code(
-        &client.describe("a", "x", &[of(b"mine")]),
-        ResultCode::Success,
-    );
+    client.add_device("a", &[of(b"mine")]).succeeded();
+    client.describe("a", "x", &[of(b"mine")]).succeeded();
     assert!(!other.is_there("a"));
     // Identifiers are a connection's own.
-    assert_code(&other.end(b"mine", true), ResultCode::UnwillingToPerform);
-    assert_code(&client.end(b"mine", true), ResultCode::Success);
+    other
+        .end(b"mine", true)
+        .expect(ResultCode::UnwillingToPerform);
+    client.end(b"mine", true).succeeded();
     assert!(other.is_there("a"));
-    assert_code(&client.add_device("b", &[of(b"mine")]), ResultCode::Success);
-    assert_code(&client.end(b"mine", false), ResultCode::Success);
+    client.add_device("b", &[of(b"mine")]).succeeded();
+    client.end(b"mine", false).succeeded();
     assert!(!other.is_there("b"));
 }
 
@@ -630,18 +537,9 @@ fn what_is_left_of_an_aborted_transaction_starts_no_other() {
     );
     let (mut client, mut other) = (server.admin(), server.admin());
     let mut burst = Vec::new();
-    let list = controls(&[of(b"mine")]);
     for id in 100..106 {
-        let name = dn(&format!("d{id}"));
-        let mut attributes = AttributesBuf::default();
-        attributes.push(b"objectClass", [b"device".as_slice()]);
-        attributes.push(b"cn", [format!("d{id}").as_bytes()]);
-        let attributes = attributes.view();
-        let op = Request::Add(AddRequest {
-            dn: &name,
-            attributes,
-        });
-        burst.extend(with_controls(id, op, list.view()));
+        let add = device(id, &format!("d{id}"));
+        burst.extend(requests::with(&add, &[of(b"mine")]));
     }
     let mut value = Vec::new();
     EndTransaction {
@@ -649,11 +547,7 @@ fn what_is_left_of_an_aborted_transaction_starts_no_other() {
         identifier: b"mine",
     }
     .encode(&mut value);
-    let end = Request::Extended(ExtendedRequest {
-        name: END_TRANSACTION,
-        value: Some(&value),
-    });
-    burst.extend(with_controls(106, end, ControlsBuf::default().view()));
+    burst.extend(requests::extended(106, END_TRANSACTION, Some(&value)));
     client.send(&burst);
     let mut codes = Vec::new();
     while codes.last().is_none_or(|(id, _)| *id != 106) {
@@ -678,12 +572,12 @@ fn what_is_left_of_an_aborted_transaction_starts_no_other() {
     assert_eq!(codes, expected);
     assert!((100..106).all(|id| !other.is_there(&format!("d{id}"))));
     // It has been ended: the identifier is free.
-    assert_code(&client.add_device("a", &[of(b"mine")]), ResultCode::Success);
+    client.add_device("a", &[of(b"mine")]).succeeded();
     // Nor does one begin in its midst that could not be started at its beginning.
-    assert_code(&client.add_device("b", &[of(b"late")]), limit);
-    assert_code(&client.end(b"mine", true), ResultCode::Success);
-    assert_code(&client.add_device("c", &[of(b"late")]), void);
-    assert_code(&client.end(b"late", true), void);
+    client.add_device("b", &[of(b"late")]).expect(limit);
+    client.end(b"mine", true).succeeded();
+    client.add_device("c", &[of(b"late")]).expect(void);
+    client.end(b"late", true).expect(void);
     assert!(other.is_there("a") && !other.is_there("b") && !other.is_there("c"));
 }
 
@@ -693,10 +587,11 @@ fn an_update_belongs_to_one_transaction() {
     let mut client = server.admin();
     let (one, two) = (client.begin(), client.begin());
     for second in [&one, &two] {
-        let answer = client.add_device("a", &[of(&one), of(second)]);
-        assert_code(&answer, ResultCode::ProtocolError);
+        client
+            .add_device("a", &[of(&one), of(second)])
+            .expect(ResultCode::ProtocolError);
     }
-    assert_code(&client.end(&one, true), ResultCode::Success);
+    client.end(&one, true).succeeded();
     assert!(!client.is_there("a"));
 }
 
@@ -706,8 +601,8 @@ fn an_unbind_with_a_wrong_queue_length_is_an_unbind() {
     let server = TestServer::with("[extensions]\nqueue_length = true\n");
     let mut client = server.admin();
     let id = client.id();
-    let list = controls(&[(QUEUE_LENGTH, true, Some(b"nonsense".as_slice()))]);
-    client.send(&with_controls(id, Request::Unbind, list.view()));
+    let list = [(QUEUE_LENGTH, true, Some(b"nonsense".as_slice()))];
+    client.send(&with_controls(id, Request::Unbind, &list));
     assert!(client.receive().is_none());
 }
 
@@ -715,22 +610,20 @@ fn an_unbind_with_a_wrong_queue_length_is_an_unbind() {
 fn updates_without_the_control_may_belong_to_the_open_transaction() {
     let server = TestServer::with("[extensions]\nimplicit_membership = true\n");
     let (mut client, mut other) = (server.admin(), server.admin());
-    assert_code(&client.add_device("before", &[]), ResultCode::Success);
+    client.add_device("before", &[]).succeeded();
     assert!(other.is_there("before"));
     let identifier = client.begin();
-    assert_code(&client.add_device("inside", &[]), ResultCode::Success);
-    assert_code(
-        &client.add_device("beside", &[(NON_TRANSACTIONAL, true, None)]),
-        ResultCode::Success,
-    );
+    client.add_device("inside", &[]).succeeded();
+    client
+        .add_device("beside", &[(NON_TRANSACTIONAL, true, None)])
+        .succeeded();
     assert!(!other.is_there("inside") && other.is_there("beside"));
     let second = client.begin();
-    assert_code(
-        &client.add_device("whose", &[]),
-        ResultCode::UnwillingToPerform,
-    );
-    assert_code(&client.end(&second, false), ResultCode::Success);
-    assert_code(&client.end(&identifier, true), ResultCode::Success);
+    client
+        .add_device("whose", &[])
+        .expect(ResultCode::UnwillingToPerform);
+    client.end(&second, false).succeeded();
+    client.end(&identifier, true).succeeded();
     assert!(other.is_there("inside"));
 }
 
@@ -746,19 +639,15 @@ fn an_eager_transaction_answers_with_what_would_be() {
             value: None,
         });
         let answer = client.ask_with(start, &[(EAGER_TRANSACTION, true, None)]);
-        assert_code(&answer, ResultCode::Success);
+        answer.succeeded();
         answer.value.unwrap()
     };
     let identifier = start(&mut client);
-    assert_code(
-        &client.add_device("a", &[of(&identifier)]),
-        ResultCode::Success,
-    );
+    client.add_device("a", &[of(&identifier)]).succeeded();
     // A failure is told at once, and the rest goes on without it.
-    assert_code(
-        &client.add_device("a", &[of(&identifier)]),
-        ResultCode::EntryAlreadyExists,
-    );
+    client
+        .add_device("a", &[of(&identifier)])
+        .expect(ResultCode::EntryAlreadyExists);
     let mut selection = Vec::new();
     ReadEntry {
         attributes: OctetStringsBuf::from_iter([b"cn".as_slice()]).view(),
@@ -769,22 +658,25 @@ fn an_eager_transaction_answers_with_what_would_be() {
         (POST_READ, true, Some(selection.as_slice())),
     ];
     let read = client.describe("a", "seen", &list);
-    assert_code(&read, ResultCode::Success);
+    read.succeeded();
     assert_eq!(read.controls[0].0, POST_READ);
     assert!(!other.is_there("a"));
     // A burst of them, each waiting for the one before.
     let dn_b = dn("b");
-    let list = controls(&[of(&identifier)]);
     let mut burst = Vec::new();
     for id in 500..503 {
-        burst.extend(with_controls(id, Request::Delete(&dn_b), list.view()));
+        burst.extend(with_controls(
+            id,
+            Request::Delete(&dn_b),
+            &[of(&identifier)],
+        ));
     }
     client.send(&burst);
     for id in 500..503 {
-        assert_code(&client.finish(id)[0], ResultCode::NoSuchObject);
+        client.finish(id)[0].expect(ResultCode::NoSuchObject);
     }
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::Success);
+    answer.succeeded();
     let value = answer.value.unwrap();
     let ended = TransactionEnded::decode(&value).unwrap();
     assert_eq!(ended.controls.iter().next().unwrap().0, read.id);
@@ -793,10 +685,10 @@ fn an_eager_transaction_answers_with_what_would_be() {
     // What succeeded when it was tried may fail at the end,
     let identifier = start(&mut client);
     let added = client.add_device("c", &[of(&identifier)]);
-    assert_code(&added, ResultCode::Success);
-    assert_code(&other.add_device("c", &[]), ResultCode::Success);
+    added.succeeded();
+    other.add_device("c", &[]).succeeded();
     let answer = client.end(&identifier, true);
-    assert_code(&answer, ResultCode::EntryAlreadyExists);
+    answer.expect(ResultCode::EntryAlreadyExists);
     let value = answer.value.unwrap();
     assert_eq!(
         TransactionEnded::decode(&value).unwrap().failed,
@@ -804,22 +696,18 @@ fn an_eager_transaction_answers_with_what_would_be() {
     );
     // or when the next one is tried.
     let identifier = start(&mut client);
-    assert_code(
-        &client.add_device("d", &[of(&identifier)]),
-        ResultCode::Success,
-    );
-    assert_code(&other.add_device("d", &[]), ResultCode::Success);
+    client.add_device("d", &[of(&identifier)]).succeeded();
+    other.add_device("d", &[]).succeeded();
     let id = client.id();
-    let list = controls(&[of(&identifier)]);
-    client.send(&with_controls(id, Request::Delete(&dn_b), list.view()));
+    let list = [of(&identifier)];
+    client.send(&with_controls(id, Request::Delete(&dn_b), &list));
     let notice = client.receive().unwrap();
     assert_eq!(notice.name.as_deref(), Some(ABORTED_TRANSACTION));
-    assert_code(&notice, ResultCode::EntryAlreadyExists);
-    assert_code(&client.finish(id)[0], ResultCode::Busy);
-    assert_code(
-        &client.end(&identifier, true),
-        ResultCode::UnwillingToPerform,
-    );
+    notice.expect(ResultCode::EntryAlreadyExists);
+    client.finish(id)[0].expect(ResultCode::Busy);
+    client
+        .end(&identifier, true)
+        .expect(ResultCode::UnwillingToPerform);
 }
 
 #[test]
@@ -831,26 +719,17 @@ fn a_queue_of_known_length_is_answered_whole() {
     // More is announced than comes: what there is must be answered all the same.
     let mut queue = Vec::new();
     for id in 1000..1200 {
-        let name = dn(&format!("q{id}"));
-        let mut attributes = AttributesBuf::default();
-        attributes.push(b"objectClass", [b"device".as_slice()]);
-        attributes.push(b"cn", [format!("q{id}").as_bytes()]);
-        let op = Request::Add(AddRequest {
-            dn: &name,
-            attributes: attributes.view(),
-        });
-        let list: &[Asked<'_>] = if id == 1000 {
+        let list: &[Control<'_>] = if id == 1000 {
             &[(QUEUE_LENGTH, true, Some(&length))]
         } else {
             &[]
         };
-        queue.extend(with_controls(id, op, controls(list).view()));
-        queue.extend(search_request(
+        queue.extend(requests::with(&device(id, &format!("q{id}")), list));
+        queue.extend(requests::search(
             id + 1000,
             "",
             Scope::Base,
             "(objectClass=*)",
-            &[],
         ));
     }
     client.send(&queue);
@@ -858,12 +737,14 @@ fn a_queue_of_known_length_is_answered_whole() {
     while ended < 400 {
         let answer = client.receive().unwrap();
         if answer.ends {
-            assert_code(&answer, ResultCode::Success);
+            answer.succeeded();
             ended += 1;
         }
     }
     let wrong = [(QUEUE_LENGTH, false, Some(b"\x02\x01\x00".as_slice()))];
-    assert_code(&client.add_device("x", &wrong), ResultCode::ProtocolError);
+    client
+        .add_device("x", &wrong)
+        .expect(ResultCode::ProtocolError);
     // The last one of a queue may say so.
     assert_eq!(client.who_am_i(), format!("dn:{ADMIN}"));
 }
