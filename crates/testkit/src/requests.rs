@@ -1,11 +1,13 @@
 //! The messages that tests send, as bytes.
 
 use sapwood_ldap::control::{self, ControlsBuf};
+use sapwood_ldap::extended::{CANCEL, put_cancel_id};
+use sapwood_ldap::filter::Assertion;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, ExtendedRequest, Message, ModifyDnRequest,
-    ModifyRequest, Request, RequestMessage, Scope, SearchRequest,
+    AddRequest, Authentication, BindRequest, CompareRequest, ExtendedRequest, Message,
+    ModifyDnRequest, ModifyRequest, Request, RequestMessage, Scope, SearchRequest,
 };
 
 /// A message without controls.
@@ -79,6 +81,13 @@ pub fn extended(id: u32, name: &str, value: Option<&[u8]>) -> Vec<u8> {
     message(id, Request::Extended(ExtendedRequest { name, value }))
 }
 
+/// An extended request that cancels an operation (RFC 3909).
+pub fn cancel(id: u32, target: u32) -> Vec<u8> {
+    let mut value = Vec::new();
+    put_cancel_id(&mut value, target);
+    extended(id, CANCEL, Some(&value))
+}
+
 /// A search for all user attributes of the entries that a filter in text form matches.
 pub fn search(id: u32, base: &str, scope: Scope, filter: &str) -> Vec<u8> {
     let filter = filter_text::parse(filter).unwrap();
@@ -132,6 +141,15 @@ pub fn describe(id: u32, dn: &str, text: &str) -> Vec<u8> {
 /// The changes of [`describe`].
 pub fn described(text: &str) -> ChangesBuf {
     changes(&[(ChangeKind::Replace, "description", &[text])])
+}
+
+/// A compare.
+pub fn compare(id: u32, dn: &str, attribute: &str, value: &str) -> Vec<u8> {
+    let assertion = Assertion {
+        attribute: attribute.as_bytes(),
+        value: value.as_bytes(),
+    };
+    message(id, Request::Compare(CompareRequest { dn, assertion }))
 }
 
 /// The operation that gives an entry another RDN, without the old one's values.

@@ -10,11 +10,8 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::AttributesBuf;
-use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, ExtendedRequest, Frame, ResponseMessage, Scope,
-    SearchRequest, frame,
-};
+use sapwood_ldap::message::{AddRequest, Frame, ResponseMessage, Scope, SearchRequest, frame};
+use sapwood_testkit::requests::{self, add, bind, bind_external, extended, message};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -79,7 +76,7 @@ impl Bench {
     /// A session of the administrator, with the entry o=X.
     fn admin(limits: &str) -> Self {
         let mut bench = Self::new(limits, Peer::Local { uid: 0 });
-        bench.receive(&external(1));
+        bench.receive(&bind_external(1));
         bench.receive(&add(
             2,
             "o=X",
@@ -149,62 +146,6 @@ fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
     (Service::new(parts), threads)
 }
 
-fn message(id: u32, op: Request<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Message {
-        id,
-        op,
-        controls: Controls::EMPTY,
-    }
-    .encode(&mut bytes);
-    bytes
-}
-
-fn external(id: u32) -> Vec<u8> {
-    let authentication = Authentication::Sasl {
-        mechanism: "EXTERNAL",
-        credentials: None,
-    };
-    message(
-        id,
-        Request::Bind(BindRequest {
-            version: 3,
-            name: "",
-            authentication,
-        }),
-    )
-}
-
-fn simple(id: u32, password: &[u8]) -> Vec<u8> {
-    let authentication = Authentication::Simple(password);
-    message(
-        id,
-        Request::Bind(BindRequest {
-            version: 3,
-            name: ADMIN,
-            authentication,
-        }),
-    )
-}
-
-fn extended(id: u32, name: &str) -> Vec<u8> {
-    message(id, Request::Extended(ExtendedRequest { name, value: None }))
-}
-
-fn add(id: u32, dn: &str, attributes: &[(&str, &str)]) -> Vec<u8> {
-    let mut list = AttributesBuf::default();
-    for (description, value) in attributes {
-        list.push(description.as_bytes(), [value.as_bytes()]);
-    }
-    message(
-        id,
-        Request::Add(AddRequest {
-            dn,
-            attributes: list.view(),
-        }),
-    )
-}
-
 fn add_person(id: u32, name: &str, description: &str) -> Vec<u8> {
     add_named(id, name, "x", description)
 }
@@ -224,14 +165,16 @@ fn search(id: u32, scope: Scope) -> Vec<u8> {
 }
 
 fn search_for(id: u32, scope: Scope, filter: &str) -> Vec<u8> {
-    let filter = filter_text::parse(filter).unwrap();
-    let request = SearchRequest::new("o=X", scope, filter.as_filter());
-    message(id, Request::Search(request))
+    requests::search(id, "o=X", scope, filter)
 }
 
 #[test]
 fn a_request_may_come_in_any_pieces() {
-    let bytes = [extended(1, oids::WHO_AM_I), extended(2, oids::WHO_AM_I)].concat();
+    let bytes = [
+        extended(1, oids::WHO_AM_I, None),
+        extended(2, oids::WHO_AM_I, None),
+    ]
+    .concat();
     let mut bench = Bench::local();
     for cut in 0..=bytes.len() {
         bench.receive(&bytes[..cut]);
@@ -250,7 +193,7 @@ fn a_request_may_come_in_any_pieces() {
 #[test]
 fn a_bind_holds_what_comes_after_it() {
     let mut bench = Bench::local();
-    bench.receive(&[simple(1, PASSWORD), extended(2, oids::WHO_AM_I)].concat());
+    bench.receive(&[bind(1, ADMIN, PASSWORD), extended(2, oids::WHO_AM_I, None)].concat());
     assert_eq!(bench.answers(), [], "a hasher is at it");
     assert!(!bench.session.wants_input() && !bench.session.is_idle());
     bench.wait();
@@ -261,7 +204,7 @@ fn a_bind_holds_what_comes_after_it() {
             (2, Some(ResultCode::Success))
         ]
     );
-    bench.receive(&simple(3, b"wrong"));
+    bench.receive(&bind(3, ADMIN, b"wrong"));
     bench.wait();
     if bench.session.deadline().is_some() {
         bench.wait_for_deadline();
@@ -303,15 +246,15 @@ fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
     let others = ["cn=nobody,o=X", "o=Y", "no DN", ADMIN, "o=X"].map(str::to_owned);
     let long = format!("cn={},o=X", "x".repeat(9000));
     for name in names.iter().chain(&others).chain([&long]) {
-        let authentication = Authentication::Simple(b"wrong");
         let least = 2 * bench.session.service.hashers.hash_time();
         let came = Instant::now();
-        let op = Request::Bind(BindRequest {
-            version: 3,
-            name,
-            authentication,
-        });
-        bench.receive(&[message(100, op), extended(101, oids::WHO_AM_I)].concat());
+        bench.receive(
+            &[
+                bind(100, name, "wrong"),
+                extended(101, oids::WHO_AM_I, None),
+            ]
+            .concat(),
+        );
         assert_eq!(bench.answers(), [], "{name}");
         if bench.session.deadline().is_none() {
             bench.wait();
@@ -345,7 +288,7 @@ fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
 fn a_client_that_goes_stops_the_check_of_its_password() {
     for unbind in [true, false] {
         let mut bench = Bench::local();
-        let mut bytes = simple(1, b"wrong");
+        let mut bytes = bind(1, ADMIN, b"wrong");
         if unbind {
             bytes.extend(message(2, Request::Unbind));
         }
@@ -360,14 +303,7 @@ fn a_client_that_goes_stops_the_check_of_its_password() {
     }
     // A failed bind that waits for its time.
     let mut bench = Bench::local();
-    let authentication = Authentication::Simple(b"wrong");
-    let name = "cn=nobody,o=X";
-    let request = BindRequest {
-        version: 3,
-        name,
-        authentication,
-    };
-    bench.receive(&message(1, Request::Bind(request)));
+    bench.receive(&bind(1, "cn=nobody,o=X", "wrong"));
     assert!(bench.session.deadline().is_some() && bench.session.watches_peer());
     bench.session.complete(Completion::Stop);
     bench.session.process();
@@ -387,7 +323,7 @@ fn a_bind_waits_for_updates_before_it() {
     bench.receive(
         &[
             add_person(10, "p", "x"),
-            external(11),
+            bind_external(11),
             add_person(12, "q", "x"),
         ]
         .concat(),
@@ -414,7 +350,7 @@ fn passwords_over_the_network_need_tls() {
         ("[::ffff:127.0.0.1]:9", None),
     ] {
         let mut bench = Bench::new("", Peer::Tcp(address.parse().unwrap()));
-        bench.receive(&simple(1, PASSWORD));
+        bench.receive(&bind(1, ADMIN, PASSWORD));
         match code {
             Some(code) => assert_eq!(bench.answers(), [(1, Some(code))], "{address}"),
             None => {
@@ -473,7 +409,7 @@ fn searches_begun_together_are_answered_in_their_turn() {
     let burst: Vec<Vec<u8>> = (1..100)
         .map(|id| match id {
             // Begun together end where another request stands, and where one is not to be decoded.
-            7 | 50 => extended(id, oids::WHO_AM_I),
+            7 | 50 => extended(id, oids::WHO_AM_I, None),
             60 => search_for(id, Scope::Base, &format!("(cn={})", "x".repeat(2000))),
             61 => search_for(id, Scope::Base, "(cn=nobody)"),
             _ => search(id, Scope::Base),
@@ -567,7 +503,7 @@ fn an_abandon_behind_a_full_output_is_heeded_as_soon_as_there_is_room() {
         &[
             search(7, Scope::Subtree),
             message(8, Request::Abandon(7)),
-            extended(9, oids::WHO_AM_I),
+            extended(9, oids::WHO_AM_I, None),
         ]
         .concat(),
     );
@@ -649,7 +585,13 @@ fn a_short_search_takes_room_for_a_long_answer_only() {
 #[test]
 fn an_unbind_voids_what_comes_after_it() {
     let mut bench = Bench::local();
-    bench.receive(&[message(1, Request::Unbind), extended(2, oids::WHO_AM_I)].concat());
+    bench.receive(
+        &[
+            message(1, Request::Unbind),
+            extended(2, oids::WHO_AM_I, None),
+        ]
+        .concat(),
+    );
     assert_eq!(bench.session.then(), Then::Close);
     assert_eq!(bench.answers(), []);
 }
@@ -659,9 +601,9 @@ fn a_malformed_message_ends_the_session_after_what_came_before() {
     let mut bench = Bench::local();
     bench.receive(
         &[
-            extended(1, oids::WHO_AM_I),
+            extended(1, oids::WHO_AM_I, None),
             b"\x31\x00".to_vec(),
-            extended(2, oids::WHO_AM_I),
+            extended(2, oids::WHO_AM_I, None),
         ]
         .concat(),
     );
@@ -747,10 +689,8 @@ fn a_long_request_is_announced_and_its_limit_depends_on_who_asks() {
 /// A session in which an entry has many values, and a filter that takes long to compare with them.
 fn long_evaluation() -> (Bench, String) {
     let mut bench = Bench::admin("");
-    let mut attributes = AttributesBuf::default();
-    for (description, value) in [("objectClass", "person"), ("cn", "p"), ("sn", "x")] {
-        attributes.push(description.as_bytes(), [value.as_bytes()]);
-    }
+    let person = [("objectClass", "person"), ("cn", "p"), ("sn", "x")];
+    let mut attributes = requests::attributes(&person);
     let values: Vec<String> = (0..5000).map(|number| format!("value {number}")).collect();
     attributes.push(b"description", values.iter().map(String::as_bytes));
     let request = AddRequest {
@@ -780,7 +720,7 @@ fn a_long_evaluation_gives_others_their_turns_and_can_be_abandoned() {
     assert!(steps > 3, "{steps} steps after the first");
     assert_eq!(bench.answers(), [(7, Some(ResultCode::Success))]);
     bench.receive(&search_for(8, Scope::Subtree, &filter));
-    bench.receive(&extended(9, oids::WHO_AM_I));
+    bench.receive(&extended(9, oids::WHO_AM_I, None));
     assert_eq!(bench.answers(), [(9, Some(ResultCode::Success))]);
     bench.receive(&message(10, Request::Abandon(8)));
     assert!(bench.session.is_idle() && !bench.session.has_work());
@@ -791,29 +731,9 @@ fn a_long_evaluation_gives_others_their_turns_and_can_be_abandoned() {
 fn a_compare_whose_assertion_takes_long_can_be_canceled() {
     let (mut bench, filter) = long_evaluation();
     let filter = filter_text::parse(&filter).unwrap();
-    let mut controls = sapwood_ldap::control::ControlsBuf::default();
-    controls.push(sapwood_ldap::control::Control {
-        oid: control::ASSERTION,
-        critical: true,
-        value: Some(filter.as_filter().as_ber()),
-    });
-    let compare = |id: u32| {
-        let mut bytes = Vec::new();
-        let assertion = sapwood_ldap::filter::Assertion {
-            attribute: b"cn",
-            value: b"p",
-        };
-        Message {
-            id,
-            op: Request::Compare(sapwood_ldap::message::CompareRequest {
-                dn: "cn=p,o=X",
-                assertion,
-            }),
-            controls: controls.view(),
-        }
-        .encode(&mut bytes);
-        bytes
-    };
+    let assertion = (control::ASSERTION, true, Some(filter.as_filter().as_ber()));
+    let compare =
+        |id: u32| requests::with(&requests::compare(id, "cn=p,o=X", "cn", "p"), &[assertion]);
     bench.receive(&compare(7));
     while bench.session.has_work() {
         assert_eq!(bench.answers(), []);
@@ -821,13 +741,7 @@ fn a_compare_whose_assertion_takes_long_can_be_canceled() {
     }
     assert_eq!(bench.answers(), [(7, Some(ResultCode::AssertionFailed))]);
     bench.receive(&compare(8));
-    let mut target = Vec::new();
-    oids::put_cancel_id(&mut target, 8);
-    let request = ExtendedRequest {
-        name: oids::CANCEL,
-        value: Some(&target),
-    };
-    bench.receive(&message(9, Request::Extended(request)));
+    bench.receive(&requests::cancel(9, 8));
     let canceled = [
         (8, Some(ResultCode::Canceled)),
         (9, Some(ResultCode::Success)),

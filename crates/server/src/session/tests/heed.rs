@@ -13,16 +13,6 @@ impl Bench {
     }
 }
 
-fn cancel(id: u32, target: u32) -> Vec<u8> {
-    let mut value = Vec::new();
-    oids::put_cancel_id(&mut value, target);
-    let request = ExtendedRequest {
-        name: oids::CANCEL,
-        value: Some(&value),
-    };
-    message(id, Request::Extended(request))
-}
-
 /// A session with as many searches as it may have, 100 and on, none of which is done in a few steps.
 fn full() -> (Bench, String) {
     let (mut bench, filter) = long_evaluation();
@@ -44,7 +34,7 @@ fn searches_are_ended_behind_requests_that_wait_for_their_end() {
     // The one takes the first one's place, and is abandoned itself with what has come.
     let bytes = [
         abandon(201, 105),
-        extended(202, oids::WHO_AM_I),
+        extended(202, oids::WHO_AM_I, None),
         abandon(203, 200),
     ]
     .concat();
@@ -55,7 +45,7 @@ fn searches_are_ended_behind_requests_that_wait_for_their_end() {
     bench.session.process();
     assert_eq!(bench.answers(), [(202, Some(ResultCode::Success))]);
     bench.receive(&search_for(204, Scope::Subtree, &filter));
-    bench.watch(&[cancel(205, 111), cancel(206, 111)].concat());
+    bench.watch(&[requests::cancel(205, 111), requests::cancel(206, 111)].concat());
     let canceled = [
         (111, Some(ResultCode::Canceled)),
         (205, Some(ResultCode::Success)),
@@ -70,7 +60,7 @@ fn what_ends_nothing_keeps_its_place() {
     let waiting = [
         search_for(200, Scope::Subtree, &filter),
         message(201, Request::Abandon(9)),
-        cancel(202, 200),
+        requests::cancel(202, 200),
         add_person(203, "q", "x"),
     ]
     .concat();
@@ -115,7 +105,7 @@ fn an_unbind_ends_all_searches_and_updates_before_it_are_done() {
 fn a_search_that_waits_for_memory_can_be_ended() {
     for ends in [
         message(8, Request::Abandon(7)),
-        cancel(8, 7),
+        requests::cancel(8, 7),
         message(8, Request::Unbind),
     ] {
         let mut bench = Bench::admin("");
@@ -128,7 +118,7 @@ fn a_search_that_waits_for_memory_can_be_ended() {
             .try_take(&claimant, searches.free_bytes() / 8 * 7)
             .unwrap();
         let long = search_for(7, Scope::Subtree, &format!("(cn={})", "x".repeat(300_000)));
-        bench.receive(&[long, extended(9, oids::WHO_AM_I)].concat());
+        bench.receive(&[long, extended(9, oids::WHO_AM_I, None)].concat());
         assert!(bench.session.wants_share().is_some());
         bench.watch(&ends);
         assert!(bench.session.wants_share().is_none());
@@ -139,7 +129,7 @@ fn a_search_that_waits_for_memory_can_be_ended() {
             _ if bench.session.then() == Then::Close => {
                 assert_eq!(bench.answers(), [(9, success)]);
             }
-            _ if ends == cancel(8, 7) => {
+            _ if ends == requests::cancel(8, 7) => {
                 assert_eq!(bench.answers(), [canceled, (8, success), (9, success)]);
             }
             _ => assert_eq!(bench.answers(), [(9, success)]),
@@ -167,7 +157,13 @@ fn a_search_whose_answers_are_not_read_can_be_abandoned() {
 #[test]
 fn a_peer_that_sends_no_more_gets_what_it_has_asked_for() {
     let (mut bench, _) = full();
-    bench.watch(&[add_person(200, "q", "x"), extended(201, oids::WHO_AM_I)].concat());
+    bench.watch(
+        &[
+            add_person(200, "q", "x"),
+            extended(201, oids::WHO_AM_I, None),
+        ]
+        .concat(),
+    );
     bench.session.peer_closed();
     assert!(
         !bench.session.watches_peer(),

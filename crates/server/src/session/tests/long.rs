@@ -18,7 +18,12 @@ fn ends(id: u32) -> [(u32, Option<ResultCode>); 1] {
 fn others_are_answered_while_long_requests_are_made_ready() {
     let mut bench = Bench::admin("");
     let (release, _held) = hold(&bench.session.service.preparers);
-    let bytes = [long_search(7), long_search(8), extended(9, oids::WHO_AM_I)].concat();
+    let bytes = [
+        long_search(7),
+        long_search(8),
+        extended(9, oids::WHO_AM_I, None),
+    ]
+    .concat();
     let searches = bench.session.service.memory.searches.clone();
     let free = searches.free_bytes();
     bench.receive(&bytes);
@@ -52,15 +57,7 @@ fn a_long_compare_is_made_ready_beside_the_session_too() {
     let mut bench = Bench::admin("");
     let (release, _held) = hold(&bench.session.service.preparers);
     let value = "\u{fdfa}".repeat(10 << 10);
-    let assertion = sapwood_ldap::filter::Assertion {
-        attribute: b"description",
-        value: value.as_bytes(),
-    };
-    let request = sapwood_ldap::message::CompareRequest {
-        dn: "o=X",
-        assertion,
-    };
-    bench.receive(&message(7, Request::Compare(request)));
+    bench.receive(&requests::compare(7, "o=X", "description", &value));
     assert_eq!(bench.answers(), []);
     release.send(()).unwrap();
     bench.wait();
@@ -69,15 +66,6 @@ fn a_long_compare_is_made_ready_beside_the_session_too() {
 
 #[test]
 fn what_is_being_made_ready_can_be_given_up() {
-    let cancel = |id, target| {
-        let mut value = Vec::new();
-        oids::put_cancel_id(&mut value, target);
-        let request = ExtendedRequest {
-            name: oids::CANCEL,
-            value: Some(&value),
-        };
-        message(id, Request::Extended(request))
-    };
     let mut bench = Bench::admin("");
     let searches = bench.session.service.memory.searches.clone();
     let free = searches.free_bytes();
@@ -89,7 +77,7 @@ fn what_is_being_made_ready_can_be_given_up() {
     bench.wait();
     assert_eq!(searches.free_bytes(), free, "it held nothing any more");
     bench.receive(&long_search(7));
-    bench.receive(&[long_search(9), cancel(10, 9)].concat());
+    bench.receive(&[long_search(9), requests::cancel(10, 9)].concat());
     bench.session.process();
     let canceled = (9, Some(ResultCode::Canceled));
     assert_eq!(bench.answers(), [canceled, (10, Some(ResultCode::Success))]);
@@ -136,7 +124,7 @@ fn the_time_limit_of_a_long_search_runs_while_it_waits_to_be_made_ready() {
 fn requests_behind_a_long_one_are_taken_in_the_next_turn() {
     let mut bench = Bench::admin("");
     let (release, _held) = hold(&bench.session.service.preparers);
-    let bytes = [long_search(7), extended(8, oids::WHO_AM_I)].concat();
+    let bytes = [long_search(7), extended(8, oids::WHO_AM_I, None)].concat();
     bench.receive(&bytes);
     assert_eq!(bench.answers(), []);
     assert!(bench.session.has_work());
