@@ -150,7 +150,6 @@ fn miri() -> Result<()> {
         "tree::apart::segment",
         "tree::node::division",
         "tree::order",
-        "update::job",
         "varint::tests",
     ];
     let wal = ["format::tests"];

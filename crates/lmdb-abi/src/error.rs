@@ -136,7 +136,6 @@ impl From<&Error> for Code {
             Error::StoreFull(_) => Self::MAP_FULL,
             Error::NoSuchTree => Self::BAD_DBI,
             Error::TxnFailed | Error::SnapshotExpired(_) => Self::BAD_TXN,
-            Error::SharedCommit(error) => (&**error).into(),
             Error::Log(error) => error.into(),
             Error::Io(error) => error.into(),
             _ => Self::PROBLEM,
@@ -188,7 +187,6 @@ impl From<&io::Error> for Code {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use super::*;
 
@@ -210,8 +208,6 @@ mod tests {
     fn what_the_system_said_is_passed_on_from_wherever_it_was_said() {
         assert_eq!(Code::from(Error::Io(no_space())), Code::ENOSPC);
         assert_eq!(Code::from(no_segment()), Code::ENOSPC);
-        let shared = Error::SharedCommit(Arc::new(no_segment()));
-        assert_eq!(Code::from(shared), Code::ENOSPC);
         let kind = io::Error::from(ErrorKind::StorageFull);
         assert_eq!(Code::from(kind), Code::ENOSPC);
         let failed = LogError::Io {

@@ -32,7 +32,6 @@ use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
-use crate::update::Updates;
 use crate::write::WriteTxn;
 use crate::{archive, backup, free, readers, stat};
 
@@ -81,7 +80,6 @@ pub(crate) struct Inner {
     pub(crate) background: Background,
     /// How many pages the store may have, by [`Env::set_bytes_max`].
     pub(crate) pages_max: AtomicU64,
-    pub(crate) updates: Updates,
 }
 
 impl Env {

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::page::{CommitNo, PageNo};
 
@@ -205,14 +204,6 @@ pub enum Error {
     #[error("the transaction failed earlier and cannot be committed")]
     TxnFailed,
 
-    /// The commit failed that an update ([`Env::update`](crate::Env::update)) shared with those of other threads, all of which get the same error.
-    #[error("the commit that this update shared with others failed: {0}")]
-    SharedCommit(Arc<Error>),
-
-    /// An update ([`Env::update`](crate::Env::update)) began another one of the same store, or a write transaction: it would wait for itself.
-    #[error("an update cannot begin another one of the same store, nor a write transaction")]
-    WithinUpdate,
-
     /// A write or sync failed, and nothing may be assumed about what reached the disk. No more commits are accepted until the
     /// environment has been closed by everybody and is opened again.
     #[error(
@@ -295,7 +286,6 @@ impl Error {
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::StoreFull(_) => true,
-            Self::SharedCommit(error) => error.is_full(),
             Self::Io(error) => matches!(
                 error.kind(),
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge

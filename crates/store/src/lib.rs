@@ -60,7 +60,6 @@ mod stat;
 mod sync;
 pub mod tree;
 mod typed;
-mod update;
 mod varint;
 mod write;
 

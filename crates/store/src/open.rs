@@ -40,7 +40,6 @@ use crate::recovery::{self, Recovering};
 use crate::region::Region;
 use crate::restore::Restore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
-use crate::update::Updates;
 
 pub(crate) const DATA_NAME: &str = "data-0";
 
@@ -334,7 +333,6 @@ impl Opened {
             workshop: Mutex::new(None),
             background: Background::default(),
             pages_max: AtomicU64::new(u64::MAX),
-            updates: Updates::new(),
         };
         let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
         env.owner().check_files()?;

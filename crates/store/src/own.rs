@@ -223,12 +223,6 @@ impl OwnPages {
         !has_changes && self.records().is_none() && !self.appended && !self.has_cut
     }
 
-    /// How many pages the transaction has changed, made or freed, at most.
-    pub(crate) fn changes_max(&self) -> u64 {
-        let extents = self.extents.values().map(|&pages| u64::from(pages));
-        self.shop.own.len() as u64 + extents.sum::<u64>()
-    }
-
     /// Whether it is there to move pages, or to give them up.
     pub(crate) fn is_compacting(&self) -> bool {
         self.stock.is_lowest_first()

@@ -213,33 +213,6 @@ fn a_tree_is_built_in_its_own_load() {
     assert!(matches!(elsewhere.commit(), Err(Error::TxnFailed)));
 }
 
-/// An update that leaves another transaction in the place of the one that it was lent has taken away what others had
-/// done in it.
-#[test]
-fn an_update_that_swaps_its_transaction_fails() {
-    let (env, foreign) = (in_memory(), in_memory());
-    fill(&env);
-    let result = env.update(|txn| {
-        let tree = txn.tree("one")?.unwrap();
-        txn.put(tree, b"a", b"changed")?;
-        let mut other = foreign.write()?;
-        mem::swap(txn, &mut other);
-        Ok::<_, Error>(())
-    });
-    assert!(
-        matches!(&result, Err(Error::SharedCommit(_) | Error::TxnFailed)),
-        "{result:?}"
-    );
-    let snapshot = env.read().unwrap();
-    let tree = snapshot.tree("one").unwrap().unwrap();
-    assert_eq!(tree.get(b"a").unwrap(), Some(&b"one"[..]));
-    // Both can be written to as before.
-    for env in [&env, &foreign] {
-        env.update(|txn| txn.create_tree("later", TreeKind::COMPACT))
-            .unwrap();
-    }
-}
-
 thread_local! {
     /// After so many comparisons one panics.
     static PATIENCE: Cell<u32> = const { Cell::new(u32::MAX) };

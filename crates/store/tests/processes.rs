@@ -84,16 +84,16 @@ fn write_for_ever(env: &Env, writer: u8) {
 /// Four threads count, twice for each update, and tell about themselves. Now and then they give up in between.
 fn update_for_ever(env: &Env, first: u8) {
     let count_once = |writer: u8, gives_up: bool| {
-        env.update(|txn| {
-            let counts = txn.tree("counts")?.ok_or(Error::NoSuchTree)?;
-            let count = txn.get(counts, &[writer])?.map_or(0, number_of) + 1;
-            txn.put(counts, &[writer], &count.to_be_bytes())?;
-            if gives_up {
-                return Err(Error::NoRecord);
-            }
-            txn.put(counts, &[writer, writer], &count.to_be_bytes())?;
-            Ok(count)
-        })
+        let mut txn = env.write()?;
+        let counts = txn.tree("counts")?.ok_or(Error::NoSuchTree)?;
+        let count = txn.get(counts, &[writer])?.map_or(0, number_of) + 1;
+        txn.put(counts, &[writer], &count.to_be_bytes())?;
+        if gives_up {
+            return Err(Error::NoRecord);
+        }
+        txn.put(counts, &[writer, writer], &count.to_be_bytes())?;
+        txn.commit()?.wait_durable()?;
+        Ok(count)
     };
     std::thread::scope(|scope| {
         for writer in first..first + UPDATERS {
@@ -354,7 +354,7 @@ fn processes_are_killed_at_any_moment() {
     assert_clean(&env);
 }
 
-/// Whoever leads a group of updates when it is killed, and with whomever: what was acknowledged is there, and nothing half.
+/// Whoever leads a sync for others when it is killed: what was acknowledged is there, and nothing half.
 #[test]
 fn processes_that_update_are_killed_at_any_moment() {
     let folder = tempfile::tempdir().unwrap();

@@ -164,11 +164,6 @@ impl Lock {
         }
     }
 
-    /// Whether somebody is awake and waits for the lock.
-    pub fn has_heir(&self) -> bool {
-        self.heir.load(Ordering::SeqCst) != 0
-    }
-
     /// The process entry that holds the lock now.
     pub fn owner(&self) -> Option<u16> {
         process(self.owner.load(Ordering::Relaxed))

@@ -1,8 +1,6 @@
 //! Our store with its default options: a log of 64 MiB, checkpoints when three eighths of it are used. Only that it compacts itself when it rests is left to the row
 //! that measures it: it would do so while others are measured.
 //!
-//! Durable transactions are made with `Env::update`, so that those of several threads share commits, as RocksDB's write groups do; that one returns when it is durable.
-//!
 //! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more thread.
 //! Compaction: `Env::compact` online, otherwise a compacting backup, restored. Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
 
@@ -74,12 +72,13 @@ impl Engine for Sapwood {
     }
 
     fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()> {
-        if durable {
-            return self.env().update(|txn| write(txn, work));
-        }
         let mut txn = self.env().write()?;
         write(&mut txn, work)?;
-        drop(txn.commit_with(Durability::Relaxed)?);
+        if durable {
+            txn.commit()?.wait_durable()?;
+        } else {
+            drop(txn.commit_with(Durability::Relaxed)?);
+        }
         Ok(())
     }
 

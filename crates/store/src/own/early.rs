@@ -171,7 +171,8 @@ impl OwnPages {
         self.finish_oldest(WAITING_PAGES / 2)
     }
 
-    /// Finishes the pages that wait: there is time for it now, and perhaps less at the commit.
+    /// Finishes all pages that wait.
+    #[cfg(test)]
     pub(crate) fn finish_waiting(&mut self) -> Result<()> {
         self.finish_oldest(self.shop.early.waiting.len())
     }

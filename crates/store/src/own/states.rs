@@ -39,10 +39,6 @@ impl OwnMap {
         self.states.is_empty() && self.freed.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.states.len()
-    }
-
     pub(super) fn get(&self, page: PageNo) -> Option<State> {
         match self.is_freed(page) {
             true => Some(State::Freed),

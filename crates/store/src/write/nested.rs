@@ -5,7 +5,6 @@ use std::ops::{Deref, DerefMut};
 
 use super::trees::State;
 use super::{TxnNo, WriteTxn};
-use crate::update::Ran;
 
 /// A point of a write transaction to return to. Savepoints nest to any depth.
 #[derive(Debug)]
@@ -111,42 +110,6 @@ impl WriteTxn {
     pub fn release(&mut self, savepoint: Savepoint) {
         let at = self.index_of(&savepoint);
         self.forget(at);
-    }
-
-    /// Does a part of the transaction, which says whether it is to be kept. If it is not, or if an operation of it
-    /// failed half way, it leaves no trace. The first part needs no savepoint: instead of being undone it spoils the
-    /// transaction. So does a part that leaves another transaction in its place.
-    pub(crate) fn attempt(&mut self, is_first: bool, part: impl FnOnce(&mut Self) -> bool) -> Ran {
-        let number = self.number;
-        let savepoint = (!is_first).then(|| self.savepoint());
-        let is_kept = part(self);
-        if self.number != number {
-            return match is_kept {
-                true => Ran::RefusedAndSpoilt,
-                false => Ran::Spoilt,
-            };
-        }
-        let is_refused = is_kept && self.failed;
-        let is_spoilt = match savepoint {
-            None => {
-                self.forget(0);
-                !is_kept || self.failed
-            }
-            Some(savepoint) => {
-                if !is_kept || self.failed {
-                    self.rollback_to(&savepoint);
-                }
-                self.release(savepoint);
-                self.failed
-            }
-        };
-        match (is_refused, is_spoilt) {
-            (true, true) => Ran::RefusedAndSpoilt,
-            (true, false) => Ran::Refused,
-            (false, true) => Ran::Spoilt,
-            (false, false) if is_kept => Ran::Kept,
-            (false, false) => Ran::Undone,
-        }
     }
 
     fn roll_back(&mut self, at: usize) {

@@ -5,8 +5,7 @@ use sapwood_wal::lock::Taken;
 use crate::append::AppendLock;
 use crate::checkpoint;
 use crate::env::{Env, Inner};
-use crate::error::{Error, Result};
-use crate::update;
+use crate::error::Result;
 
 /// Held by the one write transaction.
 pub(super) struct WriterLock(Env);
@@ -17,13 +16,7 @@ impl WriterLock {
         inner.check_may_write()?;
         let me = inner.membership.index();
         let lock = &inner.region.writer;
-        if inner.updates.is_run_by_this_thread() {
-            return Err(Error::WithinUpdate);
-        }
-        let is_taken = || lock.owner().is_some();
-        let taken = update::give_way(env, is_taken, || {
-            lock.lock(me, |process| inner.is_alive(process))
-        });
+        let taken = lock.lock(me, |process| inner.is_alive(process));
         Self(env.clone()).inherit(taken)
     }
 
