@@ -134,22 +134,18 @@ fn sanitize() -> Result<()> {
 /// Miri knows neither mapped files nor files in memory, so these are the unit tests that need none; the others are for [`sanitize`].
 fn miri() -> Result<()> {
     let store = [
-        "catalog::tests",
-        "free::",
-        "head::tests",
-        "mapped::plain",
-        "meta::tests",
-        "own::states",
-        "own::warm",
-        "page::",
-        "record::places",
-        "record::successors",
-        "record::tests",
-        "tree::apart::leaf",
-        "tree::apart::record",
-        "tree::apart::segment",
+        "env::mapping::plain",
+        "format::",
+        "heap::record",
+        "heap::segment",
+        "log::record",
+        "page_map::",
+        "space::",
+        "tree::memory",
         "tree::node::division",
         "tree::order",
+        "txn::pages::hot_pages",
+        "txn::pages::states",
         "varint::tests",
     ];
     let wal = ["format::tests"];

@@ -4,11 +4,11 @@
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::checkpoint;
 use crate::compact;
 use crate::env::{Env, Inner};
 use crate::error::Result;
-use crate::page::CommitNo;
+use crate::format::page::CommitNo;
+use crate::log::checkpoint;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, Weak, lock};
 
 /// The background thread of one process and what it is asked for. It exists from the first write transaction on.

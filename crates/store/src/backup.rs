@@ -8,6 +8,7 @@ mod compact;
 mod copied;
 mod increment;
 mod info;
+pub(crate) mod restore;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,18 +18,18 @@ use sapwood_wal::Position;
 use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::check::{Report, check_pages};
+use crate::commit::multi_store;
 use crate::env::Inner;
+use crate::env::file_names::FileNames;
+use crate::env::mapping::{MappedPages, WINDOW_PAGES};
 use crate::error::{Error, Result};
-use crate::file_names::FileNames;
+use crate::format::meta::{Meta, NO_LOG, StoreIdentity};
+use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::roots::Head;
 use crate::guard::Guards;
-use crate::head::Head;
-use crate::joint;
-use crate::mapped::{MappedPages, WINDOW_PAGES};
-use crate::meta::{Meta, NO_LOG, StoreIdentity};
 use crate::open::{has_meta_pages, newest, read_metas, write_meta};
-use crate::page::{CommitNo, PAGE_BYTES};
-use crate::snapshot::Snapshot;
 use crate::sync::Arc;
+use crate::txn::snapshot::Snapshot;
 
 use copied::Copied;
 pub(crate) use increment::{Increment, check_follows};
@@ -82,7 +83,7 @@ pub(crate) fn backup_stores(
             return Err(Error::not_the_base(base, "of other stores"));
         }
     }
-    let states = joint::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
+    let states = multi_store::read(stores, Snapshot::begin_with_head, |(snapshot, _)| {
         snapshot.commit()
     })?;
     let folder = new_folder(dest)?;

@@ -1,17 +1,19 @@
 //! Trees built from sorted input, bottom-up into full pages.
 
+pub(crate) mod copy;
 mod heap;
 
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
-use crate::page::{AppendPages, Page, PageKind, PageNo};
+use crate::format::page::{AppendPages, Page, PageKind, PageNo};
+use crate::heap::HeapNo;
 use crate::tree::entries::{Entries, common_prefix};
 use crate::tree::node::{Child, Mark, Run, cell_bytes, encode_pair, slots_bytes};
 use crate::tree::value;
 use crate::tree::{
-    Comparators, HEIGHT_MAX, HeapNo, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord,
-    VALUE_BYTES_MAX, is_inline,
+    Comparators, HEIGHT_MAX, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
+    is_inline,
 };
 
 use heap::{HeapBuilder, Placed};

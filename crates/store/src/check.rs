@@ -2,17 +2,19 @@
 
 mod heaps;
 
-use crate::catalog::Catalog;
-use crate::comparators::Registry;
 use crate::env::Inner;
+use crate::env::comparators::Registry;
+use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::free::{FreeExtent, FreeRecord, Run};
-use crate::head::{FIRST_PAGE, Head, Roots};
-use crate::mapped::MappedPages;
-use crate::page::{CommitNo, PageNo};
-use crate::snapshot::Snapshot;
+use crate::format::catalog::Catalog;
+use crate::format::free_list::{FreeExtent, FreeRecord, Run};
+use crate::format::page::{CommitNo, PageNo};
+use crate::format::roots::{FIRST_PAGE, Head, Roots};
+use crate::heap::{HeapNo, Place};
 use crate::sync::Arc;
-use crate::tree::{self, CheckSink, HeapNo, Place, TreeRecord, View};
+use crate::tree;
+use crate::tree::{CheckSink, TreeRecord, View};
+use crate::txn::snapshot::Snapshot;
 
 pub(crate) use heaps::Heaps;
 

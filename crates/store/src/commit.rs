@@ -14,23 +14,26 @@
 //! because a replay from further back would write over pages of this commit that an earlier one had used for something else;
 //! followed, because only a meta page or a checkpoint's target protects pages which the log does not hold.
 
+pub(crate) mod multi_store;
+
 use std::fmt;
 use std::io::IoSlice;
 
 use sapwood_wal::Position;
 
-use crate::append::AppendLock;
-use crate::checkpoint::{self, CheckpointLock};
+use crate::env::region::HEADS;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
+use crate::format::page::{CommitNo, ReadPages};
+use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
-use crate::head::{Head, Roots};
-use crate::own::{OwnPages, neighbours};
-use crate::page::{CommitNo, ReadPages};
-use crate::record::{Parts, RecordHeader, encode_extent, encode_page};
-use crate::region::HEADS;
+use crate::log::append::AppendLock;
+use crate::log::checkpoint;
+use crate::log::checkpoint::CheckpointLock;
+use crate::log::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::sync::{Arc, Ordering};
-use crate::write::WriteTxn;
+use crate::txn::WriteTxn;
+use crate::txn::pages::{OwnPages, neighbours};
 
 /// What a commit promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -6,18 +6,20 @@
 //! pinned refers to the pages at the end any more, a transaction gives them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what
 //! they undo is done again by the next pass.
 
-use crate::checkpoint::{self, CheckpointLock};
+use crate::env::mapping::MappedPages;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::free;
+use crate::format::free_list;
+use crate::format::page::{CommitNo, PAGE_BYTES, PageNo};
 use crate::guard::Guard;
-use crate::mapped::MappedPages;
-use crate::page::{CommitNo, PAGE_BYTES, PageNo};
-use crate::snapshot::{Snapshot, Tree};
+use crate::heap::segment_in_use;
+use crate::heap::{HeapNo, Segment};
+use crate::log::checkpoint;
+use crate::log::checkpoint::CheckpointLock;
 use crate::sync::Arc;
-use crate::tree::apart::segment_in_use;
-use crate::tree::{HeapNo, Segment, Stray, TreeKind, TreeRecord, View};
-use crate::write::{TreeId, WriteTxn};
+use crate::tree::{Stray, TreeKind, TreeRecord, View};
+use crate::txn::snapshot::{Snapshot, Tree};
+use crate::txn::{TreeId, WriteTxn};
 
 /// How many records one transaction writes anew.
 const MOVED_MAX: usize = 256;
@@ -136,7 +138,7 @@ fn store_pages(inner: &Arc<Inner>) -> Result<u64> {
 
 /// The size that suffices for what is in use.
 fn target_pages(inner: &Arc<Inner>, pages: u64) -> Result<u64> {
-    let free = free::list(inner)?;
+    let free = free_list::list(inner)?;
     let free: u64 = free.iter().map(|free| u64::from(free.pages)).sum();
     let used = pages.saturating_sub(free);
     Ok(used + used / SPARE_SHARE + SPARE_PAGES)

@@ -1,5 +1,12 @@
 //! The environment: a folder with one log, one lock region and one or more stores, opened by any number of processes.
 
+pub(crate) mod comparators;
+pub(crate) mod file_names;
+pub(crate) mod mapping;
+pub(crate) mod options;
+pub(crate) mod readers;
+pub(crate) mod region;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,30 +17,34 @@ use sapwood_wal::storage::{File, Storage};
 
 use crate::background::Background;
 use crate::backup::Content;
-use crate::bulk_load::BulkLoad;
 use crate::check::{self, Report};
-use crate::checkpoint::{self, CheckpointLock};
+use crate::commit::multi_store;
+use crate::commit::multi_store::JointTxn;
 use crate::compact::{self, Compacted};
-use crate::comparators::Registry;
+use crate::env::comparators::Registry;
+use crate::env::mapping::{DataFile, MappedPages, WINDOW_PAGES};
+use crate::env::options::Options;
+use crate::env::readers::IdleReaders;
+use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::free::FreePages;
-use crate::free::stock::FreeList;
+use crate::format::free_list;
+use crate::format::free_list::FreePages;
+use crate::format::meta::StoreIdentity;
+use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::roots::Roots;
 use crate::guard::Guard;
-use crate::head::Roots;
-use crate::joint::{self, JointTxn};
-use crate::mapped::{DataFile, MappedPages, WINDOW_PAGES};
-use crate::meta::StoreIdentity;
+use crate::log::archive;
+use crate::log::checkpoint;
+use crate::log::checkpoint::CheckpointLock;
 use crate::open;
-use crate::options::Options;
-use crate::own::Workshop;
-use crate::page::{CommitNo, PAGE_BYTES};
-use crate::readers::IdleReaders;
-use crate::region::Region;
-use crate::snapshot::Snapshot;
+use crate::space::allocator::FreeList;
 use crate::stat::Stat;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
-use crate::write::WriteTxn;
-use crate::{archive, backup, free, readers, stat};
+use crate::txn::WriteTxn;
+use crate::txn::bulk_load::BulkLoad;
+use crate::txn::pages::Workshop;
+use crate::txn::snapshot::Snapshot;
+use crate::{backup, stat};
 
 /// An open environment. Clones are handles to the same one; it is closed when the last handle, snapshot and
 /// transaction is gone.
@@ -164,7 +175,7 @@ impl Env {
     /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
     /// nothing, and with a commit all that was visible before it.
     pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
-        joint::read(&self.owner.stores, Snapshot::begin, Snapshot::commit)
+        multi_store::read(&self.owner.stores, Snapshot::begin, Snapshot::commit)
     }
 
     /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
@@ -315,7 +326,7 @@ impl Env {
     /// The free list of the visible commit.
     pub fn free_pages(&self) -> Result<Vec<FreePages>> {
         self.inner().check_usable()?;
-        free::list(self.inner())
+        free_list::list(self.inner())
     }
 
     /// Sizes, heads and readers, as of now.
@@ -325,7 +336,7 @@ impl Env {
     }
 
     /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
-    /// Every page keeps its number. [`restore`](crate::restore) makes an environment of it.
+    /// Every page keeps its number. [`restore`](crate::backup::restore) makes an environment of it.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
         backup::backup(self.inner(), &Content::Full, dest.as_ref())
     }

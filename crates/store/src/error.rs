@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::page::{CommitNo, PageNo};
+use crate::format::page::{CommitNo, PageNo};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -162,7 +162,7 @@ pub enum Error {
     HasSnapshots,
 
     /// All slots of the reader table are taken.
-    #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::READERS_MAX)]
+    #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::env::readers::READERS_MAX)]
     ReadersFull,
 
     /// The store may have only so many pages ([`Env::set_bytes_max`](crate::Env::set_bytes_max)), and all that may be used
@@ -193,7 +193,7 @@ pub enum Error {
     TreeExists(String),
 
     /// The name of a tree is empty or longer than [`TREE_NAME_BYTES_MAX`](crate::TREE_NAME_BYTES_MAX).
-    #[error("a tree name has 1 to {max} bytes, not {0}", max = crate::TREE_NAME_BYTES_MAX)]
+    #[error("a tree name has 1 to {max} bytes, not {0}", max = crate::txn::TREE_NAME_BYTES_MAX)]
     TreeName(usize),
 
     /// The tree id belongs to another transaction, or its tree is gone.

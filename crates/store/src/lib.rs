@@ -4,93 +4,70 @@
 //! place; [`Env::write`] gives the one [`WriteTxn`]. Its [`commit`](WriteTxn::commit) applies and logs what was done
 //! and gives a [`Ticket`]; [`Ticket::wait_durable`] makes that durable, and visible.
 
-#[cfg(test)]
-mod apart_crash_tests;
-#[cfg(all(test, feature = "shuttle"))]
-mod apart_model_tests;
-mod append;
-mod archive;
 mod background;
 mod backup;
 pub mod bulk;
-mod bulk_load;
-mod catalog;
 mod check;
-mod checkpoint;
 mod commit;
 mod compact;
-#[cfg(test)]
-mod compact_tests;
-mod comparators;
-#[cfg(test)]
-mod crash_lives;
-#[cfg(test)]
-mod crash_tests;
 mod env;
 pub mod error;
-mod file_names;
-mod free;
-#[cfg(test)]
-mod full_disk_tests;
+mod format;
 mod guard;
-mod head;
-mod joint;
-#[cfg(test)]
-mod joint_crash_tests;
-mod mapped;
-mod meta;
-#[cfg(all(test, feature = "shuttle"))]
-mod model_tests;
+mod heap;
+mod log;
 mod open;
-mod options;
-mod own;
-pub mod page;
-#[cfg(test)]
-mod places_crash_tests;
-mod readers;
-mod record;
-mod recovery;
-mod region;
-mod restore;
-mod snapshot;
+mod page_map;
 pub mod sort;
-#[cfg(test)]
-mod space_tests;
+mod space;
 mod stat;
 mod sync;
+#[cfg(test)]
+mod tests;
 pub mod tree;
+mod txn;
 mod typed;
 mod varint;
-mod write;
 
-pub use archive::Until;
 pub use backup::BackupInfo;
-pub use bulk_load::{BulkLoad, BulkTree};
+pub use backup::restore::{Restore, restore};
 pub use check::{PROBLEMS_MAX, Report};
+pub use commit::multi_store::{JointTicket, JointTxn};
 pub use commit::{Durability, Ticket};
 pub use compact::Compacted;
 pub use env::Env;
+pub use env::file_names::FileNames;
+pub use env::mapping::MappedPages;
+pub use env::options::{LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options, STORES_MAX};
+pub use env::readers::READERS_MAX;
 pub use error::{Error, Result};
-pub use file_names::FileNames;
-pub use free::FreePages;
-pub use joint::{JointTicket, JointTxn};
-pub use mapped::MappedPages;
-pub use meta::FORMAT_VERSION;
-pub use options::{LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options, STORES_MAX};
-pub use page::{CommitNo, PageNo};
-pub use readers::READERS_MAX;
-pub use restore::{Restore, restore};
+pub use format::free_list::FreePages;
+pub use format::meta::FORMAT_VERSION;
+pub use format::page::{CommitNo, PageNo};
+pub use log::archive::Until;
 pub use sapwood_wal::Error as LogError;
 pub use sapwood_wal::process::PROCESSES_MAX;
-pub use snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
 pub use stat::{Reader, Segments, Stat};
 pub use tree::{
     Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
     KnownTree, LeafPlace, TreeKind, VALUE_BYTES_MAX,
 };
+pub use txn::bulk_load::{BulkLoad, BulkTree};
+pub use txn::snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
+pub use txn::{
+    ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,
+};
 pub use typed::{
     Encoding, FixedEncoding, KeyEncoding, TypedEntry, TypedRange, TypedTree, TypedTreeId, TypedView,
 };
-pub use write::{
-    ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,
-};
+
+/// Pages, for those who keep trees elsewhere than in an environment.
+pub mod page {
+    pub use crate::format::page::{
+        AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut,
+        PageNo, ReadPages, SnapshotId, Successor, WritePages, checksum,
+    };
+    pub use crate::format::pointer_leaf::PlaceLeaf;
+    pub use crate::heap::{HeapNo, Place, Segment};
+    pub use crate::tree::memory::MemoryPages;
+}

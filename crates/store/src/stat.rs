@@ -1,13 +1,14 @@
 //! Figures about an open environment.
 
 use crate::env::Inner;
+use crate::env::readers;
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PageNo};
-use crate::readers;
-use crate::snapshot::Snapshot;
+use crate::format::page::{CommitNo, PageNo};
+use crate::heap::HeapNo;
+use crate::heap::{HeapUse, segment_key};
 use crate::sync::{Arc, Ordering};
-use crate::tree::apart::{HeapUse, segment_key};
-use crate::tree::{HeapNo, View};
+use crate::tree::View;
+use crate::txn::snapshot::Snapshot;
 
 /// Sizes, heads and readers of an environment at one moment.
 ///

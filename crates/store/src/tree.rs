@@ -3,39 +3,39 @@
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
 //! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
-pub(crate) mod apart;
 mod changes;
 mod check;
-mod copy;
 mod count;
 mod cursor;
 mod duplicates;
 pub(crate) mod entries;
+pub(crate) mod memory;
 pub(crate) mod node;
 pub(crate) mod order;
-pub(crate) mod prefetch;
+pub(crate) mod out_of_line;
+mod relocation;
 mod since;
-mod strays;
 pub(crate) mod value;
 mod write;
 
 use std::ops::Bound;
 
 use crate::error::{Error, Result};
-use crate::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages, SnapshotId};
+use crate::format::page::{PAGE_NO_MAX, PageKind, PageNo, ReadPages, SnapshotId};
+use crate::format::prefetch;
 
 use duplicates::Values;
 use node::{Cell, Mark, Node};
 
-pub use apart::{HeapNo, Place, PlaceLeaf, Segment};
+use crate::heap::HeapNo;
 pub use changes::{Change, Changes};
 pub use check::{CheckSink, check};
 pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range, Records};
 pub use order::{Comparator, Comparators, KeyOrder};
 pub(crate) use order::{Order, Orders};
+pub(crate) use relocation::Stray;
 pub(crate) use since::Written;
-pub(crate) use strays::Stray;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};
 pub(crate) use write::{Reserved, is_inline, reserved_mut};
@@ -316,8 +316,8 @@ const FETCHED_KEYS: usize = 16;
 
 /// A tree as of one moment, to be read.
 pub struct View<'p, P: ?Sized> {
-    pages: &'p P,
-    record: TreeRecord,
+    pub(crate) pages: &'p P,
+    pub(crate) record: TreeRecord,
     orders: Orders,
 }
 
@@ -532,12 +532,12 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         Range::new(*self, from, to)
     }
 
-    fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         usize::from(self.record.height)
     }
 
     #[inline]
-    fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
+    pub(crate) fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
         if !self.record.kind.apart {
             prefetch::slots(self.pages.page(number)?, level);
         }
@@ -587,7 +587,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     }
 
     /// The tree of the values of one key.
-    fn of_values(&self, record: TreeRecord) -> Self {
+    pub(crate) fn of_values(&self, record: TreeRecord) -> Self {
         let orders = Orders {
             keys: self.orders.duplicates,
             duplicates: Order::default(),

@@ -8,11 +8,11 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
+use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::mapped::MappedPages;
-use crate::snapshot::{Snapshot, Tree};
 use crate::tree::{Range, TreeKind};
-use crate::write::{TreeId, WriteTxn};
+use crate::txn::snapshot::{Snapshot, Tree};
+use crate::txn::{TreeId, WriteTxn};
 
 /// How the items of a type are kept as bytes.
 ///

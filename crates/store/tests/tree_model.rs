@@ -10,8 +10,8 @@ use std::ops::Bound;
 use proptest::prelude::*;
 use sapwood_store::Error;
 use sapwood_store::bulk::TreeBuilder;
-use sapwood_store::page::{AppendPages, MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, HeapNo, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
+use sapwood_store::page::{AppendPages, HeapNo, MemoryPages, PageNo, WritePages};
+use sapwood_store::tree::{self, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
 use whole_tree::check;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

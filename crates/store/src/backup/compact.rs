@@ -6,14 +6,15 @@ use std::io::IoSlice;
 use sapwood_wal::storage::File;
 
 use crate::bulk::TreeBuilder;
-use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::head::{FIRST_PAGE, Head, Roots};
-use crate::meta::{Meta, StoreIdentity};
-use crate::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
-use crate::snapshot::Snapshot;
-use crate::tree::apart::segment_records;
-use crate::tree::{HeapNo, Segment, TreeKind, TreeRecord, View};
+use crate::format::catalog::Catalog;
+use crate::format::meta::{Meta, StoreIdentity};
+use crate::format::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
+use crate::format::roots::{FIRST_PAGE, Head, Roots};
+use crate::heap::segment_records;
+use crate::heap::{HeapNo, Segment};
+use crate::tree::{TreeKind, TreeRecord, View};
+use crate::txn::snapshot::Snapshot;
 
 use super::{COPIED_PAGES, file_pages};
 

@@ -6,11 +6,11 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::check::{Bitmap, Checked};
+use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::mapped::MappedPages;
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages};
-use crate::tree::Segment;
-use crate::tree::apart::Record;
+use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages};
+use crate::heap::Record;
+use crate::heap::Segment;
 
 use super::COPIED_PAGES;
 

@@ -28,16 +28,17 @@ use std::path::Path;
 use sapwood_wal::storage::File;
 
 use crate::check::Bitmap;
+use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::head::{FIRST_PAGE, Roots};
-use crate::mapped::MappedPages;
-use crate::meta::Meta;
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageNo, checksum};
-use crate::tree::apart::{Record, segment_in_use};
-use crate::tree::{Segment, View, Written};
+use crate::format::meta::Meta;
+use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageNo, checksum};
+use crate::format::roots::{FIRST_PAGE, Roots};
+use crate::heap::Segment;
+use crate::heap::{Record, segment_in_use};
+use crate::tree::{View, Written};
 
-use super::copied::{Copied, Part};
 use super::{COPIED_PAGES, file_pages};
+use crate::backup::copied::{Copied, Part};
 
 const MAGIC: [u8; 8] = *b"SAPWINCR";
 const VERSION: u32 = 1;

@@ -9,10 +9,10 @@ use std::path::Path;
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::error::Result;
-use crate::page::{CommitNo, PAGE_BYTES};
+use crate::format::page::{CommitNo, PAGE_BYTES};
 
-use super::increment::{RUN_HEADER_BYTES, RUNS_AT, run_of};
 use super::{Increment, file_pages, place_of, read_full};
+use crate::backup::increment::{RUN_HEADER_BYTES, RUNS_AT, run_of};
 
 /// What a backup of one store holds, as the beginning of its file says: nothing has been verified that way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Check, Sample};
+use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::mapped::MappedPages;
-use crate::page::{CommitNo, PageNo};
-use crate::tree::apart::{
+use crate::format::page::{CommitNo, PageNo};
+use crate::heap::{HeapNo, Place, Segment};
+use crate::heap::{
     HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_in_use, segment_key, segment_of,
 };
-use crate::tree::{CheckSink, HeapNo, Place, Segment, TreeRecord, View};
+use crate::tree::{CheckSink, TreeRecord, View};
 
 /// All segments of a store.
 #[derive(Default)]

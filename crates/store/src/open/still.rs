@@ -14,10 +14,11 @@ use sapwood_wal::storage::{OpenMode, PrivateCopy};
 
 use super::{Opened, OpenedStore, Places, Regions, is_unwritable, newest};
 use crate::env::Env;
+use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::meta::NO_LOG;
-use crate::recovery::{self, Recovering};
-use crate::region::Region;
+use crate::format::meta::NO_LOG;
+use crate::log::recovery;
+use crate::log::recovery::Recovering;
 use crate::sync::Arc;
 
 /// Sees to it that the files do not change, through a lock file that could not be opened for writing. On a read-only medium there may be

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::buffer::Buffer;
 use super::head_of;
-use super::run::RunReader;
+use crate::sort::buffer::Buffer;
+use crate::sort::run::RunReader;
 use crate::tree::entries::common_prefix;
 
 pub(super) struct Merge {

@@ -9,11 +9,11 @@
 use std::cmp::Ordering;
 
 use super::View;
-use super::duplicates::Values;
-use super::node::Node;
-use super::order::Order;
 use crate::error::{Error, Result};
-use crate::page::{PageNo, ReadPages};
+use crate::format::page::{PageNo, ReadPages};
+use crate::tree::duplicates::Values;
+use crate::tree::node::Node;
+use crate::tree::order::Order;
 
 /// A record that differs: one that was put has a new value, one that was deleted has none. In a tree with duplicates each value
 /// of a key is a record, which is either old or new.
@@ -475,9 +475,9 @@ mod tests {
 
     use super::*;
     use crate::env::Env;
-    use crate::mapped::MappedPages;
-    use crate::options::Options;
-    use crate::page::Page;
+    use crate::env::mapping::MappedPages;
+    use crate::env::options::Options;
+    use crate::format::page::Page;
     use crate::tree::TreeKind;
 
     /// Counts the pages that are looked at.
@@ -520,7 +520,7 @@ mod tests {
         txn.put(tree, &key(500), &last.unwrap()).unwrap();
         txn.commit().unwrap().wait_durable().unwrap();
         let after = env.read().unwrap();
-        let record = |of: &crate::Snapshot| *of.tree("t").unwrap().unwrap().record();
+        let record = |of: &crate::txn::snapshot::Snapshot| *of.tree("t").unwrap().unwrap().record();
         let pages = Counting(after.pages(), Cell::new(0));
         let [old, new] = [&before, &after].map(|of| Some(View::new(&pages, record(of))));
         let mut changes = Changes::between(old, new);

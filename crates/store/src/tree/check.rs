@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::apart::{HeapNo, Place, Record};
-use super::duplicates::Values;
-use super::node::{Mark, Node};
-use super::value::{self, ExtentPointer};
 use super::{TreeRecord, View, extent_commit, verify_extent};
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PageNo, ReadPages};
+use crate::format::page::{CommitNo, PageNo, ReadPages};
+use crate::heap::{HeapNo, Place, Record};
+use crate::tree::duplicates::Values;
+use crate::tree::node::{Mark, Node};
+use crate::tree::value;
+use crate::tree::value::ExtentPointer;
 
 /// What [`check`] tells its caller.
 pub trait CheckSink {

@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use super::node::Node;
 use super::{HEIGHT_MAX, Order, View};
 use crate::error::{Error, Result};
-use crate::page::ReadPages;
+use crate::format::page::ReadPages;
+use crate::tree::node::Node;
 
 /// Where a bound lies between the records of one page on its way: before the entry at `slot` of `n`.
 #[derive(Clone, Copy, Default)]

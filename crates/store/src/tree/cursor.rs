@@ -5,10 +5,10 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::node::{Mark, Node};
 use super::{HEIGHT_MAX, View};
 use crate::error::{Error, Result};
-use crate::page::{PageNo, ReadPages};
+use crate::format::page::{PageNo, ReadPages};
+use crate::tree::node::{Mark, Node};
 
 use duplicates::Among;
 

@@ -18,9 +18,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::node::{Mark, Node, Place};
 use super::{Order, TreeKind, TreeRecord};
 use crate::error::{Error, Result};
+use crate::tree::node::{Mark, Node, Place};
 
 /// The values of one key as they are stored.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::node::{Child, Mark, Node, NodeMut, Run, cell_bytes, slots_bytes};
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PageKind, PageMut, PageNo};
+use crate::format::page::{CommitNo, PageKind, PageMut, PageNo};
+use crate::tree::node::{Child, Mark, Node, NodeMut, Run, cell_bytes, slots_bytes};
 
 /// Entries of one level in ascending order, keys and payloads in one buffer.
 pub(crate) struct Entries {

@@ -36,7 +36,7 @@
 //!      32        keys
 //! ```
 //!
-//! Leaves of places are like these, see [`super::apart`].
+//! Leaves of places are like these, see [`crate::heap`].
 //!
 //! Reading trusts nothing: every offset and length is checked where it is used, and what does not fit is [`Error::Corrupt`].
 
@@ -53,27 +53,28 @@ use std::ops::Range;
 
 use child::child_bytes;
 
-use super::apart::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PlaceLeaf};
-use super::{Order, prefetch};
+use super::Order;
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
+use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
+use crate::format::pointer_leaf::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PlaceLeaf};
+use crate::format::prefetch;
 
-pub(super) use child::decode_pair;
+pub(crate) use child::decode_pair;
 pub(crate) use child::{Child, encode_pair};
-pub(super) use division::{Heading, Overfull};
-pub(super) use edit::NodeMut;
+pub(crate) use division::{Heading, Overfull};
+pub(crate) use edit::NodeMut;
 pub(crate) use insertions::Run;
-pub(super) use remake::{Edit, Entry};
+pub(crate) use remake::{Edit, Entry};
 
 /// The length of the header of a tree page.
-pub(super) const NODE_HEADER_BYTES: usize = 32;
+pub(crate) const NODE_HEADER_BYTES: usize = 32;
 
 /// What a tree page has for its prefix, slots and cells.
 pub(crate) const NODE_ROOM_BYTES: usize = PAGE_BYTES - NODE_HEADER_BYTES;
 
 /// What one leaf entry may take, slot and cell; a longer value goes to an extent. Two such entries always fit into a page,
 /// which is why a page can always be split in two around a new entry.
-pub(super) const ENTRY_BYTES_MAX: usize = 2000;
+pub(crate) const ENTRY_BYTES_MAX: usize = 2000;
 
 /// What the payload of a leaf's cell is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,11 +84,11 @@ pub(crate) enum Mark {
     Inline,
     /// A pointer to an extent that holds the value.
     Extent,
-    /// Several values: see [`super::duplicates`].
+    /// Several values: see [`crate::tree::duplicates`].
     SubPage,
     /// The record of a tree whose keys are the values.
     SubTree,
-    /// A place, in leaves that hold nothing else: see [`super::apart`].
+    /// A place, in leaves that hold nothing else: see [`crate::heap`].
     Apart,
 }
 
@@ -121,7 +122,7 @@ impl Mark {
 }
 
 /// The length of a pointer to an extent: page number and length of the value, 48 bits each.
-pub(super) const EXTENT_POINTER_BYTES: usize = 12;
+pub(crate) const EXTENT_POINTER_BYTES: usize = 12;
 
 const COUNT_AT: usize = 24;
 const PREFIX_LEN_AT: usize = 26;
@@ -221,27 +222,27 @@ impl PageKind {
 
 /// A search's answer: the entry with the key, or where it would be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) slot: usize,
-    pub(super) exact: bool,
+pub(crate) struct Place {
+    pub(crate) slot: usize,
+    pub(crate) exact: bool,
 }
 
 /// What stands in a cell.
 #[derive(Clone, Copy)]
-pub(super) struct Cell<'p> {
+pub(crate) struct Cell<'p> {
     /// The length of the key behind the prefix.
-    pub(super) suffix_len: usize,
+    pub(crate) suffix_len: usize,
     /// The key behind prefix and head.
-    pub(super) tail: &'p [u8],
+    pub(crate) tail: &'p [u8],
     /// The value, or a pointer to it, or a [`Child`].
-    pub(super) payload: &'p [u8],
+    pub(crate) payload: &'p [u8],
     /// What the payload is.
-    pub(super) mark: Mark,
+    pub(crate) mark: Mark,
 }
 
 /// A page of a tree, to be read.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'p> {
+pub(crate) struct Node<'p> {
     page: &'p Page,
     kind: PageKind,
     n: usize,
@@ -258,7 +259,7 @@ static NO_PAGE: Page = Page::zeroed();
 impl<'p> Node<'p> {
     /// Takes a page as the tree page it is expected to be.
     #[inline]
-    pub(super) fn open(
+    pub(crate) fn open(
         page: &'p Page,
         number: PageNo,
         kind: PageKind,
@@ -318,7 +319,7 @@ impl<'p> Node<'p> {
 
     /// Takes a leaf of places that others may store to as the one that it is expected to be.
     #[inline]
-    pub(super) fn of_places(places: &'p PlaceLeaf, number: PageNo) -> Result<Self> {
+    pub(crate) fn of_places(places: &'p PlaceLeaf, number: PageNo) -> Result<Self> {
         if !places.is(number) {
             return Err(Error::corrupt(
                 number,
@@ -337,13 +338,13 @@ impl<'p> Node<'p> {
     }
 
     /// The leaf of places, if others may store to it.
-    pub(super) fn shared_places(&self) -> Option<&'p PlaceLeaf> {
+    pub(crate) fn shared_places(&self) -> Option<&'p PlaceLeaf> {
         self.places
     }
 
     /// The key of an entry of a leaf of places.
     #[inline]
-    pub(super) fn place_key(&self, slot: usize) -> Result<&'p [u8; KEY_BYTES]> {
+    pub(crate) fn place_key(&self, slot: usize) -> Result<&'p [u8; KEY_BYTES]> {
         let key = match self.places {
             Some(places) => places.key(slot),
             None => self.packed(slot..slot + 1).and_then(<[u8]>::first_chunk),
@@ -352,44 +353,44 @@ impl<'p> Node<'p> {
     }
 
     /// The size of the keys of a packed leaf, of the pairs of a leaf of places.
-    pub(super) fn packed_size(&self) -> usize {
+    pub(crate) fn packed_size(&self) -> usize {
         usize::from(self.page.u16_at(PREFIX_LEN_AT))
     }
 
     /// The keys, or pairs, from `slot` on, one behind the other.
-    pub(super) fn packed(&self, slots: Range<usize>) -> Option<&'p [u8]> {
+    pub(crate) fn packed(&self, slots: Range<usize>) -> Option<&'p [u8]> {
         let size = self.packed_size();
         let keys = self.page.bytes().get(NODE_HEADER_BYTES..)?;
         keys.get(..self.n * size)?
             .get(slots.start * size..slots.end * size)
     }
 
-    pub(super) fn number(&self) -> PageNo {
+    pub(crate) fn number(&self) -> PageNo {
         match self.places {
             Some(places) => places.number(),
             None => self.page.number(),
         }
     }
 
-    pub(super) fn commit(&self) -> CommitNo {
+    pub(crate) fn commit(&self) -> CommitNo {
         match self.places {
             Some(places) => places.commit(),
             None => self.page.commit(),
         }
     }
 
-    pub(super) fn kind(&self) -> PageKind {
+    pub(crate) fn kind(&self) -> PageKind {
         self.kind
     }
 
     /// The number of entries.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.n
     }
 
     /// The bytes of the page that are in use, header aside.
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         match self.kind {
             PageKind::PackedLeaf => return self.n * self.packed_size(),
             PageKind::PlaceLeaf => return self.n * PAIR_BYTES,
@@ -405,7 +406,7 @@ impl<'p> Node<'p> {
     }
 
     #[inline]
-    pub(super) fn cell(&self, slot: usize) -> Result<Cell<'p>> {
+    pub(crate) fn cell(&self, slot: usize) -> Result<Cell<'p>> {
         self.find_cell(slot)
             .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
     }
@@ -473,7 +474,7 @@ impl<'p> Node<'p> {
 
     /// The key of an entry, in a page of whole keys.
     #[inline]
-    pub(super) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
+    pub(crate) fn whole_key(&self, slot: usize) -> Result<&'p [u8]> {
         self.find_whole_key(slot)
             .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
     }
@@ -498,7 +499,7 @@ impl<'p> Node<'p> {
 
     /// Key and payload of an entry, and what that is, in a leaf of whole keys: the cell is read once for both.
     #[inline]
-    pub(super) fn whole_entry(&self, slot: usize) -> Result<(&'p [u8], Mark, &'p [u8])> {
+    pub(crate) fn whole_entry(&self, slot: usize) -> Result<(&'p [u8], Mark, &'p [u8])> {
         self.find_whole_entry(slot)
             .ok_or_else(|| Error::corrupt(self.number(), "cell outside its page"))
     }
@@ -521,7 +522,7 @@ impl<'p> Node<'p> {
 
     /// Searches the entries for a key, from slot `from` on.
     #[inline]
-    pub(super) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
+    pub(crate) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
         if let Some(places) = self.places
             && let Ok(key) = key.try_into()
         {
@@ -574,14 +575,14 @@ impl<'p> Node<'p> {
 
     /// Fetches a cell that is probably wanted, before the comparison waits for its beginning.
     #[inline]
-    pub(super) fn prefetch_cell(&self, slot: usize) {
+    pub(crate) fn prefetch_cell(&self, slot: usize) {
         if let Some(offset) = self.offsets.get(slot) {
             prefetch::cell(self.page, usize::from(u16::from_le_bytes(*offset)));
         }
     }
 
     /// Fetches where the next cell will stand, if it has about so many bytes.
-    pub(super) fn prefetch_place_for(&self, bytes: usize) {
+    pub(crate) fn prefetch_place_for(&self, bytes: usize) {
         if self.kind.has_equal_entries() {
             return;
         }
@@ -590,14 +591,14 @@ impl<'p> Node<'p> {
     }
 
     /// Fetches the whole page, without waiting for it.
-    pub(super) fn prefetch_page(&self) {
+    pub(crate) fn prefetch_page(&self) {
         if self.places.is_none() {
             prefetch::page(self.page);
         }
     }
 
     /// Fetches the cell that a search for this key probably ends at, without waiting for it.
-    pub(super) fn prefetch_near(&self, key: &[u8], order: Order, lines: &prefetch::ReadLines) {
+    pub(crate) fn prefetch_near(&self, key: &[u8], order: Order, lines: &prefetch::ReadLines) {
         if let (Some(places), Ok(key)) = (self.places, key.try_into()) {
             places.fetch_pair(key);
         }
@@ -672,7 +673,7 @@ impl<'p> Node<'p> {
     }
 
     /// How the key of an entry compares with `key`.
-    pub(super) fn compare_key(&self, slot: usize, key: &[u8], order: Order) -> Result<Ordering> {
+    pub(crate) fn compare_key(&self, slot: usize, key: &[u8], order: Order) -> Result<Ordering> {
         if self.kind.is_whole() {
             return order.compare(self.whole_key(slot)?, key);
         }
@@ -683,7 +684,7 @@ impl<'p> Node<'p> {
 
     /// The slot of the child that a key belongs to.
     #[inline]
-    pub(super) fn child_slot(&self, key: &[u8], order: Order) -> Result<usize> {
+    pub(crate) fn child_slot(&self, key: &[u8], order: Order) -> Result<usize> {
         let place = self.search(key, 1, order)?;
         Ok(if place.exact {
             place.slot
@@ -693,7 +694,7 @@ impl<'p> Node<'p> {
     }
 
     #[inline]
-    pub(super) fn child(&self, slot: usize) -> Result<Child> {
+    pub(crate) fn child(&self, slot: usize) -> Result<Child> {
         let child = self
             .find_cell(slot)
             .and_then(|cell| Child::decode(cell.payload));
@@ -701,7 +702,7 @@ impl<'p> Node<'p> {
     }
 
     /// Appends the key of an entry to `out`.
-    pub(super) fn push_key(&self, slot: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn push_key(&self, slot: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.kind.is_whole() {
             out.extend_from_slice(self.whole_key(slot)?);
             return Ok(());
@@ -712,7 +713,7 @@ impl<'p> Node<'p> {
 
     /// The same in a page without whole keys, with the entry's cell at hand.
     #[inline]
-    pub(super) fn push_key_in(&self, slot: usize, cell: &Cell<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn push_key_in(&self, slot: usize, cell: &Cell<'_>, out: &mut Vec<u8>) {
         let head = self.head(slot).unwrap_or_default().to_be_bytes();
         out.reserve(self.prefix.len() + cell.suffix_len);
         out.extend_from_slice(self.prefix);
@@ -727,7 +728,7 @@ impl<'p> Node<'p> {
     }
 
     /// The number of records below the entries before `slot`.
-    pub(super) fn records_before(&self, slot: usize) -> Result<u64> {
+    pub(crate) fn records_before(&self, slot: usize) -> Result<u64> {
         let mut sum = 0u64;
         for slot in 0..slot.min(self.len()) {
             sum = sum.saturating_add(self.child(slot)?.records);
@@ -736,7 +737,7 @@ impl<'p> Node<'p> {
     }
 
     /// Checks everything about the page that can be seen without its neighbours.
-    pub(super) fn check(&self, order: Order) -> Result<(), &'static str> {
+    pub(crate) fn check(&self, order: Order) -> Result<(), &'static str> {
         if self.kind.is_whole() && !order.is_unknown() {
             self.check_order(order)?;
         }

@@ -1,11 +1,12 @@
 //! What of a tree was written since a commit: a page's commit is at least that of everything below it, so a walk passes over
 //! whatever is older. Only leaves of places say themselves when somebody stored to them last, and all are asked.
 
-use super::node::{Mark, Node};
-use super::value::{self, ExtentPointer};
 use super::{TreeRecord, View, verify_extent};
 use crate::error::{Error, Result};
-use crate::page::{CommitNo, PageNo, ReadPages};
+use crate::format::page::{CommitNo, PageNo, ReadPages};
+use crate::tree::node::{Mark, Node};
+use crate::tree::value;
+use crate::tree::value::ExtentPointer;
 
 /// What was written.
 pub(crate) enum Written {

@@ -8,24 +8,25 @@
 //! ```
 
 use super::VALUE_BYTES_MAX;
-use super::node::{self, EXTENT_POINTER_BYTES};
 use crate::error::{Error, Result};
-use crate::page::{
-    self, AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages,
-    WritePages,
+use crate::format::page;
+use crate::format::page::{
+    AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages, WritePages,
 };
+use crate::tree::node;
+use crate::tree::node::EXTENT_POINTER_BYTES;
 
 const EXTENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;
 
 /// Where a large value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ExtentPointer {
-    pub(super) first: PageNo,
-    pub(super) len: u64,
+pub(crate) struct ExtentPointer {
+    pub(crate) first: PageNo,
+    pub(crate) len: u64,
 }
 
 impl ExtentPointer {
-    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let (first, len) = node::decode_pair(payload.first_chunk()?);
         (len <= VALUE_BYTES_MAX as u64).then_some(Self {
             first: PageNo(first),
@@ -33,11 +34,11 @@ impl ExtentPointer {
         })
     }
 
-    pub(super) fn encode(self) -> [u8; EXTENT_POINTER_BYTES] {
+    pub(crate) fn encode(self) -> [u8; EXTENT_POINTER_BYTES] {
         node::encode_pair(self.first.0, self.len)
     }
 
-    pub(super) fn pages(self) -> u32 {
+    pub(crate) fn pages(self) -> u32 {
         extent_pages(self.len as usize)
     }
 }
@@ -82,7 +83,7 @@ fn header(first: PageNo, commit: CommitNo, len: usize) -> [u8; EXTENT_HEADER_BYT
 }
 
 /// The value in an extent, to be written; [`seal_extent`] has to follow.
-pub(super) fn value_mut(extent: &mut [u8], len: usize) -> Option<&mut [u8]> {
+pub(crate) fn value_mut(extent: &mut [u8], len: usize) -> Option<&mut [u8]> {
     extent.get_mut(EXTENT_HEADER_BYTES..)?.get_mut(..len)
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn seal_extent(extent: &mut [u8]) {
 }
 
 /// Allocates an extent for a value of so many zeroes.
-pub(super) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Result<ExtentPointer> {
+pub(crate) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Result<ExtentPointer> {
     let count = extent_pages(len);
     let first = pages.allocate_extent(count)?;
     let commit = pages.commit();
@@ -114,7 +115,7 @@ pub(super) fn reserve<P: WritePages + ?Sized>(pages: &mut P, len: usize) -> Resu
 }
 
 /// Allocates an extent for a value and writes it.
-pub(super) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<ExtentPointer> {
+pub(crate) fn store<P: WritePages + ?Sized>(pages: &mut P, value: &[u8]) -> Result<ExtentPointer> {
     let count = extent_pages(value.len());
     let first = pages.allocate_extent(count)?;
     let image = Image::new(first, pages.commit(), value);
@@ -134,7 +135,7 @@ pub(crate) fn append<P: AppendPages + ?Sized>(pages: &mut P, value: &[u8]) -> Re
 }
 
 /// The value that a leaf's payload points to.
-pub(super) fn load<'p, P: ReadPages + ?Sized>(
+pub(crate) fn load<'p, P: ReadPages + ?Sized>(
     pages: &'p P,
     leaf: PageNo,
     payload: &[u8],

@@ -4,22 +4,23 @@
 //! (copy on write, bringing children's new places and record counts up to date on the way), changes the leaf, and mends what
 //! overflowed or became too empty on the way back up.
 
-mod apart;
 mod change;
 mod duplicates;
+mod out_of_line;
 mod range;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::apart::KEY_BYTES;
-use super::node::{ENTRY_BYTES_MAX, Mark, Node, entry_bytes};
-use super::value::{self, ExtentPointer};
 use super::{
     Comparators, DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
 };
 use crate::error::{Error, Result};
-use crate::page::{PageKind, PageNo, WritePages};
+use crate::format::page::{PageKind, PageNo, WritePages};
+use crate::format::pointer_leaf::KEY_BYTES;
+use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node, entry_bytes};
+use crate::tree::value;
+use crate::tree::value::ExtentPointer;
 
 use change::Change;
 
@@ -43,7 +44,7 @@ pub(crate) enum Reserved {
 }
 
 impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
-    /// The tree of this record in these pages. Its order must not be [`Custom`](super::KeyOrder::Custom), or nothing is found in it.
+    /// The tree of this record in these pages. Its order must not be [`Custom`](crate::tree::KeyOrder::Custom), or nothing is found in it.
     pub fn new(pages: &'a mut P, record: &'a mut TreeRecord) -> Self {
         let orders = Orders::new(record.kind, Comparators::default());
         Self::with_orders(pages, record, orders)
@@ -262,7 +263,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         let kind = self.record.page_kind(0);
         let node = Node::open(self.pages.page(leaf)?, leaf, kind, 0)?;
         if self.record.kind.apart {
-            let place = apart::place_at(&*self.pages, leaf, slot)?;
+            let place = out_of_line::place_at(&*self.pages, leaf, slot)?;
             self.pages.outdate_record(self.record.heap, place)?;
             return Ok(1);
         }

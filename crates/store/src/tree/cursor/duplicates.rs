@@ -1,9 +1,9 @@
 //! Moving among the values of one key.
 
-use super::super::duplicates::Values;
 use super::{Cursor, Direction, Spot};
 use crate::error::{Error, Result};
-use crate::page::{PageNo, ReadPages};
+use crate::format::page::{PageNo, ReadPages};
+use crate::tree::duplicates::Values;
 
 /// Where among the values of its key a cursor stands.
 pub(super) enum Among<'p, P: ?Sized> {
@@ -324,7 +324,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
     }
 
-    fn sub_cursor(&mut self, tree: super::super::TreeRecord) -> Box<Self> {
+    fn sub_cursor(&mut self, tree: crate::tree::TreeRecord) -> Box<Self> {
         let view = self.view.of_values(tree);
         match std::mem::replace(&mut self.among, Among::One) {
             Among::Tree(mut cursor) => {

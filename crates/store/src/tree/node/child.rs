@@ -1,6 +1,6 @@
 //! What the entries of a branch point to, and how two numbers of 48 bits are stored.
 
-use crate::page::{PageKind, PageNo};
+use crate::format::page::{PageKind, PageNo};
 
 const U48_BYTES: usize = 6;
 
@@ -18,7 +18,7 @@ impl Child {
         encode_pair(self.page.0, self.records)
     }
 
-    pub(in crate::tree) fn decode(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         match payload.first_chunk() {
             Some(both) => {
                 let (page, records) = decode_pair(both);
@@ -42,7 +42,7 @@ pub(crate) fn encode_pair(first: u64, second: u64) -> [u8; 2 * U48_BYTES] {
     [a, b, c, d, e, f, u, v, w, x, y, z]
 }
 
-pub(in crate::tree) fn decode_pair(bytes: &[u8; 2 * U48_BYTES]) -> (u64, u64) {
+pub(crate) fn decode_pair(bytes: &[u8; 2 * U48_BYTES]) -> (u64, u64) {
     let [a, b, c, d, e, f, u, v, w, x, y, z] = *bytes;
     (
         decode_u48([a, b, c, d, e, f]),
@@ -55,7 +55,7 @@ fn decode_u48([a, b, c, d, e, f]: [u8; U48_BYTES]) -> u64 {
 }
 
 /// The length of a payload in the pages of a kind that hold children.
-pub(super) fn child_bytes(kind: PageKind) -> usize {
+pub(crate) fn child_bytes(kind: PageKind) -> usize {
     match kind {
         PageKind::CountedBranch | PageKind::CountedWholeBranch => 2 * U48_BYTES,
         _ => U48_BYTES,

@@ -1,38 +1,38 @@
 //! Dividing a full leaf around a new entry.
 //!
 //! Both halves take over the cells as they stand, but for what their longer prefixes take from the keys. Leaves where that is not all there
-//! is to it are divided entry by entry, to the same pages: see [`Entries`](super::super::entries::Entries).
+//! is to it are divided entry by entry, to the same pages: see [`Entries`](crate::tree::entries::Entries).
 
 #![deny(clippy::indexing_slicing)]
 
 use std::ops::Range;
 
-use super::super::entries::common_prefix;
-use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, COUNT_AT, Cell, Entry, HEAD_BYTES, HEADS_STEP, NODE_HEADER_BYTES, NODE_ROOM_BYTES,
     Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
-use crate::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo};
+use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo};
+use crate::tree::entries::common_prefix;
+use crate::tree::node::insertions::RUN_AT;
 
 /// Where a leaf is divided, and by how much longer the prefixes of the halves are than its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::tree) struct Division {
-    pub(in crate::tree) cut: usize,
+pub(crate) struct Division {
+    pub(crate) cut: usize,
     gains: [usize; 2],
 }
 
 /// What a half is written as.
 #[derive(Clone, Copy)]
-pub(in crate::tree) struct Heading {
-    pub(in crate::tree) number: PageNo,
-    pub(in crate::tree) commit: CommitNo,
-    pub(in crate::tree) run: Run,
+pub(crate) struct Heading {
+    pub(crate) number: PageNo,
+    pub(crate) commit: CommitNo,
+    pub(crate) run: Run,
 }
 
 /// A leaf with a new entry, which it has no room for.
 #[derive(Clone, Copy)]
-pub(in crate::tree) struct Overfull<'a> {
+pub(crate) struct Overfull<'a> {
     node: Node<'a>,
     slot: usize,
     entry: Entry<'a>,
@@ -41,7 +41,7 @@ pub(in crate::tree) struct Overfull<'a> {
 
 impl<'a> Overfull<'a> {
     /// A leaf with a new entry at `slot`; `None` if it is none that is divided this way.
-    pub(in crate::tree) fn new(node: Node<'a>, slot: usize, entry: Entry<'a>) -> Option<Self> {
+    pub(crate) fn new(node: Node<'a>, slot: usize, entry: Entry<'a>) -> Option<Self> {
         if !matches!(node.kind, PageKind::Leaf | PageKind::WholeLeaf) || slot > node.n {
             return None;
         }
@@ -55,7 +55,7 @@ impl<'a> Overfull<'a> {
     }
 
     /// The number of entries, the new one included.
-    pub(in crate::tree) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.node.n + 1
     }
 
@@ -85,7 +85,7 @@ impl<'a> Overfull<'a> {
     }
 
     /// How a leaf is divided: as near to `wish` as the halves fit, in the middle without a wish. `None` if its entries have to be looked at one by one.
-    pub(in crate::tree) fn division(&self, wish: Option<usize>) -> Option<Division> {
+    pub(crate) fn division(&self, wish: Option<usize>) -> Option<Division> {
         let n = self.len();
         let kind = self.node.kind;
         let slot_bytes = |at| {
@@ -155,7 +155,7 @@ impl<'a> Overfull<'a> {
 
     /// The shortest key that is greater than every key before `cut` and not greater than the key there, if keys are ordered `bytewise`;
     /// otherwise the key there.
-    pub(in crate::tree) fn separator(&self, cut: usize, bytewise: bool) -> Option<Vec<u8>> {
+    pub(crate) fn separator(&self, cut: usize, bytewise: bool) -> Option<Vec<u8>> {
         let mut separator = self.key(cut)?;
         if bytewise {
             let common = common_prefix(&self.key(cut.checked_sub(1)?)?, &separator);
@@ -174,7 +174,7 @@ impl<'a> Overfull<'a> {
     }
 
     /// Writes the left half.
-    pub(in crate::tree) fn write_left(
+    pub(crate) fn write_left(
         &self,
         division: Division,
         page: PageMut<'_>,
@@ -185,7 +185,7 @@ impl<'a> Overfull<'a> {
     }
 
     /// Writes the right half.
-    pub(in crate::tree) fn write_right(
+    pub(crate) fn write_right(
         &self,
         division: Division,
         page: PageMut<'_>,
@@ -274,9 +274,9 @@ impl<'a> Overfull<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::entries::Entries;
-    use super::super::{Mark, NodeMut};
     use super::*;
+    use crate::tree::entries::Entries;
+    use crate::tree::node::{Mark, NodeMut};
 
     const NUMBER: PageNo = PageNo(7);
     const COMMIT: CommitNo = CommitNo(3);

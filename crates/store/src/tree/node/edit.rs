@@ -4,16 +4,16 @@
 
 use std::ops::Range;
 
-use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, KEY_BYTES, Mark, NODE_HEADER_BYTES,
     Node, PAIR_BYTES, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};
+use crate::format::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};
+use crate::tree::node::insertions::RUN_AT;
 
 /// A page of a tree, to be changed.
-pub(in crate::tree) struct NodeMut<'a> {
+pub(crate) struct NodeMut<'a> {
     page: PageMut<'a>,
     kind: PageKind,
     n: usize,
@@ -23,7 +23,7 @@ pub(in crate::tree) struct NodeMut<'a> {
 
 impl<'a> NodeMut<'a> {
     /// Takes a page that [`Node::open`] takes.
-    pub(in crate::tree) fn open(
+    pub(crate) fn open(
         page: PageMut<'a>,
         number: PageNo,
         kind: PageKind,
@@ -44,7 +44,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Makes a page an empty page of a tree whose keys will share a prefix.
-    pub(in crate::tree) fn init(
+    pub(crate) fn init(
         mut page: PageMut<'a>,
         number: PageNo,
         commit: CommitNo,
@@ -71,7 +71,7 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    pub(in crate::tree) fn as_node(&self) -> Option<Node<'_>> {
+    pub(crate) fn as_node(&self) -> Option<Node<'_>> {
         Node::lay_out(&self.page, self.kind)
     }
 
@@ -102,7 +102,7 @@ impl<'a> NodeMut<'a> {
 
     /// Inserts an entry at `slot`. Answers `false`, and changes nothing, if its key does not begin with the page's prefix or
     /// there is no room for it.
-    pub(in crate::tree) fn insert(
+    pub(crate) fn insert(
         &mut self,
         slot: usize,
         key: &[u8],
@@ -236,7 +236,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Removes the entry at `slot`; in a branch see [`NodeMut::remove_child`].
-    pub(in crate::tree) fn remove(&mut self, slot: usize) -> Result<()> {
+    pub(crate) fn remove(&mut self, slot: usize) -> Result<()> {
         if self.kind.has_equal_entries() {
             return self.remove_packed(slot);
         }
@@ -274,7 +274,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Removes an entry of a branch.
-    pub(in crate::tree) fn remove_child(&mut self, slot: usize) -> Result<()> {
+    pub(crate) fn remove_child(&mut self, slot: usize) -> Result<()> {
         self.remove(slot)?;
         match slot {
             0 if self.n > 0 => self.drop_first_key(),
@@ -296,7 +296,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Where in the page the payload of an entry stands.
-    pub(in crate::tree) fn payload_range(&self, slot: usize) -> Result<Range<usize>> {
+    pub(crate) fn payload_range(&self, slot: usize) -> Result<Range<usize>> {
         if self.kind == PageKind::PlaceLeaf {
             let at = NODE_HEADER_BYTES + slot * PAIR_BYTES;
             let range = at + KEY_BYTES..at + PAIR_BYTES;
@@ -317,12 +317,12 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Where the last insertions went.
-    pub(in crate::tree) fn set_run(&mut self, run: Run) {
+    pub(crate) fn set_run(&mut self, run: Run) {
         self.page.set_u16_at(RUN_AT, run.0);
     }
 
     /// Replaces the payload of an entry by one of the same length.
-    pub(in crate::tree) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
+    pub(crate) fn set_payload(&mut self, slot: usize, payload: &[u8]) -> Result<()> {
         let range = self.payload_range(slot)?;
         match range.len() == payload.len() {
             true => self.page.store(range.start, payload),
@@ -331,7 +331,7 @@ impl<'a> NodeMut<'a> {
         .ok_or_else(|| self.corrupt())
     }
 
-    pub(in crate::tree) fn set_child(&mut self, slot: usize, child: Child) -> Result<()> {
+    pub(crate) fn set_child(&mut self, slot: usize, child: Child) -> Result<()> {
         self.set_payload(slot, self.kind.child_payload(&child.encode()))
     }
 

@@ -1,6 +1,6 @@
 //! Where a page's last insertions went.
 
-use crate::page::Page;
+use crate::format::page::Page;
 
 /// Where in a page's header the hint stands.
 pub(super) const RUN_AT: usize = 6;
@@ -19,7 +19,7 @@ impl Run {
     const DESCENDING: u16 = 0x8000;
 
     /// The run after an insertion at `slot`.
-    pub(in crate::tree) fn after(self, slot: usize) -> Self {
+    pub(crate) fn after(self, slot: usize) -> Self {
         let last = usize::from(self.0 & Self::SLOT_MASK);
         let length = (self.0 & !Self::DESCENDING) >> Self::LENGTH_SHIFT;
         let (descending, goes_on) = match slot {
@@ -36,13 +36,13 @@ impl Run {
     }
 
     /// The same run seen from a page whose entries begin at `offset` of the old one.
-    pub(in crate::tree) fn moved(self, offset: usize) -> Self {
+    pub(crate) fn moved(self, offset: usize) -> Self {
         let slot = usize::from(self.0 & Self::SLOT_MASK).saturating_sub(offset);
         Self(self.0 & !Self::SLOT_MASK | slot as u16 & Self::SLOT_MASK)
     }
 
     /// Where to split a page after the insertion that led to this run; `None` in the middle.
-    pub(in crate::tree) fn cut(self) -> Option<usize> {
+    pub(crate) fn cut(self) -> Option<usize> {
         let slot = usize::from(self.0 & Self::SLOT_MASK);
         let length = (self.0 & !Self::DESCENDING) >> Self::LENGTH_SHIFT;
         if length < Self::LENGTH_TRUSTED {
@@ -54,7 +54,7 @@ impl Run {
         }
     }
 
-    pub(in crate::tree) fn of(page: &Page) -> Self {
+    pub(crate) fn of(page: &Page) -> Self {
         Self(page.u16_at(RUN_AT))
     }
 }

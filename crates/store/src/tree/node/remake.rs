@@ -7,25 +7,25 @@
 
 use std::ops::Range;
 
-use super::insertions::RUN_AT;
 use super::{
     CELLS_AT, Cell, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES, Node, PREFIX_LEN_AT,
     Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::page::{PAGE_BYTES, PageKind, PageNo, Successor};
+use crate::format::page::{PAGE_BYTES, PageKind, PageNo, Successor};
+use crate::tree::node::insertions::RUN_AT;
 
 /// An entry as it will be stored.
 #[derive(Clone, Copy)]
-pub(in crate::tree) struct Entry<'e> {
-    pub(in crate::tree) key: &'e [u8],
-    pub(in crate::tree) payload: &'e [u8],
-    pub(in crate::tree) mark: Mark,
+pub(crate) struct Entry<'e> {
+    pub(crate) key: &'e [u8],
+    pub(crate) payload: &'e [u8],
+    pub(crate) mark: Mark,
 }
 
 /// What happens at a slot of a leaf.
 #[derive(Clone, Copy)]
-pub(in crate::tree) enum Edit<'e> {
+pub(crate) enum Edit<'e> {
     /// The entry takes its own place again.
     Replace(Entry<'e>),
     /// A new one comes before it.
@@ -34,7 +34,7 @@ pub(in crate::tree) enum Edit<'e> {
 }
 
 /// A leaf as it will be. Positions are those in the leaf as it is.
-pub(in crate::tree) struct Remade<'e> {
+pub(crate) struct Remade<'e> {
     kind: PageKind,
     edit: Edit<'e>,
     slot: usize,
@@ -54,11 +54,7 @@ pub(in crate::tree) struct Remade<'e> {
 
 impl Node<'_> {
     /// The leaf with an entry changed; `None` if that takes more than one pass: it has no room, or another prefix.
-    pub(in crate::tree) fn remade<'e>(
-        &self,
-        slot: usize,
-        edit: Edit<'e>,
-    ) -> Result<Option<Remade<'e>>> {
+    pub(crate) fn remade<'e>(&self, slot: usize, edit: Edit<'e>) -> Result<Option<Remade<'e>>> {
         if !self.kind.is_leaf() || self.kind.has_equal_entries() {
             return Ok(None);
         }
@@ -129,7 +125,7 @@ impl Remade<'_> {
     }
 
     /// Puts the page together that takes the place of the one this was asked of.
-    pub(in crate::tree) fn write(&self, page: Successor<'_>) -> Result<PageNo> {
+    pub(crate) fn write(&self, page: Successor<'_>) -> Result<PageNo> {
         let number = page.number();
         self.put_together(page)
             .ok_or_else(|| Error::corrupt(number, "cells do not fit into their page"))
@@ -231,10 +227,10 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::super::Order;
-    use super::super::{NODE_ROOM_BYTES, NodeMut, entry_bytes};
     use super::*;
-    use crate::page::{CommitNo, Origins, Page, PageMut};
+    use crate::format::page::{CommitNo, Origins, Page, PageMut};
+    use crate::tree::Order;
+    use crate::tree::node::{NODE_ROOM_BYTES, NodeMut, entry_bytes};
 
     const PREFIX: &[u8] = b"pre";
 

@@ -3,14 +3,15 @@
 
 use std::cmp::Ordering;
 
-use super::super::entries::Entries;
-use super::super::node::{
-    Child, Edit, Entry, Heading, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull, Place, Run,
-};
-use super::super::{HEIGHT_MAX, Orders, TreeRecord, prefetch, value};
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
-use crate::page::{PageNo, WritePages};
+use crate::format::page::{PageNo, WritePages};
+use crate::format::prefetch;
+use crate::tree::entries::Entries;
+use crate::tree::node::{
+    Child, Edit, Entry, Heading, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull, Place, Run,
+};
+use crate::tree::{HEIGHT_MAX, Orders, TreeRecord, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
 const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;

@@ -2,11 +2,11 @@
 
 use std::ops::Bound;
 
-use super::super::View;
-use super::super::node::{Child, Node, NodeMut};
 use super::{Change, TreeMut};
 use crate::error::Result;
-use crate::page::{PageNo, WritePages};
+use crate::format::page::{PageNo, WritePages};
+use crate::tree::View;
+use crate::tree::node::{Child, Node, NodeMut};
 
 /// The bounds as far as they concern a page; `Unbounded` where the page lies wholly within.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         let order = self.orders.keys;
         let behind = |key: &[u8], and_it: bool| {
             let place = leaf.search(key, 0, order)?;
-            Ok::<_, crate::Error>(place.slot + usize::from(place.exact && and_it))
+            Ok::<_, crate::error::Error>(place.slot + usize::from(place.exact && and_it))
         };
         let start = match bounds.from {
             Bound::Unbounded => 0,

@@ -1,0 +1,670 @@
+//! Archives: the log's records kept for good, from which a backup is brought to any later commit or moment.
+//!
+//! A checkpoint archives what is durable before it lets the log be used again. Each time makes a file of its own, which gets its name
+//! when it is complete and synced:
+//!
+//! ```text
+//!  offset  size  field
+//!       0     8  magic      "SAPWARCH"
+//!       8     4  version    1
+//!      12     4  checksum   of all that follows
+//!      16    16  log id
+//!      32     8  begin      log position of the first record
+//!      40     8  end        log position behind the last one
+//!      48     4  chain      checksum of the last record, as the log has it
+//!      52     4  zero
+//!      56     8  time       in seconds since 1970, when all of it was durable
+//!      64     8  bytes      that follow
+//!      72        records    each a u32 length, and the record
+//! ```
+//!
+//! The files of a log are called by their `begin`, so that the order of their names is that of the records. All integers are little-endian.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::io::ErrorKind;
+use std::iter;
+use std::time::{Duration, SystemTime};
+
+use sapwood_wal::lock::Taken;
+use sapwood_wal::storage::{OpenMode, Storage};
+use sapwood_wal::{LogId, Lsn, Position, Wal};
+
+use crate::env::Inner;
+use crate::error::{Error, Result};
+use crate::format::page::CommitNo;
+use crate::guard::Guards;
+use crate::log::record::{Parts, RecordHeader};
+use crate::log::recovery::Recovering;
+use crate::open::read_metas;
+use crate::sync::{Arc, Mutex, lock};
+
+const MAGIC: [u8; 8] = *b"SAPWARCH";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 72;
+/// Where the checksum begins to count.
+const SUMMED_FROM: usize = 16;
+
+/// A file is ended when it has so many bytes of records: what archiving and restoring keep in memory, beside one record.
+const FILE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
+
+/// The longest file that is read: the largest record of the log, and what may stand before it.
+const FILE_BYTES_MAX: u64 = (1 << 30) + (32 << 20);
+
+/// Up to where a backup is brought by [`Restore::archive`](crate::Restore::archive).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Until {
+    /// To the end of the archive.
+    End,
+    /// To this commit, and not beyond. It is an error if the archive does not have it.
+    Commit(CommitNo),
+    /// To the last commit that was archived at this time. An environment archives with each checkpoint and
+    /// [`Env::archive`](crate::Env::archive); so this is as exact as those are frequent, and never later than asked for.
+    Time(SystemTime),
+}
+
+/// What the header of an archive file says.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    log: LogId,
+    begin: Lsn,
+    end: Position,
+    time: SystemTime,
+}
+
+/// Held by whoever archives.
+struct ArchiveLock<'i>(&'i Inner);
+
+impl<'i> ArchiveLock<'i> {
+    fn take(inner: &'i Inner) -> Self {
+        let me = inner.membership.index();
+        let lock = &inner.first_region().archiver;
+        // What a dead holder was writing has no name yet.
+        let _: Taken = lock.lock(me, |process| inner.is_alive(process));
+        Self(inner)
+    }
+}
+
+impl Drop for ArchiveLock<'_> {
+    fn drop(&mut self) {
+        self.0.first_region().archiver.unlock();
+    }
+}
+
+/// The folder in which a log is kept.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    folder: Arc<dyn Storage>,
+    /// The file that was the last one when this process looked: the next one, if there is one by now, is found by its name. So nobody has to list
+    /// all that has ever been archived.
+    last: Mutex<Option<Header>>,
+}
+
+impl Archive {
+    pub(crate) fn new(folder: Arc<dyn Storage>) -> Self {
+        Self {
+            folder,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Where the archive of a log ends, if there is one and that is before `durable`; otherwise how far it reaches at least.
+    fn end(&self, log: LogId, durable: Lsn) -> Result<Option<Position>> {
+        let known = lock(&self.last).filter(|last| last.log == log);
+        if let Some(last) = known
+            && last.end.lsn >= durable
+        {
+            return Ok(Some(last.end));
+        }
+        let mut last = match known {
+            Some(last) if self.header(&last.file_name())?.is_some() => last,
+            _ => match self.list_for_last(log)? {
+                Some(last) => last,
+                None => return Ok(None),
+            },
+        };
+        // Another process may have archived since.
+        while let Some(next) = self.header(&Header::name_of(log, last.end.lsn))? {
+            last = next;
+        }
+        *lock(&self.last) = Some(last);
+        Ok(Some(last.end))
+    }
+
+    fn list_for_last(&self, log: LogId) -> Result<Option<Header>> {
+        let names = self.folder.names()?;
+        let prefix = Header::prefix(log);
+        let is_ours = |name: &&String| name.starts_with(&prefix) && !name.ends_with(".new");
+        match names.iter().filter(is_ours).max() {
+            Some(last) => self.header(last),
+            None => Ok(None),
+        }
+    }
+
+    /// The header of a file, if there is one of this name.
+    fn header(&self, name: &str) -> Result<Option<Header>> {
+        let file = match self.folder.open(name, OpenMode::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut head = [0; HEADER_BYTES];
+        file.read_exact_at(&mut head, 0)?;
+        let header = Header::decode(&head, name)?;
+        if header.end.lsn <= header.begin {
+            return Err(damaged(name, "ends before it begins"));
+        }
+        Ok(Some(header))
+    }
+}
+
+/// Archives every durable record that is not archived yet, if there is an archive.
+pub(crate) fn archive(inner: &Inner) -> Result<()> {
+    let (Some(wal), Some(archive)) = (&inner.wal, &inner.options.archive) else {
+        return Ok(());
+    };
+    let _one_at_a_time = ArchiveLock::take(inner);
+    let durable = wal.durable();
+    let mut from = match archive.end(wal.id(), durable)? {
+        Some(end) => end,
+        None => oldest_known(inner)?,
+    };
+    while from.lsn < durable {
+        match write_file(&*archive.folder, wal, from, durable) {
+            Ok(Some(header)) => {
+                from = header.end;
+                *lock(&archive.last) = Some(header);
+            }
+            // Nothing is there, or something else is. Perhaps another process has begun a lap early and archived that; or the log has begun one, and
+            // nothing is missing. Or somebody has used the log without archiving it. What is lost is lost; a restore will refuse to go across.
+            Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
+                *lock(&archive.last) = None;
+                let end = archive.end(wal.id(), durable)?;
+                let known = match end {
+                    Some(end) if end.lsn > from.lsn => end,
+                    _ => oldest_known(inner)?,
+                };
+                if known.lsn <= from.lsn {
+                    return Err(Error::Damaged(
+                        "the log cannot be read for the archive".into(),
+                    ));
+                }
+                from = known;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The position from which the log is there for certain, as the data files say.
+fn oldest_known(inner: &Inner) -> Result<Position> {
+    let mut oldest: Option<Position> = None;
+    for store in inner.all_stores() {
+        let metas = read_metas(&*store.data.file, Guards::default())?;
+        for meta in metas.iter().flatten() {
+            let log = meta.head.log;
+            if oldest.is_none_or(|oldest| log.lsn < oldest.lsn) {
+                oldest = Some(log);
+            }
+        }
+    }
+    oldest.ok_or_else(|| Error::Damaged("no meta page is valid".into()))
+}
+
+/// Writes the next file: records from one position to, at most, another. `None` if there is no record.
+fn write_file(
+    folder: &dyn Storage,
+    wal: &Wal,
+    from: Position,
+    durable: Lsn,
+) -> Result<Option<Header>> {
+    let mut body = Vec::new();
+    let mut end = from;
+    let mut records = wal.records(from)?;
+    while end.lsn < durable
+        && body.len() < FILE_BYTES
+        && let Some(record) = records.next()?
+    {
+        let length = u32::try_from(record.payload.len()).unwrap_or(u32::MAX);
+        body.extend_from_slice(&length.to_le_bytes());
+        body.extend_from_slice(record.payload);
+        end = record.end;
+    }
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let header = Header {
+        log: wal.id(),
+        begin: from.lsn,
+        end,
+        time: SystemTime::now(),
+    };
+    let name = header.file_name();
+    let new = format!("{name}.new");
+    match folder.remove(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let file = folder.open(&new, OpenMode::CreateNew)?;
+    let head = header.encode(&body);
+    file.write_all_at(&head, 0)?;
+    file.write_all_at(&body, head.len() as u64)?;
+    file.sync_data()?;
+    folder.rename(&new, &name)?;
+    folder.sync_names()?;
+    Ok(Some(header))
+}
+
+impl Header {
+    fn prefix(log: LogId) -> String {
+        let hex: String = log.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("archive-{hex}-")
+    }
+
+    fn file_name(&self) -> String {
+        Self::name_of(self.log, self.begin)
+    }
+
+    fn name_of(log: LogId, begin: Lsn) -> String {
+        format!("{}{:020}", Self::prefix(log), begin.0)
+    }
+
+    fn encode(&self, body: &[u8]) -> Vec<u8> {
+        let since = self.time.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = since.map_or(0, |since| since.as_secs());
+        let mut rest = Vec::with_capacity(HEADER_BYTES - SUMMED_FROM);
+        rest.extend_from_slice(&self.log.0);
+        rest.extend_from_slice(&self.begin.0.to_le_bytes());
+        rest.extend_from_slice(&self.end.lsn.0.to_le_bytes());
+        rest.extend_from_slice(&self.end.chain.to_le_bytes());
+        rest.extend_from_slice(&[0; 4]);
+        rest.extend_from_slice(&seconds.to_le_bytes());
+        rest.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&rest);
+        sum.update(body);
+        let sum = sum.finalize();
+        [
+            &MAGIC[..],
+            &VERSION.to_le_bytes(),
+            &sum.to_le_bytes(),
+            &rest,
+        ]
+        .concat()
+    }
+
+    /// Reads the header, whose checksum is that of the whole file.
+    fn decode(head: &[u8; HEADER_BYTES], name: &str) -> Result<Self> {
+        let mut rest = &head[..];
+        if take(&mut rest) != MAGIC {
+            return Err(damaged(name, "is not an archive"));
+        }
+        let found = u32::from_le_bytes(take(&mut rest));
+        if found != VERSION {
+            return Err(Error::UnknownVersion {
+                what: "archive",
+                found,
+                known: VERSION,
+            });
+        }
+        let _sum: [u8; 4] = take(&mut rest);
+        let log = LogId(take(&mut rest));
+        let begin = Lsn(u64::from_le_bytes(take(&mut rest)));
+        let lsn = Lsn(u64::from_le_bytes(take(&mut rest)));
+        let chain = u32::from_le_bytes(take(&mut rest));
+        let _zero: [u8; 4] = take(&mut rest);
+        let time = Duration::from_secs(u64::from_le_bytes(take(&mut rest)));
+        let time = SystemTime::UNIX_EPOCH.checked_add(time);
+        Ok(Self {
+            log,
+            begin,
+            end: Position { lsn, chain },
+            time: time.ok_or_else(|| damaged(name, "has an impossible time"))?,
+        })
+    }
+}
+
+/// The next field of a header, all of which lie in it.
+fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    match from.split_first_chunk() {
+        Some((field, rest)) => {
+            *from = rest;
+            *field
+        }
+        None => [0; N],
+    }
+}
+
+fn damaged(name: &str, what: &str) -> Error {
+    Error::Damaged(format!("the file {name} of the archive {what}"))
+}
+
+/// An archive file, checked.
+struct Archived {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+impl Archived {
+    fn read(folder: &dyn Storage, name: &str) -> Result<Self> {
+        let file = folder.open(name, OpenMode::Read)?;
+        let size = file.size()?;
+        if size > FILE_BYTES_MAX {
+            return Err(damaged(name, "is too long"));
+        }
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0)?;
+        let head = bytes.first_chunk();
+        let header = Header::decode(head.ok_or_else(|| damaged(name, "is cut short"))?, name)?;
+        let summed = bytes.get(SUMMED_FROM..).unwrap_or_default();
+        let said = bytes.get(SUMMED_FROM - 4..SUMMED_FROM).unwrap_or_default();
+        if crc32fast::hash(summed).to_le_bytes() != *said {
+            return Err(damaged(name, "does not match its checksum"));
+        }
+        Ok(Self { header, bytes })
+    }
+
+    /// The first commit of a store that is in the file, if there is any.
+    fn first_commit(&self, name: &str, store: u16) -> Result<Option<CommitNo>> {
+        for record in self.records(name) {
+            for part in Parts::of(record?)? {
+                let (header, _) = RecordHeader::decode(part)?;
+                if header.store == store {
+                    return Ok(Some(header.commit));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The records, one after the other, up to one that is cut short.
+    fn records<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Result<&'a [u8]>> {
+        let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        iter::from_fn(move || {
+            let bytes = std::mem::take(&mut rest);
+            if bytes.is_empty() {
+                return None;
+            }
+            let record = bytes.split_first_chunk().and_then(|(length, bytes)| {
+                bytes.split_at_checked(u32::from_le_bytes(*length) as usize)
+            });
+            Some(match record {
+                Some((record, behind)) => {
+                    rest = behind;
+                    Ok(record)
+                }
+                None => Err(damaged(name, "is cut short")),
+            })
+        })
+    }
+}
+
+/// Applies what the archive has behind the commit of a store.
+pub(crate) fn replay(store: &mut Recovering, archive: &dyn Storage, until: Until) -> Result<()> {
+    let names = archive.names()?;
+    let is_ours = |name: &String| name.starts_with("archive-") && !name.ends_with(".new");
+    let mut names: Vec<String> = names.into_iter().filter(is_ours).collect();
+    names.sort();
+    if let [first, .., last] = &names[..]
+        && log_of(first) != log_of(last)
+    {
+        return Err(damaged(last, "belongs to another log than the others"));
+    }
+    let needed = first_needed(store, archive, &names, until)?;
+    let mut log = None;
+    for name in names.get(needed..).unwrap_or_default() {
+        let archived = Archived::read(archive, name)?;
+        if *log.get_or_insert(archived.header.log) != archived.header.log {
+            return Err(damaged(name, "belongs to another log than the others"));
+        }
+        if let Until::Time(time) = until
+            && archived.header.time > time
+        {
+            break;
+        }
+        for record in archived.records(name) {
+            for part in Parts::of(record?)? {
+                replay_part(store, part, until)?;
+            }
+        }
+    }
+    match until {
+        Until::Commit(commit) if store.head().commit != commit => Err(Error::NotInArchive(commit)),
+        _ => Ok(()),
+    }
+}
+
+/// What the name of a file says about its log.
+fn log_of(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(log, _)| log)
+}
+
+/// The first of the files that have something behind the commit of a store, looked for by halves: an archive may be years longer than
+/// what a backup lacks. Since commits ascend, files before one that begins with the next commit, or an earlier one, have nothing newer.
+fn first_needed(
+    store: &Recovering,
+    archive: &dyn Storage,
+    names: &[String],
+    until: Until,
+) -> Result<usize> {
+    let next = store.head().commit.0 + 1;
+    let (mut needed, mut behind) = (0, names.len());
+    while behind - needed > 1 {
+        let middle = needed + (behind - needed) / 2;
+        let mut at = middle;
+        let mut first = None;
+        while let Some(name) = names.get(at..behind).and_then(<[String]>::first) {
+            let archived = Archived::read(archive, name)?;
+            if matches!(until, Until::Time(time) if archived.header.time > time) {
+                break;
+            }
+            first = archived.first_commit(name, store.identity.store)?;
+            if first.is_some() {
+                break;
+            }
+            at += 1;
+        }
+        match first {
+            Some(CommitNo(first)) if first <= next => needed = at,
+            _ => behind = middle,
+        }
+    }
+    Ok(needed)
+}
+
+fn replay_part(store: &mut Recovering, part: &[u8], until: Until) -> Result<()> {
+    let (header, items) = RecordHeader::decode(part)?;
+    let present = store.head().commit;
+    let is_wanted = match until {
+        Until::Commit(commit) => header.commit <= commit,
+        Until::End | Until::Time(_) => true,
+    };
+    if header.store != store.identity.store || header.commit <= present || !is_wanted {
+        return Ok(());
+    }
+    if header.commit.0 != present.0 + 1 || !header.has_changes {
+        return Err(Error::NotInArchive(CommitNo(present.0 + 1)));
+    }
+    store.make_room(header.roots.pages)?;
+    // Positions in the log are of no consequence here, as long as they ascend.
+    let end = Position {
+        lsn: Lsn(header.commit.0),
+        chain: 0,
+    };
+    // The archive is durable.
+    store.replay(&header, items, end, &mut || Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sapwood_wal::storage::recording::Disk;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::backup::complete;
+    use crate::backup::restore::Restore;
+    use crate::env::Env;
+    use crate::env::options::{LOG_BYTES_MIN, Options};
+    use crate::tree::TreeKind;
+
+    fn options(disk: &Disk) -> Options {
+        let mut options = Options::new()
+            .log_bytes(2 * LOG_BYTES_MIN)
+            .idle_checkpoint(None);
+        options.archive = Some(Arc::new(Archive::new(Arc::new(disk.clone()))));
+        options
+    }
+
+    fn open(disk: &Disk) -> Env {
+        Env::on_storage(Arc::new(disk.clone()), &options(disk)).unwrap()
+    }
+
+    fn commit(env: &Env, number: u32) {
+        let mut txn = env.write().unwrap();
+        let tree = match txn.tree("t").unwrap() {
+            Some(tree) => tree,
+            None => txn.create_tree("t", TreeKind::COMPACT).unwrap(),
+        };
+        let value = vec![number as u8; 300 + number as usize % 5 * 1200];
+        txn.put(tree, &(number % 60).to_be_bytes(), &value).unwrap();
+        txn.commit().unwrap().wait_durable().unwrap();
+    }
+
+    type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(env: &Env) -> (CommitNo, Records) {
+        let snapshot = env.read().unwrap();
+        let mut records = Records::new();
+        let mut cursor = snapshot.tree("t").unwrap().unwrap().cursor();
+        while cursor.next().unwrap() {
+            let (key, value) = cursor.record().unwrap().unwrap();
+            records.push((key.to_vec(), value.to_vec()));
+        }
+        (snapshot.commit(), records)
+    }
+
+    fn archived(disk: &Disk) -> Vec<String> {
+        let mut names = disk.names().unwrap();
+        names.retain(|name| name.starts_with("archive-"));
+        names.sort();
+        names
+    }
+
+    /// An environment of one commit, and a backup of that.
+    fn backed_up(disk: &Disk) -> (Env, TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let backup = folder.path().join("backup");
+        let env = open(disk);
+        commit(&env, 0);
+        env.backup(&backup).unwrap();
+        (env, folder, backup)
+    }
+
+    /// Whatever a power cut leaves, the archive goes on without a gap, and has nothing that the environment has lost.
+    #[test]
+    fn the_archive_survives_power_cuts() {
+        let disk = Disk::new();
+        let (env, _folder, backup) = backed_up(&disk);
+        env.archive().unwrap();
+        drop(env);
+        let disk = Disk::from_image(&disk.synced_image()).unwrap();
+        let mut env = open(&disk);
+        for number in 1..120 {
+            commit(&env, number);
+            if number == 70 {
+                drop(env);
+                env = open(&disk);
+            }
+        }
+        assert!(archived(&disk).len() > 5);
+        for crash in disk.crashes(7, 80) {
+            let disk = Disk::from_image(crash.image()).unwrap();
+            let env = open(&disk);
+            commit(&env, 1000);
+            env.archive().unwrap();
+            let restored = Disk::new();
+            let file = restored.open("data-0", OpenMode::CreateNew).unwrap();
+            let made = Restore::of(&backup).data_file_with(0, file, Some((&disk, Until::End)));
+            let (data, meta) = made.unwrap_or_else(|error| panic!("{crash}: {error}"));
+            complete(&*data.file, &meta).unwrap();
+            restored.sync_names().unwrap();
+            assert!(read(&open(&restored)) == read(&env), "{crash}");
+        }
+    }
+
+    #[test]
+    fn records_that_are_cut_short_are_refused() {
+        let disk = Disk::new();
+        let (env, _folder, backup) = backed_up(&disk);
+        commit(&env, 1);
+        env.archive().unwrap();
+        let name = archived(&disk).pop().unwrap();
+        let file = disk.open(&name, OpenMode::Write).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        for stray in [&[7][..], &[0; 3], &[1, 0, 0, 0]] {
+            let mut bytes = [&bytes[..], stray].concat();
+            let sum = crc32fast::hash(&bytes[SUMMED_FROM..]).to_le_bytes();
+            bytes[SUMMED_FROM - 4..SUMMED_FROM].copy_from_slice(&sum);
+            file.write_all_at(&bytes, 0).unwrap();
+            let dest = Disk::new();
+            let data = dest.open("data-0", OpenMode::CreateNew).unwrap();
+            let made = Restore::of(&backup).data_file_with(0, data, Some((&disk, Until::End)));
+            let error = made.map(drop).unwrap_err();
+            assert!(error.to_string().contains("cut short"), "{error}");
+        }
+    }
+
+    /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is not looked at.
+    #[test]
+    fn the_folder_is_listed_once() {
+        let disk = Disk::new();
+        let env = open(&disk);
+        commit(&env, 0);
+        env.archive().unwrap();
+        // A listing would take it for the last file, and find that it is none.
+        let log = log_of(&archived(&disk)[0]).to_owned();
+        let stray = format!("{log}-{:020}", u64::MAX);
+        disk.open(&stray, OpenMode::CreateNew).unwrap();
+        for number in 1..40 {
+            commit(&env, number);
+            env.archive().unwrap();
+        }
+        assert_eq!(archived(&disk).len(), 41);
+        drop(env);
+        assert!(Env::on_storage(Arc::new(disk.clone()), &options(&disk)).is_err());
+        disk.remove(&stray).unwrap();
+        let again = open(&disk);
+        commit(&again, 40);
+        again.archive().unwrap();
+        assert_eq!(archived(&disk).len(), 41);
+    }
+
+    #[test]
+    fn what_others_have_archived_is_found_and_what_was_taken_away_is_noticed() {
+        let disk = Disk::new();
+        let env = open(&disk);
+        let log = env.inner().wal.as_ref().unwrap().id();
+        let other = Archive::new(Arc::new(disk.clone()));
+        let end = || other.end(log, Lsn(u64::MAX)).unwrap();
+        let newest = || {
+            let name = archived(&disk).pop()?;
+            Some(other.header(&name).unwrap()?.end)
+        };
+        assert_eq!(end(), newest());
+        for number in 0..30 {
+            commit(&env, number);
+            env.archive().unwrap();
+            if number % 7 == 3 {
+                assert_eq!(end(), newest());
+            }
+        }
+        assert_eq!(end(), newest());
+        disk.remove(&archived(&disk)[29]).unwrap();
+        assert_eq!(end(), newest());
+        let known = end().unwrap().lsn;
+        assert_eq!(other.end(log, known).unwrap().unwrap().lsn, known);
+    }
+}

@@ -1,0 +1,3 @@
+//! Which pages may be used again, and which one is taken.
+
+pub(crate) mod allocator;

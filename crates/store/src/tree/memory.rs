@@ -1,0 +1,289 @@
+//! Pages in plain memory.
+
+use crate::error::{Error, Result};
+use crate::format::page::{
+    AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages,
+};
+use crate::heap;
+use crate::heap::Record;
+use crate::heap::{HeapNo, Segment};
+
+/// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
+///
+/// Page 0 is never given out. What is freed stays readable for older snapshots until [`MemoryPages::next_commit`].
+#[derive(Clone)]
+pub struct MemoryPages {
+    places: Vec<Place>,
+    commit: CommitNo,
+    /// Single pages that may be used again.
+    reusable: Vec<PageNo>,
+    /// Pages of earlier commits freed by this one.
+    freed: Vec<PageNo>,
+    /// Records that stand apart. Nothing makes room among them.
+    records: Vec<u8>,
+}
+
+/// Where records begin: behind all pages.
+const RECORDS: PageNo = PageNo(1 << 40);
+
+#[derive(Clone)]
+enum Place {
+    Unused,
+    Page(Box<Page>),
+    /// The whole extent stands in its first place.
+    Extent(Vec<u8>),
+    /// Covered by an extent before it.
+    Covered,
+}
+
+impl Default for MemoryPages {
+    fn default() -> Self {
+        Self {
+            places: vec![Place::Unused],
+            commit: CommitNo(1),
+            reusable: Vec::new(),
+            freed: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+}
+
+impl MemoryPages {
+    /// Ends the current commit and begins the next one: from now on every existing page is copied before it is changed.
+    pub fn next_commit(&mut self) {
+        self.commit.0 += 1;
+        for number in std::mem::take(&mut self.freed) {
+            self.release(number, 1);
+        }
+    }
+
+    /// How many pages are in use, those of extents included.
+    pub fn in_use(&self) -> usize {
+        self.places
+            .iter()
+            .filter(|place| !matches!(place, Place::Unused))
+            .count()
+            - self.freed.len()
+    }
+
+    /// Seals every page, as a commit does.
+    pub fn seal(&mut self) {
+        for place in &mut self.places {
+            if let Place::Page(page) = place {
+                page.seal();
+            }
+        }
+    }
+
+    /// The bytes stored under a page number, to be damaged by a test: a page, or the whole extent that begins there.
+    pub fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
+        match self.places.get_mut(index(number)) {
+            Some(Place::Page(page)) => Some(page.bytes_mut()),
+            Some(Place::Extent(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// One more than the largest page number in use.
+    pub fn end(&self) -> PageNo {
+        PageNo(self.places.len() as u64)
+    }
+
+    fn release(&mut self, first: PageNo, pages: u32) {
+        for number in first.0..first.0 + u64::from(pages) {
+            self.places[index(PageNo(number))] = Place::Unused;
+            self.reusable.push(PageNo(number));
+        }
+    }
+
+    fn push(&mut self, place: Place) -> PageNo {
+        self.places.push(place);
+        PageNo(self.places.len() as u64 - 1)
+    }
+
+    fn fill_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        let bytes = parts.concat();
+        match self.places.get_mut(index(first)) {
+            Some(Place::Extent(extent)) if extent.len() == bytes.len() => *extent = bytes,
+            _ => return Err(Error::corrupt(first, "extent outside the store")),
+        }
+        Ok(())
+    }
+
+    fn push_extent(&mut self, pages: u32) -> PageNo {
+        let first = self.push(Place::Extent(vec![0xEE; pages as usize * PAGE_BYTES]));
+        for _ in 1..pages {
+            self.push(Place::Covered);
+        }
+        first
+    }
+}
+
+fn index(number: PageNo) -> usize {
+    usize::try_from(number.0).unwrap_or(usize::MAX)
+}
+
+impl ReadPages for MemoryPages {
+    fn page(&self, number: PageNo) -> Result<&Page> {
+        match self.places.get(index(number)) {
+            Some(Place::Page(page)) => Ok(page),
+            _ => Err(Error::corrupt(number, "page number outside the store")),
+        }
+    }
+
+    fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
+        match self.places.get(index(first)) {
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            _ => Err(Error::corrupt(first, "extent outside the store")),
+        }
+    }
+
+    fn record(&self, at: heap::Place, bytes: usize) -> Result<&[u8]> {
+        let from = at.offset().checked_sub(RECORDS.0 * PAGE_BYTES as u64);
+        let from = from.and_then(|from| usize::try_from(from).ok());
+        let record = from.and_then(|from| self.records.get(from..)?.get(..bytes));
+        record.ok_or_else(|| Error::corrupt(at.page(), "record outside the store"))
+    }
+}
+
+impl WritePages for MemoryPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn allocate(&mut self) -> Result<PageNo> {
+        let place = Place::Page(Box::new(Page::zeroed()));
+        match self.reusable.pop() {
+            Some(number) => {
+                self.places[index(number)] = place;
+                Ok(number)
+            }
+            None => Ok(self.push(place)),
+        }
+    }
+
+    fn allocate_extent(&mut self, pages: u32) -> Result<PageNo> {
+        Ok(self.push_extent(pages))
+    }
+
+    fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
+        match self.places.get_mut(index(number)) {
+            Some(Place::Page(page)) => Ok((&mut **page).into()),
+            _ => Err(Error::corrupt(number, "page number outside the store")),
+        }
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.fill_extent(first, parts)
+    }
+
+    fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
+        match self.places.get_mut(index(first)) {
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            _ => Err(Error::corrupt(first, "extent outside the store")),
+        }
+    }
+
+    fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>> {
+        if self.page(number)?.commit() == self.commit {
+            return Ok(None);
+        }
+        let new = self.allocate()?;
+        self.freed.push(number);
+        match self.places.get_disjoint_mut([index(number), index(new)]) {
+            Ok([Place::Page(old), Place::Page(page)]) => {
+                let commit = self.commit;
+                Ok(Some(Successor::begin(old, page, None, new, commit)))
+            }
+            _ => Err(Error::corrupt(new, "is not a new page")),
+        }
+    }
+
+    fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
+        let own = match self.places.get(index(first)) {
+            Some(Place::Page(page)) if pages == 1 => page.commit() == self.commit,
+            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => {
+                crate::tree::extent_commit(bytes) == Some(self.commit)
+            }
+            _ => return Err(Error::corrupt(first, "freed, but not in use")),
+        };
+        if own {
+            self.release(first, pages);
+        } else {
+            self.freed
+                .extend((first.0..first.0 + u64::from(pages)).map(PageNo));
+        }
+        Ok(())
+    }
+
+    fn add_record(
+        &mut self,
+        _heap: HeapNo,
+        key: &[u8; 8],
+        previous: heap::Place,
+        value: &[u8],
+    ) -> Result<heap::Place> {
+        let place = heap::Place::at(RECORDS, self.records.len() as u64);
+        let record = Record {
+            commit: self.commit,
+            previous,
+            key: *key,
+            value,
+        };
+        record.encode(&mut self.records);
+        place.ok_or_else(|| Error::corrupt(RECORDS, "is not where a record begins"))
+    }
+
+    fn move_record(&mut self, _heap: HeapNo, at: heap::Place) -> Result<heap::Place> {
+        Ok(at)
+    }
+
+    fn outdate_record(&mut self, _heap: HeapNo, _at: heap::Place) -> Result<()> {
+        Ok(())
+    }
+
+    fn store_place(&mut self, _leaf: PageNo, _slot: usize, _at: heap::Place) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn segment_to_empty(&mut self, _heap: HeapNo) -> Result<Option<(Segment, u32)>> {
+        Ok(None)
+    }
+
+    fn has_room(&mut self, _pages: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn free_segment(&mut self, _heap: HeapNo, _segment: Segment) -> Result<()> {
+        Ok(())
+    }
+
+    fn clear_heap(&mut self, _heap: HeapNo) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl AppendPages for MemoryPages {
+    fn commit(&self) -> CommitNo {
+        self.commit
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        let number = PageNo(self.places.len() as u64);
+        page.set_number(number);
+        page.seal();
+        Ok(self.push(Place::Page(Box::new(page.clone()))))
+    }
+
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
+        Ok(self.push_extent(pages))
+    }
+
+    fn keep_segment(&mut self, _heap: HeapNo, _segment: Segment, _used: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.fill_extent(first, parts)
+    }
+}

@@ -1,0 +1,264 @@
+//! Write transactions.
+
+pub(crate) mod bulk_load;
+mod cursor;
+mod known_trees;
+mod nested;
+pub(crate) mod pages;
+mod records;
+pub(crate) mod snapshot;
+mod trees;
+mod writer;
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use crate::background::Background;
+use crate::commit::multi_store::JointTicket;
+use crate::commit::{self, Durability, Ticket};
+use crate::env::{Env, Inner};
+use crate::error::{Error, Result};
+use crate::format::page::{CommitNo, PAGE_BYTES, PageNo};
+use crate::format::roots::Head;
+use crate::log::checkpoint;
+use crate::sync::{Arc, Ordering, lock};
+use crate::txn::pages::{OwnPages, Workshop};
+
+use nested::Mark;
+use trees::OpenTree;
+use writer::WriterLock;
+
+pub(crate) use known_trees::KnownTrees;
+
+pub use cursor::{CursorInTxn, WriteCursor};
+pub use nested::{ChildTxn, Savepoint};
+pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
+
+/// What tells a write transaction from all others of this process, so that what belongs to one is refused by the
+/// others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct TxnNo(u64);
+
+impl TxnNo {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The one write transaction of an environment. It sees its own changes; nobody else does before it is committed and
+/// durable. It may be moved to another thread, and other threads may read in it while nobody writes. Dropped without
+/// [`WriteTxn::commit`], it leaves no trace.
+///
+/// After an operation failed with anything but a refusal of its arguments ([`Error::is_refusal`]), the
+/// transaction may hold half of that operation: roll back to a savepoint or drop it.
+/// Committing it is refused with [`Error::TxnFailed`](crate::Error::TxnFailed).
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// use sapwood_store::{Env, Options, TreeKind};
+///
+/// let env = Env::in_memory(&Options::new())?;
+/// let mut txn = env.write()?;
+/// let colours = txn.create_tree("colours", TreeKind::COMPACT)?;
+/// txn.put(colours, b"sky", b"blue")?;
+/// txn.commit()?.wait_durable()?;
+///
+/// let snapshot = env.read()?;
+/// let colours = snapshot.tree("colours")?.unwrap();
+/// assert_eq!(colours.get(b"sky")?, Some(&b"blue"[..]));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a transaction that is dropped without being committed changes nothing"]
+pub struct WriteTxn {
+    number: TxnNo,
+    head: Head,
+    /// `None` once it is over.
+    pages: Option<Box<OwnPages>>,
+    trees: Vec<OpenTree>,
+    savepoints: Vec<Mark>,
+    savepoints_so_far: u64,
+    /// Counts changes, so that cursors notice them.
+    changes: u64,
+    /// Extents whose values were written by the caller, to be sealed before the commit.
+    reserved: Vec<PageNo>,
+    failed: bool,
+    /// Dropped last.
+    lock: WriterLock,
+}
+
+impl WriteTxn {
+    pub(crate) fn begin(env: &Env) -> Result<Self> {
+        Self::new(WriterLock::take(env)?)
+    }
+
+    pub(crate) fn try_begin(env: &Env) -> Result<Option<Self>> {
+        WriterLock::try_take(env)?.map(Self::new).transpose()
+    }
+
+    fn new(writer: WriterLock) -> Result<Self> {
+        let inner = writer.env().inner().clone();
+        Background::start(&inner)?;
+        let head = inner.region.applied_head()?;
+        if inner.is_nearly_full(head.roots.pages) {
+            // What the meta pages still protect had better be used again.
+            checkpoint::checkpoint(&inner)?;
+        }
+        let shop = lock(&inner.workshop).take();
+        let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
+        Ok(Self {
+            number: TxnNo::next(),
+            head,
+            pages: Some(OwnPages::new(inner, &head, shop)?),
+            trees: Vec::new(),
+            savepoints: Vec::new(),
+            savepoints_so_far: 0,
+            changes: 0,
+            reserved: Vec::new(),
+            failed: false,
+            lock: writer,
+        })
+    }
+
+    /// The number this transaction's commit will have.
+    pub fn commit_no(&self) -> CommitNo {
+        CommitNo(self.head.commit.0 + 1)
+    }
+
+    /// The size of the store when it began, in bytes: pages that are used or free, without room for growth.
+    pub fn store_bytes(&self) -> u64 {
+        self.head.roots.pages * PAGE_BYTES as u64
+    }
+
+    /// The size of the store as it is now, in bytes.
+    pub fn store_bytes_now(&self) -> u64 {
+        self.own().view().limit() * PAGE_BYTES as u64
+    }
+
+    /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
+    /// visible before [`Ticket::wait_durable`] has returned.
+    ///
+    /// A transaction without changes makes no commit: its ticket is that of the commit it began from.
+    pub fn commit(self) -> Result<Ticket> {
+        let durability = self.env().inner().options.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`WriteTxn::commit`], with another [`Durability`] than the environment's.
+    pub fn commit_with(mut self, durability: Durability) -> Result<Ticket> {
+        self.finish()?;
+        let head = commit::commit(&mut self, durability)?;
+        Ok(self.committed(&head))
+    }
+
+    /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
+    /// [`JointTxn::commit`](crate::JointTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
+    /// others do the same: two that wait for each other wait for ever.
+    ///
+    /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
+    pub fn commit_jointly(mut txns: Vec<Self>) -> Result<JointTicket> {
+        let regions = |txn: &Self| txn.env().inner().regions.clone();
+        if let Some((first, others)) = txns.split_first() {
+            let first = regions(first);
+            if others.iter().any(|txn| !Arc::ptr_eq(&regions(txn), &first)) {
+                return Err(Error::ForeignTxn);
+            }
+        }
+        // The order in which locks are taken.
+        txns.sort_by_key(|txn| txn.env().inner().identity.store);
+        txns.iter_mut().try_for_each(Self::finish)?;
+        let heads = commit::commit_jointly(&mut txns)?;
+        let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
+            let head = head.unwrap_or(txn.head);
+            txn.committed(&head)
+        });
+        Ok(JointTicket::new(tickets.collect()))
+    }
+
+    /// Refuses what cannot be committed, and ends all changes.
+    fn finish(&mut self) -> Result<()> {
+        self.env().inner().check_usable()?;
+        if self.failed {
+            return Err(Error::TxnFailed);
+        }
+        self.seal_reserved()
+    }
+
+    fn committed(mut self, head: &Head) -> Ticket {
+        let env = self.env().clone();
+        let is_new = head.commit != self.head.commit;
+        if is_new {
+            self.keep_trees(head.commit);
+        }
+        self.end(is_new);
+        drop(self);
+        if is_new {
+            commit::afterwards(&env, head);
+        }
+        Ticket::new(env, head)
+    }
+
+    pub(crate) fn number(&self) -> TxnNo {
+        self.number
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.lock.env()
+    }
+
+    /// The commit it began from.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    pub(crate) fn own(&self) -> &OwnPages {
+        match &self.pages {
+            Some(pages) => pages,
+            None => unreachable!("only `commit` and `drop` end a transaction"),
+        }
+    }
+
+    pub(crate) fn own_mut(&mut self) -> &mut OwnPages {
+        match &mut self.pages {
+            Some(pages) => pages,
+            None => unreachable!("only `commit` and `drop` end a transaction"),
+        }
+    }
+
+    /// The store, and the pages.
+    pub(crate) fn inner_and_pages(&mut self) -> (&Arc<Inner>, &mut OwnPages) {
+        match &mut self.pages {
+            Some(pages) => (self.lock.env().inner(), pages),
+            None => unreachable!("only `commit` and `drop` end a transaction"),
+        }
+    }
+
+    fn end(&mut self, committed: bool) {
+        if let Some(pages) = self.pages.take() {
+            let inner = self.lock.env().inner();
+            *lock(&inner.workshop) = Some(pages.into_shop(committed));
+        }
+    }
+}
+
+impl Drop for WriteTxn {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl fmt::Debug for WriteTxn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteTxn")
+            .field("commit", &self.commit_no())
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Other threads may read in a transaction; `pages` says why that is safe.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<WriteTxn>();
+};

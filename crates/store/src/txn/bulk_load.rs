@@ -1,0 +1,248 @@
+//! Bulk loads: sorted input into full pages, outside of the log.
+
+use std::fmt;
+
+use crate::bulk::TreeBuilder;
+use crate::error::{Error, Result};
+use crate::format::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
+use crate::heap::{HeapNo, Segment};
+use crate::tree::TreeKind;
+use crate::txn::pages::{OwnPages, WRITTEN_BYTES};
+use crate::txn::{TxnNo, WriteTxn};
+
+/// Several trees being built from sorted input, to become visible with one commit. Input in any order goes through a
+/// [`Sorter`](crate::sort::Sorter) first.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// use sapwood_store::sort::Sorter;
+/// use sapwood_store::{Env, Options, TreeKind};
+///
+/// let env = Env::in_memory(&Options::new())?;
+/// let mut sorter = Sorter::new(&std::env::temp_dir(), 1 << 20, 1);
+/// for word in ["oak", "ash", "elm"] {
+///     sorter.push(word.as_bytes(), b"a tree")?;
+/// }
+/// let mut load = env.bulk()?;
+/// let mut words = load.tree("words", TreeKind::COMPACT)?;
+/// let mut sorted = sorter.finish()?;
+/// while let Some((key, value)) = sorted.next()? {
+///     words.push(&mut load, key, value)?;
+/// }
+/// assert_eq!(words.finish(&mut load)?, 3);
+/// load.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "what was built is there only when the load is committed"]
+#[derive(Debug)]
+pub struct BulkLoad {
+    txn: WriteTxn,
+    /// Trees that were begun and are not finished.
+    unfinished: usize,
+    failed: bool,
+}
+
+impl BulkLoad {
+    pub(crate) fn new(txn: WriteTxn) -> Self {
+        Self {
+            txn,
+            unfinished: 0,
+            failed: false,
+        }
+    }
+
+    /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. Trees may be built one after the
+    /// other, or several at once.
+    pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree> {
+        let name = name.as_ref();
+        if self.txn.tree(name)?.is_some() {
+            return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
+        }
+        let heap = match kind.apart {
+            true => self.txn.own_mut().new_heap()?,
+            false => HeapNo::default(),
+        };
+        self.unfinished += 1;
+        Ok(BulkTree {
+            load: self.txn.number(),
+            name: name.into(),
+            builder: Some(TreeBuilder::in_heap(kind, heap)),
+            run: Run::default(),
+        })
+    }
+
+    /// Syncs what was built and commits it. Durable and visible on return. [`Error::TxnFailed`](crate::Error::TxnFailed) after
+    /// any error, and if a tree was begun and not finished.
+    pub fn commit(self) -> Result<CommitNo> {
+        self.into_txn()?.commit()?.wait_durable()
+    }
+
+    /// Commits what was built in several stores of one environment at once: all of it is there, or nothing. As [`BulkLoad::commit`] otherwise, and as
+    /// [`WriteTxn::commit_jointly`].
+    pub fn commit_jointly(loads: Vec<Self>) -> Result<()> {
+        let txns = loads.into_iter().map(Self::into_txn);
+        WriteTxn::commit_jointly(txns.collect::<Result<_>>()?)?.wait_durable()
+    }
+
+    fn into_txn(self) -> Result<WriteTxn> {
+        // Nothing would refer to the pages of a tree that was not finished.
+        if self.failed || self.unfinished > 0 {
+            return Err(Error::TxnFailed);
+        }
+        Ok(self.txn)
+    }
+}
+
+/// A tree being built by a [`BulkLoad`]; any other one refuses it with [`Error::ForeignTxn`](crate::Error::ForeignTxn).
+/// If it is dropped without [`BulkTree::finish`], the load cannot be committed.
+pub struct BulkTree {
+    /// The transaction of its load.
+    load: TxnNo,
+    name: Vec<u8>,
+    /// `None` after a failure.
+    builder: Option<TreeBuilder>,
+    run: Run,
+}
+
+impl BulkTree {
+    /// Adds a record, whose key must be greater than that of the record before it
+    /// ([`Error::NotSorted`](crate::Error::NotSorted)).
+    ///
+    /// After any error the load cannot be committed.
+    pub fn push(&mut self, load: &mut BulkLoad, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_load(load)?;
+        let builder = self.builder.as_mut().ok_or(Error::TxnFailed)?;
+        let mut pages = RunPages {
+            own: load.txn.own_mut(),
+            run: &mut self.run,
+        };
+        let pushed = builder.push(&mut pages, key, value);
+        load.failed |= pushed.is_err();
+        pushed
+    }
+
+    /// Completes the tree; the number of its records.
+    pub fn finish(mut self, load: &mut BulkLoad) -> Result<u64> {
+        self.check_load(load)?;
+        let builder = self.builder.take().ok_or(Error::TxnFailed)?;
+        let mut pages = RunPages {
+            own: load.txn.own_mut(),
+            run: &mut self.run,
+        };
+        let finished = builder
+            .finish(&mut pages)
+            .and_then(|record| pages.finish().map(|()| record));
+        load.failed |= finished.is_err();
+        let record = finished?;
+        load.txn.add_built_tree(&self.name, record)?;
+        load.unfinished -= 1;
+        Ok(record.records)
+    }
+
+    fn check_load(&self, load: &BulkLoad) -> Result<()> {
+        match load.txn.number() == self.load {
+            true => Ok(()),
+            false => Err(Error::ForeignTxn),
+        }
+    }
+}
+
+impl fmt::Debug for BulkTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkTree")
+            .field("name", &String::from_utf8_lossy(&self.name))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they are
+/// collected and written with one call.
+struct Run {
+    first: PageNo,
+    pages: usize,
+    used: usize,
+    /// The last of the used pages, not written yet.
+    bytes: Vec<u8>,
+}
+
+/// How many pages a tree takes at first; each time, twice as many.
+const RUN_PAGES_MIN: usize = 4;
+/// How many it takes at most.
+const RUN_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            first: PageNo(0),
+            pages: 0,
+            used: 0,
+            bytes: Vec::new(),
+        }
+    }
+}
+
+/// The pages of one tree of the transaction.
+struct RunPages<'r> {
+    own: &'r mut OwnPages,
+    run: &'r mut Run,
+}
+
+impl RunPages<'_> {
+    /// Writes what is collected and gives back what was not used.
+    fn finish(&mut self) -> Result<()> {
+        self.write()?;
+        let Run {
+            first, pages, used, ..
+        } = *self.run;
+        self.own
+            .give_back_run(PageNo(first.0 + used as u64), (pages - used) as u32);
+        *self.run = Run::default();
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let written = self.run.used - self.run.bytes.len() / PAGE_BYTES;
+        let first = PageNo(self.run.first.0 + written as u64);
+        self.own.write_run(first, &[&self.run.bytes])?;
+        self.run.bytes.clear();
+        Ok(())
+    }
+}
+
+impl AppendPages for RunPages<'_> {
+    fn commit(&self) -> CommitNo {
+        self.own.commit()
+    }
+
+    fn append(&mut self, page: &mut Page) -> Result<PageNo> {
+        if self.run.bytes.len() >= WRITTEN_BYTES {
+            self.write()?;
+        }
+        if self.run.used == self.run.pages {
+            self.write()?;
+            let pages = (2 * self.run.pages).clamp(RUN_PAGES_MIN, RUN_PAGES_MAX);
+            self.run.first = self.own.take_run(pages as u32)?;
+            (self.run.pages, self.run.used) = (pages, 0);
+        }
+        let number = PageNo(self.run.first.0 + self.run.used as u64);
+        self.run.used += 1;
+        page.set_number(number);
+        page.set_commit(self.own.commit());
+        page.seal();
+        self.run.bytes.extend_from_slice(page.bytes());
+        Ok(number)
+    }
+
+    fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
+        self.own.take_run(pages)
+    }
+
+    fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
+        self.own.write_run(first, &parts)
+    }
+
+    fn keep_segment(&mut self, heap: HeapNo, segment: Segment, used: u32) -> Result<()> {
+        self.own.keep_built_segment(heap, segment, used)
+    }
+}

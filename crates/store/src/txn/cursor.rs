@@ -1,0 +1,305 @@
+//! Cursors that outlast changes of the tree they stand in.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use super::{TreeId, WriteTxn};
+use crate::error::{Error, Result};
+use crate::tree::Position;
+use crate::txn::snapshot::{Tree, TreeCursor};
+
+/// A cursor of a write transaction that borrows nothing from it: it is lent the transaction for each movement and each change. It
+/// remembers the record it stands on, so that any other change, also one of its own, leaves it where it is; and if its record was
+/// deleted, in the gap between those that preceded and followed it.
+///
+/// ```
+/// # fn main() -> sapwood_store::Result<()> {
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new())?;
+/// let mut txn = env.write()?;
+/// let tree = txn.create_tree("letters", TreeKind::WHOLE)?;
+/// for key in [b"a", b"b", b"c"] {
+///     txn.put(tree, key, b"")?;
+/// }
+/// let mut cursor = txn.cursor(tree);
+/// cursor.read(&txn)?.seek_exact(b"b")?;
+/// cursor.delete(&mut txn)?;
+/// let mut reading = cursor.read(&txn)?;
+/// assert!(reading.next()?);
+/// assert_eq!(reading.whole_key()?, Some(&b"c"[..]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// What it lends lives no longer than the transaction stays unchanged:
+///
+/// ```compile_fail
+/// # use sapwood_store::{Env, Options, TreeKind};
+/// # let env = Env::in_memory(&Options::new()).unwrap();
+/// let mut txn = env.write().unwrap();
+/// let tree = txn.create_tree("letters", TreeKind::WHOLE).unwrap();
+/// let mut cursor = txn.cursor(tree);
+/// let value = cursor.read(&txn).unwrap().value().unwrap();
+/// txn.put(tree, b"a", b"").unwrap();
+/// println!("{value:?}");
+/// ```
+#[derive(Clone)]
+pub struct WriteCursor {
+    tree: TreeId,
+    /// Whether it stands on a record or in a gap, and not nowhere.
+    standing: bool,
+    key: Vec<u8>,
+    /// In trees with duplicates.
+    value: Vec<u8>,
+    /// Where that is, as long as the tree is as it was at this count of changes.
+    position: Position,
+    seen: Option<u64>,
+}
+
+/// A [`WriteCursor`] while it moves and reads: a [`TreeCursor`], whose movements it takes over when this is dropped.
+pub struct CursorInTxn<'c, 't> {
+    state: &'c mut WriteCursor,
+    cursor: TreeCursor<'t>,
+    /// What it is a cursor of, which somebody may put another one in place of.
+    tree: Tree<'t>,
+    /// The count of changes of that.
+    changed: u64,
+}
+
+impl WriteTxn {
+    /// A cursor that stands nowhere yet.
+    pub fn cursor(&self, tree: TreeId) -> WriteCursor {
+        WriteCursor {
+            tree,
+            standing: false,
+            key: Vec::new(),
+            value: Vec::new(),
+            position: Position::NOWHERE,
+            seen: None,
+        }
+    }
+}
+
+impl WriteCursor {
+    /// The tree it stands in.
+    pub fn tree(&self) -> TreeId {
+        self.tree
+    }
+
+    /// The cursor to be moved and read, as the transaction is now.
+    pub fn read<'c, 't>(&'c mut self, txn: &'t WriteTxn) -> Result<CursorInTxn<'c, 't>> {
+        let view = txn.view(self.tree)?;
+        let changed = txn.changed(self.tree)?;
+        // Until it is told where it has been moved to.
+        let seen = self.seen.take();
+        let cursor = if !self.standing {
+            view.cursor()
+        } else if seen == Some(changed) {
+            TreeCursor::resume(view, &self.position)?
+        } else {
+            let mut cursor = view.cursor();
+            cursor.stand_at(&self.key, &self.value)?;
+            cursor
+        };
+        Ok(CursorInTxn {
+            state: self,
+            cursor,
+            tree: view,
+            changed,
+        })
+    }
+
+    /// [`WriteTxn::put`], after which the cursor stands on the record.
+    pub fn put(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_new = txn.put(self.tree, key, value)?;
+        self.stand_on(key, value);
+        Ok(is_new)
+    }
+
+    /// [`WriteTxn::insert`], after which the cursor stands on the record; if it was there already, on its first value.
+    pub fn insert(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_new = txn.insert(self.tree, key, value)?;
+        match is_new {
+            true => self.stand_on(key, value),
+            false => drop(self.read(txn)?.seek_exact(key)?),
+        }
+        Ok(is_new)
+    }
+
+    /// [`WriteTxn::append`], after which the cursor stands on the record.
+    pub fn append(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
+        txn.append(self.tree, key, value)?;
+        self.stand_on(key, value);
+        Ok(())
+    }
+
+    /// [`WriteTxn::append_duplicate`], after which the cursor stands on the record.
+    pub fn append_duplicate(&mut self, txn: &mut WriteTxn, key: &[u8], value: &[u8]) -> Result<()> {
+        txn.append_duplicate(self.tree, key, value)?;
+        self.stand_on(key, value);
+        Ok(())
+    }
+
+    /// [`WriteTxn::put_multiple`], after which the cursor stands on the last of the values.
+    pub fn put_multiple(
+        &mut self,
+        txn: &mut WriteTxn,
+        key: &[u8],
+        size: usize,
+        values: &[u8],
+    ) -> Result<usize> {
+        let new = txn.put_multiple(self.tree, key, size, values)?;
+        if let Some(last) = values.len().checked_sub(size) {
+            self.stand_on(key, &values[last..]);
+        }
+        Ok(new)
+    }
+
+    /// [`WriteTxn::reserve`], after which the cursor stands on the record.
+    pub fn reserve<'t>(
+        &mut self,
+        txn: &'t mut WriteTxn,
+        key: &[u8],
+        len: usize,
+    ) -> Result<&'t mut [u8]> {
+        let place = txn.reserve(self.tree, key, len)?;
+        self.stand_on(key, &[]);
+        Ok(place)
+    }
+
+    /// Replaces the value of the record the cursor stands on. In a tree with duplicates it replaces this one of the key's
+    /// values, and the cursor goes where the new one belongs. [`Error::NoRecord`] if it stands nowhere or its record was deleted.
+    pub fn put_current(&mut self, txn: &mut WriteTxn, value: &[u8]) -> Result<()> {
+        let has_duplicates = {
+            let reading = self.read(txn)?;
+            if reading.is_in_gap() || reading.value()?.is_none() {
+                return Err(Error::NoRecord);
+            }
+            reading.has_duplicates()
+        };
+        let key = std::mem::take(&mut self.key);
+        let result = if has_duplicates {
+            replace_duplicate(txn, self.tree, &key, &self.value, value)
+        } else {
+            txn.put(self.tree, &key, value).map(drop)
+        };
+        if result.is_ok() {
+            self.stand_on(&key, value);
+        }
+        self.key = key;
+        result
+    }
+
+    /// Deletes the record the cursor stands on; in a tree with duplicates, this one of the key's values. The cursor then stands in its gap.
+    /// [`Error::NoRecord`] if it stands nowhere or its record was deleted before.
+    pub fn delete(&mut self, txn: &mut WriteTxn) -> Result<()> {
+        let deleted = match self.is_on_record(txn)? {
+            Some(true) => txn.delete_duplicate(self.tree, &self.key, &self.value)?,
+            Some(false) => txn.delete(self.tree, &self.key)?,
+            None => false,
+        };
+        if deleted {
+            Ok(())
+        } else {
+            Err(Error::NoRecord)
+        }
+    }
+
+    /// Deletes the key of the record the cursor stands on, with all its values; otherwise like [`WriteCursor::delete`].
+    pub fn delete_key(&mut self, txn: &mut WriteTxn) -> Result<()> {
+        let is_there = self.is_on_record(txn)?.is_some();
+        if is_there && txn.delete(self.tree, &self.key)? {
+            Ok(())
+        } else {
+            Err(Error::NoRecord)
+        }
+    }
+
+    /// Whether its record is there, and if so whether the tree has duplicates.
+    fn is_on_record(&mut self, txn: &WriteTxn) -> Result<Option<bool>> {
+        let reading = self.read(txn)?;
+        let is_there = !reading.is_in_gap() && reading.value()?.is_some();
+        Ok(is_there.then(|| reading.has_duplicates()))
+    }
+
+    /// From now on stands on this record, wherever that is; in the gap where it would be if there is none.
+    pub fn stand_on(&mut self, key: &[u8], value: &[u8]) {
+        self.standing = true;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.value.clear();
+        self.value.extend_from_slice(value);
+        self.seen = None;
+    }
+
+    fn remember(&mut self, cursor: &mut TreeCursor<'_>) -> Result<()> {
+        self.standing = cursor.is_standing();
+        if self.standing && !cursor.is_in_gap() {
+            self.key.clear();
+            match cursor.whole_key()? {
+                Some(key) => self.key.extend_from_slice(key),
+                None => self.key.extend(cursor.key()?.unwrap_or_default()),
+            }
+            self.value.clear();
+            if cursor.has_duplicates() {
+                self.value.extend(cursor.value()?.unwrap_or_default());
+            }
+        }
+        cursor.note(&mut self.position);
+        Ok(())
+    }
+}
+
+fn replace_duplicate(
+    txn: &mut WriteTxn,
+    tree: TreeId,
+    key: &[u8],
+    old: &[u8],
+    new: &[u8],
+) -> Result<()> {
+    // What is refused is refused before anything is changed.
+    let mut child = txn.child();
+    child.delete_duplicate(tree, key, old)?;
+    child.put(tree, key, new)?;
+    child.commit();
+    Ok(())
+}
+
+impl<'t> Deref for CursorInTxn<'_, 't> {
+    type Target = TreeCursor<'t>;
+
+    fn deref(&self) -> &TreeCursor<'t> {
+        &self.cursor
+    }
+}
+
+impl<'t> DerefMut for CursorInTxn<'_, 't> {
+    fn deref_mut(&mut self) -> &mut TreeCursor<'t> {
+        &mut self.cursor
+    }
+}
+
+impl Drop for CursorInTxn<'_, '_> {
+    fn drop(&mut self) {
+        // A damaged page leaves it nowhere, and so does the cursor of another tree.
+        let is_remembered =
+            self.cursor.is_in(&self.tree) && self.state.remember(&mut self.cursor).is_ok();
+        self.state.standing &= is_remembered;
+        self.state.seen = is_remembered.then_some(self.changed);
+    }
+}
+
+impl fmt::Debug for WriteCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteCursor")
+            .field("tree", &self.tree)
+            .field("key", &self.standing.then_some(&self.key))
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CursorInTxn<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}

@@ -1,0 +1,126 @@
+//! What a commit does about free pages: it says which ones the transaction has used up and which ones it has freed.
+
+use std::collections::BTreeMap;
+
+use super::OwnPages;
+use crate::error::{Error, Result};
+use crate::format::free_list;
+use crate::format::free_list::recent::Recent;
+use crate::format::free_list::{FreeExtent, PendingKey, READY_KEY, Run};
+use crate::format::page::CommitNo;
+use crate::space::allocator::Stock;
+use crate::tree::{self, TreeRecord, View};
+
+/// As many pages as writing the free list may need: its last leaves and the branches above them.
+const SAVING_PAGES: u64 = 8;
+
+impl OwnPages {
+    /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they have room for it and
+    /// nothing was taken from the free list. Otherwise the list is written, which itself uses and frees pages, until the roots have room for the rest. Pages
+    /// changed once are changed again at no cost, so a few rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in the next.
+    pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
+        let mut free = self.roots.free;
+        self.keep_recycled();
+        self.stock.ripen(&self.inner);
+        if self.stock.leaves_list_alone()
+            && let Some(recent) = self.stock.all_recent(&self.freed, self.commit)
+        {
+            return Ok((free, recent));
+        }
+        self.fetch_pages_for_saving()?;
+        self.stock
+            .put_aside(self.inner.free_list(&self.view, &self.roots))?;
+        self.saving = true;
+        self.may_use_reserve = true;
+        self.save_changed_records(&mut free)?;
+        loop {
+            // Deleting records may have freed pages of the tree that it had only just copied.
+            self.keep_recycled();
+            let freed = std::mem::take(&mut self.freed);
+            let filed = self.stock.file_pending(freed, self.commit, &self.inner);
+            let ready = self.stock.changed_ready();
+            if filed.is_empty() && ready.is_none() {
+                break;
+            }
+            self.save_blocked(&mut free, filed)?;
+            if let Some(ready) = ready {
+                tree::put(self, &mut free, &READY_KEY, &ready)?;
+            }
+        }
+        let recent = self.stock.recent(self.commit);
+        let recent = recent.ok_or_else(|| Error::Damaged("the roots have no room".into()))?;
+        Ok((free, recent))
+    }
+
+    /// What only this transaction has ever referred to needs no waiting.
+    fn keep_recycled(&mut self) {
+        for first in self.recycled.drain(..) {
+            self.stock.add(Run { first, pages: 1 });
+        }
+        for extent in self.held.drain(..) {
+            self.stock.add(extent.run());
+        }
+    }
+
+    fn save_changed_records(&mut self, free: &mut TreeRecord) -> Result<()> {
+        let (taken, blocked) = self.stock.take_records();
+        for key in taken {
+            if !tree::delete(self, free, &key.encode())? {
+                return Err(Error::Damaged("the free list has lost a record".into()));
+            }
+        }
+        self.save_blocked(free, blocked)?;
+        for (number, zone) in self.stock.changed_zones() {
+            let key = free_list::zone_key(number);
+            match zone {
+                Some(zone) => drop(tree::put(self, free, &key, &zone.encode())?),
+                None => drop(tree::delete(self, free, &key)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one keeps. Who it was that freed them stays as it is:
+    /// if this commit took their place, snapshots that see nothing of the pages would keep them, and these would be looked at, and written, with each commit.
+    fn save_blocked(&mut self, free: &mut TreeRecord, blocked: Vec<FreeExtent>) -> Result<()> {
+        let protected = self.stock.protected(&self.inner);
+        let mut alike: BTreeMap<(CommitNo, CommitNo), Vec<FreeExtent>> = BTreeMap::new();
+        for extent in blocked {
+            let key = (protected.blocker(&extent), extent.freed);
+            alike.entry(key).or_default().push(extent);
+        }
+        for ((blocker, freed), mut extents) in alike {
+            free_list::join_neighbours(&mut extents);
+            let mut key = PendingKey {
+                freed,
+                ..PendingKey::first_of(blocker)
+            };
+            for value in free_list::encode_pending(&extents) {
+                // What the same commit freed may have had the same blocker before.
+                while View::new(self, *free).get(&key.encode())?.is_some() {
+                    key.serial += 1;
+                }
+                tree::put(self, free, &key.encode(), &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// While the free list is written nothing can be looked up in it.
+    fn fetch_pages_for_saving(&mut self) -> Result<()> {
+        while !self.stock.has_pages(SAVING_PAGES) {
+            if self.refill()? {
+                continue;
+            }
+            let end = self.view.limit() + SAVING_PAGES;
+            let Err(error) = self.inner.make_room(end, self.kept_reserve()) else {
+                break;
+            };
+            if self.look_harder(error, Stock::has_seen_all).is_err() {
+                // Perhaps fewer will do.
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! The trees of a write transaction, by name: looked up, created, renamed, dropped.
+
+use super::{TxnNo, WriteTxn};
+use crate::error::{Error, Result};
+use crate::format::catalog::Catalog;
+use crate::format::page::CommitNo;
+use crate::sync::Arc;
+use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
+use crate::txn::pages::OwnPages;
+use crate::txn::snapshot::Tree;
+
+/// The longest name of a tree, in bytes.
+pub const TREE_NAME_BYTES_MAX: usize = 511;
+
+/// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other
+/// transaction refuses it with [`Error::NoSuchTree`](crate::Error::NoSuchTree).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TreeId {
+    txn: TxnNo,
+    at: u32,
+}
+
+/// A tree that the transaction has looked up or created.
+pub(super) struct OpenTree {
+    state: State,
+    /// As it is in the catalog; `None` if it was created here.
+    stored: Option<(Arc<[u8]>, TreeRecord)>,
+    orders: Orders,
+    /// The transaction's count of changes after the last one to this tree.
+    changed: u64,
+}
+
+impl OpenTree {
+    /// Whether the catalog has to say something else of it.
+    fn is_changed(&self) -> bool {
+        let State {
+            name,
+            record,
+            is_dropped,
+        } = &self.state;
+        match &self.stored {
+            Some((stored, was)) => *is_dropped || stored != name || was != record,
+            None => !is_dropped,
+        }
+    }
+}
+
+/// What a savepoint brings back of a tree.
+#[derive(Clone)]
+pub(super) struct State {
+    name: Arc<[u8]>,
+    record: TreeRecord,
+    is_dropped: bool,
+}
+
+impl WriteTxn {
+    /// The tree of this name, if there is one. The answer stays valid for this transaction, through renaming too.
+    ///
+    /// Comparators that were registered for the name are in force from now on.
+    pub fn tree(&mut self, name: impl AsRef<[u8]>) -> Result<Option<TreeId>> {
+        let name = name.as_ref();
+        self.env().inner().check_usable()?;
+        let known = (0..)
+            .zip(&self.trees)
+            .find(|(_, tree)| *tree.state.name == *name && !tree.state.is_dropped);
+        if let Some((at, _)) = known {
+            self.renew_orders(at);
+            return Ok(Some(self.id(at)));
+        }
+        // What the catalog still has under this name has been dropped or renamed.
+        let is_gone = |tree: &OpenTree| {
+            tree.stored
+                .as_ref()
+                .is_some_and(|(stored, _)| **stored == *name)
+        };
+        if self.trees.iter().any(is_gone) {
+            return Ok(None);
+        }
+        let known = self.own().known_trees().get(self.head.commit, name);
+        let (name, record) = match known {
+            Some(known) => known.clone(),
+            None => {
+                let catalog = &self.head.roots.catalog;
+                let Some(record) = catalog.get(self.own().view(), name)? else {
+                    return Ok(None);
+                };
+                (name.into(), record)
+            }
+        };
+        self.open_tree(name.clone(), record, Some((name, record)))
+            .map(Some)
+    }
+
+    /// Tells the next transaction of the trees as the commit left them.
+    pub(super) fn keep_trees(&mut self, commit: CommitNo) {
+        let before = self.head.commit;
+        let Self { trees, pages, .. } = self;
+        if let Some(pages) = pages {
+            let stored = trees.iter().filter_map(|tree| tree.stored.as_ref());
+            let left = trees.iter().filter(|tree| !tree.state.is_dropped);
+            let left = left.map(|tree| (tree.state.name.clone(), tree.state.record));
+            let known = pages.known_trees_mut();
+            known.follow(before, commit, stored.map(|(name, _)| name), left);
+        }
+    }
+
+    /// Puts a tree that was built apart into the transaction.
+    pub(crate) fn add_built_tree(&mut self, name: &[u8], record: TreeRecord) -> Result<()> {
+        self.check_new_name(name)?;
+        self.open_tree(name.into(), record, None).map(drop)
+    }
+
+    /// Creates an empty tree; [`Error::TreeExists`](crate::Error::TreeExists) if there is one of this name,
+    /// [`Error::TreeKind`](crate::Error::TreeKind) if the kind is not possible.
+    /// A name has 1 to [`TREE_NAME_BYTES_MAX`] bytes, of any value.
+    pub fn create_tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<TreeId> {
+        let name = name.as_ref();
+        self.check_new_name(name)?;
+        if !kind.is_possible() {
+            return Err(Error::TreeKind);
+        }
+        let mut record = TreeRecord::empty(kind);
+        if kind.apart {
+            record.heap = self.own_mut().new_heap()?;
+        }
+        self.open_tree(name.into(), record, None)
+    }
+
+    /// Gives a tree another name, which must not be taken. Its [`TreeId`] stays valid. Answers whether there was one.
+    ///
+    /// Comparators are registered by name: whoever has one for the old name registers it for the new one.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let draft = txn.create_tree("draft", TreeKind::COMPACT)?;
+    /// txn.create_tree("scratch", TreeKind::COMPACT)?;
+    /// assert!(txn.rename_tree("draft", "final")?);
+    /// assert!(txn.drop_tree("scratch")?);
+    /// txn.put(draft, b"still", b"valid")?;
+    /// assert_eq!(txn.tree_names()?, [b"final"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rename_tree(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<bool> {
+        let Some(id) = self.tree(from)? else {
+            return Ok(false);
+        };
+        self.check_new_name(to.as_ref())?;
+        if let Some(tree) = self.trees.get_mut(id.at as usize) {
+            tree.state.name = to.as_ref().into();
+        }
+        Ok(true)
+    }
+
+    /// Deletes a tree and all in it; whether there was one. Its [`TreeId`] may not be used any more.
+    pub fn drop_tree(&mut self, name: impl AsRef<[u8]>) -> Result<bool> {
+        let Some(id) = self.tree(name)? else {
+            return Ok(false);
+        };
+        self.clear_tree(id)?;
+        if let Some(tree) = self.trees.get_mut(id.at as usize) {
+            tree.state.is_dropped = true;
+        }
+        Ok(true)
+    }
+
+    /// The names of all trees as they are now, ascending bytewise.
+    pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
+        let catalog = &self.head.roots.catalog;
+        let mut names = catalog.view(self.own().view()).keys()?;
+        names.retain(|name| {
+            let is_this = |tree: &&OpenTree| {
+                tree.stored
+                    .as_ref()
+                    .is_some_and(|(stored, _)| **stored == **name)
+            };
+            self.trees.iter().find(is_this).is_none()
+        });
+        let open = self.trees.iter().filter(|tree| !tree.state.is_dropped);
+        names.extend(open.map(|tree| tree.state.name.to_vec()));
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The tree as it is now, own changes included, to be read like a snapshot's.
+    pub fn view(&self, tree: TreeId) -> Result<Tree<'_>> {
+        let tree = self.open(tree)?;
+        Ok(View::with_orders(
+            self.own().view(),
+            tree.state.record,
+            tree.orders,
+        ))
+    }
+
+    fn check_new_name(&mut self, name: &[u8]) -> Result<()> {
+        if name.is_empty() || name.len() > TREE_NAME_BYTES_MAX {
+            return Err(Error::TreeName(name.len()));
+        }
+        if self.tree(name)?.is_some() {
+            return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
+        }
+        Ok(())
+    }
+
+    fn open_tree(
+        &mut self,
+        name: Arc<[u8]>,
+        record: TreeRecord,
+        stored: Option<(Arc<[u8]>, TreeRecord)>,
+    ) -> Result<TreeId> {
+        let at = u32::try_from(self.trees.len()).map_err(|_| Error::NoSuchTree)?;
+        self.trees.push(OpenTree {
+            state: State {
+                name,
+                record,
+                is_dropped: false,
+            },
+            stored,
+            orders: Orders::default(),
+            changed: 0,
+        });
+        self.renew_orders(at);
+        Ok(self.id(at))
+    }
+
+    fn id(&self, at: u32) -> TreeId {
+        let txn = self.number;
+        TreeId { txn, at }
+    }
+
+    /// Takes the comparators that are registered now.
+    fn renew_orders(&mut self, at: u32) {
+        let inner = self.lock.env().inner();
+        if let Some(tree) = self.trees.get_mut(at as usize) {
+            let comparators = inner.comparators.of(&tree.state.name);
+            tree.orders = Orders::new(tree.state.record.kind, comparators);
+        }
+    }
+
+    pub(super) fn open(&self, id: TreeId) -> Result<&OpenTree> {
+        match self.trees.get(id.at as usize) {
+            Some(tree) if id.txn == self.number && !tree.state.is_dropped => Ok(tree),
+            _ => Err(Error::NoSuchTree),
+        }
+    }
+
+    /// When the tree was changed last.
+    pub(super) fn changed(&self, id: TreeId) -> Result<u64> {
+        Ok(self.open(id)?.changed)
+    }
+
+    /// Changes a tree; `frees` says that the change is there to make room.
+    pub(super) fn change<T>(
+        &mut self,
+        id: TreeId,
+        frees: bool,
+        how: impl FnOnce(&mut TreeMut<'_, OwnPages>) -> Result<T>,
+    ) -> Result<T> {
+        self.env().inner().check_usable()?;
+        let Self {
+            number,
+            trees,
+            pages,
+            failed,
+            ..
+        } = self;
+        let tree = match trees.get_mut(id.at as usize) {
+            Some(tree) if id.txn == *number && !tree.state.is_dropped => tree,
+            _ => return Err(Error::NoSuchTree),
+        };
+        let Some(pages) = pages.as_deref_mut() else {
+            return Err(Error::TxnFailed);
+        };
+        pages.may_use_reserve = frees;
+        pages.only_frees &= frees;
+        // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.
+        let record = &mut tree.state.record;
+        let kind = record.kind;
+        record.kind = tree.orders.recorded_in(kind);
+        // A comparator may panic: what that breaks off is not committed.
+        let failed_before = std::mem::replace(failed, true);
+        let result = how(&mut TreeMut::with_orders(pages, record, tree.orders));
+        self.failed = failed_before;
+        match &result {
+            Ok(_) => {
+                self.changes += 1;
+                tree.changed = self.changes;
+            }
+            // What is refused changes nothing; after any other error only a savepoint's record counts.
+            Err(error) => {
+                tree.state.record.kind = kind;
+                self.failed |= !error.is_refusal();
+            }
+        }
+        result
+    }
+
+    /// The catalog with the records of changed trees: one that changes alone is held beside its root.
+    pub(crate) fn save_catalog(&mut self) -> Result<Catalog> {
+        let mut catalog = self.head.roots.catalog;
+        let Self { trees, pages, .. } = self;
+        let pages = pages.as_deref_mut().ok_or(Error::TxnFailed)?;
+        let mut changed = trees.iter().filter(|tree| tree.is_changed());
+        match (changed.next(), changed.next()) {
+            (None, _) => return Ok(catalog),
+            // A compaction has the catalog's pages written anew.
+            (Some(OpenTree { state, stored, .. }), None)
+                if !pages.is_compacting()
+                    && !state.is_dropped
+                    && stored.as_ref().is_some_and(|(name, _)| *name == state.name)
+                    && catalog.hold(&state.name, state.record) =>
+            {
+                return Ok(catalog);
+            }
+            _ => {}
+        }
+        let held = catalog
+            .held()
+            .map(|(name, record)| (name.to_vec(), *record));
+        let mut catalog = *catalog.tree();
+        if let Some((name, record)) = held {
+            tree::put(pages, &mut catalog, &name, &record.encode())?;
+        }
+        // Names that are free now may have been given to other trees.
+        for OpenTree { state, stored, .. } in &*trees {
+            if let Some((name, _)) = stored
+                && (state.is_dropped || state.name != *name)
+            {
+                tree::delete(pages, &mut catalog, name)?;
+            }
+        }
+        let changed = trees.iter().filter(|tree| tree.is_changed());
+        for OpenTree { state, .. } in changed.filter(|tree| !tree.state.is_dropped) {
+            tree::put(pages, &mut catalog, &state.name, &state.record.encode())?;
+        }
+        Ok(Catalog::of(catalog))
+    }
+
+    pub(super) fn tree_states(&self) -> Vec<State> {
+        self.trees.iter().map(|tree| tree.state.clone()).collect()
+    }
+
+    /// Brings the trees back to what they were; those that were looked up since are as in the catalog, those that were created
+    /// since are gone.
+    pub(super) fn restore_trees(&mut self, states: &[State]) {
+        self.changes += 1;
+        let mut states = states.iter();
+        for tree in &mut self.trees {
+            tree.changed = self.changes;
+            tree.state = match (states.next(), &tree.stored) {
+                (Some(state), _) => state.clone(),
+                (None, Some((name, record))) => State {
+                    name: name.clone(),
+                    record: *record,
+                    is_dropped: false,
+                },
+                (None, None) => State {
+                    record: TreeRecord::empty(tree.state.record.kind),
+                    is_dropped: true,
+                    name: tree.state.name.clone(),
+                },
+            };
+        }
+    }
+}
