@@ -2,102 +2,39 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sapwood_client::{Adder, Client, Connection, Error, Options, Trust, speaks_lburp};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use sapwood_client::{
+    Adder, Client, Connection as ClientConnection, Error, Options, Trust, speaks_lburp,
+};
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::extended::*;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::{Attributes, AttributesBuf};
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::{LdapResult, ResultCode};
+use sapwood_testkit::scripted::{self, Answers, Connection};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
-use tokio_rustls::TlsAcceptor;
 
-/// Reads the next request, or `None` at the end of the connection.
-async fn next_request(
-    socket: &mut (impl AsyncRead + Unpin),
-    buffer: &mut Vec<u8>,
-) -> Option<Vec<u8>> {
-    loop {
-        if let Frame::Complete(len) = frame(buffer, 1 << 20).unwrap() {
-            let rest = buffer.split_off(len);
-            return Some(std::mem::replace(buffer, rest));
-        }
-        if socket.read_buf(buffer).await.unwrap() == 0 {
-            return None;
-        }
-    }
+async fn client(
+    script: impl FnMut(&RequestMessage<'_>, &mut Answers) + Clone + Send + 'static,
+) -> Client {
+    let url = scripted::serve(script);
+    Client::connect(&url, &Options::default()).await.unwrap()
 }
 
-fn put(out: &mut Vec<u8>, id: u32, op: Response<'_>) {
-    Message {
-        id,
-        op,
-        controls: Controls::EMPTY,
-    }
-    .encode(out);
-}
-
-fn done(out: &mut Vec<u8>, message: &RequestMessage<'_>, result: LdapResult<'_>) {
-    if let Some(op) = Response::of_result(message.op.operation(), result) {
-        put(out, message.id, op);
-    }
-}
-
-fn success(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
-    done(out, message, LdapResult::SUCCESS);
-}
-
-/// Answers each request with what `answer` appends, until the client goes.
-async fn serve(
-    mut socket: impl AsyncRead + AsyncWrite + Unpin,
-    mut answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>),
-) {
-    let mut buffer = Vec::new();
-    while let Some(request) = next_request(&mut socket, &mut buffer).await {
-        let message = RequestMessage::decode(&request).unwrap();
-        if message.op == Request::Unbind {
-            break;
-        }
-        let mut out = Vec::new();
-        answer(&message, &mut out);
-        socket.write_all(&out).await.unwrap();
-    }
-}
-
-/// A server for one connection, and its URL.
-async fn server(answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>) + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ldap://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { serve(listener.accept().await.unwrap().0, answer).await });
-    url
-}
-
-async fn client(answer: impl FnMut(&RequestMessage<'_>, &mut Vec<u8>) + Send + 'static) -> Client {
-    Client::connect(&server(answer).await, &Options::default())
-        .await
-        .unwrap()
+fn succeed(message: &RequestMessage<'_>, out: &mut Answers) {
+    out.succeed(message);
 }
 
 fn everything() -> SearchRequest<'static> {
     SearchRequest::new("dc=example", Scope::Subtree, Filter::OBJECT_CLASS_PRESENT)
-}
-
-fn entry(out: &mut Vec<u8>, id: u32, dn: &str) {
-    put(
-        out,
-        id,
-        Response::SearchEntry(SearchResultEntry {
-            dn,
-            attributes: Attributes::EMPTY,
-        }),
-    );
 }
 
 #[tokio::test]
@@ -113,7 +50,7 @@ async fn every_operation_gets_its_result() {
             }
             _ => LdapResult::SUCCESS,
         };
-        done(out, message, result);
+        out.end(message, result);
     })
     .await;
     client.bind("cn=admin", b"secret").await.unwrap();
@@ -152,11 +89,7 @@ async fn answers_out_of_order_reach_who_asked() {
         held.push((message.id, dn.to_owned()));
         if held.len() == 10 {
             for (id, dn) in held.drain(..).rev() {
-                put(
-                    out,
-                    id,
-                    Response::Delete(LdapResult::new(ResultCode::Busy, &dn)),
-                );
+                out.put(id, Response::Delete(LdapResult::new(ResultCode::Busy, &dn)));
             }
         }
     })
@@ -177,15 +110,11 @@ async fn answers_out_of_order_reach_who_asked() {
 #[tokio::test]
 async fn a_search_streams_entries_up_to_its_result() {
     let client = client(|message, out| {
-        entry(out, message.id, "cn=1");
+        out.entry(message.id, "cn=1", Attributes::EMPTY);
         // A response to a request that was never sent.
-        entry(out, 4711, "cn=lost");
-        entry(out, message.id, "cn=2");
-        done(
-            out,
-            message,
-            LdapResult::new(ResultCode::SizeLimitExceeded, ""),
-        );
+        out.entry(4711, "cn=lost", Attributes::EMPTY);
+        out.entry(message.id, "cn=2", Attributes::EMPTY);
+        out.end(message, LdapResult::new(ResultCode::SizeLimitExceeded, ""));
     })
     .await;
     let mut results = client.search(everything(), Controls::EMPTY).unwrap();
@@ -205,9 +134,9 @@ async fn a_search_streams_entries_up_to_its_result() {
 async fn a_search_that_is_dropped_is_abandoned() {
     let (seen, mut abandoned) = tokio::sync::mpsc::unbounded_channel();
     let client = client(move |message, out| match message.op {
-        Request::Search(_) => entry(out, message.id, "cn=1"),
+        Request::Search(_) => out.entry(message.id, "cn=1", Attributes::EMPTY),
         Request::Abandon(id) => seen.send(id).unwrap(),
-        _ => success(message, out),
+        _ => out.succeed(message),
     })
     .await;
     let mut results = client.search(everything(), Controls::EMPTY).unwrap();
@@ -227,7 +156,7 @@ async fn a_notice_of_disconnection_fails_what_is_under_way() {
             name: Some(NOTICE_OF_DISCONNECTION),
             value: None,
         };
-        put(out, 0, Response::Extended(notice));
+        out.put(0, Response::Extended(notice));
     })
     .await;
     // The one under way, and the one after.
@@ -242,7 +171,7 @@ async fn a_notice_of_disconnection_fails_what_is_under_way() {
 
 #[tokio::test]
 async fn a_server_that_goes_or_talks_nonsense_is_an_error() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ldap://{}", listener.local_addr().unwrap());
     let options = Options {
         message_bytes_max: 1000,
@@ -254,8 +183,8 @@ async fn a_server_that_goes_or_talks_nonsense_is_an_error() {
         &[0x30, 0x84, 0x7f, 0xff, 0xff, 0xff],
     ] {
         let client = Client::connect(&url, &options).await.unwrap();
-        let (mut socket, _) = listener.accept().await.unwrap();
-        socket.write_all(nonsense).await.unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.write_all(nonsense).unwrap();
         drop(socket);
         assert!(client.delete("cn=1").await.is_err());
     }
@@ -269,8 +198,10 @@ async fn a_server_that_goes_or_talks_nonsense_is_an_error() {
 #[tokio::test]
 async fn a_burst_longer_than_all_buffers_does_not_block_both_sides() {
     const REQUESTS: u32 = 200_000;
-    let url = server(success).await;
-    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+    let url = scripted::serve(succeed);
+    let mut connection = ClientConnection::open(&url, &Options::default())
+        .await
+        .unwrap();
     let mut burst = Vec::new();
     for id in 1..=REQUESTS {
         let op = Request::Delete("cn=one,dc=example,dc=com");
@@ -290,7 +221,7 @@ async fn a_burst_longer_than_all_buffers_does_not_block_both_sides() {
 }
 
 struct Identity {
-    acceptor: TlsAcceptor,
+    config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
 }
 
@@ -307,7 +238,7 @@ impl Identity {
                 .with_single_cert(vec![cert.der().clone()], key)
                 .unwrap();
         Identity {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            config: Arc::new(config),
             certificate: cert.der().clone(),
         }
     }
@@ -321,36 +252,35 @@ impl Identity {
     }
 }
 
+/// Speaks TLS from the first byte, or when the client asks for it with its first request.
+fn start_tls_and_serve(socket: TcpStream, config: Arc<ServerConfig>) {
+    let mut first = [0];
+    if socket.peek(&mut first).unwrap() == 0 {
+        return;
+    }
+    if first[0] == 0x30 {
+        Connection::new(&socket).answer(|message, out| {
+            assert!(
+                matches!(message.op, Request::Extended(extended) if extended.name == START_TLS)
+            );
+            out.succeed(message);
+        });
+    }
+    let tls = ServerConnection::new(config).unwrap();
+    Connection::new(StreamOwned::new(tls, socket)).serve(succeed);
+}
+
 #[tokio::test]
 async fn ldaps_and_start_tls_need_a_server_that_is_trusted() {
     let identity = Identity::new();
     let stranger = Identity::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = identity.acceptor.clone();
-    tokio::spawn(async move {
-        loop {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                let mut first = [0];
-                if socket.peek(&mut first).await.unwrap() == 0 {
-                    return;
-                }
-                if first[0] == 0x30 {
-                    let request = next_request(&mut socket, &mut Vec::new()).await.unwrap();
-                    let message = RequestMessage::decode(&request).unwrap();
-                    assert!(
-                        matches!(message.op, Request::Extended(extended) if extended.name == START_TLS)
-                    );
-                    let mut out = Vec::new();
-                    success(&message, &mut out);
-                    socket.write_all(&out).await.unwrap();
-                }
-                if let Ok(socket) = acceptor.accept(socket).await {
-                    serve(socket, success).await;
-                }
-            });
+    let config = identity.config.clone();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (socket, config) = (socket.unwrap(), config.clone());
+            std::thread::spawn(move || start_tls_and_serve(socket, config));
         }
     });
     for (scheme, start_tls) in [("ldaps", false), ("ldap", true)] {
@@ -384,25 +314,19 @@ async fn plain_text_behind_the_answer_to_start_tls_is_refused() {
         start_tls: true,
         ..Options::default()
     };
-    let url = server(|message, out| {
-        success(message, out);
-        entry(out, 2, "cn=slipped in");
-    })
-    .await;
+    let url = scripted::serve(|message, out| {
+        out.succeed(message);
+        out.entry(2, "cn=slipped in", Attributes::EMPTY);
+    });
     let error = Client::connect(&url, &options).await.unwrap_err();
     assert!(
         matches!(&error, Error::Tls(reason) if reason.contains("plain text")),
         "{error:?}"
     );
 
-    let url = server(|message, out| {
-        done(
-            out,
-            message,
-            LdapResult::new(ResultCode::ProtocolError, "no"),
-        )
-    })
-    .await;
+    let url = scripted::serve(|message, out| {
+        out.end(message, LdapResult::new(ResultCode::ProtocolError, "no"))
+    });
     let error = Client::connect(&url, &options).await.unwrap_err();
     assert_eq!(error.code(), Some(ResultCode::ProtocolError));
 }
@@ -412,7 +336,7 @@ async fn ldapi_goes_to_a_local_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    tokio::spawn(async move { serve(listener.accept().await.unwrap().0, success).await });
+    std::thread::spawn(move || Connection::new(listener.accept().unwrap().0).serve(succeed));
     let url = format!("ldapi://{}", path.to_str().unwrap().replace('/', "%2F"));
     let client = Client::connect(&url, &Options::default()).await.unwrap();
     client.bind_external().await.unwrap();
@@ -420,42 +344,30 @@ async fn ldapi_goes_to_a_local_socket() {
 
 #[tokio::test]
 async fn the_last_client_to_go_says_goodbye() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ldap://{}", listener.local_addr().unwrap());
+    let server =
+        std::thread::spawn(move || Connection::new(listener.accept().unwrap().0).serve(succeed));
     let client = Client::connect(&url, &Options::default()).await.unwrap();
-    let (mut socket, _) = listener.accept().await.unwrap();
     let other = client.clone();
     drop(client);
-    // The connection is still there.
-    let under_way = tokio::spawn(async move { other.delete("cn=1").await });
-    let mut buffer = Vec::new();
-    let request = next_request(&mut socket, &mut buffer).await.unwrap();
-    let mut out = Vec::new();
-    success(&RequestMessage::decode(&request).unwrap(), &mut out);
-    socket.write_all(&out).await.unwrap();
-    under_way.await.unwrap().unwrap();
-    let goodbye = next_request(&mut socket, &mut buffer).await.unwrap();
-    assert_eq!(
-        RequestMessage::decode(&goodbye).unwrap().op,
-        Request::Unbind
-    );
-    assert!(next_request(&mut socket, &mut buffer).await.is_none());
+    // The connection is still there, until it has nobody left.
+    other.delete("cn=1").await.unwrap();
+    drop(other);
+    let unbound = tokio::task::spawn_blocking(|| server.join().unwrap()).await;
+    assert!(unbound.unwrap());
 }
 
 /// Answers the requests of a bulk update: of the first request one operation is there already and one has no parent
 /// yet, the second one is refused as a whole, and the others succeed.
-fn consume(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
+fn consume(message: &RequestMessage<'_>, out: &mut Answers) {
     let Request::Extended(request) = message.op else {
         let mut attributes = AttributesBuf::default();
         let oids = [START_LBURP, END_LBURP, LBURP_UPDATE].map(str::as_bytes);
         attributes.push(b"supportedExtension", oids);
         attributes.push(b"supportedFeatures", [LBURP_INCREMENTAL.as_bytes()]);
-        let dse = SearchResultEntry {
-            dn: "",
-            attributes: attributes.view(),
-        };
-        put(out, message.id, Response::SearchEntry(dse));
-        return success(message, out);
+        out.entry(message.id, "", attributes.view());
+        return out.succeed(message);
     };
     let (mut code, mut value) = (ResultCode::Success, Vec::new());
     let sent = request.value.unwrap();
@@ -486,13 +398,15 @@ fn consume(message: &RequestMessage<'_>, out: &mut Vec<u8>) {
         name: None,
         value: (!value.is_empty()).then_some(&value),
     };
-    put(out, message.id, Response::Extended(response));
+    out.put(message.id, Response::Extended(response));
 }
 
 #[tokio::test]
 async fn additions_of_a_bulk_update_are_told_apart() {
-    let url = server(consume).await;
-    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+    let url = scripted::serve(consume);
+    let mut connection = ClientConnection::open(&url, &Options::default())
+        .await
+        .unwrap();
     assert!(speaks_lburp(&mut connection).await.unwrap());
     let mut adder = Adder::new(connection, 100);
     adder.start_lburp().await.unwrap();
@@ -522,15 +436,16 @@ async fn additions_of_a_bulk_update_are_told_apart() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_bulk_update_gets_additions() {
-    let url = server(|message, out| {
+    let url = scripted::serve(|message, out| {
         let result = match message.op {
             Request::Extended(_) => LdapResult::new(ResultCode::ProtocolError, "unknown"),
             _ => LdapResult::SUCCESS,
         };
-        done(out, message, result);
-    })
-    .await;
-    let mut connection = Connection::open(&url, &Options::default()).await.unwrap();
+        out.end(message, result);
+    });
+    let mut connection = ClientConnection::open(&url, &Options::default())
+        .await
+        .unwrap();
     assert!(!speaks_lburp(&mut connection).await.unwrap());
     let mut adder = Adder::new(connection, 10);
     let refused = adder.start_lburp().await.unwrap_err();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashSet;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,99 +11,30 @@ use std::time::{Duration, Instant};
 use sapwood_drive::{
     ErrorReport, Observer, PhaseReport, Plan, PlanOptions, Point, Settings, StopToken, run,
 };
-use sapwood_ldap::control::Controls;
-use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::list::{Attributes, AttributesBuf};
 use sapwood_ldap::message::*;
 use sapwood_ldap::result::{LdapResult, ResultCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-
-fn put(out: &mut Vec<u8>, id: u32, op: Response<'_>) {
-    Message {
-        id,
-        op,
-        controls: Controls::EMPTY,
-    }
-    .encode(out);
-}
+use sapwood_testkit::scripted::{Answers, Connection, serve};
 
 /// Ends an operation with a result code.
-fn end(out: &mut Vec<u8>, request: &RequestMessage<'_>, code: ResultCode) {
-    let result = LdapResult::new(code, "because");
-    if let Some(op) = Response::of_result(request.op.operation(), result) {
-        put(out, request.id, op);
-    }
+fn end(out: &mut Answers, request: &RequestMessage<'_>, code: ResultCode) {
+    out.end(request, LdapResult::new(code, "because"));
 }
 
 /// Answers as a server with all entries would: a search finds one with the uid it names, compares are true.
-fn good(request: &RequestMessage<'_>, out: &mut Vec<u8>) {
+fn good(request: &RequestMessage<'_>, out: &mut Answers) {
     let code = match request.op {
         Request::Search(search) => {
             let uid = search.base.split([',', '=']).nth(1).unwrap_or_default();
             let mut attributes = AttributesBuf::default();
             attributes.push(b"UID", [uid.as_bytes()]);
-            put(
-                out,
-                request.id,
-                Response::SearchEntry(SearchResultEntry {
-                    dn: search.base,
-                    attributes: attributes.view(),
-                }),
-            );
+            out.entry(request.id, search.base, attributes.view());
             ResultCode::Success
         }
         Request::Compare(_) => ResultCode::CompareTrue,
         _ => ResultCode::Success,
     };
     end(out, request, code);
-}
-
-/// Starts a server that answers with what `answer` appends, in a thread of its own; its URL. `answer` is also given the
-/// number of the connection.
-fn serve(
-    mut answer: impl FnMut(u64, &RequestMessage<'_>, &mut Vec<u8>) + Send + Clone + 'static,
-) -> String {
-    let (send, receive) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async move {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            send.send(format!("ldap://{}", listener.local_addr().unwrap()))
-                .unwrap();
-            for number in 1.. {
-                let (mut socket, _) = listener.accept().await.unwrap();
-                let mut answer = answer.clone();
-                tokio::spawn(async move {
-                    let mut buffer = Vec::with_capacity(256 << 10);
-                    while socket.read_buf(&mut buffer).await.unwrap_or(0) > 0 {
-                        let mut out = Vec::new();
-                        while let Frame::Complete(length) = frame(&buffer, 1 << 20).unwrap() {
-                            let request = RequestMessage::decode(&buffer[..length]).unwrap();
-                            answer(number, &request, &mut out);
-                            buffer.drain(..length);
-                        }
-                        if socket.write_all(&out).await.is_err() {
-                            break;
-                        }
-                    }
-                });
-            }
-            // Used by the tasks only.
-            answer(
-                0,
-                &RequestMessage {
-                    id: 1,
-                    op: Request::Unbind,
-                    controls: Controls::EMPTY,
-                },
-                &mut Vec::new(),
-            );
-        });
-    });
-    receive.recv().unwrap()
 }
 
 fn plan(text: &str) -> Plan {
@@ -127,10 +58,10 @@ fn a_queue_is_kept_full_and_every_answer_is_counted() {
     let url = serve({
         let (seen, most) = (seen.clone(), most.clone());
         let mut burst = 0;
-        move |connection, request, out| {
+        move |request, out| {
             burst = if out.is_empty() { 1 } else { burst + 1 };
             most.fetch_max(burst, Ordering::Relaxed);
-            seen.lock().unwrap().insert((connection, request.id));
+            seen.lock().unwrap().insert((out.connection(), request.id));
             good(request, out);
         }
     });
@@ -151,20 +82,9 @@ fn a_queue_is_kept_full_and_every_answer_is_counted() {
 
 #[test]
 fn wrong_answers_are_told_by_kind() {
-    let url = serve(|_, request, out| match request.op {
+    let url = serve(|request, out| match request.op {
         Request::Search(search) if search.base.starts_with("uid=two,") => {
-            let entry = |out: &mut Vec<u8>| {
-                put(
-                    out,
-                    request.id,
-                    Response::SearchEntry(SearchResultEntry {
-                        dn: "cn=other",
-                        attributes: AttributesBuf::default().view(),
-                    }),
-                );
-            };
-            entry(out);
-            entry(out);
+            (0..2).for_each(|_| out.entry(request.id, "cn=other", Attributes::EMPTY));
             end(out, request, ResultCode::Success);
         }
         Request::Compare(_) => end(out, request, ResultCode::CompareFalse),
@@ -220,7 +140,7 @@ fn wrong_answers_are_told_by_kind() {
 
 #[test]
 fn a_server_that_hangs_up_or_says_nothing_is_an_error_of_the_connection() {
-    let url = serve(|_, request, out| {
+    let url = serve(|request, out| {
         if request.id % 2 == 7 {
             good(request, out);
         }
@@ -238,9 +158,9 @@ fn a_server_that_hangs_up_or_says_nothing_is_an_error_of_the_connection() {
             .any(|error| error.operation == "connection" && error.reason.contains("no answer"))
     );
 
-    let url = serve(|_, request, out| {
+    let url = serve(|request, out| {
         end(out, request, ResultCode::Success);
-        out.extend_from_slice(b"not LDAP");
+        out.put_bytes(b"not LDAP");
     });
     let report = run_one(SEARCH, &url, |_| ());
     assert!(
@@ -257,7 +177,7 @@ fn a_server_that_hangs_up_or_says_nothing_is_an_error_of_the_connection() {
 
 #[test]
 fn a_bind_goes_alone_and_a_refused_one_ends_the_run() {
-    let url = serve(|_, request, out| match request.op {
+    let url = serve(|request, out| match request.op {
         Request::Bind(bind) if bind.name == "cn=bad" => {
             end(out, request, ResultCode::InvalidCredentials);
         }
@@ -303,7 +223,7 @@ fn transactions(is_one_at_a_time: bool) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let url = serve({
         let seen = seen.clone();
-        move |_, request, out| {
+        move |request, out| {
             let mut seen = seen.lock().unwrap();
             let of = request.controls.find(SPECIFICATION).map(|control| {
                 let value = control.value.unwrap_or_default();
@@ -326,8 +246,7 @@ fn transactions(is_one_at_a_time: bool) {
                     let number = seen.lengths.len() as u64 + 7;
                     seen.open = Some((number, 0));
                     let value = format!("txn{number}");
-                    put(
-                        out,
+                    out.put(
                         request.id,
                         Response::Extended(ExtendedResponse {
                             result: LdapResult::SUCCESS,
@@ -390,9 +309,8 @@ fn transactions(is_one_at_a_time: bool) {
 #[test]
 fn updates_of_a_transaction_that_is_not_committed_have_failed() {
     let ends = Arc::new(AtomicU64::new(0));
-    let url = serve(move |_, request, out| match request.op {
-        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => put(
-            out,
+    let url = serve(move |request, out| match request.op {
+        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => out.put(
             request.id,
             Response::Extended(ExtendedResponse {
                 result: LdapResult::SUCCESS,
@@ -431,9 +349,8 @@ fn updates_of_a_transaction_that_is_not_committed_have_failed() {
 
 #[test]
 fn updates_of_a_transaction_whose_end_is_not_answered_have_failed() {
-    let url = serve(|_, request, out| match request.op {
-        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => put(
-            out,
+    let url = serve(|request, out| match request.op {
+        Request::Extended(extended) if extended.name == "1.3.6.1.1.21.1" => out.put(
             request.id,
             Response::Extended(ExtendedResponse {
                 result: LdapResult::SUCCESS,
@@ -462,7 +379,7 @@ fn updates_of_a_transaction_whose_end_is_not_answered_have_failed() {
 fn wrong_answers_in_ramp_up_are_told() {
     let asked = Arc::new(AtomicU64::new(0));
     let url = serve(
-        move |_, request, out| match asked.fetch_add(1, Ordering::Relaxed) {
+        move |request, out| match asked.fetch_add(1, Ordering::Relaxed) {
             0..5 => end(out, request, ResultCode::Busy),
             _ => good(request, out),
         },
@@ -485,7 +402,7 @@ fn wrong_answers_in_ramp_up_are_told() {
 fn a_stall_is_charged_to_all_that_was_due_in_it() {
     const STALL: Duration = Duration::from_millis(300);
     let begun = Instant::now();
-    let url = serve(move |_, request, out| {
+    let url = serve(move |request, out| {
         static STALLED: AtomicU64 = AtomicU64::new(0);
         if begun.elapsed() > Duration::from_millis(200)
             && STALLED.fetch_add(1, Ordering::Relaxed) == 0
@@ -512,7 +429,7 @@ fn sequences_are_shared_and_groups_keep_their_values() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let url = serve({
         let seen = seen.clone();
-        move |_, request, out| {
+        move |request, out| {
             let name = match request.op {
                 Request::Add(add) => format!("+{}", add.dn),
                 Request::Delete(dn) => format!("-{dn}"),
@@ -562,7 +479,7 @@ impl Observer for Listener {
 
 #[test]
 fn phases_run_in_order_and_ramp_up_is_not_counted() {
-    let url = serve(|_, request, out| good(request, out));
+    let url = serve(good);
     let text = format!(
         "{}phase: one\nduration: 1\n\nsession: s\nconnections: 4\n\n{}\nphase: two\n\nsession: t\ncount: 5\n\n{}",
         "let: n = random 1..1000\n\n",
@@ -607,7 +524,7 @@ fn what_was_answered_before_a_stop_is_reported_and_no_phase_begins_behind_it() {
     let mut asked = 0;
     let url = serve({
         let stop = stop.clone();
-        move |_, request, out| {
+        move |request, out| {
             asked += 1;
             if asked == 50 {
                 stop.request();
@@ -633,7 +550,7 @@ fn a_stop_does_not_wait_for_a_server_that_is_silent() {
         let stop = StopToken::default();
         let url = serve({
             let stop = stop.clone();
-            move |_, _, _| stop.request()
+            move |_, _| stop.request()
         });
         let mut settings = Settings::new(url);
         settings.stop = stop;
@@ -661,18 +578,13 @@ fn a_stop_does_not_wait_for_entries_that_never_cease() {
     settings.answer_timeout = Duration::from_secs(1);
     let server = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        let mut request = [0; 1 << 10];
-        let length = socket.read(&mut request).unwrap();
-        let request = RequestMessage::decode(&request[..length]).unwrap();
-        let (mut answer, mut entries) = (Vec::new(), Vec::new());
-        good(&request, &mut answer);
-        let Frame::Complete(length) = frame(&answer, 1 << 20).unwrap() else {
-            panic!("no entry")
-        };
-        (0..100).for_each(|_| entries.extend(&answer[..length]));
+        let mut id = 0;
+        Connection::new(&socket).answer(|request, _| id = request.id);
+        let mut entries = Answers::default();
+        (0..100).for_each(|_| entries.entry(id, "uid=a,dc=x", Attributes::EMPTY));
         stop.request();
         // Until the other side has gone.
-        while socket.write_all(&entries).is_ok() {}
+        while socket.write_all(entries.as_bytes()).is_ok() {}
     });
     let text = "phase: first\nduration: 1000\n\nsession: s\n\nsearch: uid=a,dc=x\nscope: base\n";
     let report = run(plan(text), &settings, &mut ()).unwrap().remove(0);

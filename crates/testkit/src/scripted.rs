@@ -13,7 +13,7 @@ use sapwood_ldap::result::LdapResult;
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// The answers of a script to what came with one read, which are sent together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Answers {
     connection: u64,
     bytes: Vec<u8>,
@@ -28,6 +28,16 @@ impl Answers {
     /// Whether nothing has been answered to this read so far.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// What is sent.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Sends bytes, which need not be a response.
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Sends a response.
@@ -66,39 +76,63 @@ pub fn serve(
     let url = format!("ldap://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for (number, stream) in (1..).zip(listener.incoming()) {
-            let (stream, script) = (stream.unwrap(), script.clone());
-            std::thread::spawn(move || answer(stream, number, script));
+            let mut connection = Connection::new(stream.unwrap());
+            connection.number = number;
+            let script = script.clone();
+            std::thread::spawn(move || connection.serve(script));
         }
     });
     url
 }
 
-/// Answers the requests of one connection until the client goes or unbinds.
-pub fn answer(
-    mut stream: impl Read + Write,
-    connection: u64,
-    mut script: impl FnMut(&RequestMessage<'_>, &mut Answers),
-) {
-    let mut received = Vec::new();
-    let mut piece = vec![0; 256 << 10];
-    while let Ok(count @ 1..) = stream.read(&mut piece) {
-        received.extend_from_slice(&piece[..count]);
+/// The server's end of one connection.
+pub struct Connection<S> {
+    stream: S,
+    number: u64,
+    /// Bytes received that are not a whole request yet.
+    received: Vec<u8>,
+    /// Whether the last request was an unbind.
+    unbound: bool,
+}
+
+impl<S: Read + Write> Connection<S> {
+    /// A connection over whatever carries bytes.
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            number: 1,
+            received: Vec::new(),
+            unbound: false,
+        }
+    }
+
+    /// Answers all requests; gives whether the client unbound before it went.
+    pub fn serve(mut self, mut script: impl FnMut(&RequestMessage<'_>, &mut Answers)) -> bool {
+        while self.answer(&mut script) {}
+        self.unbound
+    }
+
+    /// Answers the requests that the next read completes; whether the client is still there.
+    pub fn answer(&mut self, mut script: impl FnMut(&RequestMessage<'_>, &mut Answers)) -> bool {
+        let mut piece = [0; 64 << 10];
+        let Ok(count @ 1..) = self.stream.read(&mut piece) else {
+            return false;
+        };
+        self.received.extend_from_slice(&piece[..count]);
         let mut answers = Answers {
-            connection,
+            connection: self.number,
             bytes: Vec::new(),
         };
-        let mut taken = 0;
-        while let Frame::Complete(length) = frame(&received[taken..], REQUEST_BYTES_MAX).unwrap() {
-            let request = RequestMessage::decode(&received[taken..taken + length]).unwrap();
-            if request.op == Request::Unbind {
-                return;
+        let mut rest = self.received.as_slice();
+        while let Frame::Complete(length) = frame(rest, REQUEST_BYTES_MAX).unwrap() {
+            let request = RequestMessage::decode(&rest[..length]).unwrap();
+            self.unbound = request.op == Request::Unbind;
+            if !self.unbound {
+                script(&request, &mut answers);
             }
-            script(&request, &mut answers);
-            taken += length;
+            rest = &rest[length..];
         }
-        received.drain(..taken);
-        if stream.write_all(&answers.bytes).is_err() || stream.flush().is_err() {
-            return;
-        }
+        self.received.drain(..self.received.len() - rest.len());
+        self.stream.write_all(&answers.bytes).is_ok() && self.stream.flush().is_ok()
     }
 }
