@@ -3,10 +3,9 @@
 
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
-use sapwood_ldap::message::{
-    AddRequest, Frame, Message, ModifyRequest, Request, Scope, SearchRequest, frame,
-};
+use sapwood_ldap::message::{AddRequest, ModifyRequest, Request, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::{Answer, requests};
 
 use crate::engine::Embedded;
 use crate::schema::Schema;
@@ -49,16 +48,9 @@ fn directory() -> Directory {
 
 /// The steps of an update, which succeeds.
 fn apply(directory: &Directory, op: Request<'_>) -> u64 {
-    let mut message = Vec::new();
-    Message {
-        id: 1,
-        op,
-        controls: Default::default(),
-    }
-    .encode(&mut message);
     let update = Update {
         identity: admin(),
-        request: UpdateRequest::Message(message),
+        request: UpdateRequest::Message(requests::message(1, op)),
     };
     let (applied, steps) = counted(|| directory.apply(&[update]).unwrap());
     let outcome = &applied.outcomes[0];
@@ -134,13 +126,7 @@ fn search(
             Step::Room(_) => panic!("there is room for everything"),
             Step::Done(outcome) => {
                 assert_eq!(outcome.code, ResultCode::Success);
-                let mut rest = out.as_slice();
-                let mut found = 0;
-                while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
-                    rest = &rest[length..];
-                    found += 1;
-                }
-                return (all, found);
+                return (all, Answer::all(&out).len());
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::{Response, ResponseMessage};
+use sapwood_ldap::message::{Frame, Response, ResponseMessage, frame};
 use sapwood_ldap::result::ResultCode;
 
 /// A response, taken out of the buffer. Its `Debug` form, which is for the messages of failed tests, has all of it.
@@ -80,6 +80,20 @@ impl Answer {
             _ => {}
         }
         answer
+    }
+
+    /// The responses in these bytes, which hold whole ones.
+    #[track_caller]
+    pub fn all(mut bytes: &[u8]) -> Vec<Self> {
+        let mut answers = Vec::new();
+        while let Ok(Frame::Complete(length)) = frame(bytes, usize::MAX) {
+            answers.push(Self::of(
+                &ResponseMessage::decode(&bytes[..length]).unwrap(),
+            ));
+            bytes = &bytes[length..];
+        }
+        assert!(bytes.is_empty(), "no whole response: {bytes:?}");
+        answers
     }
 
     /// Fails unless this is the result.

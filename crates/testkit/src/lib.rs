@@ -7,6 +7,8 @@
 mod answer;
 #[cfg(feature = "ldap")]
 mod client;
+#[cfg(feature = "directory")]
+pub mod directories;
 #[cfg(feature = "ldap")]
 pub mod requests;
 #[cfg(feature = "ldap")]

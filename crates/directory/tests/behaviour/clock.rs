@@ -7,9 +7,11 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::{Clock, Directory, Options};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
+use sapwood_testkit::directories::{
+    add, config, in_stores, modify, options, person, rename, seed, succeed,
+};
 
 use crate::query::{Query, query, search};
-use crate::support::{add, config, in_stores, modify, options, person, rename, seed, succeed};
 
 const BEN: &str = "uid=ben,ou=People,dc=example,dc=com";
 

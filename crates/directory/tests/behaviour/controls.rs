@@ -1,51 +1,43 @@
 //! Assertion, pre-read and post-read on updates, searches and comparisons.
 
 use sapwood_directory::{CompareOptions, Identity, Outcome, UpdateRequest};
-use sapwood_ldap::control::{
-    ASSERTION, Control, Controls, ControlsBuf, POST_READ, PRE_READ, ReadEntry,
-};
+use sapwood_ldap::control::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{RequestMessage, Scope, SearchResultEntry};
+use sapwood_ldap::message::{Scope, SearchResultEntry};
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::*;
 
 use crate::query::{query, search};
-use crate::support::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
-/// Controls by OID: those with a filter assert, the others read the attributes named.
-fn controls(list: &[(&str, &str)]) -> ControlsBuf {
-    let mut controls = ControlsBuf::default();
-    for (oid, text) in list {
+/// The request with controls by OID: those with a filter assert, the others read the attributes named.
+fn controlled(request: UpdateRequest, list: &[(&str, &str)]) -> UpdateRequest {
+    let value = |oid: &str, text: &str| {
         let mut value = Vec::new();
-        if *oid == ASSERTION {
+        if oid == ASSERTION {
             let filter = filter_text::parse(text).unwrap();
             value.extend_from_slice(filter.as_filter().as_ber());
         } else {
             let names = OctetStringsBuf::from_iter(text.split_whitespace().map(str::as_bytes));
-            ReadEntry {
-                attributes: names.view(),
-            }
-            .encode(&mut value);
+            let attributes = names.view();
+            ReadEntry { attributes }.encode(&mut value);
         }
-        controls.push(Control {
-            oid,
-            critical: true,
-            value: Some(&value),
-        });
-    }
-    controls
+        value
+    };
+    let values = list.iter().map(|(oid, text)| value(oid, text));
+    let values: Vec<Vec<u8>> = values.collect();
+    let controls = list.iter().zip(&values);
+    let controls: Vec<_> = controls
+        .map(|((oid, _), value)| (*oid, true, Some(value.as_slice())))
+        .collect();
+    with(request, &controls)
 }
 
-/// The same request with controls.
-fn with(request: UpdateRequest, controls: &ControlsBuf) -> UpdateRequest {
-    let UpdateRequest::Message(bytes) = &request else {
-        panic!()
-    };
-    let decoded = RequestMessage::decode(bytes).unwrap();
-    message(decoded.op, controls.view())
+fn asserting(filter: &str) -> [(&str, &str); 1] {
+    [(ASSERTION, filter)]
 }
 
 /// The entry in a response control, as `dn|attribute=value,value|...`.
@@ -73,7 +65,6 @@ fn set_cn(value: &str) -> UpdateRequest {
 #[test]
 fn an_update_takes_place_only_when_its_assertion_is_true() {
     let directory = peopled();
-    let asserting = |filter: &str| controls(&[(ASSERTION, filter)]);
     for false_one in ["(cn=somebody else)", "(nonsense=x)", "(!(nonsense=x))"] {
         let controls = asserting(false_one);
         for request in [
@@ -84,7 +75,7 @@ fn an_update_takes_place_only_when_its_assertion_is_true() {
         ] {
             let outcome = refused(
                 &directory,
-                with(request, &controls),
+                controlled(request, &controls),
                 ResultCode::AssertionFailed,
             );
             assert!(outcome.controls.is_empty());
@@ -95,16 +86,19 @@ fn an_update_takes_place_only_when_its_assertion_is_true() {
     // Of an add, the target is the entry that it makes.
     succeed(
         &directory,
-        with(
+        controlled(
             person("carl"),
             &asserting("(&(cn=person carl)(objectClass=top)(entryUUID=*))"),
         ),
     );
-    succeed(&directory, with(set_cn("x"), &asserting("(cn=person*)")));
+    succeed(
+        &directory,
+        controlled(set_cn("x"), &asserting("(cn=person*)")),
+    );
     // In one batch each sees what those before it did.
     let both = [
-        as_admin(with(set_cn("y"), &asserting("(cn=x)"))),
-        as_admin(with(set_cn("z"), &asserting("(cn=x)"))),
+        as_admin(controlled(set_cn("y"), &asserting("(cn=x)"))),
+        as_admin(controlled(set_cn("z"), &asserting("(cn=x)"))),
     ];
     let applied = directory.apply(&both).unwrap();
     let codes: Vec<_> = applied
@@ -116,14 +110,14 @@ fn an_update_takes_place_only_when_its_assertion_is_true() {
     sapwood_directory::Ticket::wait(applied.ticket.unwrap()).unwrap();
     succeed(
         &directory,
-        with(
+        controlled(
             rename(ANNE, "uid=berta", true, None),
             &asserting("(entryDN=uid=anne,ou=people,dc=example,dc=com)"),
         ),
     );
     succeed(
         &directory,
-        with(
+        controlled(
             delete("uid=berta,ou=People,dc=example,dc=com"),
             &asserting("(&(uid=berta)(cn=y))"),
         ),
@@ -134,11 +128,11 @@ fn an_update_takes_place_only_when_its_assertion_is_true() {
 #[test]
 fn pre_read_shows_what_was_and_post_read_what_is() {
     let directory = peopled();
-    let both = controls(&[
+    let both = [
         (PRE_READ, "cn uid"),
         (POST_READ, "cn modifiersName entryDN"),
-    ]);
-    let outcome = apply(&directory, with(set_cn("Anne B"), &both));
+    ];
+    let outcome = apply(&directory, controlled(set_cn("Anne B"), &both));
     assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
     assert_eq!(
         entry(&outcome, PRE_READ),
@@ -150,7 +144,7 @@ fn pre_read_shows_what_was_and_post_read_what_is() {
     );
     let outcome = apply(
         &directory,
-        with(rename(ANNE, "uid=berta", true, None), &both),
+        controlled(rename(ANNE, "uid=berta", true, None), &both),
     );
     let berta = "uid=berta,ou=People,dc=example,dc=com";
     assert_eq!(
@@ -165,21 +159,15 @@ fn pre_read_shows_what_was_and_post_read_what_is() {
     // An update that fails shows nothing.
     let outcome = refused(
         &directory,
-        with(
-            modify(berta, &[(Replace, "cn", &[])]),
-            &controls(&[(PRE_READ, "cn")]),
-        ),
+        controlled(modify(berta, &[(Replace, "cn", &[])]), &[(PRE_READ, "cn")]),
         ResultCode::ObjectClassViolation,
     );
     assert!(outcome.controls.is_empty());
-    let outcome = apply(
-        &directory,
-        with(delete(berta), &controls(&[(PRE_READ, "*")])),
-    );
+    let outcome = apply(&directory, controlled(delete(berta), &[(PRE_READ, "*")]));
     assert!(entry(&outcome, PRE_READ).contains("|sn=anne"));
     let outcome = apply(
         &directory,
-        with(person("carl"), &controls(&[(POST_READ, "1.1")])),
+        controlled(person("carl"), &[(POST_READ, "1.1")]),
     );
     assert_eq!(
         entry(&outcome, POST_READ),
@@ -193,32 +181,26 @@ fn read_entry_controls_go_with_the_operations_that_have_the_entry() {
     let code = ResultCode::UnavailableCriticalExtension;
     refused(
         &directory,
-        with(person("x"), &controls(&[(PRE_READ, "*")])),
+        controlled(person("x"), &[(PRE_READ, "*")]),
         code,
     );
     refused(
         &directory,
-        with(delete(ANNE), &controls(&[(POST_READ, "*")])),
+        controlled(delete(ANNE), &[(POST_READ, "*")]),
         code,
     );
     // Twice, without a value, with one that is none.
-    let twice = controls(&[(PRE_READ, "cn"), (PRE_READ, "sn")]);
+    let twice = [(PRE_READ, "cn"), (PRE_READ, "sn")];
     refused(
         &directory,
-        with(delete(ANNE), &twice),
+        controlled(delete(ANNE), &twice),
         ResultCode::ProtocolError,
     );
     for value in [None, Some(b"".as_slice()), Some(b"\x30\x05\x04")] {
         for oid in [ASSERTION, PRE_READ] {
-            let mut controls = ControlsBuf::default();
-            controls.push(Control {
-                oid,
-                critical: false,
-                value,
-            });
             refused(
                 &directory,
-                with(delete(ANNE), &controls),
+                with(delete(ANNE), &[(oid, false, value)]),
                 ResultCode::ProtocolError,
             );
         }
@@ -242,22 +224,22 @@ fn users_see_through_controls_what_they_may_read() {
         dn: ANNE.into(),
     };
     let change = || modify(ANNE, &[(Replace, "userPassword", &["{SSHA}second"])]);
-    let read = controls(&[
+    let read = [
         (PRE_READ, "userPassword uid"),
         (POST_READ, "* userPassword"),
-    ]);
-    let outcome = apply_as(&directory, user.clone(), with(change(), &read));
+    ];
+    let outcome = apply_as(&directory, user.clone(), controlled(change(), &read));
     assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
     assert_eq!(entry(&outcome, PRE_READ), format!("{ANNE}|uid=anne"));
     assert!(!entry(&outcome, POST_READ).contains("userPassword"));
-    let outcome = apply(&directory, with(change(), &read));
+    let outcome = apply(&directory, controlled(change(), &read));
     assert!(entry(&outcome, PRE_READ).contains("|userPassword={SSHA}second"));
     // Nor does an assertion find out about it.
-    let guess = controls(&[(ASSERTION, "(userPassword={SSHA}second)")]);
-    let outcome = apply_as(&directory, user, with(change(), &guess));
+    let guess = [(ASSERTION, "(userPassword={SSHA}second)")];
+    let outcome = apply_as(&directory, user, controlled(change(), &guess));
     assert_eq!(outcome.code, ResultCode::AssertionFailed);
     assert_eq!(
-        apply(&directory, with(change(), &guess)).code,
+        apply(&directory, controlled(change(), &guess)).code,
         ResultCode::Success
     );
 }
@@ -306,7 +288,7 @@ fn an_assertion_may_not_hold_up_the_writer() {
         let filter = format!("(!(|{}))", "(description=*q*)".repeat(items));
         let changes: [(_, &str, &[&str]); 1] = [(Replace, "title", &["x"])];
         let modify = modify(ANNE, &changes);
-        apply(&directory, with(modify, &controls(&[(ASSERTION, &filter)]))).code
+        apply(&directory, controlled(modify, &[(ASSERTION, &filter)])).code
     };
     assert_eq!(assert(10), ResultCode::Success);
     assert_eq!(assert(10_000), ResultCode::AdminLimitExceeded);

@@ -8,8 +8,7 @@ use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Add;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, ResponseMessage, Scope, SearchRequest, frame};
-
-use crate::support::{admin, config, modify, options, person, seed, succeed};
+use sapwood_testkit::directories::{admin, config, modify, options, person, seed, succeed};
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 

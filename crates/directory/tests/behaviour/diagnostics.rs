@@ -2,8 +2,7 @@
 
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::result::ResultCode;
-
-use crate::support::{add, delete, in_memory, modify, peopled, refused, rename};
+use sapwood_testkit::directories::{add, delete, in_memory, modify, peopled, refused, rename};
 
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
 

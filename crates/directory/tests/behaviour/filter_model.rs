@@ -10,9 +10,9 @@ use sapwood_directory::{Config, Directory, IndexDefinition};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{add, delete, modify, options, succeed};
 
 use crate::query::{Query, query, search};
-use crate::support::{add, delete, modify, options, succeed};
 
 const SUFFIX: &str = "dc=example,dc=com";
 

@@ -16,8 +16,7 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Frame, Scope, SearchRequest, frame};
 use sapwood_ldap::result::ResultCode;
-
-use crate::support::*;
+use sapwood_testkit::directories::*;
 
 #[derive(Default)]
 struct Rejections {

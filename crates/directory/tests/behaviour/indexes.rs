@@ -8,9 +8,9 @@ use sapwood_directory::engine::{
 use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus, StoreSet};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
+use sapwood_testkit::directories::*;
 
 use crate::query::{query, search};
-use crate::support::*;
 
 #[track_caller]
 fn clean(directory: &Directory) {

@@ -17,6 +17,5 @@ mod root;
 mod search;
 mod stores;
 mod subentries;
-mod support;
 mod transactions;
 mod updates;

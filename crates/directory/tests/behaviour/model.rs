@@ -8,9 +8,9 @@ use sapwood_directory::{Directory, UpdateRequest};
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode::{self, *};
+use sapwood_testkit::directories::*;
 
 use crate::query::{Query, query, search};
-use crate::support::*;
 
 const SUFFIX: &str = "objectClass: domain\ndc: example";
 

@@ -6,9 +6,11 @@ use sapwood_directory::{Config, Directory, Options};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{
+    add, apply, compare, config, modify, options, peopled, refused, succeed,
+};
 
 use crate::query::{Query, query, search};
-use crate::support::{add, apply, compare, config, modify, options, peopled, refused, succeed};
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
@@ -114,8 +116,8 @@ fn what_was_recognised_once_is_read_and_can_be_deleted() {
         ..config()
     };
     let directory = Directory::create_on(open(true), &config, options()).unwrap();
-    crate::support::seed(&directory);
-    succeed(&directory, crate::support::person("anne"));
+    sapwood_testkit::directories::seed(&directory);
+    succeed(&directory, sapwood_testkit::directories::person("anne"));
     succeed(
         &directory,
         modify(ANNE, &[(Add, "cn;x-old", &["Anna", "Anni"])]),

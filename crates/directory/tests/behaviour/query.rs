@@ -9,12 +9,10 @@ use sapwood_directory::{
 use sapwood_ldap::control::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{
-    DerefAliases, Frame, Response, ResponseMessage, Scope, SearchRequest, frame,
-};
+use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
-
-use crate::support::admin;
+use sapwood_testkit::Answer;
+use sapwood_testkit::directories::admin;
 
 const MESSAGE_ID: u32 = 7;
 
@@ -169,36 +167,22 @@ fn finish<E: Engine>(mut search: Search<E>, query: &Query<'_>) -> Found {
         let value = controls.iter().next().unwrap().value.unwrap();
         found.cookie = PagedResults::decode(value).unwrap().cookie.to_vec();
     }
-    let mut rest = out.as_slice();
-    while let Ok(Frame::Complete(bytes)) = frame(rest, usize::MAX) {
-        let message = ResponseMessage::decode(&rest[..bytes]).unwrap();
-        assert_eq!(message.id, MESSAGE_ID);
-        match message.op {
-            Response::SearchEntry(entry) => {
-                let mut lines = BTreeSet::new();
-                for attribute in entry.attributes {
-                    let name = String::from_utf8_lossy(attribute.description).into_owned();
-                    if attribute.values.is_empty() {
-                        lines.insert(name.clone());
-                    }
-                    for value in attribute.values {
-                        assert!(
-                            lines.insert(format!("{name}: {}", String::from_utf8_lossy(value)))
-                        );
-                    }
-                }
-                found.entries.push((entry.dn.to_owned(), lines));
+    for answer in Answer::all(&out) {
+        assert_eq!(answer.id, MESSAGE_ID);
+        assert!(!answer.ends, "{answer:?}");
+        found.references.extend(answer.uris);
+        let Some(dn) = answer.entry else { continue };
+        let mut lines = BTreeSet::new();
+        for (name, values) in answer.attributes {
+            if values.is_empty() {
+                lines.insert(name.clone());
             }
-            Response::SearchReference(urls) => {
-                found.references.extend(
-                    urls.iter()
-                        .map(|url| String::from_utf8_lossy(url).into_owned()),
-                );
+            for value in values {
+                let value = String::from_utf8_lossy(&value);
+                assert!(lines.insert(format!("{name}: {value}")));
             }
-            other => panic!("{other:?}"),
         }
-        rest = &rest[bytes..];
+        found.entries.push((dn, lines));
     }
-    assert!(rest.is_empty());
     found
 }

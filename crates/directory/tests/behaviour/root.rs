@@ -6,9 +6,11 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{Channel, CompareOptions, Directory, Identity, SearchOptions};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{
+    add, admin, compare_as, in_memory, in_stores, person, seed, succeed,
+};
 
 use crate::query::{Found, Query, query, search, search_together};
-use crate::support::{add, admin, compare_as, in_memory, in_stores, person, seed, succeed};
 
 const SUFFIX: &str = "dc=example,dc=com";
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
@@ -222,12 +224,13 @@ fn entries_beside_the_tree_are_compared() {
 
 #[test]
 fn the_root_dse_says_what_works_on_a_connection() {
-    let mut options = crate::support::options();
+    let mut options = sapwood_testkit::directories::options();
     options.root_dse.extensions = vec!["1.1.1".into()];
     options.root_dse.tls_extensions = vec!["1.1.2".into()];
     options.root_dse.local_sasl_mechanisms = vec!["EXTERNAL".into()];
     let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
-    let directory = Directory::create_on(engine, &crate::support::config(), options).unwrap();
+    let directory =
+        Directory::create_on(engine, &sapwood_testkit::directories::config(), options).unwrap();
     for (is_vouched_for, takes_tls) in [(false, false), (false, true), (true, false), (true, true)]
     {
         let options = SearchOptions {

@@ -13,11 +13,11 @@ use sapwood_directory::{
 };
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind;
-use sapwood_ldap::message::{DerefAliases, Request, Scope};
+use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::{self, admin, as_admin};
 
 use crate::query::{Found, Query, query, search, search_in, search_together};
-use crate::support::{self, admin, as_admin};
 
 const SUFFIX: &str = "dc=example,dc=com";
 
@@ -55,7 +55,7 @@ fn add<E: Engine>(directory: &Directory<E>, entries: &[String]) {
         .iter()
         .map(|text| {
             let (first, lines) = text.split_once('\n').unwrap();
-            as_admin(support::add(first.strip_prefix("dn: ").unwrap(), lines))
+            as_admin(directories::add(first.strip_prefix("dn: ").unwrap(), lines))
         })
         .collect();
     let applied = directory.apply(&updates).unwrap();
@@ -348,9 +348,9 @@ fn referral_objects_refer() {
 /// What the searches of a commit tell each other is of that commit alone.
 #[test]
 fn searches_see_what_has_changed_since_the_last_one() {
-    for directory in [support::in_memory(), support::in_stores()] {
-        support::seed(&directory);
-        support::succeed(&directory, support::person("anne"));
+    for directory in [directories::in_memory(), directories::in_stores()] {
+        directories::seed(&directory);
+        directories::succeed(&directory, directories::person("anne"));
         let people = format!("ou=People,{SUFFIX}");
         let anne = format!("uid=anne,{people}");
         let left = Cell::new(directory.snapshot().unwrap().end());
@@ -382,23 +382,25 @@ fn searches_see_what_has_changed_since_the_last_one() {
         let elsewhere = format!("ou=Elsewhere,{people}");
         let lines = "objectClass: referral\nobjectClass: extensibleObject\nou: Elsewhere\n\
                      ref: ldap://other.example/ou=There";
-        support::succeed(&directory, support::add(&elsewhere, lines));
+        directories::succeed(&directory, directories::add(&elsewhere, lines));
         for _ in 0..2 {
             assert_eq!(found(&people).references.len(), 1);
             assert_eq!(found(SUFFIX).references.len(), 1);
         }
-        let controls = support::manage_dsa_it();
-        let gone = Request::Delete(&elsewhere);
-        support::succeed(&directory, support::message(gone, controls.view()));
+        let gone = directories::with(
+            directories::delete(&elsewhere),
+            &[directories::MANAGE_DSA_IT],
+        );
+        directories::succeed(&directory, gone);
         assert!(found(&people).references.is_empty());
         if directory.stores() == 1 {
-            let renamed = support::rename(&people, "ou=Persons", true, None);
-            support::succeed(&directory, renamed);
+            let renamed = directories::rename(&people, "ou=Persons", true, None);
+            directories::succeed(&directory, renamed);
             let anne = format!("uid=anne,ou=Persons,{SUFFIX}");
             assert_eq!(found(SUFFIX).dns().into_iter().collect::<Vec<_>>(), [&anne]);
         } else {
-            support::succeed(&directory, support::delete(&anne));
-            support::succeed(&directory, support::delete(&people));
+            directories::succeed(&directory, directories::delete(&anne));
+            directories::succeed(&directory, directories::delete(&people));
         }
         assert_eq!(found(&people).code, ResultCode::NoSuchObject);
     }
@@ -740,20 +742,20 @@ const BASES: [&str; 14] = [
 
 #[test]
 fn the_time_limit_is_heeded_within_an_entry() {
-    let clock = Arc::new(support::Ticking::default());
+    let clock = Arc::new(directories::Ticking::default());
     let options = Options {
         clock: clock.clone(),
-        ..support::options()
+        ..directories::options()
     };
     let engine = Embedded::in_memory().unwrap();
-    let directory = Directory::create_on(engine, &support::config(), options).unwrap();
-    support::seed(&directory);
-    support::succeed(&directory, support::person("anne"));
+    let directory = Directory::create_on(engine, &directories::config(), options).unwrap();
+    directories::seed(&directory);
+    directories::succeed(&directory, directories::person("anne"));
     let values: Vec<String> = (0..100).map(|number| format!("value {number}")).collect();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     let dn = "uid=anne,ou=People,dc=example,dc=com";
     let changes: [(ChangeKind, &str, &[&str]); 1] = [(ChangeKind::Add, "description", &values)];
-    support::succeed(&directory, support::modify(dn, &changes));
+    directories::succeed(&directory, directories::modify(dn, &changes));
     let filter = format!("(|{})", "(description=nothing)".repeat(50));
     let code = |step_work: u64, seconds: u64| {
         let mut query = Query {
@@ -774,7 +776,7 @@ fn the_time_limit_is_heeded_within_an_entry() {
             deadline_micros: Some(clock.now_micros() + seconds * 1_000_000),
             ..CompareOptions::default()
         };
-        support::compare(&directory, dn, "uid", "anne", options).code
+        directories::compare(&directory, dn, "uid", "anne", options).code
     };
     assert_eq!(compared(10), ResultCode::TimeLimitExceeded);
     assert_eq!(compared(10_000), ResultCode::AssertionFailed);

@@ -16,9 +16,9 @@ use sapwood_directory::{
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::*;
 
 use crate::query::{Query, query, search};
-use crate::support::*;
 
 const SUFFIX: &str = "dc=example,dc=com";
 

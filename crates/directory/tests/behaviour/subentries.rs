@@ -8,12 +8,12 @@ use sapwood_directory::engine::{Cursor, Direction, Range, Write};
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
-
-use crate::query::{query, search};
-use crate::support::{
+use sapwood_testkit::directories::{
     add, config, delete, holds, in_stores, modify, options, peopled, person, refused, rename, seed,
     succeed,
 };
+
+use crate::query::{query, search};
 
 const PEOPLE: &str = "ou=People,dc=example,dc=com";
 const SUBENTRY: &str = "cn=Rules,ou=People,dc=example,dc=com";

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sapwood_directory::{Applied, Directory, Ticket, Transaction, Update, UpdateRequest};
-use sapwood_ldap::control::{Control, Controls, ControlsBuf, POST_READ, ReadEntry};
+use sapwood_ldap::control::{Controls, POST_READ, ReadEntry};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{RequestMessage, SearchResultEntry};
+use sapwood_ldap::message::SearchResultEntry;
 use sapwood_ldap::result::ResultCode;
-
-use crate::support::*;
+use sapwood_testkit::directories::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
@@ -36,22 +35,11 @@ fn set_cn(dn: &str, value: &str) -> UpdateRequest {
 }
 
 fn with_post_read(request: UpdateRequest, attribute: &str) -> UpdateRequest {
-    let UpdateRequest::Message(bytes) = &request else {
-        panic!()
-    };
     let names = OctetStringsBuf::from_iter([attribute.as_bytes()]);
+    let attributes = names.view();
     let mut value = Vec::new();
-    let read = ReadEntry {
-        attributes: names.view(),
-    };
-    read.encode(&mut value);
-    let mut controls = ControlsBuf::default();
-    controls.push(Control {
-        oid: POST_READ,
-        critical: true,
-        value: Some(&value),
-    });
-    message(RequestMessage::decode(bytes).unwrap().op, controls.view())
+    ReadEntry { attributes }.encode(&mut value);
+    with(request, &[(POST_READ, true, Some(&value))])
 }
 
 /// The value of the one attribute in a post-read response.

@@ -2,10 +2,8 @@
 
 use sapwood_directory::{Identity, StoreSet, UpdateRequest};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Increment, Replace};
-use sapwood_ldap::message::Request;
 use sapwood_ldap::result::ResultCode;
-
-use crate::support::*;
+use sapwood_testkit::directories::*;
 
 const ANNE: &str = "uid=anne,ou=People,dc=example,dc=com";
 
@@ -362,11 +360,8 @@ fn referral_objects_refer_unless_managed() {
         ),
         ResultCode::Referral,
     );
-    let controls = manage_dsa_it();
-    succeed(
-        &directory,
-        message(Request::Delete("ou=Far,dc=example,dc=com"), controls.view()),
-    );
+    let gone = delete("ou=Far,dc=example,dc=com");
+    succeed(&directory, with(gone, &[MANAGE_DSA_IT]));
 }
 
 #[test]

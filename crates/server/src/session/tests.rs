@@ -10,7 +10,8 @@ use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::message::{AddRequest, Frame, ResponseMessage, Scope, SearchRequest, frame};
+use sapwood_ldap::message::{AddRequest, Scope, SearchRequest};
+use sapwood_testkit::Answer;
 use sapwood_testkit::requests::{self, add, bind, bind_external, extended, message};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -113,16 +114,11 @@ impl Bench {
     /// All that is in the output as message ids and results; it is written then.
     fn answers(&mut self) -> Vec<(u32, Option<ResultCode>)> {
         let output = self.session.output();
-        let mut answers = Vec::new();
-        let mut taken = 0;
-        while let Ok(Frame::Complete(length)) = frame(&output[taken..], usize::MAX) {
-            let message = ResponseMessage::decode(&output[taken..taken + length]).unwrap();
-            answers.push((message.id, message.op.result().map(|result| result.code)));
-            taken += length;
-        }
-        assert_eq!(taken, output.len(), "whole messages only");
-        self.session.wrote(taken, true);
-        answers
+        let answers = Answer::all(output);
+        let length = output.len();
+        self.session.wrote(length, true);
+        let result = |answer: &Answer| (answer.id, answer.ends.then_some(answer.code));
+        answers.iter().map(result).collect()
     }
 }
 
@@ -272,14 +268,9 @@ fn a_failed_bind_is_answered_by_a_timer_whatever_failed() {
             }
         }
         assert!(came.elapsed() >= least, "{name}");
-        let output = bench.session.output().to_vec();
-        let Ok(Frame::Complete(length)) = frame(&output, usize::MAX) else {
-            panic!("{name}: no answer");
-        };
-        let answer = ResponseMessage::decode(&output[..length]).unwrap();
-        let result = answer.op.result().unwrap();
-        assert_eq!(result.code, ResultCode::InvalidCredentials, "{name}");
-        assert_eq!((result.diagnostic, result.matched_dn), ("", ""), "{name}");
+        let answer = &Answer::all(bench.session.output())[0];
+        answer.expect(ResultCode::InvalidCredentials);
+        assert_eq!((&*answer.diagnostic, &*answer.matched), ("", ""), "{name}");
         assert_eq!(bench.answers().len(), 2, "{name}");
     }
 }
@@ -393,13 +384,7 @@ fn a_search_stops_when_the_output_is_full_and_goes_on_when_it_is_not() {
         bench.session.process();
         assert!(bench.session.output.len() <= 3 * 4096);
     }
-    let mut entries = 0;
-    let mut rest = written.as_slice();
-    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
-        entries += 1;
-        rest = &rest[length..];
-    }
-    assert_eq!((entries, rest.len()), (52, 0), "51 entries and the end");
+    assert_eq!(Answer::all(&written).len(), 52, "51 entries and the end");
     assert!(bench.session.is_idle() && bench.session.wants_input());
 }
 
@@ -475,12 +460,8 @@ fn a_session_that_has_work_gets_on_with_it() {
         bench.session.wrote(piece, true);
     }
     assert!(waited_for_room > 10 && bench.session.is_idle());
-    let mut found = Vec::new();
-    let mut rest = written.as_slice();
-    while let Ok(Frame::Complete(length)) = frame(rest, usize::MAX) {
-        found.push(ResponseMessage::decode(&rest[..length]).unwrap().id);
-        rest = &rest[length..];
-    }
+    let found = Answer::all(&written);
+    let mut found: Vec<u32> = found.iter().map(|answer| answer.id).collect();
     found.sort_unstable();
     assert_eq!(found, [[7; 3].as_slice(), &[8; 6]].concat());
 }

@@ -1,4 +1,4 @@
-//! A directory in memory and short ways to update it.
+//! Example directories in memory, and short ways to update them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,16 @@ use sapwood_directory::{
     Clock, Compare, CompareOptions, Config, Directory, Identity, IndexDefinition, Options, Outcome,
     Partition, Ticket, Update, UpdateRequest, UuidSource,
 };
-use sapwood_ldap::control::{Control, Controls, ControlsBuf};
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{AddRequest, Message, ModifyDnRequest, ModifyRequest, Request};
+use sapwood_ldap::list::AttributesBuf;
+use sapwood_ldap::message::{AddRequest, ModifyDnRequest, Request};
 use sapwood_ldap::result::ResultCode;
 
-/// A clock that goes on by a second with each look.
+use crate::requests::{self, Change, Control};
+use crate::{ADMIN, SUFFIX};
+
+/// A clock that goes on by a second with each look at it.
 #[derive(Debug, Default)]
-pub(crate) struct Ticking(AtomicU64);
+pub struct Ticking(AtomicU64);
 
 impl Clock for Ticking {
     fn now_micros(&self) -> u64 {
@@ -26,7 +28,7 @@ impl Clock for Ticking {
 
 /// UUIDs counted up.
 #[derive(Debug, Default)]
-pub(crate) struct Counting(AtomicU64);
+pub struct Counting(AtomicU64);
 
 impl UuidSource for Counting {
     fn uuid(&self) -> [u8; 16] {
@@ -34,14 +36,15 @@ impl UuidSource for Counting {
     }
 }
 
-/// The schema of these tests: options that begin with `x-` are registered.
-pub(crate) fn schema() -> Schema {
+/// The standard schema, in which options that begin with `x-` are registered.
+pub fn schema() -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.attribute_options(&["x-".to_owned()]).unwrap();
     builder.build().unwrap()
 }
 
-pub(crate) fn options() -> Options {
+/// Options with that schema, a ticking clock and counted UUIDs, so that a directory is the same in every run.
+pub fn options() -> Options {
     Options {
         clock: Arc::new(Ticking::default()),
         uuids: Arc::new(Counting::default()),
@@ -49,14 +52,15 @@ pub(crate) fn options() -> Options {
     }
 }
 
-pub(crate) fn config() -> Config {
+/// The definition of the example directory: `dc=example,dc=com` and `o=other`, with indexes of each kind.
+pub fn config() -> Config {
     let equality = |attribute: &str| IndexDefinition {
         attribute: attribute.to_owned(),
         equality: true,
         ..IndexDefinition::default()
     };
     Config {
-        naming_contexts: vec!["dc=example,dc=com".into(), "o=other".into()],
+        naming_contexts: vec![SUFFIX.into(), "o=other".into()],
         indexes: vec![
             IndexDefinition {
                 substring: true,
@@ -74,12 +78,13 @@ pub(crate) fn config() -> Config {
     }
 }
 
-pub(crate) fn in_memory() -> Directory {
+/// The example directory, without entries.
+pub fn in_memory() -> Directory {
     Directory::create_on(Embedded::in_memory().unwrap(), &config(), options()).unwrap()
 }
 
 /// The same in five stores: the children of the first naming context are spread over three, the other one has its own.
-pub(crate) fn in_stores() -> Directory {
+pub fn in_stores() -> Directory {
     let config = Config {
         partitions: vec![Partition {
             parent: "DC=example,dc=com".into(),
@@ -93,26 +98,13 @@ pub(crate) fn in_stores() -> Directory {
     Directory::create_on(engine, &config, options()).unwrap()
 }
 
-pub(crate) fn admin() -> Identity {
-    Identity::Admin {
-        dn: "cn=admin,dc=example,dc=com".into(),
-    }
+/// The administrator.
+pub fn admin() -> Identity {
+    Identity::Admin { dn: ADMIN.into() }
 }
 
-pub(crate) fn message(request: Request<'_>, controls: Controls<'_>) -> UpdateRequest {
-    let mut bytes = Vec::new();
-    Message {
-        id: 1,
-        op: request,
-        controls,
-    }
-    .encode(&mut bytes);
-    UpdateRequest::Message(bytes)
-}
-
-/// An add of lines `attribute: value`.
-pub(crate) fn add(dn: &str, lines: &str) -> UpdateRequest {
-    let mut attributes = AttributesBuf::default();
+/// An add of lines `attribute: value`; values of one attribute need not stand together.
+pub fn add(dn: &str, lines: &str) -> UpdateRequest {
     let mut grouped: Vec<(&str, Vec<&[u8]>)> = Vec::new();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (description, value) = line.split_once(": ").unwrap();
@@ -121,80 +113,71 @@ pub(crate) fn add(dn: &str, lines: &str) -> UpdateRequest {
             None => grouped.push((description, vec![value.as_bytes()])),
         }
     }
+    let mut list = AttributesBuf::default();
     for (description, values) in grouped {
-        attributes.push(description.as_bytes(), values);
+        list.push(description.as_bytes(), values);
     }
-    message(
-        Request::Add(AddRequest {
-            dn,
-            attributes: attributes.view(),
-        }),
-        Controls::EMPTY,
-    )
+    let attributes = list.view();
+    message(Request::Add(AddRequest { dn, attributes }))
 }
 
-pub(crate) fn delete(dn: &str) -> UpdateRequest {
-    message(Request::Delete(dn), Controls::EMPTY)
+/// A delete.
+pub fn delete(dn: &str) -> UpdateRequest {
+    message(Request::Delete(dn))
 }
 
-pub(crate) fn modify(dn: &str, changes: &[(ChangeKind, &str, &[&str])]) -> UpdateRequest {
-    let mut list = ChangesBuf::default();
-    for (kind, description, values) in changes {
-        list.push(
-            *kind,
-            description.as_bytes(),
-            values.iter().map(|value| value.as_bytes()),
-        );
-    }
-    message(
-        Request::Modify(ModifyRequest {
-            dn,
-            changes: list.view(),
-        }),
-        Controls::EMPTY,
-    )
+/// A modify.
+pub fn modify(dn: &str, changes: &[Change<'_>]) -> UpdateRequest {
+    UpdateRequest::Message(requests::modify(MESSAGE_ID, dn, changes))
 }
 
-pub(crate) fn rename(
+/// A modify DN.
+pub fn rename(
     dn: &str,
     new_rdn: &str,
     delete_old_rdn: bool,
     new_superior: Option<&str>,
 ) -> UpdateRequest {
-    message(
-        Request::ModifyDn(ModifyDnRequest {
-            dn,
-            new_rdn,
-            delete_old_rdn,
-            new_superior,
-        }),
-        Controls::EMPTY,
-    )
+    message(Request::ModifyDn(ModifyDnRequest {
+        dn,
+        new_rdn,
+        delete_old_rdn,
+        new_superior,
+    }))
 }
 
-pub(crate) fn manage_dsa_it() -> ControlsBuf {
-    let mut controls = ControlsBuf::default();
-    controls.push(Control {
-        oid: sapwood_ldap::control::MANAGE_DSA_IT,
-        critical: true,
-        value: None,
-    });
-    controls
+/// The same update with controls.
+pub fn with(request: UpdateRequest, controls: &[Control<'_>]) -> UpdateRequest {
+    let UpdateRequest::Message(bytes) = request else {
+        panic!("no message, so without controls of its own")
+    };
+    UpdateRequest::Message(requests::with(&bytes, controls))
 }
 
-pub(crate) fn as_admin(request: UpdateRequest) -> Update {
+/// The control ManageDsaIT (RFC 3296).
+pub const MANAGE_DSA_IT: Control<'static> = (sapwood_ldap::control::MANAGE_DSA_IT, true, None);
+
+const MESSAGE_ID: u32 = 1;
+
+fn message(request: Request<'_>) -> UpdateRequest {
+    UpdateRequest::Message(requests::message(MESSAGE_ID, request))
+}
+
+/// The update by the administrator.
+pub fn as_admin(request: UpdateRequest) -> Update {
     Update {
         identity: admin(),
         request,
     }
 }
 
-/// Applies one update as the admin.
-pub(crate) fn apply<E: Engine>(directory: &Directory<E>, request: UpdateRequest) -> Outcome {
+/// Applies one update of the administrator, and waits until it is durable.
+pub fn apply<E: Engine>(directory: &Directory<E>, request: UpdateRequest) -> Outcome {
     apply_as(directory, admin(), request)
 }
 
-pub(crate) fn apply_as<E: Engine>(
+/// The same, of anybody.
+pub fn apply_as<E: Engine>(
     directory: &Directory<E>,
     identity: Identity,
     request: UpdateRequest,
@@ -206,14 +189,16 @@ pub(crate) fn apply_as<E: Engine>(
     applied.outcomes.remove(0)
 }
 
+/// Applies an update, which succeeds.
 #[track_caller]
-pub(crate) fn succeed<E: Engine>(directory: &Directory<E>, request: UpdateRequest) {
+pub fn succeed<E: Engine>(directory: &Directory<E>, request: UpdateRequest) {
     let outcome = apply(directory, request);
     assert_eq!(outcome.code, ResultCode::Success, "{outcome:?}");
 }
 
+/// Applies an update, which is refused with this code, and with a diagnostic unless it is a referral.
 #[track_caller]
-pub(crate) fn refused<E: Engine>(
+pub fn refused<E: Engine>(
     directory: &Directory<E>,
     request: UpdateRequest,
     code: ResultCode,
@@ -228,11 +213,8 @@ pub(crate) fn refused<E: Engine>(
 }
 
 /// The two entries most tests start from.
-pub(crate) fn seed<E: Engine>(directory: &Directory<E>) {
-    succeed(
-        directory,
-        add("dc=example,dc=com", "objectClass: domain\ndc: example"),
-    );
+pub fn seed<E: Engine>(directory: &Directory<E>) {
+    succeed(directory, add(SUFFIX, "objectClass: domain\ndc: example"));
     succeed(
         directory,
         add(
@@ -242,7 +224,8 @@ pub(crate) fn seed<E: Engine>(directory: &Directory<E>) {
     );
 }
 
-pub(crate) fn person(uid: &str) -> UpdateRequest {
+/// An add of a person below `ou=People`.
+pub fn person(uid: &str) -> UpdateRequest {
     add(
         &format!("uid={uid},ou=People,dc=example,dc=com"),
         &format!("objectClass: inetOrgPerson\nuid: {uid}\ncn: Person {uid}\nsn: {uid}"),
@@ -250,7 +233,7 @@ pub(crate) fn person(uid: &str) -> UpdateRequest {
 }
 
 /// The entries most tests start from, and one person, `anne`.
-pub(crate) fn peopled() -> Directory {
+pub fn peopled() -> Directory {
     let directory = in_memory();
     seed(&directory);
     succeed(&directory, person("anne"));
@@ -259,12 +242,7 @@ pub(crate) fn peopled() -> Directory {
 
 /// Whether a compare is true.
 #[track_caller]
-pub(crate) fn holds<E: Engine>(
-    directory: &Directory<E>,
-    dn: &str,
-    attribute: &str,
-    value: &str,
-) -> bool {
+pub fn holds<E: Engine>(directory: &Directory<E>, dn: &str, attribute: &str, value: &str) -> bool {
     let options = CompareOptions {
         manage_dsa_it: true,
         ..CompareOptions::default()
@@ -278,7 +256,7 @@ pub(crate) fn holds<E: Engine>(
 }
 
 /// The outcome of a compare, which is done in the smallest steps.
-pub(crate) fn compare<E: Engine>(
+pub fn compare<E: Engine>(
     directory: &Directory<E>,
     dn: &str,
     attribute: &str,
@@ -288,7 +266,8 @@ pub(crate) fn compare<E: Engine>(
     compare_as(directory, &admin(), dn, attribute, value, options)
 }
 
-pub(crate) fn compare_as<E: Engine>(
+/// The same, of anybody.
+pub fn compare_as<E: Engine>(
     directory: &Directory<E>,
     identity: &Identity,
     dn: &str,
@@ -306,7 +285,8 @@ pub(crate) fn compare_as<E: Engine>(
     }
 }
 
-pub(crate) fn exists<E: Engine>(directory: &Directory<E>, dn: &str) -> bool {
+/// Whether there is an entry with this name.
+pub fn exists<E: Engine>(directory: &Directory<E>, dn: &str) -> bool {
     directory
         .snapshot()
         .unwrap()
