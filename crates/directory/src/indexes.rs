@@ -10,6 +10,7 @@ use crate::engine::{AttributeNo, GRAM_BYTES, Index, IndexKind, Table, append_esc
 use crate::schema::{
     AttributeType, AttributeTypeId, InvalidValue, MatchingRule, Schema, SubstringPattern,
 };
+use crate::steps;
 
 /// Normal forms up to this length stand in an index as they are; of longer ones a prefix and a hash.
 const VALUE_BYTES_MAX: usize = 256;
@@ -176,30 +177,45 @@ pub(crate) fn for_each_key(
 
 /// The key of an equality index for a normal form, such as that of an assertion.
 pub(crate) fn equality_key(normal: &[u8]) -> Vec<u8> {
-    let mut key = normal.to_vec();
-    shorten(&mut key);
-    key
+    match normal.get(..PREFIX_BYTES) {
+        // That of an assertion may have megabytes, which are not copied.
+        Some(prefix) if normal.len() > VALUE_BYTES_MAX => {
+            [prefix, &xxh3_128(normal).to_be_bytes()].concat()
+        }
+        _ => normal.to_vec(),
+    }
 }
 
-/// The keys of a substrings index under which every matching value stands; none when the parts are too short.
-pub(crate) fn substring_keys(pattern: &SubstringPattern) -> Vec<[u8; GRAM_BYTES]> {
-    let mut keys = Vec::new();
-    let mut add = |before: Option<u8>, part: &[u8], after: Option<u8>| {
-        let bytes: Vec<u8> = before
-            .into_iter()
-            .chain(part.iter().copied())
-            .chain(after)
-            .collect();
-        keys.extend(bytes.array_windows::<GRAM_BYTES>());
+/// Keys of a substrings index under which every matching value stands; none when the parts are too short. Of more than
+/// `most`, as many from all over the parts: a part may have megabytes.
+pub(crate) fn substring_keys(pattern: &SubstringPattern, most: usize) -> Vec<[u8; GRAM_BYTES]> {
+    let initial = pattern.initial().map(|part| (Some(BEGIN), part, None));
+    let last = pattern.last().map(|part| (None, part, Some(END)));
+    let any = pattern.any().map(|part| (None, part, None));
+    let parts = initial.into_iter().chain(any).chain(last);
+    let keys_of = |(before, part, after): &(Option<u8>, &[u8], Option<u8>)| {
+        let bytes = usize::from(before.is_some()) + part.len() + usize::from(after.is_some());
+        bytes.saturating_sub(GRAM_BYTES - 1)
     };
-    if let Some(initial) = pattern.initial() {
-        add(Some(BEGIN), initial, None);
-    }
-    for part in pattern.any() {
-        add(None, part, None);
-    }
-    if let Some(last) = pattern.last() {
-        add(None, last, Some(END));
+    let step = parts.clone().map(|part| keys_of(&part)).sum::<usize>();
+    let step = step.div_ceil(most).max(1);
+    let mut keys = Vec::new();
+    // Where the next key begins in the part that comes.
+    let mut at = 0;
+    for part in parts {
+        let count = keys_of(&part);
+        steps::count(1);
+        while at < count {
+            let (before, bytes, after) = part;
+            let from = at.saturating_sub(usize::from(before.is_some()));
+            let before = before.filter(|_| at == 0);
+            let bytes = bytes.iter().skip(from).copied();
+            let mut gram = before.into_iter().chain(bytes).chain(after);
+            keys.push([(); GRAM_BYTES].map(|()| gram.next().unwrap_or_default()));
+            steps::count(1);
+            at += step;
+        }
+        at -= count;
     }
     keys.sort_unstable();
     keys.dedup();

@@ -20,7 +20,7 @@ impl<'a> OctetStrings<'a> {
 
     /// Checks the content of a SEQUENCE OF or SET OF OCTET STRING.
     pub fn from_ber(content: &'a [u8]) -> Result<Self, Malformed> {
-        Self::checked(content, "list").map(|(list, _)| list)
+        Self::checked(content, "list")
     }
 
     /// The same for content that was checked before, such as what a store has kept.
@@ -29,19 +29,13 @@ impl<'a> OctetStrings<'a> {
         OctetStrings { ber: content }
     }
 
-    /// Also counts the elements.
     #[inline]
-    pub(crate) fn checked(
-        content: &'a [u8],
-        field: &'static str,
-    ) -> Result<(Self, usize), Malformed> {
+    fn checked(content: &'a [u8], field: &'static str) -> Result<Self, Malformed> {
         let mut reader = Reader::new(content);
-        let mut elements = 0;
         while !reader.is_empty() {
             reader.octets(field)?;
-            elements += 1;
         }
-        Ok((OctetStrings { ber: content }, elements))
+        Ok(OctetStrings { ber: content })
     }
 
     /// The elements as BER, without the list's own header.
@@ -171,7 +165,7 @@ impl<'a> Attribute<'a> {
     fn checked(content: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(content);
         let description = reader.octets("type")?;
-        let (values, _) = OctetStrings::checked(reader.expect(ber::SET, "vals")?, "value")?;
+        let values = OctetStrings::checked(reader.expect(ber::SET, "vals")?, "value")?;
         reader.skip_extensions()?;
         Ok(Attribute {
             description,

@@ -106,6 +106,13 @@ impl<'a> RequestMessage<'a> {
             controls,
         })
     }
+
+    /// The message ID and the operation of a request in exactly one frame. Its content, which may be long, is not looked
+    /// at.
+    pub fn envelope(message: &'a [u8]) -> Result<(u32, Operation), Malformed> {
+        let envelope = Envelope::decode(message)?;
+        Ok((envelope.id, Operation::of_request(envelope.tag)?))
+    }
 }
 
 impl<'a> ResponseMessage<'a> {
@@ -323,10 +330,14 @@ pub(crate) fn checked_list<'a>(
     content: &'a [u8],
     field: &'static str,
 ) -> Result<OctetStrings<'a>, PartError> {
-    let (list, elements) = OctetStrings::checked(content, field)?;
-    if elements > ATTRIBUTES_MAX {
-        Err(Violation::Attributes.into())
-    } else {
-        Ok(list)
+    let mut reader = Reader::new(content);
+    let mut elements = 0;
+    while !reader.is_empty() {
+        elements += 1;
+        if elements > ATTRIBUTES_MAX {
+            return Err(Violation::Attributes.into());
+        }
+        reader.octets(field)?;
     }
+    Ok(OctetStrings::from_checked(content))
 }

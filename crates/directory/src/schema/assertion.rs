@@ -210,7 +210,7 @@ impl SubstringPattern {
     }
 
     /// The prepared parts between: found in order, without overlap. An index takes 3-grams from each part.
-    pub fn any(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn any(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.any.iter().map(|part| &**part)
     }
 

@@ -666,11 +666,14 @@ fn is_rule_of(rule: &MatchingRule, attribute_type: &AttributeType) -> bool {
 
 fn conjunction(parts: impl Iterator<Item = Node>) -> Node {
     let mut nodes = Vec::new();
+    let mut is_undefined = false;
     for part in parts {
         match part {
             Node::Constant(Truth::True) => {}
-            // An undefined component keeps an `and` from being true, though not from being false.
             Node::Constant(Truth::False) => return Node::Constant(Truth::False),
+            // It keeps an `and` from being true, though not from being false. One does so as well as thousands, which
+            // would be looked at again and again.
+            Node::Constant(Truth::Undefined) if std::mem::replace(&mut is_undefined, true) => {}
             part => nodes.push(part),
         }
     }
@@ -679,10 +682,12 @@ fn conjunction(parts: impl Iterator<Item = Node>) -> Node {
 
 fn disjunction(parts: impl Iterator<Item = Node>) -> Node {
     let mut nodes = Vec::new();
+    let mut is_undefined = false;
     for part in parts {
         match part {
             Node::Constant(Truth::False) => {}
             Node::Constant(Truth::True) => return Node::Constant(Truth::True),
+            Node::Constant(Truth::Undefined) if std::mem::replace(&mut is_undefined, true) => {}
             part => nodes.push(part),
         }
     }

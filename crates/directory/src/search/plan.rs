@@ -338,8 +338,7 @@ impl<R: Read> Planner<'_, R> {
     ) -> Result<Option<Term>> {
         let index = indexes.index(IndexKind::Substring);
         let mut lists = Vec::new();
-        let keys = indexes::substring_keys(pattern);
-        for key in keys.iter().step_by(keys.len().div_ceil(GRAMS_MAX).max(1)) {
+        for key in indexes::substring_keys(pattern, GRAMS_MAX) {
             lists.push(self.list(index, key.to_vec())?);
         }
         steps::count(lists.len());

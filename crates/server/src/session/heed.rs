@@ -147,12 +147,14 @@ impl Session {
         if let Some(operation) = self.searches.remove(target) {
             return (Ending::Search, Some(operation));
         }
+        // It may be long, and thousands may come that are to end another one.
         if self.search_waits()
-            && let Ok(waits) = RequestMessage::decode(&input[..first(input, usize::MAX)])
-            && waits.id == target
+            && let Ok((id, operation)) =
+                RequestMessage::envelope(&input[..first(input, usize::MAX)])
+            && id == target
         {
             self.wanted = None;
-            return (Ending::First, Some(waits.op.operation()));
+            return (Ending::First, Some(operation));
         }
         (Ending::None, None)
     }
