@@ -3,12 +3,16 @@
 
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf, OctetStringsBuf};
-use sapwood_ldap::message::{AddRequest, ModifyRequest, Request, Scope, SearchRequest};
+use sapwood_ldap::message::{
+    AddRequest, DerefAliases, ModifyRequest, Request, Scope, SearchRequest,
+};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::{Answer, requests};
 
 use crate::engine::Embedded;
-use crate::schema::Schema;
+use crate::indexes;
+use crate::schema::{MatchingRule, Schema, SubstringPattern};
+use crate::search::filter::{Compiler, Node, Truth};
 use crate::steps::counted;
 use crate::{
     Budget, Config, Directory, Identity, IndexDefinition, Options, Search, SearchOptions, Step,
@@ -97,6 +101,25 @@ fn modify(directory: &Directory, dn: &str, changes: &[(ChangeKind, String, Strin
 /// The steps of each step of a search, the first being its beginning, and how many messages it found.
 fn search(
     directory: &Directory,
+    place: (&str, Scope),
+    filter: &str,
+    attributes: &[&str],
+    work: u64,
+) -> (Vec<u64>, usize) {
+    search_following(
+        directory,
+        DerefAliases::Never,
+        place,
+        filter,
+        attributes,
+        work,
+    )
+}
+
+/// The same for a search that may follow aliases.
+fn search_following(
+    directory: &Directory,
+    deref_aliases: DerefAliases,
     (base, scope): (&str, Scope),
     filter: &str,
     attributes: &[&str],
@@ -105,6 +128,7 @@ fn search(
     let filter = filter_text::parse(filter).unwrap();
     let attributes: OctetStringsBuf = attributes.iter().collect();
     let request = SearchRequest {
+        deref_aliases,
         attributes: attributes.view(),
         ..SearchRequest::new(base, scope, filter.as_filter())
     };
@@ -214,6 +238,117 @@ fn searching_for_many_values_takes_steps_in_proportion() {
         assert_eq!(found, n);
         steps.iter().sum()
     });
+}
+
+/// Entries `ou=1` to `ou=n`, each with an alias below it that names the next; the last one has none. Those that are to
+/// be followed last have the lowest ids.
+fn chain_of_aliases(n: usize) -> Directory {
+    let directory = directory();
+    for number in (1..=n).rev() {
+        let dn = format!("ou={number},{SUFFIX}");
+        let (class, name) = ("organizationalUnit".to_owned(), number.to_string());
+        add(
+            &directory,
+            &dn,
+            &[("objectClass", &[class]), ("ou", &[name])],
+        );
+        if number < n {
+            let classes = ["alias", "extensibleObject"].map(str::to_owned);
+            let next = format!("ou={},{SUFFIX}", number + 1);
+            let attributes = [
+                ("objectClass", &classes[..]),
+                ("cn", &["next".to_owned()]),
+                ("aliasedObjectName", &[next]),
+            ];
+            add(&directory, &format!("cn=next,{dn}"), &attributes);
+        }
+    }
+    directory
+}
+
+#[test]
+fn following_a_chain_of_aliases_takes_steps_in_proportion() {
+    is_linear(200, |n| {
+        let directory = chain_of_aliases(n);
+        let first = format!("ou=1,{SUFFIX}");
+        let run = |work| {
+            let (deref, place) = (DerefAliases::InSearching, (&*first, Scope::Subtree));
+            let filter = "(objectClass=*)";
+            search_following(&directory, deref, place, filter, &["1.1"], work)
+        };
+        let (in_steps, found) = run(1);
+        assert!(in_steps.len() > 20 && found == n, "{in_steps:?}");
+        let (steps, found) = run(u64::MAX);
+        assert_eq!(found, n);
+        steps.iter().sum()
+    });
+}
+
+#[test]
+fn following_aliases_stops_between_two() {
+    const ALIASES: usize = 3000;
+    let directory = directory();
+    for number in 0..ALIASES {
+        let classes = ["alias", "extensibleObject"].map(str::to_owned);
+        let name = format!("alias{number}");
+        let target = format!("ou=nowhere{number},{SUFFIX}");
+        let attributes = [
+            ("objectClass", &classes[..]),
+            ("cn", std::slice::from_ref(&name)),
+            ("aliasedObjectName", &[target]),
+        ];
+        add(&directory, &format!("cn={name},{SUFFIX}"), &attributes);
+    }
+    for place in [(SUFFIX, Scope::Subtree), (SUFFIX, Scope::OneLevel)] {
+        let filter = "(cn=nothing)";
+        let deref = DerefAliases::Always;
+        let (steps, found) = search_following(&directory, deref, place, filter, &["1.1"], 1 << 16);
+        assert_eq!(found, 0);
+        let all = steps.iter().sum::<u64>();
+        assert!(all >= 3 * ALIASES as u64, "{all} steps: too few");
+        // The beginning does more than the others.
+        let (begun, longest) = (steps[0], steps[1..].iter().max().unwrap());
+        assert!(begun < all / 5 && *longest < all / 50, "{steps:?}");
+    }
+}
+
+#[test]
+fn long_parts_of_substrings_are_not_looked_through_for_keys() {
+    let rule = MatchingRule::find(b"caseIgnoreSubstringsMatch").unwrap();
+    let keys_of = |times: usize, most: usize| {
+        let part = "abcdefghijklmnopqrstuvwxyz".repeat(times);
+        let part = part.as_bytes();
+        let pattern = SubstringPattern::new(rule, Some(part), [part, b"ab"], Some(part)).unwrap();
+        counted(|| indexes::substring_keys(&pattern, most))
+    };
+    let (few, all_steps) = keys_of(2, 1000);
+    let (many, many_steps) = keys_of(100_000, 64);
+    assert!(
+        all_steps < 400 && many_steps < 200,
+        "{all_steps}, {many_steps}"
+    );
+    // All of them stand in a value that has the parts.
+    assert!(!many.is_empty() && many.iter().all(|key| few.contains(key)));
+}
+
+#[test]
+fn items_that_cannot_be_told_are_one() {
+    let directory = directory();
+    add_person(&directory, "p", &[]);
+    let schema = Schema::standard();
+    let snapshot = directory.snapshot().unwrap();
+    let attributes = &snapshot.state().attributes;
+    let unknown = "(nothing=x)(cn=x)".repeat(1000);
+    for (operator, others) in [("&", 1000), ("|", 0)] {
+        let filter = filter_text::parse(&format!("({operator}{unknown})")).unwrap();
+        let node = Compiler::new(&schema, attributes, true).compile(filter.as_filter());
+        let (Node::And(nodes) | Node::Or(nodes)) = &node else {
+            panic!("{node:?}");
+        };
+        let is_constant = |node: &&Node| matches!(node, Node::Constant(Truth::Undefined));
+        assert_eq!(nodes.iter().filter(is_constant).count(), 1);
+        assert!(nodes.len() > others);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::aliases::{Followed, Following};
 use super::base::Base;
 use super::evaluate::Interrupted;
 use super::filter::Compiler;
@@ -205,35 +206,34 @@ impl<'r> Draft<'r> {
             // The base is the only candidate, and where a search begins.
             return Ok(Ok(Planned::Whole(running)));
         }
-        if matches!(
+        let following = matches!(
             request.deref_aliases,
             DerefAliases::InSearching | DerefAliases::Always
-        ) {
-            let mut names = snapshot.take_names();
-            running
-                .covered
-                .follow_aliases(&planner(snapshot), &locator(snapshot), &mut names)?;
-            snapshot.put_back_names(names);
-        }
-        if !running.covered.is_extended() && !base.id.is_root() {
-            running.ids = snapshot.state().ids_around(base.id);
-        }
+        );
+        let following = (following && request.scope != Scope::Base).then(|| {
+            running.covered.follow_aliases();
+            Box::<Following>::default()
+        });
         let planning = Planning {
             running,
             page: options
                 .page
                 .map(|(page_max, cookie)| (page_max, cookie, request_hash(&request))),
+            following,
             progress: Progress::default(),
         };
         planning.go_on(snapshot, BEGIN_WORK)
     }
 }
 
-/// A search whose candidates are being looked for in the indexes.
+/// A search whose scope is being extended by what aliases name, and whose candidates are being looked for in the
+/// indexes.
 pub(super) struct Planning {
     running: Box<Running>,
     /// With paged results: entries of a page, the cookie, and the hash of the request.
     page: Option<(u32, Vec<u8>, u64)>,
+    /// While aliases are followed, before anything else.
+    following: Option<Box<Following>>,
     progress: Progress,
 }
 
@@ -256,6 +256,17 @@ impl Planning {
         snapshot: &Snapshot<E>,
         work: u64,
     ) -> Result<Begun<Planned>> {
+        if let Some(following) = &mut self.following {
+            match follow(snapshot, &mut self.running.covered, following, work)? {
+                Followed::All => self.following = None,
+                Followed::Part => return Ok(Ok(Planned::Part(Box::new(self)))),
+                Followed::TooMany(outcome) => return Ok(Err(outcome)),
+            }
+        }
+        let covered = &self.running.covered;
+        if !covered.is_extended() && !covered.base().is_root() {
+            self.running.ids = snapshot.state().ids_around(covered.base());
+        }
         let Some(source) = choose(snapshot, &self.running, &mut self.progress, work)? else {
             return Ok(Ok(Planned::Part(Box::new(self))));
         };
@@ -276,6 +287,20 @@ impl Planning {
         }
         Ok(Ok(Planned::Whole(running)))
     }
+}
+
+/// Goes on following aliases, with so much work.
+fn follow<E: Engine>(
+    snapshot: &Snapshot<E>,
+    covered: &mut Covered,
+    following: &mut Following,
+    work: u64,
+) -> Result<Followed> {
+    let mut names = snapshot.take_names();
+    let (planner, locator) = (planner(snapshot), locator(snapshot));
+    let followed = following.go_on(covered, &planner, &locator, &mut names, work);
+    snapshot.put_back_names(names);
+    followed
 }
 
 fn locator<E: Engine>(snapshot: &Snapshot<E>) -> Locator<'_, E::Snapshot> {

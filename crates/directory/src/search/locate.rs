@@ -49,10 +49,10 @@ impl<R: Read> Locator<'_, R> {
             return Ok(Err(Outcome::new(ResultCode::InvalidDnSyntax, diagnostic)));
         }
         let mut written = Cow::Borrowed(dn);
-        let mut last: Option<Followed> = None;
-        for _ in 0..=ALIASES_MAX {
+        let mut passed: Vec<Followed> = Vec::new();
+        while passed.len() <= ALIASES_MAX {
             let Some(walk) = names::walk(self.view, &self.state.contexts, &normal)? else {
-                return Ok(Err(match &last {
+                return Ok(Err(match passed.last() {
                     Some(alias) => self.names_nothing(alias)?,
                     None => self.outside(&written, &normal),
                 }));
@@ -60,21 +60,28 @@ impl<R: Read> Locator<'_, R> {
             match self.stops(&walk, &written, &normal, manner)? {
                 Stop::Arrived(child) => return Ok(Ok(child)),
                 Stop::Ended(outcome) => {
-                    let misled = last.filter(|alias| {
+                    let misled = passed.last().filter(|alias| {
                         outcome.code == ResultCode::NoSuchObject
                             && walk.matched_rdns < normal.len() - alias.below
                     });
                     return Ok(Err(match misled {
-                        Some(alias) => self.names_nothing(&alias)?,
+                        Some(alias) => self.names_nothing(alias)?,
                         None => outcome,
                     }));
                 }
                 Stop::Alias { followed, target } => {
+                    // With no fewer names below it than before it leads here again and again (RFC 4511 §4.5.1.3).
+                    if passed.iter().any(|before| followed.repeats(before)) {
+                        let alias = names::dn_of(self.view, followed.alias)?;
+                        let diagnostic = format!("the alias {alias:?} leads back to itself");
+                        let outcome = Outcome::new(ResultCode::AliasProblem, diagnostic);
+                        return Ok(Err(outcome.matched(alias)));
+                    }
                     written = Cow::Owned(match referral::leading_rdns(&written, followed.below) {
                         "" => target,
                         below => format!("{below},{target}"),
                     });
-                    last = Some(followed);
+                    passed.push(followed);
                     if normal.parse(self.schema, written.as_bytes()).is_err() {
                         let diagnostic =
                             format!("an alias leads to {written:?}, which is not a DN");
@@ -84,7 +91,8 @@ impl<R: Read> Locator<'_, R> {
             }
         }
         let diagnostic = format!("{dn:?} leads through more than {ALIASES_MAX} aliases");
-        let matched = last
+        let matched = passed
+            .last()
             .map(|last| names::dn_of(self.view, last.alias))
             .transpose()?;
         let outcome = Outcome::new(ResultCode::AliasProblem, diagnostic);
@@ -187,4 +195,11 @@ struct Followed {
     alias: EntryId,
     /// How many relative names stood below it in the DN.
     below: usize,
+}
+
+impl Followed {
+    /// Whether it leads where it led before.
+    fn repeats(&self, before: &Followed) -> bool {
+        self.alias == before.alias && self.below >= before.below
+    }
 }

@@ -9,6 +9,7 @@
 //! | `filter` | makes a filter ready |
 //! | `plan` | asks the indexes for candidates |
 //! | `scope` | which entries are covered |
+//! | `aliases` | where aliases lead from there |
 //! | `walk` | goes through the candidates |
 //! | `evaluate` | the filter on an entry |
 //! | `selection` | the attributes to send |
@@ -17,6 +18,7 @@
 //! | `learned` | what the searches of a commit tell each other |
 
 mod ahead;
+mod aliases;
 mod base;
 mod begin;
 mod candidate;
@@ -239,6 +241,12 @@ impl<E: Engine> Search<E> {
             Stage::Planning(_) => "not planned yet".into(),
             Stage::Ended(_) | Stage::Failed(_) => "ended".into(),
         }
+    }
+
+    /// Whether it is known where the candidates come from. Until then [`step`](Self::step) goes on finding that out, and
+    /// appends nothing.
+    pub fn is_planned(&self) -> bool {
+        !matches!(self.stage, Stage::Planning(_))
     }
 
     /// Goes on: appends whole SearchResultEntry and SearchResultReference messages to `out`.

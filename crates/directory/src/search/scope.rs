@@ -4,11 +4,9 @@ use std::collections::HashSet;
 
 use sapwood_ldap::message::Scope;
 
-use crate::engine::{EntryId, Read, Table};
-use crate::entry::Entry;
+use crate::engine::{EntryId, Read};
 use crate::error::{Error, Result};
-use crate::names::{DnCache, Superior};
-use crate::search::locate::{Locator, Manner};
+use crate::names::Superior;
 use crate::search::plan::{Planner, Stream, Term};
 
 /// The entries a search covers.
@@ -118,69 +116,38 @@ impl Covered {
         below
     }
 
-    /// Follows every alias that is covered, until none leads anywhere new. Aliases that name nothing are passed over.
-    pub(crate) fn follow_aliases<R: Read>(
-        &mut self,
-        planner: &Planner<'_, R>,
-        locator: &Locator<'_, R>,
-        names: &mut DnCache,
-    ) -> Result<()> {
+    /// Has aliases stand for what they name, which is to be [added](Self::add).
+    pub(super) fn follow_aliases(&mut self) {
         self.follows_aliases = true;
-        if self.scope == Scope::Base {
-            return Ok(());
-        }
-        let alias = planner.schema.class_of(planner.schema.well_known().alias);
-        let mut aliases = entries_of(planner, alias.name())?;
-        // Aliases are looked for below the base (RFC 4511 §4.5.1.3): the base itself stays what it is.
-        aliases.retain(|alias| *alias != self.base);
-        let mut followed = HashSet::new();
-        loop {
-            let before = followed.len();
-            let mut outside = Vec::new();
-            for alias in aliases {
-                let record = locator
-                    .view
-                    .get(Table::Entry, &alias.to_key())?
-                    .ok_or_else(|| {
-                        Error::corrupt(format!("alias {alias} is indexed but does not exist"))
-                    })?;
-                let parent = Entry::new(&record)
-                    .map_err(|damaged| Error::corrupt(format!("entry {alias}: {damaged}")))?
-                    .parent();
-                let superior = names
-                    .superior(locator.view, parent)?
-                    .map(|superior| &**superior);
-                if !self.contains(alias, parent, superior) {
-                    outside.push(alias);
-                } else if followed.insert(alias) {
-                    self.follow(alias, locator)?;
-                }
-            }
-            if followed.len() == before || self.scope == Scope::OneLevel {
-                return Ok(());
-            }
-            aliases = outside;
-        }
     }
 
-    fn follow<R: Read>(&mut self, alias: EntryId, locator: &Locator<'_, R>) -> Result<()> {
-        let manner = Manner {
-            follow_aliases: true,
-            manage_dsa_it: true,
-            referral_scope: None,
+    /// Covers what an alias names; whether it was not covered before.
+    pub(super) fn add(&mut self, vertex: &Superior) -> bool {
+        let parent = || vertex.parent.as_ref().map(|parent| parent.id);
+        let singles = &mut self.singles;
+        let is_new = match self.extent {
+            Extent::Base | Extent::All => false,
+            Extent::Children => parent() != Some(self.base) && singles.insert(vertex.id),
+            Extent::Contexts => parent().is_some() && singles.insert(vertex.id),
+            Extent::Subtree | Extent::Subordinates => {
+                let is_covered = |id| id == self.base || self.subtrees.contains(&id);
+                !vertex.line().any(is_covered) && self.subtrees.insert(vertex.id)
+            }
         };
-        let Some(target) = locator.alias_target(alias)? else {
-            return Ok(());
-        };
-        let Ok(child) = locator.locate(&target, manner)? else {
-            return Ok(());
-        };
-        match self.scope {
-            Scope::OneLevel => self.singles.insert(child.id),
-            _ => self.subtrees.insert(child.id),
-        };
-        self.last = None;
-        Ok(())
+        if is_new {
+            self.last = None;
+        }
+        is_new
+    }
+
+    /// How many entries were [added](Self::add).
+    pub(super) fn added(&self) -> usize {
+        self.subtrees.len() + self.singles.len()
+    }
+
+    /// Whether what is below an entry that was added is covered, too.
+    pub(super) fn adds_subtrees(&self) -> bool {
+        matches!(self.extent, Extent::Subtree | Extent::Subordinates)
     }
 }
 

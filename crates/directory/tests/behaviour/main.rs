@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod aliases;
 mod clock;
 mod controls;
 mod damage;
