@@ -27,6 +27,8 @@ use crate::stream::Stream;
 /// Bytes that a connection reads and writes before the thread's others have their turn: some hundred requests. One whose client sends
 /// as fast as it is answered would keep them waiting until the runtime makes it stop, which is dozens of bursts later.
 const TURN_BYTES: u64 = 64 << 10;
+/// Bytes of a long request that are read at once: some ten microseconds.
+const READ_BYTES_MAX: usize = 256 << 10;
 /// Seconds that a TLS handshake may take.
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
@@ -410,7 +412,7 @@ impl Connection {
             }
         }
         let read = if room > INPUT_BYTES || !wants_input {
-            let most = room - input.len();
+            let most = (room - input.len()).min(READ_BYTES_MAX);
             self.stream.poll_read_some(cx, input, most)
         } else {
             self.stream.poll_read(cx, input)

@@ -33,8 +33,8 @@ use crate::writer::{Writer, WriterThreads};
 
 /// Seconds that connections have when the server stops, to finish updates under way and to take their last answers.
 pub const STOP_SECONDS_MAX: u64 = 10;
-/// One thread makes long requests ready for so many that serve connections: long requests get a third of the processors
-/// at most while short ones want the rest.
+/// One thread makes long requests ready for so many that serve connections, and one more those that are not much longer
+/// than others: all of them get half of the processors at most while short ones want the rest.
 const PREPARER_PART: usize = 2;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
@@ -208,7 +208,8 @@ impl Server {
             })?);
         }
         let hashers = HasherPool::start(config.limits.hashers_max)?;
-        let preparers = Workers::start("preparer", threads.div_ceil(PREPARER_PART))?;
+        let preparers = threads.div_ceil(PREPARER_PART);
+        let preparers = Workers::start("preparer", preparers, preparers)?;
         let (writer, writer_threads) = Writer::start(directory.clone())?;
         let folder = folder.to_owned();
         let service = Arc::new(Service::new(Parts {

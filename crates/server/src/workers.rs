@@ -2,7 +2,9 @@
 //!
 //! Addresses share the threads by time, and so do the identities that ask from one address: a flood from one address,
 //! or in one name, leaves the others their turn. A job is done in steps, between which others have their turn; it can
-//! be stopped before each of them. Memory bounds the queue: each job belongs to a connection, which has few.
+//! be stopped before each of them. Jobs whose steps may be long leave some threads to those whose steps are short, so
+//! that these never wait for more than each other. Memory bounds the queue: each job belongs to a connection, which has
+//! few.
 
 mod fair;
 
@@ -65,6 +67,15 @@ pub(crate) enum Turn {
     Stop,
 }
 
+/// How long a step of a job takes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Some milliseconds.
+    Short,
+    /// A multiple of that.
+    Long,
+}
+
 type Job = Box<dyn FnMut(Turn) -> ControlFlow<()> + Send>;
 
 /// A few threads, and the jobs that wait for them.
@@ -78,6 +89,8 @@ pub(crate) struct Workers {
 struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// Some of the threads take short jobs only.
+    has_short_threads: bool,
 }
 
 struct State {
@@ -101,6 +114,7 @@ impl std::fmt::Debug for State {
 struct Waiting {
     number: u64,
     claim: Claim,
+    length: Length,
     job: Job,
 }
 
@@ -117,12 +131,34 @@ pub(crate) struct Ticket {
     number: u64,
 }
 
+/// Has a worker free what consists of many small parts, which takes too long for the thread of a session.
+#[derive(Debug)]
+pub(crate) struct Disposer {
+    queue: Arc<Queue>,
+    claim: Claim,
+    length: Length,
+}
+
+impl Disposer {
+    /// Hands over what is to be freed. It is freed at once if the workers have been stopped.
+    pub(crate) fn dispose(&self, value: impl Send + 'static) {
+        let mut value = Some(value);
+        let job = move |_| {
+            drop(value.take());
+            ControlFlow::Break(())
+        };
+        // Nobody stops it, so that its number is not needed.
+        let _ = self.queue.push(self.claim, self.length, Box::new(job));
+    }
+}
+
 impl Workers {
-    /// Starts so many threads, named after what they do.
+    /// Starts `threads` that take any job, and `short_threads` more that take short ones only, named after what they
+    /// do.
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(name: &str, threads: usize, short_threads: usize) -> std::io::Result<Self> {
         let queue = Arc::new(Queue {
             state: Mutex::new(State {
                 waiting: Vec::new(),
@@ -133,17 +169,33 @@ impl Workers {
                 is_closed: false,
             }),
             changed: Condvar::new(),
+            has_short_threads: short_threads > 0,
         });
         let mut workers = Self {
             queue,
             threads: Vec::new(),
         };
-        for index in 0..threads {
+        for index in 0..threads + short_threads {
             let queue = Arc::clone(&workers.queue);
             let thread = thread::Builder::new().name(format!("{name}-{index}"));
-            workers.threads.push(thread.spawn(move || queue.run())?);
+            let takes = match index < threads {
+                true => Length::Long,
+                false => Length::Short,
+            };
+            workers
+                .threads
+                .push(thread.spawn(move || queue.run(takes))?);
         }
         Ok(workers)
+    }
+
+    /// Has what a claimant leaves behind freed, in steps of this length.
+    pub(crate) fn disposer(&self, claim: Claim, length: Length) -> Disposer {
+        Disposer {
+            queue: Arc::clone(&self.queue),
+            claim,
+            length,
+        }
     }
 
     /// How many threads there are.
@@ -155,27 +207,12 @@ impl Workers {
     pub(crate) fn submit(
         &self,
         claim: Claim,
-        mut job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
+        length: Length,
+        job: impl FnMut(Turn) -> ControlFlow<()> + Send + 'static,
     ) -> Ticket {
-        let mut state = self.queue.lock();
-        state.number += 1;
-        let number = state.number;
-        if state.is_closed {
-            drop(state);
-            let _ = job(Turn::Stop);
-        } else {
-            state.enter(claim);
-            state.waiting.push(Waiting {
-                number,
-                claim,
-                job: Box::new(job),
-            });
-            drop(state);
-            self.queue.changed.notify_one();
-        }
         Ticket {
+            number: self.queue.push(claim, length, Box::new(job)),
             queue: Arc::clone(&self.queue),
-            number,
         }
     }
 }
@@ -191,8 +228,8 @@ impl State {
         self.owners.leave(claim.owner);
     }
 
-    /// Takes the job whose turn it is.
-    fn take_next(&mut self) -> Option<Waiting> {
+    /// Takes the job whose turn it is, of those that a thread takes.
+    fn take_next(&mut self, takes: Length) -> Option<Waiting> {
         let turn = |waiting: &Waiting| {
             (
                 self.origins.micros(waiting.claim.origin),
@@ -204,6 +241,7 @@ impl State {
             .waiting
             .iter()
             .enumerate()
+            .filter(|(_, waiting)| takes == Length::Long || waiting.length == Length::Short)
             .min_by_key(|(_, waiting)| turn(waiting))?;
         let next = self.waiting.swap_remove(at);
         self.running.push(Running {
@@ -229,14 +267,40 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does.
-    fn run(&self) {
+    /// Lets a job wait for its turn; its number. Once the workers have been stopped it is stopped at once.
+    fn push(&self, claim: Claim, length: Length, mut job: Job) -> u64 {
+        let mut state = self.lock();
+        state.number += 1;
+        let number = state.number;
+        if state.is_closed {
+            drop(state);
+            let _ = job(Turn::Stop);
+            return number;
+        }
+        state.enter(claim);
+        state.waiting.push(Waiting {
+            number,
+            claim,
+            length,
+            job,
+        });
+        drop(state);
+        match length {
+            // The one that is woken may take no long ones.
+            Length::Long if self.has_short_threads => self.changed.notify_all(),
+            _ => self.changed.notify_one(),
+        }
+        number
+    }
+
+    /// What a thread does that takes jobs up to this length.
+    fn run(&self, takes: Length) {
         let mut state = self.lock();
         loop {
             if state.is_closed {
                 return;
             }
-            let Some(next) = state.take_next() else {
+            let Some(next) = state.take_next(takes) else {
                 let changed = self.changed.wait(state);
                 state = changed.unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -245,6 +309,7 @@ impl Queue {
             let Waiting {
                 number,
                 claim,
+                length,
                 mut job,
             } = next;
             let began = Instant::now();
@@ -256,7 +321,12 @@ impl Queue {
             match step {
                 Ok(ControlFlow::Break(())) => state.leave(claim),
                 Ok(ControlFlow::Continue(())) if !is_stopped => {
-                    state.waiting.push(Waiting { number, claim, job });
+                    state.waiting.push(Waiting {
+                        number,
+                        claim,
+                        length,
+                        job,
+                    });
                 }
                 _ => {
                     state.leave(claim);
@@ -322,7 +392,7 @@ pub(crate) mod tests {
     pub(crate) fn hold(workers: &Workers) -> (Sender<()>, Ticket) {
         let (release, gate) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
-        let ticket = workers.submit(claim(0, 0), move |_| {
+        let ticket = workers.submit(claim(0, 0), Length::Long, move |_| {
             started.send(()).unwrap();
             let _ = gate.recv();
             ControlFlow::Break(())
@@ -333,7 +403,7 @@ pub(crate) mod tests {
 
     /// One thread that waits until it is told to go on.
     fn held() -> (Workers, Sender<()>, Ticket) {
-        let workers = Workers::start("test", 1).unwrap();
+        let workers = Workers::start("test", 1, 0).unwrap();
         let (release, ticket) = hold(&workers);
         (workers, release, ticket)
     }
@@ -346,7 +416,7 @@ pub(crate) mod tests {
         told: &Sender<(Claim, Turn)>,
     ) -> Ticket {
         let (told, mut left) = (told.clone(), steps);
-        workers.submit(claim, move |turn| {
+        workers.submit(claim, Length::Long, move |turn| {
             // What is charged is the time that the steps take.
             if turn == Turn::Step {
                 thread::sleep(Duration::from_millis(2));
@@ -407,7 +477,7 @@ pub(crate) mod tests {
         // One that runs is stopped between its steps.
         let (stepped, steps) = mpsc::channel();
         let (go_on, gate) = mpsc::channel::<()>();
-        let running = workers.submit(claim(2, 2), move |turn| {
+        let running = workers.submit(claim(2, 2), Length::Long, move |turn| {
             stepped.send(turn).unwrap();
             let _ = gate.recv();
             ControlFlow::Continue(())
@@ -422,10 +492,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_thread_outlives_a_job_that_panics() {
-        let workers = Workers::start("test", 1).unwrap();
+        let workers = Workers::start("test", 1, 0).unwrap();
         let (tell, told) = mpsc::channel();
         let own = tell.clone();
-        let panics = workers.submit(claim(1, 1), move |turn| {
+        let panics = workers.submit(claim(1, 1), Length::Long, move |turn| {
             assert_eq!(turn, Turn::Stop, "a panic that is meant");
             own.send((claim(1, 1), turn)).unwrap();
             ControlFlow::Break(())
@@ -449,6 +519,44 @@ pub(crate) mod tests {
         let stopped = told.iter().filter(|(_, turn)| *turn == Turn::Stop).count();
         assert_eq!(stopped, 300);
         drop(tickets);
+    }
+
+    #[test]
+    fn short_jobs_do_not_wait_for_long_ones() {
+        let workers = Workers::start("test", 1, 1).unwrap();
+        let (release, _held) = hold(&workers);
+        let (tell, told) = mpsc::channel();
+        let long = telling(&workers, claim(1, 1), 1, &tell);
+        let own = tell.clone();
+        // Both threads would be woken for it, and one of them may do it.
+        let short = workers.submit(claim(2, 2), Length::Short, move |turn| {
+            let _ = own.send((claim(2, 2), turn));
+            ControlFlow::Break(())
+        });
+        assert_eq!(told.recv().unwrap(), (claim(2, 2), Turn::Step));
+        release.send(()).unwrap();
+        assert_eq!(told.recv().unwrap(), (claim(1, 1), Turn::Step));
+        drop((long, short));
+    }
+
+    #[test]
+    fn what_is_disposed_of_is_freed_by_a_worker() {
+        struct Freed(Sender<thread::ThreadId>);
+        impl Drop for Freed {
+            fn drop(&mut self) {
+                let _ = self.0.send(thread::current().id());
+            }
+        }
+        let (workers, release, _held) = held();
+        let (tell, told) = mpsc::channel();
+        let disposer = workers.disposer(claim(1, 1), Length::Long);
+        disposer.dispose(Freed(tell.clone()));
+        release.send(()).unwrap();
+        assert_ne!(told.recv().unwrap(), thread::current().id());
+        // When there are no workers any more, at once.
+        drop(workers);
+        disposer.dispose(Freed(tell));
+        assert_eq!(told.recv().unwrap(), thread::current().id());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{Work, hash, hash_work};
 use crate::accounts::Origin;
-use crate::workers::{self, Claim, Turn, Workers};
+use crate::workers::{self, Claim, Length, Turn, Workers};
 
 /// The new part of the moving average of what a hash takes: one in so many.
 const AVERAGED_HASHES: u32 = 8;
@@ -64,7 +64,7 @@ impl HasherPool {
             hash_time: began.elapsed(),
         };
         Ok(Self {
-            workers: Workers::start("hasher", threads.max(1))?,
+            workers: Workers::start("hasher", threads.max(1), 0)?,
             pace: Arc::new(Pace {
                 state: Mutex::new(state),
             }),
@@ -90,7 +90,7 @@ impl HasherPool {
             flow
         };
         Ticket {
-            _job: self.workers.submit(claim, timed),
+            _job: self.workers.submit(claim, Length::Long, timed),
             _ahead: ahead,
         }
     }

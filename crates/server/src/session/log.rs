@@ -7,10 +7,13 @@ use std::fmt;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Outcome, is_secret};
 use sapwood_ldap::dn::Dn;
+use sapwood_ldap::filter::Filter;
 use sapwood_ldap::result::{ResultCode, shortened};
 
 /// Bytes of the longest name that is logged.
 const NAME_BYTES_MAX: usize = 2 << 10;
+/// Bytes of the longest filter that is logged, as it was sent.
+const FILTER_BYTES_MAX: usize = 16 << 10;
 
 /// A name of a request for the log: what is none in this schema is told by its length only.
 pub(super) struct LoggedName<'n> {
@@ -40,6 +43,28 @@ impl fmt::Display for LoggedName<'_> {
                 "(a name of unknown or protected attributes, {bytes} bytes)"
             ),
             false => f.write_str(self.name),
+        }
+    }
+}
+
+/// The filter of a request for the log.
+pub(super) struct LoggedFilter<'n> {
+    filter: Filter<'n>,
+    is_secret: &'n dyn Fn(&[u8]) -> bool,
+}
+
+impl<'n> LoggedFilter<'n> {
+    /// Without values of the attributes that `is_secret`, see [`Filter::redacted`].
+    pub(super) fn new(filter: Filter<'n>, is_secret: &'n dyn Fn(&[u8]) -> bool) -> Self {
+        Self { filter, is_secret }
+    }
+}
+
+impl fmt::Display for LoggedFilter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.filter.as_ber().len() {
+            ..=FILTER_BYTES_MAX => self.filter.redacted(self.is_secret).fmt(f),
+            bytes => write!(f, "(a filter of {bytes} bytes)"),
         }
     }
 }
@@ -118,6 +143,17 @@ mod tests {
         assert!(logged(&format!("cn={}", "x".repeat(9000))).len() < 100);
         assert_eq!(description(&schema, b"cn;lang-en"), "cn;lang-en");
         assert!(!description(&schema, b"hunter2").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_long_filter_is_not_logged() {
+        for (length, is_logged) in [(10_000, true), (20_000, false)] {
+            let text = format!("(cn={})", "x".repeat(length));
+            let filter = sapwood_ldap::filter_text::parse(&text).unwrap();
+            let logged = LoggedFilter::new(filter.as_filter(), &|_| false).to_string();
+            assert_eq!(logged == text, is_logged);
+            assert!(is_logged || logged.len() < 100, "{logged:.200}");
+        }
     }
 
     #[test]

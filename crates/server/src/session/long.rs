@@ -1,10 +1,14 @@
-//! Long searches and compares: a [worker](crate::workers) makes them ready, beside the session's thread.
+//! Long searches and compares: a [worker](crate::workers) makes them ready, beside the session's thread, and frees what
+//! it has made when they have ended.
 //!
 //! Text that expands takes up to 0.12 s per MiB until it is prepared, and a request can bring megabytes. To divide that
 //! into steps, the filter, the base and every rule that prepares a value would each have to stop and go on anywhere; so
-//! the whole beginning of a search goes to another thread instead, in one piece. Meanwhile the session reads on: what
-//! is being made ready counts as under way, and can be abandoned and canceled. The worker may still finish it for
-//! nobody.
+//! the whole beginning of a search goes to another thread instead, in one piece, and then, in steps, its plan. Meanwhile
+//! the session reads on: what is being made ready counts as under way, and can be abandoned and canceled. The worker may
+//! still finish its step for nobody.
+//!
+//! A request of up to [`MEDIUM_BYTES_MAX`] takes a worker eight milliseconds at most. So there are workers who take no
+//! longer ones: who asks for little waits for others who do, not for a megabyte of somebody else.
 //!
 //! The request's share of the memory for searches is held until then, which bounds the queue: all that waits has about
 //! 1.5 MB of text together, or is one longer request by itself. So none waits here for long, and its time limit is
@@ -18,8 +22,8 @@ use sapwood_ldap::result::ResultCode;
 
 use super::search::{Queued, Reading, UnderWay, begin_compare, begin_search};
 use super::{Burst, Completion, Session};
-use crate::memory::Share;
-use crate::workers::{Ticket, Turn};
+use crate::memory::{MEDIUM_BYTES_MAX, Share};
+use crate::workers::{Disposer, Length, Ticket, Turn};
 
 /// A search or compare that a worker makes ready.
 pub(super) struct Preparing {
@@ -33,8 +37,37 @@ pub(super) struct Preparing {
 /// What a worker has made ready.
 pub(crate) struct Prepared {
     number: u64,
-    reading: Result<Reading, Outcome>,
-    share: Share,
+    running: Result<UnderWay, Outcome>,
+}
+
+/// A long request, on its way to be ready.
+enum Stage {
+    /// As it came.
+    Long(Box<Long>),
+    /// Its candidates are being looked for.
+    Planning(UnderWay),
+    /// It is ready, or given up.
+    Ended,
+}
+
+impl Stage {
+    /// Does a step; what it comes to, if that was the last one.
+    fn step(&mut self) -> ControlFlow<Result<UnderWay, Outcome>> {
+        match std::mem::replace(self, Stage::Ended) {
+            Stage::Long(long) => match long.begin() {
+                Ok(running) => *self = Stage::Planning(running),
+                Err(outcome) => return ControlFlow::Break(Err(outcome)),
+            },
+            Stage::Planning(mut running) => match running.plan() {
+                ControlFlow::Continue(()) => *self = Stage::Planning(running),
+                ControlFlow::Break(planned) => {
+                    return ControlFlow::Break(planned.map(|()| running));
+                }
+            },
+            Stage::Ended => return ControlFlow::Break(Err(failed())),
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// A long request by itself.
@@ -43,16 +76,20 @@ struct Long {
     snapshot: Snapshot,
     identity: Identity,
     options: SearchOptions,
+    share: Share,
+    disposer: Disposer,
 }
 
 impl Long {
     /// Begins what the request asks for.
-    fn begin(self) -> Result<Reading, Outcome> {
+    fn begin(self) -> Result<UnderWay, Outcome> {
         let Long {
             bytes,
             snapshot,
             identity,
             options,
+            share,
+            disposer,
         } = self;
         let deadline = options.deadline_micros;
         if deadline.is_some_and(|deadline| SystemClock.now_micros() >= deadline) {
@@ -63,7 +100,7 @@ impl Long {
             return Err(failed());
         };
         let controls = message.controls;
-        match &message.op {
+        let reading = match &message.op {
             Request::Search(request) => {
                 begin_search(snapshot, &identity, request, controls, options).map(Reading::Search)
             }
@@ -73,7 +110,9 @@ impl Long {
                     .map(Reading::Compare)
             }
             _ => Err(failed()),
-        }
+        };
+        let running = UnderWay::new(message.id, message.op.operation(), reading?, share);
+        Ok(running.long(disposer))
     }
 }
 
@@ -109,31 +148,39 @@ impl Session {
         };
         let wanted = (wanted > 0).then(|| SystemClock.now_micros() + wanted);
         options.deadline_micros = options.deadline_micros.into_iter().chain(wanted).min();
-        let mut long = Some(Long {
+        let claim = self.claim(&self.identity);
+        let length = match bytes.len() {
+            ..=MEDIUM_BYTES_MAX => Length::Short,
+            _ => Length::Long,
+        };
+        let preparers = &self.service.preparers;
+        let mut stage = Stage::Long(Box::new(Long {
             bytes: bytes.to_vec(),
             snapshot,
             identity: self.identity.clone(),
             options,
-        });
-        let mut share = share;
+            share,
+            disposer: preparers.disposer(claim, length),
+        }));
         let number = self.searches.next_number();
         let session = self.completions.clone();
         let job = move |turn| {
-            let reading = match (turn, long.take()) {
-                (Turn::Step, Some(long)) => long.begin(),
+            let step = match turn {
+                Turn::Step => stage.step(),
                 // Nobody waits for it any more, or it has panicked.
-                _ => Err(failed()),
+                Turn::Stop => {
+                    stage = Stage::Ended;
+                    ControlFlow::Break(Err(failed()))
+                }
             };
-            let prepared = Prepared {
-                number,
-                reading,
-                share: std::mem::take(&mut share),
+            let ControlFlow::Break(running) = step else {
+                return ControlFlow::Continue(());
             };
+            let prepared = Prepared { number, running };
             let _ = session.send(Completion::Prepared(Box::new(prepared)));
             ControlFlow::Break(())
         };
-        let claim = self.claim(&self.identity);
-        let ticket = self.service.preparers.submit(claim, job);
+        let ticket = preparers.submit(claim, length, job);
         self.searches.push(Queued::Preparing(Preparing {
             id,
             operation,
@@ -144,19 +191,12 @@ impl Session {
 
     /// A worker has made a request ready, which may have been abandoned meanwhile.
     pub(super) fn prepared(&mut self, prepared: Prepared) {
-        let Prepared {
-            number,
-            reading,
-            share,
-        } = prepared;
+        let Prepared { number, running } = prepared;
         let Some(Preparing { id, operation, .. }) = self.searches.take_prepared(number) else {
             return;
         };
-        match reading {
-            Ok(reading) => {
-                let running = UnderWay::new(id, reading, share);
-                self.searches.push(Queued::UnderWay(running));
-            }
+        match running {
+            Ok(running) => self.searches.push(Queued::UnderWay(running)),
             Err(outcome) => self.answer(id, operation, &outcome),
         }
     }

@@ -1,6 +1,7 @@
 //! Search and compare: the reads of a burst, and the searches that go on after it.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
@@ -12,10 +13,11 @@ use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
-use super::log::{self, LoggedName};
+use super::log::{self, LoggedFilter, LoggedName};
 use super::long::Preparing;
 use super::{Burst, Session, Wanted};
 use crate::memory::Share;
+use crate::workers::Disposer;
 use crate::writer::refusal;
 
 /// Searches of one connection that are under way at once; requests behind them wait.
@@ -67,7 +69,7 @@ impl Queued {
 
     fn operation(&self) -> Operation {
         match self {
-            Queued::UnderWay(running) => running.reading.operation(),
+            Queued::UnderWay(running) => running.operation,
             Queued::Preparing(preparing) => preparing.operation,
         }
     }
@@ -83,42 +85,81 @@ impl Queued {
 pub(super) enum Reading {
     Search(Search),
     Compare(Compare),
+    /// One that was handed over to be freed.
+    Disposed,
 }
 
 impl Reading {
-    fn operation(&self) -> Operation {
-        match self {
-            Reading::Search(_) => Operation::Search,
-            Reading::Compare(_) => Operation::Compare,
-        }
-    }
-
     fn step(&mut self, out: &mut Vec<u8>, budget: Budget) -> sapwood_directory::Result<Step> {
         match self {
             Reading::Search(search) => search.step(out, budget),
             Reading::Compare(compare) => {
                 Ok(compare.step(budget.work)?.map_or(Step::More, Step::Done))
             }
+            Reading::Disposed => Ok(Step::Done(Outcome::SUCCESS)),
         }
+    }
+
+    /// Whether candidates are still being looked for in the indexes: so far nothing is answered.
+    fn is_planning(&self) -> bool {
+        matches!(self, Reading::Search(search) if !search.is_planned())
     }
 }
 
 pub(super) struct UnderWay {
     id: u32,
+    operation: Operation,
     reading: Reading,
     /// Bytes of the next entry's message, when it did not fit into the room there was; else 0.
     needed: usize,
     /// The memory that the search takes.
     share: Share,
+    /// Frees the reading of a long request: tens of thousands of items take milliseconds.
+    disposer: Option<Box<Disposer>>,
 }
 
 impl UnderWay {
-    pub(super) fn new(id: u32, reading: Reading, share: Share) -> Self {
+    pub(super) fn new(id: u32, operation: Operation, reading: Reading, share: Share) -> Self {
         Self {
             id,
+            operation,
             reading,
             needed: 0,
             share,
+            disposer: None,
+        }
+    }
+
+    /// The same, but for a long request.
+    pub(super) fn long(mut self, disposer: Disposer) -> Self {
+        self.disposer = Some(Box::new(disposer));
+        self
+    }
+
+    /// Goes on looking for candidates; whether all are found. Otherwise there is more to do, or it has ended.
+    pub(super) fn plan(&mut self) -> ControlFlow<Result<(), Outcome>> {
+        if !self.reading.is_planning() {
+            return ControlFlow::Break(Ok(()));
+        }
+        let budget = Budget {
+            entries: STEP_ENTRIES,
+            work: STEP_WORK,
+            out_bytes: 0,
+        };
+        match self.reading.step(&mut Vec::new(), budget) {
+            Ok(Step::More | Step::Room(_)) => ControlFlow::Continue(()),
+            Ok(Step::Done(outcome)) => ControlFlow::Break(Err(outcome)),
+            Err(error) => ControlFlow::Break(Err(refusal(&error))),
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(disposer) = self.disposer.take() {
+            let reading = std::mem::replace(&mut self.reading, Reading::Disposed);
+            // Its memory is held until then.
+            disposer.dispose((reading, std::mem::take(&mut self.share)));
         }
     }
 }
@@ -209,7 +250,10 @@ impl Session {
             }),
         };
         match search {
-            Ok(search) => self.step(UnderWay::new(id, Reading::Search(search), share)),
+            Ok(search) => {
+                let reading = Reading::Search(search);
+                self.step(UnderWay::new(id, Operation::Search, reading, share));
+            }
             Err(outcome) => self.answer(id, Operation::Search, &outcome),
         }
         true
@@ -349,7 +393,7 @@ impl Session {
                 work: STEP_WORK,
                 out_bytes,
             };
-            let operation = running.reading.operation();
+            let operation = running.operation;
             match running.reading.step(&mut self.output, budget) {
                 Ok(Step::More) => {
                     self.turn_used = true;
@@ -415,7 +459,10 @@ impl Session {
             )
         });
         match compare {
-            Ok(compare) => self.step(UnderWay::new(id, Reading::Compare(compare), share)),
+            Ok(compare) => {
+                let reading = Reading::Compare(compare);
+                self.step(UnderWay::new(id, Operation::Compare, reading, share));
+            }
             Err(outcome) => self.answer(id, Operation::Compare, &outcome),
         }
         true
@@ -426,7 +473,8 @@ impl Session {
             let schema = self.service.directory.schema();
             let is_secret = |description: &[u8]| is_secret(schema, description);
             let base = LoggedName::dn(schema, request.base);
-            let (scope, filter) = (request.scope.number(), request.filter.redacted(&is_secret));
+            let filter = LoggedFilter::new(request.filter, &is_secret);
+            let scope = request.scope.number();
             tracing::info!(target: "access", conn = self.number, id, %base, scope, %filter, "search");
         }
     }

@@ -127,7 +127,7 @@ fn service(folder: &Path, directory: Directory) -> (Service, WriterThreads) {
         Settings::new(folder, Config::load(folder).unwrap(), directory.schema()).unwrap();
     let (writer, threads) = Writer::start(directory.clone()).unwrap();
     let hashers = HasherPool::start(1).unwrap();
-    let preparers = Workers::start("preparer", 1).unwrap();
+    let preparers = Workers::start("preparer", 1, 1).unwrap();
     let folder = folder.to_owned();
     let parts = Parts {
         folder,
