@@ -236,6 +236,15 @@ fn files_that_are_no_backups_are_told_to_be_none() {
     }
     let told = text(&sapwood(["restore", &new, &own]).stderr);
     assert!(told.contains("the data file of an environment"), "{told}");
+    let elsewhere = folder.path().display().to_string();
+    let told = text(&sapwood(["restore", &new, &elsewhere]).stderr);
+    assert!(
+        told.contains("not a backup") && told.contains("data-0"),
+        "{told}"
+    );
+    let missing = folder.name_beside("missing/full");
+    let told = text(&folder.sapwood("backup", &[&missing]).stderr);
+    assert!(told.contains("there is no folder"), "{told}");
     // What begins like one and is not whole is damaged.
     let full = folder.name_beside("full");
     folder.sapwood_ok("backup", &[&full]);
@@ -247,6 +256,30 @@ fn files_that_are_no_backups_are_told_to_be_none() {
         told.contains("damaged") && !told.contains("not a backup"),
         "{told}"
     );
+}
+
+/// It was told that the store is unavailable, or damaged twice over.
+#[test]
+fn what_a_directory_in_memory_begins_with_is_told_to_be_one_thing() {
+    let folder = folder(&["--in-memory"]);
+    let file = folder.path().join("memory");
+    let begins = || text(&folder.sapwood("stat", &[]).stderr);
+    let mut content = fs::read(&file).unwrap();
+    fs::write(&file, "text".repeat(10_000)).unwrap();
+    let told = begins();
+    assert!(told.contains("not a backup: "), "{told}");
+    assert!(
+        !told.contains("unavailable") && !told.contains("damaged"),
+        "{told}"
+    );
+    content.truncate(20_000);
+    fs::write(&file, content).unwrap();
+    let told = begins();
+    assert!(
+        told.contains("the store is damaged: ") && !told.contains("not a backup"),
+        "{told}"
+    );
+    assert!(!told.contains("damaged: damaged"), "{told}");
 }
 
 #[test]

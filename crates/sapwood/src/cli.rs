@@ -262,6 +262,9 @@ pub(crate) struct Sources {
     pub(crate) until: Option<Until>,
 }
 
+/// The file of the first store in the folder that is a backup of several.
+pub(crate) const FIRST_STORE: &str = "data-0";
+
 impl Sources {
     /// Of files that are there and go together.
     pub(crate) fn restore(&self) -> Result<sapwood_store::Restore> {
@@ -270,6 +273,12 @@ impl Sources {
         for file in &self.files {
             if !file.exists() {
                 bail!("{} is no backup: no such file", file.display());
+            }
+            if file.is_dir() && !file.join(FIRST_STORE).exists() {
+                bail!(
+                    "{} is not a backup: it is a folder without a file '{FIRST_STORE}'",
+                    file.display()
+                );
             }
             if file.is_dir() != first.is_dir() {
                 bail!(

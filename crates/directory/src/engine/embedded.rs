@@ -48,9 +48,11 @@ impl From<store::Error> for Error {
                 bytes,
                 limit_bytes: store::VALUE_BYTES_MAX,
             },
-            store::Error::Corrupt { .. }
-            | store::Error::FromTheFuture { .. }
-            | store::Error::Damaged(_) => Error::Corrupt(text),
+            store::Error::Corrupt { .. } | store::Error::FromTheFuture { .. } => {
+                Error::Corrupt(text)
+            }
+            store::Error::Damaged(what) => Error::Corrupt(what),
+            store::Error::NotABackup(_) | store::Error::NotTheBase(_) => Error::WrongFile(text),
             _ => Error::Unavailable(text),
         }
     }

@@ -84,6 +84,10 @@ pub enum Error {
     /// The engine cannot work now (no space, poisoned by a failed sync, not reachable); nothing was changed.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// A file that the engine was to read is not what it should be, such as no backup. The store has nothing to do with
+    /// it.
+    #[error("{0}")]
+    WrongFile(String),
     /// It is not known whether the commit happened.
     #[error("the outcome of the commit is not known: {0}")]
     Undetermined(String),

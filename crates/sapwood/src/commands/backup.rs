@@ -12,7 +12,7 @@ use sapwood_server::config::CONFIG_FILE;
 use sapwood_server::{Config, admin};
 use sapwood_store::BackupInfo;
 
-use crate::cli::{Backup, Restore, Sources};
+use crate::cli::{Backup, FIRST_STORE, Restore, Sources};
 use crate::open;
 use crate::output::Output;
 use crate::passing::{Passing, refuse_existing, remove};
@@ -70,7 +70,7 @@ pub(crate) fn backup(args: &Backup, out: &mut Output) -> Result<ExitCode> {
 /// The file that a backup has of the first store.
 fn first_store(backup: &Path) -> PathBuf {
     match backup.is_dir() {
-        true => backup.join("data-0"),
+        true => backup.join(FIRST_STORE),
         false => backup.to_owned(),
     }
 }
