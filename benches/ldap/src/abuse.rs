@@ -11,7 +11,7 @@ mod honest;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -20,6 +20,7 @@ use sapwood_drive::{EntryStream, Format, ServerUse};
 use self::attacks::{ATTACKS, Attack};
 pub(crate) use self::attacks::{Options as AttackOptions, run as attack};
 use self::honest::{Honest, Times};
+use crate::process::bound;
 use crate::server::{ADMIN_DN, Indexes, Product, Server};
 use crate::{Folder, SUFFIX};
 
@@ -268,7 +269,7 @@ impl Attackers {
         server: &Server,
         honest: &Honest,
     ) -> Result<()> {
-        let child = Command::new(std::env::current_exe()?)
+        let child = bound(std::env::current_exe()?)?
             .args(["attack", attack.name])
             .args(["--ldap", &server.url, "--ldaps", &honest.ldaps])
             .args(["--from", &address.to_string(), "--admin-dn", ADMIN_DN])

@@ -46,6 +46,9 @@ enum Command {
     /// Attacks a server until it is killed
     #[command(hide = true)]
     Attack(abuse::AttackOptions),
+    /// Becomes a program that ends with its parent
+    #[command(hide = true)]
+    Bound(process::Bound),
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,6 +107,7 @@ fn main() -> Result<()> {
         Command::Adds(options) => adds::run(&options),
         Command::Abuse(options) => abuse::run(&options),
         Command::Attack(options) => abuse::attack(&options),
+        Command::Bound(bound) => process::run_bound(&bound),
     }
 }
 

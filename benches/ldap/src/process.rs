@@ -1,20 +1,53 @@
-//! What the kernel says of a server: processor time and memory.
+//! Programs that are measured: they end with this one, and the kernel tells what they use of processor time and memory.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
+    waitid,
+};
 use sapwood_drive::ServerUse;
 
 /// How often memory is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A program that the kernel kills when this process ends, however it ends: this program, run [as one](Bound).
+pub(crate) fn bound(program: impl AsRef<OsStr>) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bound", &std::process::id().to_string()]);
+    command.arg(program);
+    Ok(command)
+}
+
+/// Becomes a program that ends with its parent.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bound {
+    /// The process that it is to end with, which has started it
+    parent: i32,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// Runs the program in this process's place.
+pub(crate) fn run_bound(bound: &Bound) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before.
+    let parent = getppid().map(Pid::as_raw_pid);
+    ensure!(parent == Some(bound.parent), "the parent has ended");
+    let (program, arguments) = bound.program.split_first().context("which program?")?;
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| program.display().to_string())
+}
 
 /// A server or a loader that is running.
 pub(crate) struct Process {

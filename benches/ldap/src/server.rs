@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use sapwood_drive::disk_bytes;
 
 use crate::SUFFIX;
-use crate::process::{Process, disk_bytes_written};
+use crate::process::{Process, bound, disk_bytes_written};
 use crate::stat;
 
 /// Who may do everything, in both.
@@ -257,12 +257,12 @@ impl Prepared {
     pub(crate) fn import(self, ldif: &Path) -> Result<(Self, ImportCost)> {
         let mut command = match self.product {
             Product::Sapwood => {
-                let mut command = Command::new(&self.program);
+                let mut command = bound(&self.program)?;
                 command.arg("import").arg(&self.folder).arg(ldif);
                 command
             }
             Product::Slapd => {
-                let mut command = Command::new(in_path("slapadd")?);
+                let mut command = bound(in_path("slapadd")?)?;
                 command
                     .arg("-q")
                     .arg("-f")
@@ -320,9 +320,9 @@ impl Prepared {
         let port = free_port()?;
         let url = format!("ldap://127.0.0.1:{port}");
         let mut command = match self.wrapper.split_first() {
-            None => Command::new(&self.program),
+            None => bound(&self.program)?,
             Some((wrapper, arguments)) => {
-                let mut command = Command::new(wrapper);
+                let mut command = bound(wrapper)?;
                 command.args(arguments).arg(&self.program);
                 command
             }
