@@ -2,26 +2,23 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, succeeded, text};
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 /// A directory with a few entries that archives to the folder beside it; its stores are made as `more` says.
 fn folder(more: &[&str]) -> Folder {
     let folder = Folder::init(more);
     fs::create_dir(folder.beside("archive")).unwrap();
-    let config = folder.path().join("sapwood.toml");
-    let template = fs::read_to_string(&config).unwrap();
-    let ours = template
-        .replace("\nfolder = \"\"", "\nfolder = \"../archive\"")
-        .replace("\nseconds_max = 60", "\nseconds_max = 1");
-    assert_ne!(ours, template);
-    fs::write(&config, ours).unwrap();
+    folder.configure(&[
+        ("\nfolder = \"\"", "\nfolder = \"../archive\""),
+        ("\nseconds_max = 60", "\nseconds_max = 1"),
+    ]);
     let ldif = folder.name_beside("first.ldif");
     let suffix = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n");
     fs::write(&ldif, suffix + &entry("first")).unwrap();
@@ -145,7 +142,7 @@ fn the_archive_has_no_gap_where_commands_have_written() {
     folder.sapwood_ok("backup", &[&full]);
     let server = folder.serve();
     add(&server, "one");
-    support::sapwood_ok([
+    sapwood_ok([
         "store".as_ref(),
         "compact".as_ref(),
         folder.path().as_os_str(),

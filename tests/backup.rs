@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use support::{ADMIN, Folder, PASSWORD, SUFFIX, program, sapwood, sapwood_ok, succeeded, text};
+use sapwood_testkit::folder::Folder;
+use sapwood_testkit::program::{program, sapwood, sapwood_ok, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 const HATS: &str = "attributetype ( 1.3.6.1.4.1.99999.1 NAME 'hatSize' SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 EQUALITY integerMatch )\n\
     objectclass ( 1.3.6.1.4.1.99999.2 NAME 'hatted' SUP person STRUCTURAL MUST hatSize )\n";
@@ -19,13 +19,7 @@ const SHOES: &str = "attributetype ( 1.3.6.1.4.1.99999.3 NAME 'shoeSize' SYNTAX 
 fn folder(more: &[&str]) -> Folder {
     let folder = Folder::init(more);
     fs::write(folder.path().join("schema/hats.schema"), HATS).unwrap();
-    let config = folder.path().join("sapwood.toml");
-    let template = fs::read_to_string(&config).unwrap();
-    fs::write(
-        &config,
-        template.replace("connections_max = 1000", "connections_max = 77"),
-    )
-    .unwrap();
+    folder.configure(&[("connections_max = 1000", "connections_max = 77")]);
     let suffix = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n");
     import(&folder, &(suffix + &person("hatted", "hatSize")));
     folder
@@ -114,13 +108,7 @@ fn a_backup_is_enough(more: &[&str]) {
 
     // Schema, configuration and entries change between a backup and the next.
     fs::write(folder.path().join("schema/shoes.schema"), SHOES).unwrap();
-    let config = folder.path().join("sapwood.toml");
-    let text_of = fs::read_to_string(&config).unwrap();
-    fs::write(
-        &config,
-        text_of.replace("connections_max = 77", "connections_max = 78"),
-    )
-    .unwrap();
+    folder.configure(&[("connections_max = 77", "connections_max = 78")]);
     import(&folder, &person("shod", "shoeSize"));
     folder.sapwood_ok("backup", &[&increment, "--since", &full]);
     import(&folder, &person("person", "description"));
@@ -287,10 +275,7 @@ fn files_outside_of_the_folder_are_named_and_left_out() {
     let folder = folder(&[]);
     let key = folder.beside("elsewhere.pem");
     fs::rename(folder.path().join("tls-key.pem"), &key).unwrap();
-    let config = folder.path().join("sapwood.toml");
-    let text_of = fs::read_to_string(&config).unwrap();
-    let named = text_of.replace("\"tls-key.pem\"", &format!("{:?}", key.to_str().unwrap()));
-    fs::write(&config, named).unwrap();
+    folder.configure(&[("\"tls-key.pem\"", &format!("{:?}", key.to_str().unwrap()))]);
     let full = folder.name_beside("full");
     let said = folder.sapwood_ok("backup", &[&full]);
     assert!(

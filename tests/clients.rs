@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, succeeded, text};
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 /// How a client reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
-use support::{Folder, SUFFIX, sapwood, sapwood_ok, text};
+use sapwood_testkit::folder::Folder;
+use sapwood_testkit::program::{
+    Process, program, sapwood, sapwood_command, sapwood_ok, succeeded, text,
+};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 #[test]
 fn init_refuses_what_is_not_empty_and_keeps_secrets_private() {
@@ -222,9 +223,7 @@ fn a_directory_in_memory_is_saved_when_its_server_stops() {
     assert!(exported.contains("cn=first") && exported.contains("cn=second"));
     assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
     // Unless it is not to be saved.
-    let path = folder.path().join("sapwood.toml");
-    let config = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, config.replace("save = true", "save = false")).unwrap();
+    folder.configure(&[("save = true", "save = false")]);
     serve_and_add("third");
     assert!(!folder.sapwood_ok("export", &[]).contains("cn=third"));
     folder.sapwood_ok("index", &["add", "sn eq"]);
@@ -304,18 +303,14 @@ fn a_directory_in_memory_that_cannot_be_saved_is_kept() {
     let (admin, password) = (format!("cn=admin,{SUFFIX}"), folder.name_beside("password"));
     let away = folder.beside("away");
     let serve_and_stop = || {
-        let mut server = folder.serve();
+        let server = folder.serve();
         let online = ["import", "--online", server.ldap(), &suffix];
         let bind = ["--bind-dn", &admin, "--password-file", &password];
         sapwood_ok(online.into_iter().chain(bind));
         // As if its disk had failed.
         std::fs::rename(folder.path(), &away).unwrap();
         server.signal(Signal::TERM);
-        while !server.log().contains("cannot be saved") {
-            let ended = server.child.try_wait().unwrap();
-            assert!(ended.is_none(), "{}", server.log());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        server.wait_for("cannot be saved");
         server
     };
     // Whoever insists ends it, and what was saved before stays.
@@ -428,14 +423,12 @@ fn a_hang_up_reloads_or_keeps_what_was() {
     let server = folder.serve();
     let hang_up = |expected: &str| {
         server.signal(Signal::HUP);
-        while !server.log().contains(expected) {
-            std::thread::yield_now();
-        }
+        server.wait_for(expected);
     };
     hang_up("configuration and certificates reloaded");
     std::fs::write(server.certificate(), "no certificate").unwrap();
     hang_up("not reloaded, all stays as it was");
-    assert!(server.log().contains("tls-cert.pem"), "{}", server.log());
+    server.wait_for("tls-cert.pem");
     server.stop();
 }
 
@@ -451,11 +444,11 @@ fn a_reload_tells_what_is_in_force_and_what_needs_a_restart() {
     );
     let path = folder.path().join("sapwood.toml");
     let template = std::fs::read_to_string(&path).unwrap();
-    let changed = template
-        .replace("connections_max = 1000", "connections_max = 999")
-        .replace("threads = 0", "threads = 7")
-        .replace("hashers_max = 1", "hashers_max = 2");
-    std::fs::write(&path, changed).unwrap();
+    folder.configure(&[
+        ("connections_max = 1000", "connections_max = 999"),
+        ("threads = 0", "threads = 7"),
+        ("hashers_max = 1", "hashers_max = 2"),
+    ]);
     let schema = folder.path().join("schema/own.schema");
     let waiting = "needs a restart: limits.hashers_max = 2, threads = 7";
     let first = reload();
@@ -475,7 +468,7 @@ fn a_reload_tells_what_is_in_force_and_what_needs_a_restart() {
         "{second}"
     );
     assert!(second.contains("the files in schema"), "{second}");
-    assert!(server.log().contains(waiting), "{}", server.log());
+    server.wait_for(waiting);
     server.stop();
     let server = folder.serve();
     assert!(!reload().contains("restart"));
@@ -501,28 +494,20 @@ fn a_certificate_on_the_command_line_is_looked_for_in_the_current_folder() {
     for (from, to) in [("tls-cert.pem", "own.pem"), ("tls-key.pem", "own.key")] {
         std::fs::rename(folder.path().join(from), here.join(to)).unwrap();
     }
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sapwood"))
-        .current_dir(&here)
-        .args(["serve", "../directory", "--listen", "ldaps://127.0.0.1:0"])
-        .args(["--tls-cert", "own.pem", "--tls-key", "./own.key"])
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut seen = String::new();
-    while !seen.contains("listening on ldaps:") {
-        seen += &log.next().unwrap_or_else(|| panic!("{seen}")).unwrap();
-    }
+    let mut command = sapwood_command();
+    command.current_dir(&here);
+    command.args(["serve", "../directory", "--listen", "ldaps://127.0.0.1:0"]);
+    command.args(["--tls-cert", "own.pem", "--tls-key", "./own.key"]);
+    let server = Process::start(&mut command);
+    server.wait_for("listening on ldaps:");
     assert!(folder.sapwood_ok("reload", &[]).contains("reloaded"));
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
 fn a_reader_that_has_had_enough_is_no_reason_to_complain() {
     let folder = Folder::init(&[]);
     for command in ["stat", "check", "export"] {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sapwood"));
+        let mut child = sapwood_command();
         // A pipe whose other end is closed before anything is written.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -549,19 +534,19 @@ fn an_export_has_parents_before_their_children() {
         newsuperior: ou=New,dc=example,dc=com\n";
     let changes = folder.name_beside("changes.ldif");
     std::fs::write(&changes, change).unwrap();
-    let mut modify = support::program("ldapmodify", "ldap-utils");
+    let mut modify = program("ldapmodify", "ldap-utils");
     modify.args([
         "-x",
         "-H",
         server.ldap(),
         "-D",
-        support::ADMIN,
+        ADMIN,
         "-w",
-        support::PASSWORD,
+        PASSWORD,
         "-f",
         &changes,
     ]);
-    support::succeeded(modify.output().unwrap());
+    succeeded(modify.output().unwrap());
     let exported = folder.sapwood_ok("export", &[]);
     let names: Vec<&str> = exported
         .lines()
@@ -608,10 +593,8 @@ fn indexes_change_with_and_without_a_server() {
             .sapwood_ok("index", &["drop", "mail eq"])
             .contains("dropped")
     );
-    assert!(
-        server.log().contains("index drop mail eq"),
-        "the running server did it"
-    );
+    // The running server did it.
+    server.wait_for("index drop mail eq");
     let refused = folder.sapwood("index", &["drop", "objectClass eq"]);
     assert_eq!(refused.status.code(), Some(1));
     let unknown = folder.sapwood("index", &["add", "nonsense eq"]);

@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use support::{Folder, SUFFIX, text};
+use sapwood_testkit::SUFFIX;
+use sapwood_testkit::folder::Folder;
+use sapwood_testkit::program::{sapwood_command, text};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -45,7 +45,7 @@ fn flip(file: &Path, page: usize, byte: usize) {
 }
 
 fn refused(folder: &Folder, what: &str) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+    let mut child = sapwood_command()
         .arg("serve")
         .arg(folder.path())
         .args(["--listen", "ldap://127.0.0.1:0"])
@@ -109,10 +109,8 @@ fn damaged_meta_pages_are_told() {
     for page in [0, 1] {
         flip(&data, page, 200);
         let server = folder.serve();
-        while !server.log().contains("one of both meta pages") {
-            std::thread::yield_now();
-        }
-        assert!(server.log().contains("data-0"), "{}", server.log());
+        server.wait_for("one of both meta pages");
+        server.wait_for("data-0");
         server.stop();
         assert!(folder.sapwood_ok("check", &[]).contains("Nothing is wrong"));
     }

@@ -2,16 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::{ADMIN, ENTRIES, Folder, PASSWORD, SUFFIX, flat, program, sapwood, sapwood_ok, text};
+use rustix::process::Signal;
+use sapwood_testkit::folder::{ENTRIES, Folder, flat};
+use sapwood_testkit::program::{Process, Scratch, sapwood, sapwood_command, sapwood_ok, text};
+use sapwood_testkit::{ADMIN, Slapd};
 
 /// Runs `sapwood drive URL`, bound as the administrator. Gives the exit status and both outputs.
 fn drive(folder: &Folder, url: &str, more: &[&str]) -> (bool, String) {
@@ -137,7 +136,7 @@ fn a_report_goes_to_standard_output_in_place_of_the_table() {
     fs::write(&plan, "session: s\ncount: 7\n\nsearch:\nscope: base\n").unwrap();
     let run = |more: &[&str]| {
         let args = ["drive", server.ldap(), &plan].into_iter();
-        let output = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+        let output = sapwood_command()
             .args(args.chain(more.iter().copied()))
             .current_dir(folder.beside(""))
             .output()
@@ -171,32 +170,13 @@ fn a_report_goes_to_standard_output_in_place_of_the_table() {
     assert!(sapwood_ok(entries).contains("\ndn: dc=example,dc=com\n"));
 }
 
-/// Starts `sapwood drive` and reads what it says until `text` is in a line.
+/// Starts `sapwood drive` and waits until it has said this.
 #[track_caller]
-fn drive_until(args: &[&str], text: &str) -> (Child, BufReader<ChildStderr>) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
-        .arg("drive")
-        .args(args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    read_until(&mut said, text);
-    (child, said)
-}
-
-#[track_caller]
-fn read_until(said: &mut BufReader<ChildStderr>, text: &str) {
-    let mut all = String::new();
-    while !all.lines().last().is_some_and(|line| line.contains(text)) {
-        let bytes = said.read_line(&mut all).unwrap();
-        assert!(bytes > 0, "{text:?} is not in {all}");
-    }
-}
-
-fn send(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).unwrap();
+fn drive_until(args: &[&str], text: &str) -> Process {
+    let mut command = sapwood_command();
+    let drive = Process::start(command.arg("drive").args(args).stdout(Stdio::piped()));
+    drive.wait_for(text);
+    drive
 }
 
 #[test]
@@ -220,13 +200,13 @@ fn a_run_that_a_signal_ends_is_reported_until_then() {
         args.extend(["--bind-dn", ADMIN, "--password-file", &password]);
         args.extend(["--json", &json, "--csv", &csv, "--html", &html]);
         args.extend(["--ramp-up", ramp_up]);
-        let (mut child, mut said) = drive_until(&args, "endless: 3 connections");
-        send(&child, signal);
-        read_until(&mut said, "stopping");
+        let mut drive = drive_until(&args, "endless: 3 connections");
+        drive.signal(signal);
+        drive.wait_for("stopping");
         let mut table = String::new();
-        let mut stdout = child.stdout.take().unwrap();
+        let mut stdout = drive.child.stdout.take().unwrap();
         stdout.read_to_string(&mut table).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(status), "{table}");
+        assert_eq!(drive.wait().code(), Some(status), "{table}");
         assert!(
             table.contains("100 operations") && table.contains(", cut short"),
             "{table}"
@@ -253,9 +233,8 @@ fn a_run_that_a_signal_ends_is_reported_until_then() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (plan, json) = (name("plan"), name("json"));
+    let folder = Scratch::new();
+    let [plan, json] = ["plan", "json"].map(|name| folder.arg(name));
     fs::write(
         &plan,
         "phase: run\nduration: 3000\n\nsession: s\n\nsearch: dc=x\n",
@@ -265,14 +244,14 @@ fn a_second_signal_ends_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ldap://{}", silent.local_addr().unwrap());
     let args = [&url, &plan, "--answer-timeout", "3000", "--json", &json];
-    let (mut child, mut said) = drive_until(&args, "run: 1 connection");
+    let mut drive = drive_until(&args, "run: 1 connection");
     // Wait for its request, or nothing would have to be awaited.
     let (mut connection, _) = silent.accept().unwrap();
     connection.read_exact(&mut [0; 1]).unwrap();
-    send(&child, Signal::INT);
-    read_until(&mut said, "stopping");
-    send(&child, Signal::TERM);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    drive.signal(Signal::INT);
+    drive.wait_for("stopping");
+    drive.signal(Signal::TERM);
+    assert_eq!(drive.wait().code(), Some(143));
     assert_eq!(fs::read_to_string(&json).unwrap(), "");
 }
 
@@ -400,50 +379,12 @@ fn the_preset_of_the_paper_fills_and_measures_a_server() {
     assert!(said.contains("mixed"), "{said}");
 }
 
-/// OpenLDAP's server, which ends with this value.
-struct Slapd(Child);
-
-impl Slapd {
-    /// Serves `dc=example,dc=com`, with the same administrator and password as the folder's own.
-    fn serve(folder: &Folder, address: SocketAddr) -> Self {
-        let path = folder.name_beside("slapd");
-        fs::create_dir(&path).unwrap();
-        let schemas = ["core", "cosine", "inetorgperson"];
-        let includes = schemas.map(|name| format!("include /etc/ldap/schema/{name}.schema\n"));
-        let configuration = format!(
-            "{}pidfile {path}/pid\nargsfile {path}/args\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n\
-             database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw \"{PASSWORD}\"\ndirectory {path}\n\
-             maxsize 268435456\ndbnosync\nindex objectClass,uid eq\n",
-            includes.concat()
-        );
-        let file = format!("{path}/slapd.conf");
-        fs::write(&file, configuration).unwrap();
-        let mut slapd = program("/usr/sbin/slapd", "slapd");
-        let slapd = slapd.args(["-d", "0", "-f", &file, "-h", &format!("ldap://{address}")]);
-        let slapd = Self(slapd.stderr(Stdio::null()).spawn().unwrap());
-        while TcpStream::connect(address).is_err() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        slapd
-    }
-}
-
-impl Drop for Slapd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Neither speaks anything that is Sapwood's own.
 #[test]
 fn another_server_is_filled_and_driven_alike() {
     let folder = Folder::init(&[]);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let _slapd = Slapd::serve(&folder, address);
-    let url = format!("ldap://{address}");
+    let slapd = Slapd::start("");
+    let url = format!("ldap://{}", slapd.address());
     let [file, password] = ["flat", "password"].map(|name| folder.name_beside(name));
     let generate = ["drive", "generate", "--shape", "flat", "--format", "ber"];
     sapwood_ok(
@@ -492,7 +433,7 @@ fn another_server_is_filled_and_driven_alike() {
 
 #[test]
 fn generated_entries_go_through_a_pipe() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+    let mut child = sapwood_command()
         .args([
             "drive",
             "generate",

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use support::{ADMIN, Folder, flat, sapwood, sapwood_ok, text};
+use sapwood_testkit::ADMIN;
+use sapwood_testkit::folder::{Folder, flat};
+use sapwood_testkit::program::{sapwood, sapwood_ok, text};
 
 #[test]
 fn streams_are_imported_from_several_pipes_at_once() {
@@ -260,13 +260,7 @@ fn a_server_that_runs_is_filled_over_ldap() {
 fn files_that_need_each_other_are_added_with_and_without_a_bulk_update() {
     for (lburp, is_bulk) in [("always", true), ("auto", true), ("never", false)] {
         let folder = Folder::init(&[]);
-        let configuration = folder.path().join("sapwood.toml");
-        let text_of = fs::read_to_string(&configuration).unwrap();
-        fs::write(
-            &configuration,
-            text_of.replace("access = false", "access = true"),
-        )
-        .unwrap();
+        folder.configure(&[("access = false", "access = true")]);
         let server = folder.serve();
         let password = folder.name_beside("password");
         let files = ["one", "two", "three"].map(|name| folder.name_beside(name));

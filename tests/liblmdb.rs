@@ -6,7 +6,6 @@
 
 #[path = "../crates/lmdb-abi/tests/program/mod.rs"]
 mod program;
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use lmdb::Env;
 use lmdb::values::env_flags;
 use program::*;
-use support::{sapwood, sapwood_ok, text};
+use sapwood_testkit::program::{sapwood, sapwood_ok, text};
 
 fn store(args: &[&str]) -> String {
     sapwood_ok([&["store"], args].concat())

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,15 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
-use sapwood_ldap::control::Controls;
-use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{AttributesBuf, ChangeKind, ChangesBuf};
-use sapwood_ldap::message::{
-    AddRequest, Authentication, BindRequest, Frame, Message, ModifyRequest, Request,
-    ResponseMessage, Scope, SearchRequest, frame,
-};
-use sapwood_ldap::result::ResultCode;
-use support::{ADMIN, Folder, PASSWORD, SUFFIX};
+use sapwood_ldap::message::Scope;
+use sapwood_testkit::folder::Folder;
+use sapwood_testkit::{Client, SUFFIX, requests};
 
 /// Bytes that the server may keep.
 const SERVER_BYTES_MAX: usize = 64 << 20;
@@ -38,11 +30,11 @@ fn a_thousand_hostile_clients_take_bounded_memory() {
         // Who stalls is shown out soon.
         ("stalled_seconds_max = 20", "stalled_seconds_max = 1"),
     ];
-    configure(&folder, &wanted);
+    folder.configure(&wanted);
     folder.sapwood_ok("import", &[&people(&folder, 2000)]);
     let server = folder.serve();
     let address: SocketAddr = ([127, 0, 0, 1], server.port()).into();
-    let mut client = Client::connect(address);
+    let mut client = Client::admin(address);
     let peak = Peak::watch(server.child.id());
     peak.check("at rest");
 
@@ -50,65 +42,54 @@ fn a_thousand_hostile_clients_take_bounded_memory() {
     let mut half = b"\x30\x83\x03\x0d\x40\x02\x01\x01\x63\x83\x03\x0d\x38".to_vec();
     half.resize(14_000, b'x');
     let stalled = hostile(HOSTILE_CLIENTS, address, &half);
-    client.is_served();
+    is_served(&mut client);
     peak.check("stalled in a long request");
     // Half a short one.
     let more = hostile(HOSTILE_CLIENTS, address, &half[..900]);
-    client.is_served();
+    is_served(&mut client);
     peak.check("stalled in a request");
     // Those who are not bound do not keep one who is from a long request.
     let dn = format!("cn=large,{SUFFIX}");
     let large = "y".repeat(LARGE_BYTES);
-    let mut attributes = AttributesBuf::default();
-    attributes.push(b"objectClass", [b"person".as_slice()]);
-    attributes.push(b"cn", [b"large".as_slice()]);
-    attributes.push(b"sn", [b"x".as_slice()]);
-    attributes.push(b"description", [large.as_bytes()]);
-    let attributes = attributes.view();
-    let add = Request::Add(AddRequest {
-        dn: &dn,
-        attributes,
-    });
-    assert_eq!(client.ask(&message(2, add)), ResultCode::Success);
+    let attributes = [
+        ("objectClass", "person"),
+        ("cn", "large"),
+        ("sn", "x"),
+        ("description", &large),
+    ];
+    client.tell(&requests::add(2, &dn, &attributes)).succeeded();
     peak.check("a long request among stalled ones");
     drop((stalled, more));
 
     // Whole-tree searches, some two megabytes of answers each, that nobody reads.
-    let scan = search(2, SUFFIX, Scope::Subtree, "(objectClass=*)");
+    let scan = requests::search(2, SUFFIX, Scope::Subtree, "(objectClass=*)");
     let unread = hostile(HOSTILE_CLIENTS, address, &scan.repeat(50));
-    client.is_served();
+    is_served(&mut client);
     peak.check("searches that are not read");
-    assert_eq!(client.read_large(&dn), ResultCode::Success);
+    read_large(&mut client, &dn);
     peak.check("a large entry among searches that are not read");
     // The schema is long, and anybody may read it.
-    let schema = search(2, "cn=subschema", Scope::Base, "(objectClass=*)");
+    let schema = requests::search(2, "cn=subschema", Scope::Base, "(objectClass=*)");
     let publishing = hostile(HOSTILE_CLIENTS, address, &schema.repeat(50));
-    client.is_served();
+    is_served(&mut client);
     peak.check("schemas that are not read");
     // Searches that find nothing, many at once for each client, beside them. They take time, so there are fewer.
-    let vain = search(3, SUFFIX, Scope::Subtree, "(description=z*z)");
+    let vain = requests::search(3, SUFFIX, Scope::Subtree, "(description=z*z)");
     let searching = hostile(HOSTILE_CLIENTS / 50, address, &vain.repeat(20));
-    client.is_served();
+    is_served(&mut client);
     peak.check("searches that find nothing");
     drop((unread, publishing, searching));
-    configure(
-        &folder,
-        &[("stalled_seconds_max = 1", "stalled_seconds_max = 20")],
-    );
+    folder.configure(&[("stalled_seconds_max = 1", "stalled_seconds_max = 20")]);
     folder.sapwood_ok("reload", &[]);
 
     // Many large updates at once, and their entries read.
-    let mut changes = ChangesBuf::default();
-    changes.push(ChangeKind::Replace, b"description", [large.as_bytes()]);
-    let changes = changes.view();
-    let modify = Request::Modify(ModifyRequest { dn: &dn, changes });
-    let modify = Arc::new(message(9, modify));
+    let modify = Arc::new(requests::describe(9, &dn, &large));
     let updating: Vec<JoinHandle<()>> = (0..12)
         .map(|_| {
-            let (mut client, dn, modify) = (Client::connect(address), dn.clone(), modify.clone());
+            let (mut client, dn, modify) = (Client::admin(address), dn.clone(), modify.clone());
             thread::spawn(move || {
-                assert_eq!(client.ask(&modify), ResultCode::Success);
-                assert_eq!(client.read_large(&dn), ResultCode::Success);
+                client.tell(&modify).succeeded();
+                read_large(&mut client, &dn);
             })
         })
         .collect();
@@ -118,17 +99,6 @@ fn a_thousand_hostile_clients_take_bounded_memory() {
     peak.check("large updates and entries");
     drop(peak);
     server.stop();
-}
-
-/// Changes settings.
-fn configure(folder: &Folder, changes: &[(&str, &str)]) {
-    let path = folder.path().join("sapwood.toml");
-    let mut text = std::fs::read_to_string(&path).unwrap();
-    for (before, after) in changes {
-        assert!(text.contains(before), "{before}");
-        text = text.replace(before, after);
-    }
-    std::fs::write(&path, text).unwrap();
 }
 
 /// An LDIF file of people with a kilobyte each.
@@ -172,79 +142,21 @@ fn raise_open_files() {
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
 }
 
-/// A well-behaved client.
-struct Client {
-    stream: TcpStream,
-    received: Vec<u8>,
+/// Shows that a well-behaved client is served.
+fn is_served(client: &mut Client) {
+    for _ in 0..20 {
+        let base = requests::search(3, SUFFIX, Scope::Base, "(objectClass=*)");
+        client.tell(&base).succeeded();
+        thread::sleep(Duration::from_millis(40));
+    }
+    let one = requests::search(4, SUFFIX, Scope::Subtree, "(cn=p77)");
+    client.tell(&one).succeeded();
 }
 
-impl Client {
-    /// Bound as the administrator.
-    fn connect(address: SocketAddr) -> Self {
-        let mut client = Self {
-            stream: TcpStream::connect(address).unwrap(),
-            received: Vec::new(),
-        };
-        let authentication = Authentication::Simple(PASSWORD.as_bytes());
-        let bind = Request::Bind(BindRequest {
-            version: 3,
-            name: ADMIN,
-            authentication,
-        });
-        assert_eq!(client.ask(&message(1, bind)), ResultCode::Success);
-        client
-    }
-
-    /// Sends a request and reads up to its result.
-    fn ask(&mut self, request: &[u8]) -> ResultCode {
-        self.stream.write_all(request).unwrap();
-        loop {
-            while let Frame::Complete(length) = frame(&self.received, 64 << 20).unwrap() {
-                let message = ResponseMessage::decode(&self.received[..length]).unwrap();
-                let code = message.op.result().map(|result| {
-                    // Not so with a notice of disconnection.
-                    assert_ne!(message.id, 0, "{}", result.diagnostic);
-                    result.code
-                });
-                self.received.drain(..length);
-                if let Some(code) = code {
-                    return code;
-                }
-            }
-            let mut piece = [0; 64 << 10];
-            let count = self.stream.read(&mut piece).unwrap();
-            assert_ne!(count, 0, "the connection was closed");
-            self.received.extend_from_slice(&piece[..count]);
-        }
-    }
-
-    fn is_served(&mut self) {
-        for _ in 0..20 {
-            let base = search(3, SUFFIX, Scope::Base, "(objectClass=*)");
-            assert_eq!(self.ask(&base), ResultCode::Success);
-            thread::sleep(Duration::from_millis(40));
-        }
-        let one = search(4, SUFFIX, Scope::Subtree, "(cn=p77)");
-        assert_eq!(self.ask(&one), ResultCode::Success);
-    }
-
-    fn read_large(&mut self, dn: &str) -> ResultCode {
-        let filter = format!("(description={})", "y".repeat(16) + "*");
-        self.ask(&search(5, dn, Scope::Base, &filter))
-    }
-}
-
-fn message(id: u32, op: Request<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let controls = Controls::EMPTY;
-    Message { id, op, controls }.encode(&mut bytes);
-    bytes
-}
-
-fn search(id: u32, base: &str, scope: Scope, filter: &str) -> Vec<u8> {
-    let filter = filter_text::parse(filter).unwrap();
-    let request = SearchRequest::new(base, scope, filter.as_filter());
-    message(id, Request::Search(request))
+fn read_large(client: &mut Client, dn: &str) {
+    let filter = format!("(description={})", "y".repeat(16) + "*");
+    let read = requests::search(5, dn, Scope::Base, &filter);
+    client.tell(&read).succeeded();
 }
 
 /// Samples the memory of a process that no file backs.

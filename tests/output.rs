@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -12,7 +10,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{ADMIN, Folder, PASSWORD, SUFFIX, program, succeeded, text};
+use sapwood_testkit::folder::Folder;
+use sapwood_testkit::program::{program, sapwood_command, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 /// Where standard output of a command goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum Stdout {
 const ALL: [Stdout; 3] = [Stdout::NoReader, Stdout::Closed, Stdout::Full];
 
 fn run(stdout: Stdout, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sapwood"));
+    let mut command = sapwood_command();
     match stdout {
         Stdout::NoReader => {
             let (reader, writer) = std::io::pipe().unwrap();
@@ -177,10 +177,8 @@ fn a_generated_password_that_cannot_be_shown_is_not_set() {
 #[test]
 fn a_server_whose_log_nobody_reads_goes_on() {
     let folder = Folder::init(&[]);
-    let config = folder.path().join("sapwood.toml");
-    let template = fs::read_to_string(&config).unwrap();
-    fs::write(&config, template.replace("access = false", "access = true")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+    folder.configure(&[("access = false", "access = true")]);
+    let mut child = sapwood_command()
         .arg("serve")
         .arg(folder.path())
         .args(["--listen", "ldap://127.0.0.1:0"])
@@ -217,7 +215,7 @@ fn a_server_whose_log_nobody_reads_goes_on() {
 #[test]
 fn a_hang_up_ends_the_demo_and_removes_what_it_made() {
     let scratch = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sapwood"))
+    let mut child = sapwood_command()
         .arg("demo")
         .env("TMPDIR", scratch.path())
         .stdout(Stdio::piped())
@@ -235,7 +233,7 @@ fn a_hang_up_ends_the_demo_and_removes_what_it_made() {
 #[test]
 fn signals_without_a_meaning_end_no_server() {
     let folder = Folder::init(&[]);
-    let mut server = folder.serve();
+    let server = folder.serve();
     for (signal, name) in [
         (Signal::USR1, "SIGUSR1"),
         (Signal::USR2, "SIGUSR2"),
@@ -246,11 +244,7 @@ fn signals_without_a_meaning_end_no_server() {
         (Signal::POWER, "SIGPWR"),
     ] {
         server.signal(signal);
-        while !server.log().contains(&format!("{name} means nothing here")) {
-            let ended = server.child.try_wait().unwrap();
-            assert!(ended.is_none(), "{name}: {ended:?}");
-            std::thread::yield_now();
-        }
+        server.wait_for(&format!("{name} means nothing here"));
     }
     server.signal(Signal::PIPE);
     assert!(folder.sapwood_ok("reload", &[]).contains("reloaded"));

@@ -9,8 +9,6 @@
 
 #[path = "same_answers/answer.rs"]
 mod answer;
-#[path = "same_answers/client.rs"]
-mod client;
 #[path = "same_answers/differences.rs"]
 mod differences;
 #[path = "same_answers/discovery.rs"]
@@ -25,12 +23,10 @@ mod servers;
 mod vocabulary;
 
 use answer::Answer;
-use client::Client;
 use differences::Differences;
 use operation::Operation;
-use questions::Random;
 use sapwood_ldap::result::ResultCode;
-use servers::{SUFFIX, Server};
+use sapwood_testkit::{Client, Random, SUFFIX};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
 const SEARCHES: usize = 4000;
@@ -48,11 +44,10 @@ fn searches_and_updates_give_the_same_answers() {
 }
 
 fn ask_both(seed: u64) {
-    let slapd = Server::slapd();
-    let sapwood = Server::sapwood();
+    let (slapd, sapwood) = (servers::slapd(), servers::sapwood());
     let mut pair = Pair {
-        slapd: slapd.client(),
-        sapwood: sapwood.client(),
+        slapd: Client::admin(slapd.address()),
+        sapwood: Client::admin(sapwood.1.address()),
         differences: Differences::new(seed),
     };
     for add in Operation::adds(include_str!("same_answers/directory.ldif")) {
@@ -88,8 +83,11 @@ fn ask_both(seed: u64) {
 
 #[test]
 fn clients_discover_the_same() {
-    let (slapd, sapwood) = (Server::slapd(), Server::sapwood());
-    discovery::compare(&mut slapd.client(), &mut sapwood.client());
+    let (slapd, sapwood) = (servers::slapd(), servers::sapwood());
+    discovery::compare(
+        &mut Client::admin(slapd.address()),
+        &mut Client::admin(sapwood.1.address()),
+    );
 }
 
 #[test]
@@ -116,16 +114,16 @@ impl Pair {
     }
 
     fn compare(&mut self, operation: &Operation, generated: bool) -> Answer {
-        let answer = self.slapd.ask(operation);
+        let answer = operation.ask(&mut self.slapd);
         let mut expected = answer.clone();
-        let mut found = self.sapwood.ask(operation);
+        let mut found = operation.ask(&mut self.sapwood);
         // Which entries come before the size limit is not said: they must be entries of the unlimited answer.
         if let Some(unlimited) = operation.without_size_limit() {
             for (client, answer) in [
                 (&mut self.slapd, &mut expected),
                 (&mut self.sapwood, &mut found),
             ] {
-                let all = client.ask(&unlimited);
+                let all = unlimited.ask(client);
                 let count = answer.entries.len();
                 answer
                     .entries

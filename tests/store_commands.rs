@@ -2,36 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use support::{program, sapwood, sapwood_ok, succeeded, text};
-use tempfile::TempDir;
+use sapwood_testkit::program::{Scratch, program, sapwood, sapwood_ok, succeeded, text};
 
 fn store<S: AsRef<OsStr>>(args: &[S]) -> String {
     let all = [OsStr::new("store")].into_iter();
     sapwood_ok(all.chain(args.iter().map(AsRef::as_ref)))
-}
-
-struct Scratch(TempDir);
-
-impl Scratch {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// The same as text, for a command line.
-    fn arg(&self, name: &str) -> String {
-        self.path(name).to_str().unwrap().to_owned()
-    }
 }
 
 /// A dump with trees of every kind that LMDB has, as `mdb_load` takes it.
@@ -250,7 +230,7 @@ fn backups_and_copies_hold_what_was_there() {
         assert!(store(&["check", &scratch.arg(name)]).contains("Nothing is wrong."));
     }
     assert!(store(&["check", &scratch.arg("compacted")]).contains(", 0 free"));
-    let names: Vec<_> = fs::read_dir(scratch.0.path())
+    let names: Vec<_> = fs::read_dir(scratch.path(""))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".backup"))

@@ -3,20 +3,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sapwood_client::{Client, Options};
-use sapwood_ldap::control::{Control, Controls, ControlsBuf, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::control::{Controls, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
 use sapwood_ldap::filter_text;
-use sapwood_ldap::list::{ChangeKind, ChangesBuf};
 use sapwood_ldap::message::{Frame, ModifyRequest, Request, Scope, SearchRequest, frame};
-use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, text};
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, sapwood_command, sapwood_ok, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX, requests};
 
 const PEOPLE: usize = 200;
 
@@ -80,7 +79,7 @@ fn ldap_util(tool: &str, server: &Running, args: &[&str], input: &str) -> String
         .unwrap()
         .write_all(input.as_bytes())
         .unwrap();
-    support::succeeded(child.wait_with_output().unwrap())
+    succeeded(child.wait_with_output().unwrap())
 }
 
 /// The DNs that ldapsearch prints, sorted.
@@ -250,8 +249,7 @@ async fn use_other(url: &str, acknowledged: &AtomicU32) {
     client.bind(ADMIN, PASSWORD.as_bytes()).await.unwrap();
     for round in 0.. {
         let text = format!("round {round}");
-        let mut changes = ChangesBuf::default();
-        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        let changes = requests::described(&text);
         if client.modify("o=other", changes.view()).await.is_err() {
             return;
         }
@@ -321,7 +319,7 @@ fn a_bulk_update_that_is_killed_keeps_what_was_acknowledged_and_another_context_
     folder.sapwood_ok("import", &[&other]);
     let password = folder.name_beside("password");
     let import = |url: &str, file: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sapwood"));
+        let mut command = sapwood_command();
         command.args(["import", "--online", url, "--lburp", "always", "--continue"]);
         command.args(["--bind-dn", ADMIN, "--password-file", &password]);
         command.args(["--queue", "64", "--format", "ber", file]);
@@ -408,15 +406,9 @@ async fn describe_all(
     client.bind(ADMIN, PASSWORD.as_bytes()).await?;
     for round in first.. {
         let identifier = client.extended(START_TRANSACTION, None).await?.unwrap();
-        let mut controls = ControlsBuf::default();
-        controls.push(Control {
-            oid: TRANSACTION_SPECIFICATION,
-            critical: true,
-            value: Some(&identifier),
-        });
+        let controls = requests::controls(&[(TRANSACTION_SPECIFICATION, true, Some(&identifier))]);
         let text = format!("round {round}");
-        let mut changes = ChangesBuf::default();
-        changes.push(ChangeKind::Replace, b"description", [text.as_bytes()]);
+        let changes = requests::described(&text);
         for dn in (1..=12)
             .map(uid)
             .chain([SUFFIX.to_owned(), "o=other".to_owned()])

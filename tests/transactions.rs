@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{ADMIN, Folder, PASSWORD, Running, SUFFIX, program, sapwood_ok, succeeded, text};
+use sapwood_testkit::folder::{Folder, Running};
+use sapwood_testkit::program::{program, sapwood_ok, succeeded, text};
+use sapwood_testkit::{ADMIN, PASSWORD, SUFFIX};
 
 /// The SDK, where `cargo xtask test` puts it.
 fn sdk() -> PathBuf {

@@ -5,8 +5,6 @@ use std::fmt;
 
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::dn::{Dn, write_ava};
-use sapwood_ldap::list::OctetStrings;
-use sapwood_ldap::message::SearchResultEntry;
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::url::LdapUrl;
 
@@ -83,37 +81,40 @@ impl Default for Answer {
 }
 
 impl Answer {
-    pub(crate) fn add_entry(&mut self, entry: &SearchResultEntry<'_>) {
-        let dn = normalised_dn(entry.dn);
+    pub(crate) fn of(answers: Vec<sapwood_testkit::Answer>) -> Answer {
+        let mut whole = Answer::default();
+        for answer in answers {
+            let uris = || normalised_uris(&answer.uris);
+            if answer.ends {
+                whole.code = answer.code;
+                whole.matched_dn = normalised_dn(&answer.matched);
+                whole.referral = uris();
+                whole.diagnostic = answer.diagnostic;
+            } else if let Some(dn) = &answer.entry {
+                whole.add_entry(dn, &answer.attributes);
+            } else {
+                assert!(!answer.uris.is_empty(), "unexpected {answer:?}");
+                *whole.references.entry(uris()).or_default() += 1;
+            }
+        }
+        whole
+    }
+
+    fn add_entry(&mut self, dn: &str, list: &[(String, Vec<Vec<u8>>)]) {
+        let dn = normalised_dn(dn);
         let mut attributes = Attributes::new();
-        for attribute in entry.attributes {
-            let description = std::str::from_utf8(attribute.description).unwrap();
+        for (description, values) in list {
             let description = normalised_description(description);
             if OWN_ATTRIBUTES.contains(&description.as_str()) {
                 continue;
             }
-            let values = attribute
-                .values
-                .iter()
-                .map(|value| normalised_value(&description, value))
-                .collect();
-            attributes.insert(description, values);
+            let values = values.iter();
+            let values = values.map(|value| normalised_value(&description, value));
+            attributes.insert(description.clone(), values.collect());
         }
         if self.entries.insert(dn.clone(), attributes).is_some() {
             self.repeated.insert(dn);
         }
-    }
-
-    pub(crate) fn add_reference(&mut self, uris: OctetStrings<'_>) {
-        *self.references.entry(normalised_uris(uris)).or_default() += 1;
-    }
-
-    pub(crate) fn set_matched_dn(&mut self, dn: &str) {
-        self.matched_dn = normalised_dn(dn);
-    }
-
-    pub(crate) fn set_referral(&mut self, uris: Option<OctetStrings<'_>>) {
-        self.referral = uris.map(normalised_uris).unwrap_or_default();
     }
 
     /// Whether everything but the words of the diagnostic is the same.
@@ -254,17 +255,14 @@ pub(crate) fn normalised_dn(dn: &str) -> String {
     parsed.rdns().map(rdn).collect::<Vec<_>>().join(",")
 }
 
-fn normalised_uris(uris: OctetStrings<'_>) -> BTreeSet<String> {
-    let normalised = |uri: &[u8]| {
-        let text = String::from_utf8_lossy(uri).into_owned();
-        match LdapUrl::parse(&text) {
-            Ok(url) => LdapUrl {
-                dn: normalised_dn(&url.dn),
-                ..url
-            }
-            .to_string(),
-            Err(_) => text,
+fn normalised_uris(uris: &[String]) -> BTreeSet<String> {
+    let normalised = |text: &String| match LdapUrl::parse(text) {
+        Ok(url) => LdapUrl {
+            dn: normalised_dn(&url.dn),
+            ..url
         }
+        .to_string(),
+        Err(_) => text.clone(),
     };
     uris.iter().map(normalised).collect()
 }

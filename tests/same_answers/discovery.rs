@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use sapwood_ldap::message::{DerefAliases, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_ldap::schema::{AttributeType, MatchingRule, MatchingRuleUse, ObjectClass, Syntax};
+use sapwood_testkit::Client;
 
-use super::answer::{Answer, Attributes};
-use super::client::Client;
+use super::answer::Attributes;
 use super::operation::{Operation, Term};
 
 /// How an attribute of both is compared.
@@ -177,7 +177,7 @@ pub(crate) fn compare(slapd: &mut Client, sapwood: &mut Client) {
 }
 
 fn read(client: &mut Client, base: &str) -> Attributes {
-    let answer: Answer = client.ask(&Operation::Search {
+    let answer = Operation::Search {
         base: base.to_owned(),
         scope: Scope::Base,
         deref_aliases: DerefAliases::Never,
@@ -186,7 +186,8 @@ fn read(client: &mut Client, base: &str) -> Attributes {
         filter: Term::Present("objectClass".to_owned()),
         attributes: ["*", "+"].map(str::to_owned).to_vec(),
         manage_dsa_it: false,
-    });
+    }
+    .ask(client);
     assert_eq!(answer.code, ResultCode::Success, "{base:?}");
     answer.entries.into_values().next().unwrap()
 }

@@ -14,6 +14,9 @@ use sapwood_ldap::message::{
     SearchRequest,
 };
 use sapwood_ldap::{ber, ldif};
+use sapwood_testkit::Client;
+
+use super::answer::Answer;
 
 /// Attributes with their values.
 pub(crate) type Values = Vec<(String, Vec<Vec<u8>>)>;
@@ -213,8 +216,21 @@ impl Operation {
         Some(unlimited)
     }
 
+    /// Asks, and collects the whole answer.
+    pub(crate) fn ask(&self, client: &mut Client) -> Answer {
+        let manage_dsa_it = [(MANAGE_DSA_IT, true, None)];
+        let controls: &[_] = if self.manage_dsa_it() {
+            &manage_dsa_it
+        } else {
+            &[]
+        };
+        let mut answers = Vec::new();
+        self.with_request(|request| answers = client.ask_all(request, controls));
+        Answer::of(answers)
+    }
+
     /// Calls `then` with the operation as a request.
-    pub(crate) fn with_request(&self, then: impl FnOnce(Request<'_>)) {
+    fn with_request(&self, then: impl FnOnce(Request<'_>)) {
         match self {
             Operation::Search {
                 base,

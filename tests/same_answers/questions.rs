@@ -2,42 +2,13 @@
 
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::{DerefAliases, Scope};
+use sapwood_testkit::{Random, SUFFIX};
 
 use super::operation::{Operation, Term, Values};
-use super::servers::SUFFIX;
 use super::vocabulary::{
     ASSERTIONS, BESIDE, FOREIGN_NAMES, MISSING_NAMES, NAMES, NEW_RDNS, OTHER_DESCRIPTIONS, RULES,
     SELECTIONS, WRONG_NAMES, WRONG_RDNS,
 };
-
-/// Random numbers from a seed (SplitMix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// True once in `times`.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
 
 const SCOPES: [Scope; 4] = [
     Scope::Base,

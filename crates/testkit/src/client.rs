@@ -13,6 +13,7 @@ use sapwood_ldap::message::{
 
 use crate::answer::Answer;
 use crate::requests::{Control, simple_bind, with_controls};
+use crate::{ADMIN, PASSWORD};
 
 /// No response of a test is longer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -45,6 +46,14 @@ impl Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         Self::new(stream)
+    }
+
+    /// A client over TCP, bound as the administrator.
+    #[track_caller]
+    pub fn admin(address: impl ToSocketAddrs) -> Self {
+        let mut client = Self::connect(address);
+        client.bind(ADMIN, PASSWORD).succeeded();
+        client
     }
 
     /// The next message ID.

@@ -9,19 +9,29 @@ mod answer;
 mod client;
 #[cfg(feature = "directory")]
 pub mod directories;
+#[cfg(feature = "program")]
+pub mod folder;
+#[cfg(feature = "program")]
+pub mod program;
+mod random;
 #[cfg(feature = "ldap")]
 pub mod requests;
 #[cfg(feature = "ldap")]
 pub mod scripted;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "program")]
+mod slapd;
 
 #[cfg(feature = "ldap")]
 pub use answer::Answer;
 #[cfg(feature = "ldap")]
 pub use client::Client;
+pub use random::Random;
 #[cfg(feature = "server")]
 pub use server::{THREADS, TestServer, tls_client};
+#[cfg(feature = "program")]
+pub use slapd::Slapd;
 
 /// The naming context of the example directory.
 pub const SUFFIX: &str = "dc=example,dc=com";
