@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::compact;
 use crate::env::{Env, Inner};
 use crate::error::Result;
-use crate::format::page::CommitNo;
+use crate::ids::CommitNo;
 use crate::log::checkpoint;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, PoisonError, Weak, lock};
 

@@ -24,10 +24,11 @@ use crate::env::file_names::FileNames;
 use crate::env::mapping::{MappedPages, WINDOW_PAGES};
 use crate::error::{Error, Result};
 use crate::format::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::meta::{has_meta_pages, newest, read_metas, write_meta};
+use crate::format::page::PAGE_BYTES;
 use crate::format::roots::Head;
 use crate::guard::Guards;
-use crate::open::{has_meta_pages, newest, read_metas, write_meta};
+use crate::ids::CommitNo;
 use crate::sync::Arc;
 use crate::txn::snapshot::Snapshot;
 

@@ -6,15 +6,16 @@ mod heap;
 use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
-use crate::format::page::{AppendPages, Page, PageKind, PageNo};
-use crate::heap::HeapNo;
+use crate::format::page::{Page, PageKind};
+use crate::format::pages::AppendPages;
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::HeapNo;
+use crate::ids::PageNo;
+use crate::limits::{HEIGHT_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::entries::{Entries, common_prefix};
 use crate::tree::node::{Child, Mark, Run, cell_bytes, encode_pair, slots_bytes};
 use crate::tree::value;
-use crate::tree::{
-    Comparators, HEIGHT_MAX, KEY_BYTES_MAX, Order, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
-    is_inline,
-};
+use crate::tree::{Comparators, Order, Orders, is_inline};
 
 use heap::{HeapBuilder, Placed};
 

@@ -8,12 +8,14 @@ use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
 use crate::format::free_list::{FreeExtent, FreeRecord, Run};
-use crate::format::page::{CommitNo, PageNo};
+use crate::format::pointer::Place;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
-use crate::heap::{HeapNo, Place};
+use crate::format::tree_record::TreeRecord;
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::sync::Arc;
 use crate::tree;
-use crate::tree::{CheckSink, TreeRecord, View};
+use crate::tree::{CheckSink, View};
 use crate::txn::snapshot::Snapshot;
 
 pub(crate) use heaps::Heaps;

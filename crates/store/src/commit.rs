@@ -21,35 +21,22 @@ use std::io::IoSlice;
 
 use sapwood_wal::Position;
 
+use crate::env::options::Durability;
 use crate::env::region::HEADS;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, ReadPages};
+use crate::format::pages::ReadPages;
 use crate::format::roots::{Head, Roots};
 use crate::guard::Guard;
+use crate::ids::CommitNo;
 use crate::log::append::AppendLock;
+use crate::log::append::record_bytes_max;
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
 use crate::log::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::sync::{Arc, Ordering};
 use crate::txn::WriteTxn;
 use crate::txn::pages::{OwnPages, neighbours};
-
-/// What a commit promises.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Durability {
-    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has
-    /// seen survives a power cut.
-    #[default]
-    Durable,
-    /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
-    /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
-    /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
-    /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
-    /// durable commit, with [`Env::sync`] and [`Ticket::wait_durable`], and by themselves after about as long as
-    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
-    Relaxed,
-}
 
 /// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so.
 /// A ticket may be cloned, sent to another thread and waited for any number of times, at any later time. A commit whose
@@ -243,14 +230,6 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
             segments,
         },
     }))
-}
-
-/// A longer record does not go into the log; there is no limit to one that goes nowhere.
-pub(crate) fn record_bytes_max(inner: &Inner) -> usize {
-    let Some(wal) = &inner.wal else {
-        return 0;
-    };
-    usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX)
 }
 
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.

@@ -9,15 +9,18 @@
 use crate::env::mapping::MappedPages;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::free_list;
-use crate::format::page::{CommitNo, PAGE_BYTES, PageNo};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pointer::Segment;
+use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::guard::Guard;
 use crate::heap::segment_in_use;
-use crate::heap::{HeapNo, Segment};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
+use crate::stat::free_pages;
 use crate::sync::Arc;
-use crate::tree::{Stray, TreeKind, TreeRecord, View};
+use crate::tree::{Stray, View};
 use crate::txn::snapshot::{Snapshot, Tree};
 use crate::txn::{TreeId, WriteTxn};
 
@@ -138,7 +141,7 @@ fn store_pages(inner: &Arc<Inner>) -> Result<u64> {
 
 /// The size that suffices for what is in use.
 fn target_pages(inner: &Arc<Inner>, pages: u64) -> Result<u64> {
-    let free = free_list::list(inner)?;
+    let free = free_pages(inner)?;
     let free: u64 = free.iter().map(|free| u64::from(free.pages)).sum();
     let used = pages.saturating_sub(free);
     Ok(used + used / SPARE_SHARE + SPARE_PAGES)

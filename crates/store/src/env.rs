@@ -27,18 +27,19 @@ use crate::env::options::Options;
 use crate::env::readers::IdleReaders;
 use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::format::free_list;
 use crate::format::free_list::FreePages;
 use crate::format::meta::StoreIdentity;
-use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::page::PAGE_BYTES;
 use crate::format::roots::Roots;
 use crate::guard::Guard;
+use crate::ids::CommitNo;
 use crate::log::archive;
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
 use crate::open;
 use crate::space::allocator::FreeList;
 use crate::stat::Stat;
+use crate::stat::free_pages;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use crate::txn::WriteTxn;
 use crate::txn::bulk_load::BulkLoad;
@@ -326,7 +327,7 @@ impl Env {
     /// The free list of the visible commit.
     pub fn free_pages(&self) -> Result<Vec<FreePages>> {
         self.inner().check_usable()?;
-        free_list::list(self.inner())
+        free_pages(self.inner())
     }
 
     /// Sizes, heads and readers, as of now.

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::format::page::{CommitNo, PageNo};
+use crate::ids::{CommitNo, PageNo};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -12,16 +12,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key is longer than [`KEY_BYTES_MAX`](crate::tree::KEY_BYTES_MAX).
-    #[error("key of {0} bytes: a key may have at most {max}", max = crate::tree::KEY_BYTES_MAX)]
+    /// The key is longer than [`KEY_BYTES_MAX`](crate::limits::KEY_BYTES_MAX).
+    #[error("key of {0} bytes: a key may have at most {max}", max = crate::limits::KEY_BYTES_MAX)]
     KeyTooLong(usize),
 
-    /// The value is longer than [`VALUE_BYTES_MAX`](crate::tree::VALUE_BYTES_MAX).
-    #[error("value of {0} bytes: a value may have at most {max}", max = crate::tree::VALUE_BYTES_MAX)]
+    /// The value is longer than [`VALUE_BYTES_MAX`](crate::limits::VALUE_BYTES_MAX).
+    #[error("value of {0} bytes: a value may have at most {max}", max = crate::limits::VALUE_BYTES_MAX)]
     ValueTooLong(usize),
 
-    /// The value is longer than [`DUPLICATE_BYTES_MAX`](crate::tree::DUPLICATE_BYTES_MAX), in a tree with duplicates.
-    #[error("value of {0} bytes: in a tree with duplicates it may have at most {max}", max = crate::tree::DUPLICATE_BYTES_MAX)]
+    /// The value is longer than [`DUPLICATE_BYTES_MAX`](crate::limits::DUPLICATE_BYTES_MAX), in a tree with duplicates.
+    #[error("value of {0} bytes: in a tree with duplicates it may have at most {max}", max = crate::limits::DUPLICATE_BYTES_MAX)]
     DuplicateTooLong(usize),
 
     /// Where all have the same length, a value (or a key, where keys have) has another one.
@@ -70,8 +70,8 @@ pub enum Error {
     #[error("bulk input is not sorted: record {0} does not come after its predecessor")]
     NotSorted(u64),
 
-    /// A tree would need more levels than [`HEIGHT_MAX`](crate::tree::HEIGHT_MAX).
-    #[error("the tree is full: it would need more than {max} levels", max = crate::tree::HEIGHT_MAX)]
+    /// A tree would need more levels than [`HEIGHT_MAX`](crate::limits::HEIGHT_MAX).
+    #[error("the tree is full: it would need more than {max} levels", max = crate::limits::HEIGHT_MAX)]
     TreeTooHigh,
 
     /// Ranks and counts were asked of a tree that was not created as a counted one.
@@ -162,7 +162,7 @@ pub enum Error {
     HasSnapshots,
 
     /// All slots of the reader table are taken.
-    #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::env::readers::READERS_MAX)]
+    #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::limits::READERS_MAX)]
     ReadersFull,
 
     /// The store may have only so many pages ([`Env::set_bytes_max`](crate::Env::set_bytes_max)), and all that may be used
@@ -193,7 +193,7 @@ pub enum Error {
     TreeExists(String),
 
     /// The name of a tree is empty or longer than [`TREE_NAME_BYTES_MAX`](crate::TREE_NAME_BYTES_MAX).
-    #[error("a tree name has 1 to {max} bytes, not {0}", max = crate::txn::TREE_NAME_BYTES_MAX)]
+    #[error("a tree name has 1 to {max} bytes, not {0}", max = crate::limits::TREE_NAME_BYTES_MAX)]
     TreeName(usize),
 
     /// The tree id belongs to another transaction, or its tree is gone.

@@ -8,14 +8,9 @@
 mod record;
 mod segment;
 
-pub use record::Place;
+pub(crate) use crate::format::pointer::Place;
 pub(crate) use record::{RECORD_BYTES_MAX, Record};
-pub use segment::Segment;
 pub(crate) use segment::{
     HeapUse, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse, segment_in_use, segment_key,
     segment_of, segment_records,
 };
-
-/// Which segments have the records of a tree whose values stand apart. Unique within the store; 0 is none.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct HeapNo(pub(crate) u32);

@@ -15,6 +15,8 @@ pub mod error;
 mod format;
 mod guard;
 mod heap;
+mod ids;
+mod limits;
 mod log;
 mod open;
 mod page_map;
@@ -29,34 +31,34 @@ mod txn;
 mod typed;
 mod varint;
 
+pub use crate::env::options::Durability;
+pub use crate::format::tree_record::{Duplicates, KeyOrder, TreeKind};
+pub use crate::ids::{CommitNo, PageNo};
+pub use crate::limits::READERS_MAX;
+pub use crate::limits::STORES_MAX;
+pub use crate::limits::TREE_NAME_BYTES_MAX;
+pub use crate::limits::{DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use backup::BackupInfo;
 pub use backup::restore::{Restore, restore};
 pub use check::{PROBLEMS_MAX, Report};
+pub use commit::Ticket;
 pub use commit::multi_store::{JointTicket, JointTxn};
-pub use commit::{Durability, Ticket};
 pub use compact::Compacted;
 pub use env::Env;
 pub use env::file_names::FileNames;
 pub use env::mapping::MappedPages;
-pub use env::options::{LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options, STORES_MAX};
-pub use env::readers::READERS_MAX;
+pub use env::options::{LOG_BYTES_DEFAULT, LOG_BYTES_MIN, Options};
 pub use error::{Error, Result};
 pub use format::free_list::FreePages;
 pub use format::meta::FORMAT_VERSION;
-pub use format::page::{CommitNo, PageNo};
 pub use log::archive::Until;
 pub use sapwood_wal::Error as LogError;
 pub use sapwood_wal::process::PROCESSES_MAX;
 pub use stat::{Reader, Segments, Stat};
-pub use tree::{
-    Change, Comparator, Comparators, DUPLICATE_BYTES_MAX, Duplicates, KEY_BYTES_MAX, KeyOrder,
-    KnownTree, LeafPlace, TreeKind, VALUE_BYTES_MAX,
-};
+pub use tree::{Change, Comparator, Comparators, KnownTree, LeafPlace};
 pub use txn::bulk_load::{BulkLoad, BulkTree};
 pub use txn::snapshot::{ChangedTree, Parked, Snapshot, Tree, TreeChanges, TreeCursor};
-pub use txn::{
-    ChildTxn, CursorInTxn, Savepoint, TREE_NAME_BYTES_MAX, TreeId, WriteCursor, WriteTxn,
-};
+pub use txn::{ChildTxn, CursorInTxn, Savepoint, TreeId, WriteCursor, WriteTxn};
 pub use typed::{
     Encoding, FixedEncoding, KeyEncoding, TypedEntry, TypedRange, TypedTree, TypedTreeId, TypedView,
 };
@@ -64,10 +66,12 @@ pub use typed::{
 /// Pages, for those who keep trees elsewhere than in an environment.
 pub mod page {
     pub use crate::format::page::{
-        AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut,
-        PageNo, ReadPages, SnapshotId, Successor, WritePages, checksum,
+        PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut, Successor, checksum,
     };
+    pub use crate::format::pages::{AppendPages, ReadPages, WritePages};
+    pub use crate::format::pointer::{Place, Segment};
     pub use crate::format::pointer_leaf::PlaceLeaf;
-    pub use crate::heap::{HeapNo, Place, Segment};
+    pub use crate::ids::HeapNo;
+    pub use crate::ids::{CommitNo, PageNo, SnapshotId};
     pub use crate::tree::memory::MemoryPages;
 }

@@ -26,23 +26,28 @@ use sapwood_wal::{LogId, Position, Shared, Wal};
 use crate::background::Background;
 use crate::backup::restore::Restore;
 use crate::env::comparators::Registry;
+use crate::env::file_names::DATA_NAME;
 use crate::env::mapping::{DataFile, WINDOW_PAGES};
-use crate::env::options::{Options, STORES_MAX};
+use crate::env::options::Options;
 use crate::env::readers::{IdleReaders, give_back_all};
 use crate::env::region::Region;
 use crate::env::{Env, Inner, Owner};
 use crate::error::{Error, Result};
+use crate::format::meta::newest;
+use crate::format::meta::read_metas;
+use crate::format::meta::stores_of;
+use crate::format::meta::write_meta;
 use crate::format::meta::{Meta, NO_LOG, StoreIdentity};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page};
+use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::roots::{Head, Roots};
-use crate::guard::{Guard, Guards};
+use crate::guard::Guard;
+use crate::ids::CommitNo;
+use crate::limits::STORES_MAX;
 use crate::log::archive;
 use crate::log::checkpoint;
 use crate::log::recovery;
 use crate::log::recovery::Recovering;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, lock};
-
-pub(crate) const DATA_NAME: &str = "data-0";
 
 /// The commit that a new store consists of: nothing.
 const FIRST_COMMIT: CommitNo = CommitNo(1);
@@ -437,13 +442,6 @@ impl<'o> Places<'o> {
     }
 }
 
-/// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it already; then it is
-/// there.
-pub(crate) fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
-    let known = metas.iter().flatten().map(|meta| meta.identity.stores);
-    known.max().unwrap_or_default().clamp(1, STORES_MAX)
-}
-
 /// Opens the files as the first one, for reading only if so wanted: once they are in order.
 fn start_shared(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
     let opened = start(places, regions)?;
@@ -733,49 +731,4 @@ fn first_head(log: Position) -> Head {
         log,
         roots: Roots::empty(),
     }
-}
-
-pub(crate) fn write_meta(file: &dyn File, slot: usize, meta: &Meta) -> Result<()> {
-    let offset = (slot * PAGE_BYTES) as u64;
-    file.write_all_at(meta.encode(slot).bytes(), offset)?;
-    Ok(())
-}
-
-pub(crate) fn read_metas(file: &dyn File, guards: Guards) -> Result<[Option<Meta>; 2]> {
-    let mut metas = [None; 2];
-    for (slot, meta) in metas.iter_mut().enumerate() {
-        if let Some(page) = read_meta_page(file, slot)? {
-            *meta = Meta::decode(&page, slot, guards.has(Guard::MetaChecksum))?;
-        }
-    }
-    Ok(metas)
-}
-
-/// Whether anything in the place of the meta pages says that the file is one of a store.
-pub(crate) fn has_meta_pages(file: &dyn File) -> Result<bool> {
-    for slot in 0..2 {
-        if read_meta_page(file, slot)?.is_some_and(|page| Meta::is_begun(&page)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// A meta page as it is; `None` if the file ends before.
-fn read_meta_page(file: &dyn File, slot: usize) -> Result<Option<Page>> {
-    let mut page = Page::zeroed();
-    match file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64) {
-        Ok(()) => Ok(Some(page)),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The one with the later commit, or that goes on at a later position of the log.
-pub(crate) fn newest(metas: &[Option<Meta>; 2]) -> Result<&Meta> {
-    metas
-        .iter()
-        .flatten()
-        .max_by_key(|meta| (meta.head.commit, meta.head.log.lsn))
-        .ok_or_else(|| Error::Damaged("neither meta page of the data file is valid".into()))
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod set;
 
-use crate::format::page::PageNo;
+use crate::ids::PageNo;
 use crate::page_map::set::PageSet;
 
 /// How many page numbers one table covers.

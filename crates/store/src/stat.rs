@@ -3,9 +3,11 @@
 use crate::env::Inner;
 use crate::env::readers;
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageNo};
-use crate::heap::HeapNo;
+use crate::format::free_list::{FreeExtent, FreePages, FreeRecord, Run};
+
 use crate::heap::{HeapUse, segment_key};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::sync::{Arc, Ordering};
 use crate::tree::View;
 use crate::txn::snapshot::Snapshot;
@@ -157,4 +159,22 @@ fn segments(inner: &Arc<Inner>) -> Result<Option<Segments>> {
         heap = HeapNo(next);
     }
     Ok(Some(sum))
+}
+
+/// The whole free list of the visible commit.
+pub(crate) fn free_pages(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
+    let (snapshot, head) = Snapshot::begin_with_head(inner)?;
+    let mut cursor = View::new(snapshot.pages(), head.roots.free).cursor();
+    let (ready, pending) = head.roots.recent.decode(head.commit, head.roots.pages)?;
+    let pending = pending.iter().map(FreeExtent::pages);
+    let mut all: Vec<_> = ready.iter().map(Run::pages).chain(pending).collect();
+    for _ in 0..head.roots.free.records {
+        cursor.next()?;
+        let Some((key, value)) = cursor.record()? else {
+            break;
+        };
+        let record = FreeRecord::decode(key, value, snapshot.pages().limit())?;
+        all.extend(record.pages());
+    }
+    Ok(all)
 }

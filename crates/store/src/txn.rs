@@ -14,12 +14,15 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 
 use crate::background::Background;
+use crate::commit;
+use crate::commit::Ticket;
 use crate::commit::multi_store::JointTicket;
-use crate::commit::{self, Durability, Ticket};
+use crate::env::options::Durability;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, PageNo};
+use crate::format::page::PAGE_BYTES;
 use crate::format::roots::Head;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::sync::{Arc, Ordering, lock};
 use crate::txn::pages::{OwnPages, Workshop};
@@ -32,7 +35,7 @@ pub(crate) use known_trees::KnownTrees;
 
 pub use cursor::{CursorInTxn, WriteCursor};
 pub use nested::{ChildTxn, Savepoint};
-pub use trees::{TREE_NAME_BYTES_MAX, TreeId};
+pub use trees::TreeId;
 
 /// What tells a write transaction from all others of this process, so that what belongs to one is refused by the
 /// others.

@@ -10,7 +10,8 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::tree::{Range, TreeKind};
+use crate::format::tree_record::TreeKind;
+use crate::tree::Range;
 use crate::txn::snapshot::{Snapshot, Tree};
 use crate::txn::{TreeId, WriteTxn};
 

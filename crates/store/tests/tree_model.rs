@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use proptest::prelude::*;
-use sapwood_store::Error;
 use sapwood_store::bulk::TreeBuilder;
 use sapwood_store::page::{AppendPages, HeapNo, MemoryPages, PageNo, WritePages};
-use sapwood_store::tree::{self, KEY_BYTES_MAX, TreeKind, TreeRecord, View};
+use sapwood_store::tree::{self, TreeKind, TreeRecord, View};
+use sapwood_store::{Error, KEY_BYTES_MAX};
 use whole_tree::check;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

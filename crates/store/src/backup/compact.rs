@@ -9,11 +9,15 @@ use crate::bulk::TreeBuilder;
 use crate::error::Result;
 use crate::format::catalog::Catalog;
 use crate::format::meta::{Meta, StoreIdentity};
-use crate::format::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo};
+use crate::format::page::{PAGE_BYTES, Page};
+use crate::format::pages::AppendPages;
+use crate::format::pointer::Segment;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
+use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::heap::segment_records;
-use crate::heap::{HeapNo, Segment};
-use crate::tree::{TreeKind, TreeRecord, View};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
+use crate::tree::View;
 use crate::txn::snapshot::Snapshot;
 
 use super::{COPIED_PAGES, file_pages};

@@ -8,9 +8,11 @@
 use crate::check::{Bitmap, Checked};
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageNo, ReadPages};
+use crate::format::page::{PAGE_BYTES, Page};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Segment;
 use crate::heap::Record;
-use crate::heap::Segment;
+use crate::ids::{CommitNo, PageNo};
 
 use super::COPIED_PAGES;
 

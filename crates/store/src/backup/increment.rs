@@ -31,10 +31,11 @@ use crate::check::Bitmap;
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageNo, checksum};
+use crate::format::page::{PAGE_BYTES, Page, checksum};
+use crate::format::pointer::Segment;
 use crate::format::roots::{FIRST_PAGE, Roots};
-use crate::heap::Segment;
 use crate::heap::{Record, segment_in_use};
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::{View, Written};
 
 use super::{COPIED_PAGES, file_pages};

@@ -9,7 +9,8 @@ use std::path::Path;
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::error::Result;
-use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::page::PAGE_BYTES;
+use crate::ids::CommitNo;
 
 use super::{Increment, file_pages, place_of, read_full};
 use crate::backup::increment::{RUN_HEADER_BYTES, RUNS_AT, run_of};

@@ -17,17 +17,19 @@ use crate::backup::{
 };
 use crate::backup::{Increment, check_follows};
 use crate::check::check_pages;
+use crate::env::file_names::DATA_NAME;
 use crate::env::file_names::FileNames;
 use crate::env::mapping::{DataFile, MappedPages};
 use crate::env::region::Region;
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
-use crate::format::page::{CommitNo, PAGE_BYTES};
+use crate::format::meta::{read_metas, stores_of};
+use crate::format::page::PAGE_BYTES;
 use crate::guard::Guards;
+use crate::ids::CommitNo;
 use crate::log::archive;
 use crate::log::archive::Until;
 use crate::log::recovery::Recovering;
-use crate::open::{DATA_NAME, read_metas, stores_of};
 use crate::sync::Arc;
 
 /// What an environment is to be made of.

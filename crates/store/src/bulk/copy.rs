@@ -2,11 +2,13 @@
 
 use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
-use crate::format::page::{AppendPages, PageNo, ReadPages};
+use crate::format::pages::{AppendPages, ReadPages};
+use crate::format::tree_record::{KeyOrder, TreeRecord};
+use crate::ids::PageNo;
+use crate::tree::View;
 use crate::tree::node::{Child, Mark, Node, NodeMut};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;
-use crate::tree::{KeyOrder, TreeRecord, View};
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
     /// Copies the whole tree behind the pages that `to` has so far, which need not be of the same store; the record of the copy. Where

@@ -1,10 +1,12 @@
 //! The values of a tree that is built, where they stand apart: gathered until there are enough for a segment.
 
 use crate::error::{Error, Result};
-use crate::format::page::{AppendPages, PAGE_BYTES};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pages::AppendPages;
+use crate::format::pointer::{Place, Segment};
 use crate::format::pointer_leaf::KEY_BYTES;
-use crate::heap::{HeapNo, Place, Segment};
 use crate::heap::{RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX};
+use crate::ids::HeapNo;
 
 /// Values on their way to a segment.
 pub(super) struct HeapBuilder {
@@ -89,7 +91,7 @@ impl Default for Placed {
     fn default() -> Self {
         Self {
             segment: Segment {
-                first: crate::format::page::PageNo(0),
+                first: crate::ids::PageNo(0),
                 pages: 0,
             },
             records: Vec::new(),

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Check, Sample};
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageNo};
-use crate::heap::{HeapNo, Place, Segment};
+use crate::format::pointer::{Place, Segment};
+use crate::format::tree_record::TreeRecord;
 use crate::heap::{
     HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_in_use, segment_key, segment_of,
 };
-use crate::tree::{CheckSink, TreeRecord, View};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
+use crate::tree::{CheckSink, View};
 
 /// All segments of a store.
 #[derive(Default)]

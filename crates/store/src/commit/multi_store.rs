@@ -9,7 +9,7 @@ use std::fmt;
 use crate::commit::Ticket;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::page::CommitNo;
+use crate::ids::CommitNo;
 use crate::log::append::AppendLock;
 use crate::sync::{Arc, Ordering};
 use crate::txn::WriteTxn;

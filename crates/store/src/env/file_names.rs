@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use sapwood_wal::Wal;
 
-use crate::env::options::STORES_MAX;
+use crate::limits::STORES_MAX;
 
 /// The names of an environment's files in their folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,3 +75,5 @@ impl Default for FileNames {
         }
     }
 }
+
+pub(crate) const DATA_NAME: &str = "data-0";

@@ -13,13 +13,13 @@ use std::ptr::NonNull;
 use sapwood_wal::storage::{File, Map, Window};
 
 use crate::error::{Error, Result};
-use crate::format::page::{
-    CommitNo, FileNo, PAGE_BYTES, PAGE_NO_MAX, Page, PageNo, ReadPages, SnapshotId,
-};
+use crate::format::page::{PAGE_BYTES, PAGE_NO_MAX, Page};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
 use crate::format::pointer_leaf::PlaceLeaf;
 use crate::format::prefetch;
 use crate::format::roots::FIRST_PAGE;
-use crate::heap::Place;
+use crate::ids::{CommitNo, FileNo, PageNo, SnapshotId};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 pub(crate) use plain::PlainPages;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use sapwood_wal::storage::{Folder, PRIVATE_PERMISSIONS};
 
-use crate::commit::Durability;
 use crate::env::file_names::FileNames;
 use crate::error::Result;
 use crate::guard::Guards;
+use crate::limits::STORES_MAX;
 use crate::log::archive::Archive;
 use crate::sync::Arc;
 
@@ -34,9 +34,6 @@ pub struct Options {
     pub(crate) parked_age_max: u64,
     pub(crate) guards: Guards,
 }
-
-/// The most stores in an environment.
-pub const STORES_MAX: u16 = 64;
 
 /// The length of the log, in bytes, unless [`Options::log_bytes`] says otherwise.
 pub const LOG_BYTES_DEFAULT: u64 = 64 << 20;
@@ -231,4 +228,20 @@ impl Options {
         self.shared = yes;
         self
     }
+}
+
+/// What a commit promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has
+    /// seen survives a power cut.
+    #[default]
+    Durable,
+    /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
+    /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
+    /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
+    /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
+    /// durable commit, with [`Env::sync`] and [`Ticket::wait_durable`], and by themselves after about as long as
+    /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
+    Relaxed,
 }

@@ -26,11 +26,8 @@ use sapwood_wal::process::thread_number;
 use crate::env::Inner;
 use crate::env::region::{Line, Region};
 use crate::error::{Error, Result};
-use crate::format::page::CommitNo;
+use crate::ids::CommitNo;
 use crate::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-
-/// How many snapshots there may be at a time, in all processes together.
-pub const READERS_MAX: usize = 4096;
 
 /// In a slot's commit: the snapshot is parked.
 const PARKED: u64 = 1 << 63;

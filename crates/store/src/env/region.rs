@@ -34,11 +34,12 @@ use sapwood_wal::process::{PROCESSES_MAX, ProcessEntry, boot_id};
 use sapwood_wal::storage::Window;
 use sapwood_wal::{Lsn, Shared, sync};
 
-use crate::commit::Durability;
-use crate::env::readers::{READERS_MAX, Slot};
+use crate::env::options::Durability;
+use crate::env::readers::Slot;
 use crate::error::{Error, Result};
-use crate::format::page::CommitNo;
 use crate::format::roots::{Head, ROOTS_WORDS, Roots, SNAPSHOT_WORDS, position};
+use crate::ids::CommitNo;
+use crate::limits::READERS_MAX;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering, fence};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"SAPWLOCK");

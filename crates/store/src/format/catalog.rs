@@ -15,8 +15,9 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::error::{Error, Result};
-use crate::format::page::ReadPages;
-use crate::tree::{TreeKind, TreeRecord, View};
+use crate::format::pages::ReadPages;
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::tree::View;
 
 /// The longest name, in bytes, of a tree whose record may be held beside the catalog's root.
 const HELD_NAME_BYTES_MAX: usize = 31;
@@ -192,7 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::page::PageNo;
+    use crate::ids::PageNo;
 
     fn record(root: u64) -> TreeRecord {
         TreeRecord {

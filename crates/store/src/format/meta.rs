@@ -28,8 +28,14 @@
 use sapwood_wal::LogId;
 
 use crate::error::{DATA_FILE, Error, Result};
-use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind, PageNo};
+use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageKind};
 use crate::format::roots::{Head, Roots, position};
+use crate::guard::Guard;
+use crate::guard::Guards;
+use crate::ids::PageNo;
+use crate::limits::STORES_MAX;
+use sapwood_wal::storage::File;
+use std::io::ErrorKind;
 
 /// The version of the format of data files and log records: the only one that this program reads and writes.
 pub const FORMAT_VERSION: u32 = 5;
@@ -187,10 +193,62 @@ impl Fields<'_> {
     }
 }
 
+/// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it already; then it is
+/// there.
+pub(crate) fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
+    let known = metas.iter().flatten().map(|meta| meta.identity.stores);
+    known.max().unwrap_or_default().clamp(1, STORES_MAX)
+}
+
+pub(crate) fn write_meta(file: &dyn File, slot: usize, meta: &Meta) -> Result<()> {
+    let offset = (slot * PAGE_BYTES) as u64;
+    file.write_all_at(meta.encode(slot).bytes(), offset)?;
+    Ok(())
+}
+
+pub(crate) fn read_metas(file: &dyn File, guards: Guards) -> Result<[Option<Meta>; 2]> {
+    let mut metas = [None; 2];
+    for (slot, meta) in metas.iter_mut().enumerate() {
+        if let Some(page) = read_meta_page(file, slot)? {
+            *meta = Meta::decode(&page, slot, guards.has(Guard::MetaChecksum))?;
+        }
+    }
+    Ok(metas)
+}
+
+/// Whether anything in the place of the meta pages says that the file is one of a store.
+pub(crate) fn has_meta_pages(file: &dyn File) -> Result<bool> {
+    for slot in 0..2 {
+        if read_meta_page(file, slot)?.is_some_and(|page| Meta::is_begun(&page)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A meta page as it is; `None` if the file ends before.
+fn read_meta_page(file: &dyn File, slot: usize) -> Result<Option<Page>> {
+    let mut page = Page::zeroed();
+    match file.read_exact_at(page.bytes_mut(), (slot * PAGE_BYTES) as u64) {
+        Ok(()) => Ok(Some(page)),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The one with the later commit, or that goes on at a later position of the log.
+pub(crate) fn newest(metas: &[Option<Meta>; 2]) -> Result<&Meta> {
+    metas
+        .iter()
+        .flatten()
+        .max_by_key(|meta| (meta.head.commit, meta.head.log.lsn))
+        .ok_or_else(|| Error::Damaged("neither meta page of the data file is valid".into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::page::CommitNo;
+    use crate::ids::CommitNo;
 
     fn meta() -> Meta {
         Meta {

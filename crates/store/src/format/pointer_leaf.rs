@@ -21,9 +21,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo};
+use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
+use crate::format::pointer::Place;
 use crate::format::prefetch;
-use crate::heap::Place;
+use crate::ids::{CommitNo, PageNo};
 
 const HEADER_BYTES: usize = 32;
 const END_BYTES: usize = 16;

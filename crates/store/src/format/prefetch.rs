@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::format::page::{PAGE_BYTES, Page};
-use crate::tree::TreeRecord;
+use crate::format::tree_record::TreeRecord;
 
 const LINE_BYTES: usize = 64;
 

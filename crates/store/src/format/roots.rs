@@ -5,8 +5,8 @@ use sapwood_wal::{Lsn, Position};
 use crate::error::{Error, Result};
 use crate::format::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::format::free_list::recent::Recent;
-use crate::format::page::CommitNo;
-use crate::tree::{TreeKind, TreeRecord};
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::CommitNo;
 
 /// The first page behind the two meta pages.
 pub(crate) const FIRST_PAGE: u64 = 2;
@@ -138,7 +138,7 @@ pub(crate) fn position(lsn: u64, chain: u32) -> Position {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::page::PageNo;
+    use crate::ids::PageNo;
 
     #[test]
     fn roots_are_read_back() {

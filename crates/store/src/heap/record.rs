@@ -14,11 +14,12 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, PageNo, ReadPages, checksum};
+use crate::format::page::checksum;
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
+use crate::format::pointer::STEP_BYTES;
 use crate::format::pointer_leaf::KEY_BYTES;
-
-/// Records begin at multiples of so many bytes.
-const STEP_BYTES: u64 = 8;
+use crate::ids::CommitNo;
 
 /// The longest record, in bytes: what is in a segment is told in 32 bits.
 pub(crate) const RECORD_BYTES_MAX: usize = u32::MAX as usize / 2;
@@ -28,39 +29,6 @@ const CHECKSUM_AT: usize = 28;
 
 /// Commits have 48 bits in records.
 const COMMIT_MAX: u64 = (1 << 48) - 1;
-
-/// Where a record begins: the bytes of the file before it, divided by eight. 0 is no place, as the first page has no records.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Place(pub(crate) u64);
-
-impl Place {
-    pub(crate) const NONE: Self = Self(0);
-
-    /// The place so many bytes from the beginning of a page. `None` if no record begins there.
-    pub(crate) fn at(page: PageNo, bytes: u64) -> Option<Self> {
-        let offset = page.0.checked_mul(PAGE_BYTES as u64)?.checked_add(bytes)?;
-        (offset.is_multiple_of(STEP_BYTES) && offset > 0).then_some(Self(offset / STEP_BYTES))
-    }
-
-    /// Reads a place as a leaf has it.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        Some(Self(u64::from_le_bytes(*bytes.first_chunk()?)))
-    }
-
-    /// The place as a leaf has it.
-    pub(crate) fn encode(self) -> [u8; 8] {
-        self.0.to_le_bytes()
-    }
-
-    pub(crate) fn offset(self) -> u64 {
-        self.0.saturating_mul(STEP_BYTES)
-    }
-
-    /// The page in which it is.
-    pub(crate) fn page(self) -> PageNo {
-        PageNo(self.offset() / PAGE_BYTES as u64)
-    }
-}
 
 /// A record, to be read or to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +166,9 @@ impl<'v> Record<'v> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::page::PAGE_BYTES;
     use crate::format::page::Page;
+    use crate::ids::PageNo;
 
     const FIRST: PageNo = PageNo(7);
 

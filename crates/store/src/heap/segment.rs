@@ -27,11 +27,14 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{HeapNo, Place, Record};
+use super::Record;
 use crate::error::{Error, Result};
-use crate::format::page::{
-    CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, PageNo, ReadPages, checksum,
-};
+use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, checksum};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
+use crate::format::pointer::Segment;
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 
 /// Where the first record begins.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;
@@ -40,13 +43,6 @@ pub(crate) const SEGMENT_HEADER_BYTES: usize = PAGE_HEADER_BYTES + 8;
 pub(crate) const SEGMENT_PAGES_MAX: u32 = if cfg!(test) { 4 } else { 256 };
 /// The same at least.
 const SEGMENT_PAGES_MIN: u32 = if cfg!(test) { 2 } else { 8 };
-
-/// A segment's place in the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    pub(crate) first: PageNo,
-    pub(crate) pages: u32,
-}
 
 /// What is in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

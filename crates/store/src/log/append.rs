@@ -12,16 +12,16 @@ use std::io::IoSlice;
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Position};
 
-use crate::commit::Durability;
 use crate::env::Inner;
 use crate::env::mapping::Windows;
+use crate::env::options::Durability;
 use crate::error::{Error, Result};
-use crate::format::page::PageNo;
+use crate::format::meta::read_metas;
+use crate::format::pointer::Place;
 use crate::format::roots::{FIRST_PAGE, Head};
 use crate::guard::{Guard, Guards};
-use crate::heap::Place;
+use crate::ids::PageNo;
 use crate::log::record::{Item, Items, Parts, RecordHeader};
-use crate::open::read_metas;
 use crate::sync::{Arc, Ordering};
 
 /// Held by whoever appends.
@@ -197,4 +197,12 @@ impl Drop for AppendLock<'_> {
         }
         region.appender.unlock();
     }
+}
+
+/// A longer record does not go into the log; there is no limit to one that goes nowhere.
+pub(crate) fn record_bytes_max(inner: &Inner) -> usize {
+    let Some(wal) = &inner.wal else {
+        return 0;
+    };
+    usize::try_from(wal.record_bytes_max().min(wal.capacity() / 2)).unwrap_or(usize::MAX)
 }

@@ -32,11 +32,11 @@ use sapwood_wal::{LogId, Lsn, Position, Wal};
 
 use crate::env::Inner;
 use crate::error::{Error, Result};
-use crate::format::page::CommitNo;
+use crate::format::meta::read_metas;
 use crate::guard::Guards;
+use crate::ids::CommitNo;
 use crate::log::record::{Parts, RecordHeader};
 use crate::log::recovery::Recovering;
-use crate::open::read_metas;
 use crate::sync::{Arc, Mutex, lock};
 
 const MAGIC: [u8; 8] = *b"SAPWARCH";
@@ -507,7 +507,7 @@ mod tests {
     use crate::backup::restore::Restore;
     use crate::env::Env;
     use crate::env::options::{LOG_BYTES_MIN, Options};
-    use crate::tree::TreeKind;
+    use crate::format::tree_record::TreeKind;
 
     fn options(disk: &Disk) -> Options {
         let mut options = Options::new()

@@ -23,9 +23,10 @@ use crate::env::Inner;
 use crate::env::region::{Metas, Region};
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
-use crate::format::page::{CommitNo, PAGE_BYTES, Page};
+use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::roots::Head;
 use crate::guard::{self, Guard};
+use crate::ids::CommitNo;
 use crate::sync::{Arc, Ordering};
 
 /// A checkpoint syncs the data file in so many parts.

@@ -60,10 +60,11 @@ use sapwood_wal::Position;
 use crate::error::{Error, Result};
 use crate::format::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::format::free_list::recent::Recent;
-use crate::format::page::{CommitNo, Origins, PAGE_BYTES, Page, PageNo};
+use crate::format::page::{Origins, PAGE_BYTES, Page};
+use crate::format::pointer::Place;
 use crate::format::roots::{Head, Roots};
-use crate::heap::Place;
-use crate::tree::TreeRecord;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::{CommitNo, PageNo};
 use crate::varint;
 
 pub(crate) use pointers::{PlacesItem, encode_places};
@@ -489,7 +490,7 @@ mod tests {
 
     use super::*;
     use crate::format::page::{PageKind, PageMut};
-    use crate::tree::TreeKind;
+    use crate::format::tree_record::TreeKind;
 
     fn page(number: u64, commit: u64, changes: &[(usize, u8)]) -> Page {
         let mut page = Page::zeroed();

@@ -20,12 +20,14 @@ use crate::env::mapping::{DataFile, MappedPages, WINDOW_PAGES, Windows};
 use crate::env::region::Region;
 use crate::error::{Error, Result};
 use crate::format::meta::{Meta, StoreIdentity};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo, ReadPages};
+use crate::format::meta::{newest, write_meta};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
 use crate::format::roots::{FIRST_PAGE, Head};
 use crate::guard::{Guard, Guards};
-use crate::heap::Place;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::record::{Item, Items, PageItem, Parts, PlacesItem, RecordHeader};
-use crate::open::{newest, write_meta};
 use crate::sync::{Arc, Ordering};
 
 /// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.

@@ -12,11 +12,12 @@ use sapwood_wal::Wal;
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{OpenMode, PrivateCopy};
 
-use super::{Opened, OpenedStore, Places, Regions, is_unwritable, newest};
+use super::{Opened, OpenedStore, Places, Regions, is_unwritable};
 use crate::env::Env;
 use crate::env::region::Region;
 use crate::error::{Error, Result};
 use crate::format::meta::NO_LOG;
+use crate::format::meta::newest;
 use crate::log::recovery;
 use crate::log::recovery::Recovering;
 use crate::sync::Arc;

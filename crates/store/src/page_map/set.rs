@@ -1,6 +1,6 @@
 //! Sets of pages.
 
-use crate::format::page::PageNo;
+use crate::ids::PageNo;
 
 /// A bit for each page, as far as any was set so far. Those of all pages that a large transaction comes to are in the processor's caches.
 #[derive(Default)]

@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::format::free_list::recent;
 use crate::format::free_list::recent::{Named, Recent};
 use crate::format::free_list::zone::Zone;
-use crate::format::free_list::{FreeExtent, PendingKey, Protected, Run, UNBLOCKED, encode_ready};
-use crate::format::page::{CommitNo, PageNo};
+use crate::format::free_list::{FreeExtent, PendingKey, Run, UNBLOCKED, encode_ready};
+use crate::ids::{CommitNo, PageNo};
+use crate::space::reuse::Protected;
 
 pub(crate) use search::FreeList;
 

@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Result;
 use crate::format::page::PAGE_BYTES;
-use crate::tree::TreeKind;
+use crate::format::tree_record::TreeKind;
 use crate::txn::WriteTxn;
 use crate::txn::snapshot::Snapshot;
 

@@ -17,16 +17,16 @@ use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
 
 use crate::backup::restore::Restore;
-use crate::commit::Durability;
 use crate::env::Env;
+use crate::env::file_names::DATA_NAME;
+use crate::env::options::Durability;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Error;
 use crate::format::page::PAGE_BYTES;
+use crate::format::tree_record::TreeKind;
 use crate::guard::{self, Guard, Guards};
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
-use crate::open::DATA_NAME;
-use crate::tree::TreeKind;
 use crate::txn::WriteTxn;
 use crate::txn::snapshot::Snapshot;
 

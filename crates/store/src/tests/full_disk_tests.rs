@@ -10,11 +10,11 @@ use crate::env::Env;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Error;
 use crate::format::roots::Head;
+use crate::format::tree_record::TreeKind;
 use crate::guard::{Guard, Guards};
 use crate::log::append::AppendLock;
 use crate::log::archive::{Archive, Until};
 use crate::log::checkpoint::CheckpointLock;
-use crate::tree::TreeKind;
 
 /// What is wrong, or nothing.
 type Verdict<T = ()> = Result<T, String>;

@@ -10,10 +10,11 @@ use sapwood_wal::Position;
 use crate::env::readers::Slot;
 use crate::env::region::Metas;
 use crate::format::free_list;
-use crate::format::free_list::{FreeExtent, Protected};
-use crate::format::page::{CommitNo, PageNo};
+use crate::format::free_list::FreeExtent;
 use crate::format::roots::{FIRST_PAGE, Head, ROOTS_WORDS, Roots};
+use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint::pin_target;
+use crate::space::reuse::Protected;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
 const SCHEDULES: usize = 20_000;

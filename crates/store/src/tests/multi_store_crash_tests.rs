@@ -9,10 +9,10 @@ use sapwood_wal::storage::recording::{Crash, Disk};
 use crate::env::Env;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Error;
+use crate::format::tree_record::TreeKind;
 use crate::guard::{Guard, Guards};
 use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
-use crate::tree::TreeKind;
 use crate::txn::WriteTxn;
 
 /// What is wrong, or nothing.

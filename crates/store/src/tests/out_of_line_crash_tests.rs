@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use sapwood_wal::storage::recording::{Crash, Disk};
 
-use crate::commit::{self, Durability};
+use crate::commit;
 use crate::env::Env;
+use crate::env::options::Durability;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::{Error, Result};
+use crate::format::tree_record::TreeKind;
 use crate::guard::{self, Guard, Guards};
 use crate::log::append::AppendLock;
 use crate::tests::crash_lives;
 use crate::tests::crash_lives::{Length, Verdict};
 use crate::tests::crash_tests::Dice;
-use crate::tree::TreeKind;
 use crate::txn::WriteTxn;
 use crate::txn::pages::heap;
 use crate::txn::snapshot::Snapshot;

@@ -7,8 +7,8 @@ use shuttle::thread;
 use sapwood_wal::Position;
 
 use crate::env::region::Metas;
-use crate::format::page::CommitNo;
 use crate::format::roots::{Head, Roots};
+use crate::ids::CommitNo;
 use crate::log::checkpoint::pin_target;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 

@@ -10,29 +10,32 @@ use sapwood_wal::Position;
 use sapwood_wal::storage::recording::{Crash, Disk};
 use sapwood_wal::storage::{File, Memory, OpenMode, Storage};
 
-use crate::commit::Durability;
 use crate::env::mapping::Windows;
+use crate::env::options::Durability;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::env::region::Region;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo, ReadPages};
+use crate::format::meta::read_metas;
+use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::{Place, Segment};
 use crate::format::pointer_leaf::{PlaceLeaf, set_place};
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
+use crate::format::tree_record::TreeRecord;
 use crate::guard::{Guard, Guards};
-use crate::heap::{Place, Record, Segment};
+use crate::heap::Record;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::append::AppendLock;
 use crate::log::archive;
 use crate::log::archive::{Archive, Until};
 use crate::log::checkpoint::{CheckpointLock, Pinned};
 use crate::log::record::{Base, RecordHeader, encode_page, encode_places, encode_records};
 use crate::log::recovery::Recovering;
-use crate::open::read_metas;
 use crate::sync::Ordering;
 use crate::tests::crash_lives;
 use crate::tests::crash_lives::{Length, Verdict};
 use crate::tests::crash_tests::Dice;
-use crate::tree::TreeRecord;
 
 /// Slots of the leaf, and what is stored there.
 type Stored = Vec<(u16, Place)>;

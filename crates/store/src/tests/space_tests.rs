@@ -5,12 +5,14 @@ use std::sync::Arc;
 use sapwood_wal::storage::recording::{Disk, Fault};
 use tempfile::TempDir;
 
-use crate::commit::Durability;
 use crate::env::Env;
+use crate::env::options::Durability;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Error;
-use crate::format::page::{CommitNo, PAGE_BYTES, WritePages};
-use crate::tree::TreeKind;
+use crate::format::page::PAGE_BYTES;
+use crate::format::pages::WritePages;
+use crate::format::tree_record::TreeKind;
+use crate::ids::CommitNo;
 use crate::txn::{TreeId, WriteTxn};
 
 fn env() -> (TempDir, Env) {

@@ -10,7 +10,8 @@ use std::cmp::Ordering;
 
 use super::View;
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, ReadPages};
+use crate::format::pages::ReadPages;
+use crate::ids::PageNo;
 use crate::tree::duplicates::Values;
 use crate::tree::node::Node;
 use crate::tree::order::Order;
@@ -478,7 +479,7 @@ mod tests {
     use crate::env::mapping::MappedPages;
     use crate::env::options::Options;
     use crate::format::page::Page;
-    use crate::tree::TreeKind;
+    use crate::format::tree_record::TreeKind;
 
     /// Counts the pages that are looked at.
     struct Counting<'a>(&'a MappedPages, Cell<usize>);

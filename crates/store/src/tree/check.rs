@@ -2,10 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::{TreeRecord, View, extent_commit, verify_extent};
+use super::{View, extent_commit, verify_extent};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageNo, ReadPages};
-use crate::heap::{HeapNo, Place, Record};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
+use crate::format::tree_record::TreeRecord;
+use crate::heap::Record;
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::duplicates::Values;
 use crate::tree::node::{Mark, Node};
 use crate::tree::value;

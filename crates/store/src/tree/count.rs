@@ -2,9 +2,10 @@
 
 use std::ops::Bound;
 
-use super::{HEIGHT_MAX, Order, View};
+use super::{Order, View};
 use crate::error::{Error, Result};
-use crate::format::page::ReadPages;
+use crate::format::pages::ReadPages;
+use crate::limits::HEIGHT_MAX;
 use crate::tree::node::Node;
 
 /// Where a bound lies between the records of one page on its way: before the entry at `slot` of `n`.

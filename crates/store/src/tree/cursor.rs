@@ -5,9 +5,11 @@ mod duplicates;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use super::{HEIGHT_MAX, View};
+use super::View;
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, ReadPages};
+use crate::format::pages::ReadPages;
+use crate::ids::PageNo;
+use crate::limits::HEIGHT_MAX;
 use crate::tree::node::{Mark, Node};
 
 use duplicates::Among;

@@ -18,8 +18,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{Order, TreeKind, TreeRecord};
+use super::Order;
 use crate::error::{Error, Result};
+use crate::format::tree_record::{TreeKind, TreeRecord};
 use crate::tree::node::{Mark, Node, Place};
 
 /// The values of one key as they are stored.

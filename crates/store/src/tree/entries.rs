@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageKind, PageMut, PageNo};
+use crate::format::page::{PageKind, PageMut};
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::{Child, Mark, Node, NodeMut, Run, cell_bytes, slots_bytes};
 
 /// Entries of one level in ascending order, keys and payloads in one buffer.

@@ -1,12 +1,13 @@
 //! Pages in plain memory.
 
 use crate::error::{Error, Result};
-use crate::format::page::{
-    AppendPages, CommitNo, PAGE_BYTES, Page, PageMut, PageNo, ReadPages, Successor, WritePages,
-};
+use crate::format::page::{PAGE_BYTES, Page, PageMut, Successor};
+use crate::format::pages::{AppendPages, ReadPages, WritePages};
+use crate::format::pointer::Segment;
 use crate::heap;
 use crate::heap::Record;
-use crate::heap::{HeapNo, Segment};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 
 /// Pages in plain memory, under the same rules as those of a store: what trees are tested and measured on.
 ///

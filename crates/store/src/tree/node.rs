@@ -55,9 +55,10 @@ use child::child_bytes;
 
 use super::Order;
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageNo};
+use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pointer_leaf::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PlaceLeaf};
 use crate::format::prefetch;
+use crate::ids::{CommitNo, PageNo};
 
 pub(crate) use child::decode_pair;
 pub(crate) use child::{Child, encode_pair};
@@ -746,7 +747,7 @@ impl<'p> Node<'p> {
         }
         if self.kind == PageKind::PackedLeaf {
             return match self.packed_size() {
-                ..=super::KEY_BYTES_MAX => Ok(()),
+                ..=crate::limits::KEY_BYTES_MAX => Ok(()),
                 _ => Err("key too long"),
             };
         }
@@ -770,7 +771,7 @@ impl<'p> Node<'p> {
                 return Err("cell outside the area of cells");
             }
             live += cell_bytes(self.kind, cell.suffix_len, cell.payload.len());
-            if self.prefix.len() + cell.suffix_len > super::KEY_BYTES_MAX {
+            if self.prefix.len() + cell.suffix_len > crate::limits::KEY_BYTES_MAX {
                 return Err("key too long");
             }
             let padding = head

@@ -3,44 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::TreeKind;
 use crate::error::{Error, Result};
-
-/// How the keys of a tree, or the duplicates of a key, are ordered. Part of the tree's record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum KeyOrder {
-    /// As byte strings: from the first byte on, a prefix before what it begins.
-    #[default]
-    Bytes,
-    /// As byte strings read from their ends.
-    Reverse,
-    /// As unsigned little-endian integers, a shorter one before a longer one.
-    Integer,
-    /// As a [`Comparator`] says that the program registers after each opening ([`Env::set_comparators`](crate::Env::set_comparators)).
-    /// Without it the tree can be read from end to end, and everything that has to compare is
-    /// [`Error::NoComparator`](crate::Error::NoComparator).
-    Custom,
-}
-
-impl KeyOrder {
-    pub(super) fn encode(self) -> u8 {
-        match self {
-            Self::Bytes => 0,
-            Self::Reverse => 1,
-            Self::Integer => 2,
-            Self::Custom => 3,
-        }
-    }
-
-    pub(super) fn decode(bits: u8) -> Self {
-        match bits & 3 {
-            0 => Self::Bytes,
-            1 => Self::Reverse,
-            2 => Self::Integer,
-            _ => Self::Custom,
-        }
-    }
-}
+use crate::format::tree_record::KeyOrder;
+use crate::format::tree_record::TreeKind;
 
 /// An order of a program's own: total, and the same for as long as a tree that it orders has records.
 ///

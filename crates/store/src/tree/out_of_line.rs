@@ -2,9 +2,11 @@
 
 use super::View;
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageNo, ReadPages};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
 use crate::format::pointer_leaf::PlaceLeaf;
-use crate::heap::{Place, Record};
+use crate::heap::Record;
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::Node;
 
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {

@@ -1,9 +1,11 @@
 //! The records of a tree that keep pages behind some page in use.
 
-use super::{TreeRecord, View};
+use super::View;
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, ReadPages};
-use crate::heap::Segment;
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Segment;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::PageNo;
 use crate::tree::node::Mark;
 use crate::tree::out_of_line::place;
 use crate::tree::value::ExtentPointer;

@@ -1,9 +1,11 @@
 //! What of a tree was written since a commit: a page's commit is at least that of everything below it, so a walk passes over
 //! whatever is older. Only leaves of places say themselves when somebody stored to them last, and all are asked.
 
-use super::{TreeRecord, View, verify_extent};
+use super::{View, verify_extent};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, PageNo, ReadPages};
+use crate::format::pages::ReadPages;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::{Mark, Node};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;

@@ -7,12 +7,12 @@
 //!      32        the value, in one piece across page borders; then zeroes up to the end of the last page
 //! ```
 
-use super::VALUE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::format::page;
-use crate::format::page::{
-    AppendPages, CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, PageKind, PageNo, ReadPages, WritePages,
-};
+use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, PageKind};
+use crate::format::pages::{AppendPages, ReadPages, WritePages};
+use crate::ids::{CommitNo, PageNo};
+use crate::limits::VALUE_BYTES_MAX;
 use crate::tree::node;
 use crate::tree::node::EXTENT_POINTER_BYTES;
 

@@ -12,12 +12,14 @@ mod range;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{
-    Comparators, DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, Orders, TreeKind, TreeRecord, VALUE_BYTES_MAX,
-};
+use super::{Comparators, Orders};
 use crate::error::{Error, Result};
-use crate::format::page::{PageKind, PageNo, WritePages};
+use crate::format::page::PageKind;
+use crate::format::pages::WritePages;
 use crate::format::pointer_leaf::KEY_BYTES;
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::PageNo;
+use crate::limits::{DUPLICATE_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node, entry_bytes};
 use crate::tree::value;
 use crate::tree::value::ExtentPointer;
@@ -44,7 +46,7 @@ pub(crate) enum Reserved {
 }
 
 impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
-    /// The tree of this record in these pages. Its order must not be [`Custom`](crate::tree::KeyOrder::Custom), or nothing is found in it.
+    /// The tree of this record in these pages. Its order must not be [`Custom`](crate::format::tree_record::KeyOrder::Custom), or nothing is found in it.
     pub fn new(pages: &'a mut P, record: &'a mut TreeRecord) -> Self {
         let orders = Orders::new(record.kind, Comparators::default());
         Self::with_orders(pages, record, orders)

@@ -4,9 +4,12 @@ use std::fmt;
 
 use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
-use crate::format::page::{AppendPages, CommitNo, PAGE_BYTES, Page, PageNo, WritePages as _};
-use crate::heap::{HeapNo, Segment};
-use crate::tree::TreeKind;
+use crate::format::page::{PAGE_BYTES, Page};
+use crate::format::pages::{AppendPages, WritePages as _};
+use crate::format::pointer::Segment;
+use crate::format::tree_record::TreeKind;
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::txn::pages::{OwnPages, WRITTEN_BYTES};
 use crate::txn::{TxnNo, WriteTxn};
 

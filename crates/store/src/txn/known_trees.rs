@@ -1,8 +1,8 @@
 //! The trees that a process has changed lately, as its last commit left them: its next transaction need not look them up in the catalog.
 
-use crate::format::page::CommitNo;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::CommitNo;
 use crate::sync::Arc;
-use crate::tree::TreeRecord;
 
 /// How many trees are kept.
 const TREES_MAX: usize = 16;
@@ -46,8 +46,8 @@ impl KnownTrees {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::page::PageNo;
-    use crate::tree::TreeKind;
+    use crate::format::tree_record::TreeKind;
+    use crate::ids::PageNo;
 
     fn tree(name: &str, root: u64) -> (Arc<[u8]>, TreeRecord) {
         let record = TreeRecord {

@@ -28,14 +28,15 @@ use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::format::free_list::recent::Named;
 use crate::format::free_list::{FreeExtent, Run};
-use crate::format::page::{
-    CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo, ReadPages, Successor, WritePages,
-};
+use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut, Successor};
+use crate::format::pages::{ReadPages, WritePages};
+use crate::format::pointer::{Place, Segment};
 use crate::format::pointer_leaf::PlaceLeaf;
 use crate::format::prefetch;
 use crate::format::roots::{Head, Roots};
 use crate::heap::Record;
-use crate::heap::{HeapNo, Place, Segment};
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::log::record::Base;
 use crate::space::allocator::{Resume, Stock};

@@ -4,8 +4,9 @@ use std::ops::Bound;
 
 use super::{TreeId, WriteTxn};
 use crate::error::Result;
-use crate::format::page::{PageNo, WritePages};
-use crate::heap::Segment;
+use crate::format::pages::WritePages;
+use crate::format::pointer::Segment;
+use crate::ids::PageNo;
 use crate::tree;
 use crate::tree::Reserved;
 

@@ -8,10 +8,13 @@ use crate::env::mapping::MappedPages;
 use crate::env::readers::ReaderHandle;
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
-use crate::format::page::{CommitNo, PAGE_BYTES, ReadPages as _};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pages::ReadPages as _;
 use crate::format::roots::{Head, SNAPSHOT_WORDS};
+use crate::format::tree_record::TreeRecord;
+use crate::ids::CommitNo;
 use crate::sync::Arc;
-use crate::tree::{Changes, Cursor, KnownTree, TreeRecord, View};
+use crate::tree::{Changes, Cursor, KnownTree, View};
 
 /// A tree as a snapshot or an open write transaction sees it; values borrow from that.
 pub type Tree<'s> = View<'s, MappedPages>;

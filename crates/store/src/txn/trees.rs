@@ -3,14 +3,14 @@
 use super::{TxnNo, WriteTxn};
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
-use crate::format::page::CommitNo;
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::CommitNo;
+use crate::limits::TREE_NAME_BYTES_MAX;
 use crate::sync::Arc;
-use crate::tree::{self, Orders, TreeKind, TreeMut, TreeRecord, View};
+use crate::tree;
+use crate::tree::{Orders, TreeMut, View};
 use crate::txn::pages::OwnPages;
 use crate::txn::snapshot::Tree;
-
-/// The longest name of a tree, in bytes.
-pub const TREE_NAME_BYTES_MAX: usize = 511;
 
 /// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other
 /// transaction refuses it with [`Error::NoSuchTree`](crate::Error::NoSuchTree).

@@ -8,7 +8,8 @@
 
 use std::fmt;
 
-use crate::format::page::{Page, PageNo};
+use crate::format::page::Page;
+use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 use crate::sync::Arc;
 

@@ -1,7 +1,9 @@
 //! What a write transaction has done to records that stand apart, and has not stored in its place yet.
 
-use crate::format::page::{PAGE_BYTES, PageNo};
-use crate::heap::{HeapNo, Place, Segment};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pointer::{Place, Segment};
+use crate::ids::HeapNo;
+use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 
 /// The records that a transaction has added, and the places that leaves will have when it is committed.

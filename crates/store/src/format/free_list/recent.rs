@@ -11,7 +11,7 @@
 
 use super::{FreeExtent, Run, impossible, read_run};
 use crate::error::Result;
-use crate::format::page::CommitNo;
+use crate::ids::CommitNo;
 use crate::varint;
 
 /// The free pages in the roots of a commit, encoded.
@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::page::PageNo;
+    use crate::ids::PageNo;
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

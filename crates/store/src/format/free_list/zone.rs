@@ -3,8 +3,8 @@
 #![deny(clippy::indexing_slicing)]
 
 use super::Run;
-use crate::format::page::PageNo;
 use crate::format::roots::FIRST_PAGE;
+use crate::ids::PageNo;
 
 /// How many pages a zone has. (Fewer in unit tests, so that the crash tests see many.)
 pub(crate) const ZONE_PAGES: u64 = if cfg!(test) { 64 } else { 4096 };

@@ -2,8 +2,9 @@
 
 use std::ops::{Deref, Range};
 
-use super::{CommitNo, Page, PageKind, PageNo};
+use super::{Page, PageKind};
 use crate::format::page::origins::Origins;
+use crate::ids::{CommitNo, PageNo};
 
 /// A page to be changed. Positions outside of it panic.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::{CommitNo, PAGE_BYTES, PAGE_HEADER_BYTES, Page, PageNo};
+use super::{PAGE_BYTES, PAGE_HEADER_BYTES, Page};
 use crate::format::page::origins::Origins;
+use crate::ids::{CommitNo, PageNo};
 
 /// A page that takes the place of another, most of whose bytes it takes over. It begins with the header, which but for number and commit is that of the
 /// other, and grows up to the end of a page. What is not among the bytes that were taken over is never looked at, and no byte is moved a second time.

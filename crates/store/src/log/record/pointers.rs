@@ -2,9 +2,9 @@
 
 use super::{TAG_PLACES, damaged, take_number};
 use crate::error::Result;
-use crate::format::page::PageNo;
+use crate::format::pointer::Place;
 use crate::format::pointer_leaf::PAIRS_MAX;
-use crate::heap::Place;
+use crate::ids::PageNo;
 use crate::varint;
 
 /// Adds the places stored in a leaf: slots, which ascend, and the places of records.

@@ -5,8 +5,10 @@
 
 use super::{TAG_SUCCESSORS, damaged, take, take_number};
 use crate::error::{Error, Result};
-use crate::format::page::{CommitNo, ReadPages};
-use crate::heap::{Place, Record};
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
+use crate::heap::Record;
+use crate::ids::CommitNo;
 use crate::tree::entries::common_prefix;
 use crate::varint;
 

@@ -17,8 +17,8 @@ use crate::format::free_list::{
     FreeExtent, FreeRecord, PendingKey, READY_KEY, Run, UNBLOCKED, impossible, read_pending,
     zone_key,
 };
-use crate::format::page::{CommitNo, PageNo};
 use crate::format::roots::Roots;
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::View;
 
 /// How many records of the free list one look examines.

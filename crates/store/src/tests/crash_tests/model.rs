@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Verdict, told};
 use crate::error::Error;
-use crate::tree::TreeKind;
+use crate::format::tree_record::TreeKind;
 use crate::txn::snapshot::{Snapshot, Tree};
 use crate::txn::{TreeId, WriteTxn};
 

@@ -2,7 +2,8 @@
 
 use super::{Cursor, Direction, Spot};
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, ReadPages};
+use crate::format::pages::ReadPages;
+use crate::ids::PageNo;
 use crate::tree::duplicates::Values;
 
 /// Where among the values of its key a cursor stands.
@@ -324,7 +325,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
     }
 
-    fn sub_cursor(&mut self, tree: crate::tree::TreeRecord) -> Box<Self> {
+    fn sub_cursor(&mut self, tree: crate::format::tree_record::TreeRecord) -> Box<Self> {
         let view = self.view.of_values(tree);
         match std::mem::replace(&mut self.among, Among::One) {
             Among::Tree(mut cursor) => {

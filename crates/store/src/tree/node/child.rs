@@ -1,6 +1,7 @@
 //! What the entries of a branch point to, and how two numbers of 48 bits are stored.
 
-use crate::format::page::{PageKind, PageNo};
+use crate::format::page::PageKind;
+use crate::ids::PageNo;
 
 const U48_BYTES: usize = 6;
 

@@ -11,7 +11,8 @@ use super::{
     CELLS_AT, COUNT_AT, Cell, Entry, HEAD_BYTES, HEADS_STEP, NODE_HEADER_BYTES, NODE_ROOM_BYTES,
     Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
-use crate::format::page::{CommitNo, PAGE_BYTES, Page, PageKind, PageMut, PageNo};
+use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::entries::common_prefix;
 use crate::tree::node::insertions::RUN_AT;
 

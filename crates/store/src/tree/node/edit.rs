@@ -9,7 +9,8 @@ use super::{
     Node, PAIR_BYTES, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::format::page::{Before, CommitNo, PAGE_BYTES, PageKind, PageMut, PageNo};
+use crate::format::page::{Before, PAGE_BYTES, PageKind, PageMut};
+use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::insertions::RUN_AT;
 
 /// A page of a tree, to be changed.

@@ -12,7 +12,8 @@ use super::{
     Run, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
-use crate::format::page::{PAGE_BYTES, PageKind, PageNo, Successor};
+use crate::format::page::{PAGE_BYTES, PageKind, Successor};
+use crate::ids::PageNo;
 use crate::tree::node::insertions::RUN_AT;
 
 /// An entry as it will be stored.
@@ -228,7 +229,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::page::{CommitNo, Origins, Page, PageMut};
+    use crate::format::page::{Origins, Page, PageMut};
+    use crate::ids::CommitNo;
     use crate::tree::Order;
     use crate::tree::node::{NODE_ROOM_BYTES, NodeMut, entry_bytes};
 

@@ -5,13 +5,16 @@ use std::cmp::Ordering;
 
 use super::{TreeMut, is_inline, large_value};
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, WritePages};
+use crate::format::pages::WritePages;
 use crate::format::prefetch;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::PageNo;
+use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{
     Child, Edit, Entry, Heading, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull, Place, Run,
 };
-use crate::tree::{HEIGHT_MAX, Orders, TreeRecord, value};
+use crate::tree::{Orders, value};
 
 /// A page with less than this in use looks for a neighbour to share with.
 const UNDERFULL_BYTES: usize = NODE_ROOM_BYTES / 4;

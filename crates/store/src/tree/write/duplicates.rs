@@ -4,10 +4,12 @@ use std::cmp::Ordering;
 
 use super::{Change, TreeMut, is_inline};
 use crate::error::{Error, Result};
-use crate::format::page::{PageNo, WritePages};
+use crate::format::pages::WritePages;
+use crate::format::tree_record::{TreeKind, TreeRecord};
+use crate::ids::PageNo;
 use crate::tree::duplicates::{Values, encode_sub_page};
 use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node};
-use crate::tree::{Order, Orders, TreeKind, TreeRecord, View};
+use crate::tree::{Order, Orders, View};
 
 /// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them there.
 const SUB_PAGE_AGAIN_BYTES: usize = ENTRY_BYTES_MAX / 4;

@@ -2,13 +2,17 @@
 
 use super::TreeMut;
 use crate::error::{Error, Result};
-use crate::format::page::{PageKind, PageNo, ReadPages, WritePages};
+use crate::format::page::PageKind;
+use crate::format::pages::{ReadPages, WritePages};
+use crate::format::pointer::{Place, Segment};
 use crate::format::pointer_leaf::KEY_BYTES;
-use crate::heap::{Place, Record, Segment};
+use crate::format::tree_record::TreeRecord;
+use crate::heap::Record;
+use crate::ids::PageNo;
+use crate::limits::HEIGHT_MAX;
 use crate::tree::node::{Mark, Node};
 use crate::tree::out_of_line::place;
 use crate::tree::write::change::Change;
-use crate::tree::{HEIGHT_MAX, TreeRecord};
 
 /// What emptying a segment may need beside the pages that its records and their ways take.
 const SPARE_PAGES: u64 = 32;

@@ -4,7 +4,8 @@ use std::ops::Bound;
 
 use super::{Change, TreeMut};
 use crate::error::Result;
-use crate::format::page::{PageNo, WritePages};
+use crate::format::pages::WritePages;
+use crate::ids::PageNo;
 use crate::tree::View;
 use crate::tree::node::{Child, Node, NodeMut};
 

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use crate::env::Env;
 use crate::env::options::Options;
 use crate::error::Error;
-use crate::format::page::PageNo;
+use crate::format::tree_record::TreeKind;
+use crate::ids::PageNo;
 use crate::sync::Arc;
-use crate::tree::TreeKind;
 use crate::txn::pages::neighbours;
 use crate::txn::{TreeId, WriteTxn};
 
@@ -142,7 +142,7 @@ fn copy_files(from: &Path, to: &Path, is_wanted: impl Fn(&str) -> bool) {
 }
 
 fn is_data(name: &str) -> bool {
-    name == crate::open::DATA_NAME
+    name == crate::env::file_names::DATA_NAME
 }
 
 proptest! {
@@ -162,8 +162,8 @@ proptest! {
         assert_holds(&env, &model);
         copy_files(here.path(), there.path(), |name| !is_data(name) && !name.contains("lock"));
         // What it has grown by since is durable before anything is logged that needs it.
-        let size = fs::metadata(here.path().join(crate::open::DATA_NAME)).unwrap().len();
-        let older = fs::File::options().write(true).open(there.path().join(crate::open::DATA_NAME));
+        let size = fs::metadata(here.path().join(crate::env::file_names::DATA_NAME)).unwrap().len();
+        let older = fs::File::options().write(true).open(there.path().join(crate::env::file_names::DATA_NAME));
         older.unwrap().set_len(size).unwrap();
         let replayed = Env::open(there.path(), &options()).unwrap();
         assert_holds(&replayed, &model);

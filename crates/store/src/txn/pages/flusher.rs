@@ -16,8 +16,9 @@ use sapwood_wal::storage::File;
 use super::{WRITTEN_PAGES, is_joined};
 use crate::env::Inner;
 use crate::error::Result;
-use crate::format::page::{Origins, PAGE_BYTES, Page, PageNo};
+use crate::format::page::{Origins, PAGE_BYTES, Page};
 use crate::format::prefetch;
+use crate::ids::PageNo;
 use crate::log::record::{Base, encode_page};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError, lock,

@@ -5,19 +5,23 @@ mod logged;
 mod moved;
 
 use super::OwnPages;
-use crate::commit::record_bytes_max;
 use crate::env::mapping::{OwnRecords, Tail};
 use crate::error::{Error, Result};
 use crate::format::free_list::FreeExtent;
-use crate::format::page::{CommitNo, PAGE_BYTES, PageNo, ReadPages, WritePages};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pages::{ReadPages, WritePages};
+use crate::format::pointer::{Place, Segment};
 use crate::format::pointer_leaf;
-use crate::heap::{HeapNo, Place, Segment};
+use crate::format::tree_record::TreeRecord;
 use crate::heap::{
     HeapUse, RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX, SegmentUse,
     segment_key, segment_of,
 };
+use crate::ids::HeapNo;
+use crate::ids::{CommitNo, PageNo};
+use crate::log::append::record_bytes_max;
 use crate::tree;
-use crate::tree::{TreeRecord, View};
+use crate::tree::View;
 use crate::txn::pages::states::State;
 use crate::txn::pages::undo::{Destination, Undo};
 

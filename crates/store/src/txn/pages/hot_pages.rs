@@ -1,6 +1,6 @@
 //! How often pages were written since the last checkpoint began.
 
-use crate::format::page::{CommitNo, PageNo};
+use crate::ids::{CommitNo, PageNo};
 
 /// A page that was written so often is warm. Until then a write of all of it costs less than the fault of the first store through a window.
 const TIMES_WARM: u64 = if cfg!(test) { 1 } else { 3 };

@@ -5,7 +5,8 @@ use std::io::IoSlice;
 use super::{NEW_PAGES, OwnPages};
 use crate::error::Result;
 use crate::format::free_list::FreeExtent;
-use crate::format::page::{PAGE_BYTES, PageNo};
+use crate::format::page::PAGE_BYTES;
+use crate::ids::PageNo;
 
 impl OwnPages {
     /// Takes `pages` pages, which nobody may look at before [`OwnPages::write_run`].

@@ -7,9 +7,11 @@ use crate::error::{Error, Result};
 use crate::format::free_list;
 use crate::format::free_list::recent::Recent;
 use crate::format::free_list::{FreeExtent, PendingKey, READY_KEY, Run};
-use crate::format::page::CommitNo;
+use crate::format::tree_record::TreeRecord;
+use crate::ids::CommitNo;
 use crate::space::allocator::Stock;
-use crate::tree::{self, TreeRecord, View};
+use crate::tree;
+use crate::tree::View;
 
 /// As many pages as writing the free list may need: its last leaves and the branches above them.
 const SAVING_PAGES: u64 = 8;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::format::page::PageNo;
+use crate::ids::PageNo;
 use crate::page_map::set::PageSet;
 
 /// What the transaction knows of a page.

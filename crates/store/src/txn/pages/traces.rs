@@ -1,6 +1,7 @@
 //! What is known of the bytes of own pages: where they stood before.
 
-use crate::format::page::{Origins, PageNo};
+use crate::format::page::Origins;
+use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 
 /// How many pages of one transaction are followed, and kept for the next one (1 MiB); others are compared with what they were copied from.

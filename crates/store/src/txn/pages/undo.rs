@@ -6,8 +6,10 @@
 use super::OwnPages;
 use crate::error::{Error, Result};
 use crate::format::free_list::{FreeExtent, Run};
-use crate::format::page::{Page, PageNo, ReadPages};
-use crate::heap::Place;
+use crate::format::page::Page;
+use crate::format::pages::ReadPages;
+use crate::format::pointer::Place;
+use crate::ids::PageNo;
 use crate::space::allocator::Taken;
 use crate::txn::pages::heap::HeapsBefore;
 use crate::txn::pages::states::State;

@@ -3,9 +3,11 @@
 use super::damaged;
 use crate::env::RESERVE_PAGES;
 use crate::error::Result;
-use crate::format::page::{PAGE_BYTES, PageNo};
-use crate::heap::{HeapNo, Place, Segment};
+use crate::format::page::PAGE_BYTES;
+use crate::format::pointer::{Place, Segment};
 use crate::heap::{SegmentUse, segment_key, segment_of};
+use crate::ids::HeapNo;
+use crate::ids::PageNo;
 use crate::tree::View;
 use crate::txn::pages::OwnPages;
 

@@ -3,8 +3,8 @@
 use super::damaged;
 use crate::env::mapping::Tail;
 use crate::error::Result;
+use crate::format::pointer::Place;
 use crate::format::roots::Head;
-use crate::heap::Place;
 use crate::heap::{Record, SEGMENT_HEADER_BYTES};
 use crate::log::append::AppendLock;
 use crate::log::record::{

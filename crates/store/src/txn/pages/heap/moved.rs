@@ -2,9 +2,10 @@
 
 use super::{OpenHeap, damaged};
 use crate::error::Result;
-use crate::format::page::PageNo;
-use crate::heap::{HeapNo, Segment};
+use crate::format::pointer::Segment;
 use crate::heap::{HeapUse, SegmentUse, segment_key};
+use crate::ids::HeapNo;
+use crate::ids::PageNo;
 use crate::tree;
 use crate::tree::View;
 use crate::txn::pages::OwnPages;
