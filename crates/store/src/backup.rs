@@ -19,6 +19,7 @@ use sapwood_wal::storage::{File, Folder, OpenMode, Storage};
 
 use crate::check::{Report, check_pages};
 use crate::commit::multi_store;
+use crate::env::Env;
 use crate::env::Inner;
 use crate::env::file_names::FileNames;
 use crate::env::mapping::{MappedPages, WINDOW_PAGES};
@@ -59,6 +60,52 @@ impl Content {
             }
             content => content.clone(),
         }
+    }
+}
+
+impl Env {
+    /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
+    /// Every page keeps its number. [`restore`](crate::backup::restore) makes an environment of it.
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
+        backup(self.inner(), &Content::Full, dest.as_ref())
+    }
+
+    /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
+    /// writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a backup of its store too. Gives the commit of each store.
+    pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
+        backup_stores(&self.owner().stores, &Content::Full, dest.as_ref())
+    }
+
+    /// As [`Env::backup_stores`], of what has changed since such a backup, full or incremental.
+    ///
+    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is one of something else, from before a restore, or of fewer stores.
+    pub fn backup_stores_since(
+        &self,
+        base: impl AsRef<Path>,
+        dest: impl AsRef<Path>,
+    ) -> Result<Vec<CommitNo>> {
+        let content = Content::Since(base.as_ref().to_owned());
+        backup_stores(&self.owner().stores, &content, dest.as_ref())
+    }
+
+    /// As [`Env::backup_stores`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    pub fn backup_stores_compacted(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
+        backup_stores(&self.owner().stores, &Content::Compacted, dest.as_ref())
+    }
+
+    /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    pub fn backup_compacted(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
+        backup(self.inner(), &Content::Compacted, dest.as_ref())
+    }
+
+    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist. The backup may be
+    /// one of all stores ([`Env::backup_stores`]).
+    /// [`Restore`](crate::Restore) puts them together. The work is in proportion to what has changed.
+    ///
+    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
+    pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
+        let content = Content::Since(base.as_ref().to_owned());
+        backup(self.inner(), &content, dest.as_ref())
     }
 }
 

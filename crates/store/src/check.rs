@@ -2,6 +2,7 @@
 
 mod heaps;
 
+use crate::env::Env;
 use crate::env::Inner;
 use crate::env::comparators::Registry;
 use crate::env::mapping::MappedPages;
@@ -45,6 +46,25 @@ impl Report {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
+    }
+}
+
+impl Env {
+    /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
+    /// neither used nor free. `Err` is a failure to check; damage is told by the report.
+    pub fn check(&self) -> Result<Report> {
+        check(self.inner())
+    }
+
+    /// Reads the roots of all trees of the newest durable state and some of their pages, about `pages_max` in all and
+    /// spread evenly, and looks at each as [`Env::check`] does. Of the report, `records` and `pages_free` are 0, and
+    /// `pages_used` is how many pages were read.
+    ///
+    /// So damage to what everything hangs on is found before anybody needs it, in a time that does not grow with the
+    /// store.
+    pub fn check_sample(&self, pages_max: u64) -> Result<Report> {
+        self.inner().check_usable()?;
+        check_sample(self.inner(), pages_max)
     }
 }
 

@@ -21,6 +21,7 @@ use std::io::IoSlice;
 
 use sapwood_wal::Position;
 
+use crate::commit::multi_store::JointTicket;
 use crate::env::options::Durability;
 use crate::env::region::HEADS;
 use crate::env::{Env, Inner};
@@ -107,6 +108,62 @@ impl fmt::Debug for Ticket {
         f.debug_struct("Ticket")
             .field("commit", &self.commit)
             .finish_non_exhaustive()
+    }
+}
+
+impl WriteTxn {
+    /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
+    /// visible before [`Ticket::wait_durable`] has returned.
+    ///
+    /// A transaction without changes makes no commit: its ticket is that of the commit it began from.
+    pub fn commit(self) -> Result<Ticket> {
+        let durability = self.env().inner().options.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`WriteTxn::commit`], with another [`Durability`] than the environment's.
+    pub fn commit_with(mut self, durability: Durability) -> Result<Ticket> {
+        self.finish()?;
+        let head = commit(&mut self, durability)?;
+        Ok(self.committed(&head))
+    }
+
+    /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
+    /// [`JointTxn::commit`](crate::JointTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
+    /// others do the same: two that wait for each other wait for ever.
+    ///
+    /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
+    pub fn commit_jointly(mut txns: Vec<Self>) -> Result<JointTicket> {
+        let regions = |txn: &Self| txn.env().inner().regions.clone();
+        if let Some((first, others)) = txns.split_first() {
+            let first = regions(first);
+            if others.iter().any(|txn| !Arc::ptr_eq(&regions(txn), &first)) {
+                return Err(Error::ForeignTxn);
+            }
+        }
+        // The order in which locks are taken.
+        txns.sort_by_key(|txn| txn.env().inner().identity.store);
+        txns.iter_mut().try_for_each(Self::finish)?;
+        let heads = commit_jointly(&mut txns)?;
+        let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
+            let head = head.unwrap_or(*txn.head());
+            txn.committed(&head)
+        });
+        Ok(JointTicket::new(tickets.collect()))
+    }
+
+    fn committed(mut self, head: &Head) -> Ticket {
+        let env = self.env().clone();
+        let is_new = head.commit != self.head().commit;
+        if is_new {
+            self.keep_trees(head.commit);
+        }
+        self.end(is_new);
+        drop(self);
+        if is_new {
+            afterwards(&env, head);
+        }
+        Ticket::new(env, head)
     }
 }
 

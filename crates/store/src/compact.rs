@@ -57,6 +57,40 @@ pub struct Compacted {
     pub target: u64,
 }
 
+impl Env {
+    /// Moves what lies at the end of the store to free pages ahead of it, in bounded transactions, and gives the space behind back to
+    /// the file system, while readers and writers go on. `progress` is told after each pass over the store.
+    ///
+    /// What a snapshot pins stays where it is, so that a long reader keeps the store from getting smaller; so do trees whose comparators are not
+    /// registered. Each pass walks all branches of all trees, and the leaves of those with values of many pages or with duplicates.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// # let env = Env::in_memory(&Options::new())?;
+    /// let mut txn = env.write()?;
+    /// let tree = txn.create_tree("t", TreeKind::COMPACT)?;
+    /// for n in 0..50_000_u32 {
+    ///     txn.put(tree, &n.to_be_bytes(), &[7; 100])?;
+    /// }
+    /// txn.commit()?.wait_durable()?;
+    /// let mut txn = env.write()?;
+    /// let tree = txn.tree("t")?.unwrap();
+    /// for n in (0..50_000_u32).filter(|n| n % 1000 >= 50) {
+    ///     txn.delete(tree, &n.to_be_bytes())?;
+    /// }
+    /// txn.commit()?.wait_durable()?;
+    /// let compacted = env.compact(|_| ())?;
+    /// assert!(compacted.now < compacted.before / 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compact(&self, mut progress: impl FnMut(Compacted)) -> Result<Compacted> {
+        self.inner().check_usable()?;
+        compact(self, &mut progress, &|_| true)
+    }
+}
+
 /// Whether a store that rests had better be compacted.
 pub(crate) fn is_due(inner: &Arc<Inner>) -> Result<bool> {
     let pages = store_pages(inner)?;

@@ -1,5 +1,7 @@
 //! The environment: a folder with one log, one lock region and one or more stores, opened by any number of processes.
 
+pub(crate) mod archive;
+pub(crate) mod background;
 pub(crate) mod comparators;
 pub(crate) mod file_names;
 pub(crate) mod mapping;
@@ -7,45 +9,26 @@ pub(crate) mod options;
 pub(crate) mod readers;
 pub(crate) mod region;
 
+use std::any::Any;
 use std::fmt;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use sapwood_wal::Wal;
 use sapwood_wal::process::Membership;
-use sapwood_wal::storage::{File, Storage};
+use sapwood_wal::storage::File;
 
-use crate::background::Background;
-use crate::backup::Content;
-use crate::check::{self, Report};
-use crate::commit::multi_store;
-use crate::commit::multi_store::JointTxn;
-use crate::compact::{self, Compacted};
+use crate::env::background::Background;
 use crate::env::comparators::Registry;
-use crate::env::mapping::{DataFile, MappedPages, WINDOW_PAGES};
+use crate::env::mapping::{DataFile, WINDOW_PAGES};
 use crate::env::options::Options;
 use crate::env::readers::IdleReaders;
 use crate::env::region::Region;
 use crate::error::{Error, Result};
-use crate::format::free_list::FreePages;
 use crate::format::meta::StoreIdentity;
 use crate::format::page::PAGE_BYTES;
-use crate::format::roots::Roots;
 use crate::guard::Guard;
 use crate::ids::CommitNo;
-use crate::log::archive;
-use crate::log::checkpoint;
-use crate::log::checkpoint::CheckpointLock;
-use crate::open;
-use crate::space::allocator::FreeList;
-use crate::stat::Stat;
-use crate::stat::free_pages;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
-use crate::txn::WriteTxn;
-use crate::txn::bulk_load::BulkLoad;
-use crate::txn::pages::Workshop;
-use crate::txn::snapshot::Snapshot;
-use crate::{backup, stat};
 
 /// An open environment. Clones are handles to the same one; it is closed when the last handle, snapshot and
 /// transaction is gone.
@@ -66,9 +49,9 @@ pub struct Env {
 /// All handles to an environment together. Snapshots outlive it, everything else belongs to it.
 pub(crate) struct Owner {
     /// The stores, by number: at least one, until it is closed.
-    stores: Vec<Arc<Inner>>,
+    pub(crate) stores: Vec<Arc<Inner>>,
     /// Whether the environment is closed with it.
-    closes: bool,
+    pub(crate) closes: bool,
 }
 
 /// What an open store consists of, with what it shares with the others of its environment.
@@ -87,56 +70,14 @@ pub(crate) struct Inner {
     pub(crate) idle_readers: IdleReaders,
     /// How trees are compared whose order the store does not know.
     pub(crate) comparators: Registry,
-    /// Here while there is no write transaction in this process.
-    pub(crate) workshop: Mutex<Option<Box<Workshop>>>,
+    /// What the last write transaction of this process has left for the next; only `txn` knows what that is.
+    pub(crate) workshop: Mutex<Option<Box<dyn Any + Send>>>,
     pub(crate) background: Background,
     /// How many pages the store may have, by [`Env::set_bytes_max`].
     pub(crate) pages_max: AtomicU64,
 }
 
 impl Env {
-    /// Opens the environment in the folder `path`, recovering it if its last user died.
-    ///
-    /// The data file of a store may be a symbolic link to a block device, made before the environment is. Of a device whose first page is
-    /// zero a store is made, as long as the device.
-    ///
-    /// Fails with `NotFound` if there is none and it is not to be created, with
-    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
-    /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
-    /// library wrote it.
-    ///
-    /// As long as the environment is open, its files are its own: all processes read the data file through a shared
-    /// map, in which a page that somebody else writes to is damaged, and a page that somebody cuts off ends the process
-    /// that looks at it (SIGBUS). The file's length is looked at where that costs nothing: when the environment is
-    /// opened, before the file grows, is checked, copied or compacted, and before a checkpoint says that everything is
-    /// in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        open::open(path.as_ref(), options)
-    }
-
-    /// An environment in memory: the same code on an anonymous file, gone with its last handle.
-    pub fn in_memory(options: &Options) -> Result<Self> {
-        open::in_memory(options)
-    }
-
-    /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]), which is copied,
-    /// checked in full, and stays as it is.
-    pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        open::in_memory_from(backup.as_ref(), options)
-    }
-
-    /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives
-    /// the same environment; other processes can open it only if the storage has a path.
-    ///
-    /// The storage answers for its files: they are what it says that they are, and as long as the environment is open
-    /// nobody else changes them.
-    ///
-    /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment
-    /// that was open there before, on a storage without a path or without [`Options::shared`].
-    pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
-        open::on_storage(storage, options)
-    }
-
     /// How many stores the environment has.
     pub fn stores(&self) -> usize {
         self.owner.stores.len()
@@ -173,131 +114,11 @@ impl Env {
         })
     }
 
-    /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
-    /// nothing, and with a commit all that was visible before it.
-    pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
-        multi_store::read(&self.owner.stores, Snapshot::begin, Snapshot::commit)
-    }
-
-    /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
-    ///
-    /// Fails with [`Error::NoSuchStore`] if there are not so many.
-    ///
-    /// ```
-    /// # fn main() -> sapwood_store::Result<()> {
-    /// # use sapwood_store::{Env, Options, TreeKind};
-    /// let env = Env::in_memory(&Options::new().stores(2))?;
-    /// let mut txn = env.write_stores(&[0, 1])?;
-    /// for number in [0, 1] {
-    ///     let store = txn.store(number)?;
-    ///     let tree = store.create_tree("accounts", TreeKind::COMPACT)?;
-    ///     store.put(tree, b"balance", b"100")?;
-    /// }
-    /// txn.commit()?.wait_durable()?;
-    ///
-    /// let snapshots = env.read_stores()?;
-    /// assert!(snapshots[0].tree("accounts")?.is_some() && snapshots[1].tree("accounts")?.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn write_stores(&self, numbers: &[usize]) -> Result<JointTxn> {
-        JointTxn::begin(self, numbers)
-    }
-
-    /// The newest visible state, unchanging until the snapshot is dropped. Never waits for anybody.
-    ///
-    /// Fails with [`Error::ReadersFull`](crate::Error::ReadersFull) if all slots of the reader table are taken.
-    #[inline]
-    pub fn read(&self) -> Result<Snapshot> {
-        Snapshot::begin(self.inner())
-    }
-
-    /// Begins a write transaction, waiting until no other one is open in any process. It starts from the newest
-    /// applied commit, which need not be durable yet. Dropped without [`WriteTxn::commit`] it leaves no trace.
-    ///
-    /// A thread that has one open already waits for itself for ever.
-    pub fn write(&self) -> Result<WriteTxn> {
-        WriteTxn::begin(self)
-    }
-
-    /// Like [`Env::write`], but gives `None` instead of waiting for another write transaction.
-    pub fn try_write(&self) -> Result<Option<WriteTxn>> {
-        WriteTxn::try_begin(self)
-    }
-
-    /// Begins a bulk load: trees built from sorted input, without copy on write and without the log. It is the one
-    /// write transaction until it is committed or dropped.
-    pub fn bulk(&self) -> Result<BulkLoad> {
-        Ok(BulkLoad::new(self.write()?))
-    }
-
     /// Makes every commit so far durable and visible, whatever its [`Durability`], with one sync of the log. Gives the newest of
     /// them.
     pub fn sync(&self) -> Result<CommitNo> {
         self.inner().check_may_write()?;
         self.inner().sync()
-    }
-
-    /// Makes the data file hold the newest durable commit by itself and lets the log before it be used again.
-    /// Commits go on meanwhile. Gives the commit that the file now holds.
-    pub fn checkpoint(&self) -> Result<CommitNo> {
-        self.inner().check_may_write()?;
-        checkpoint::checkpoint(self.inner())
-    }
-
-    /// Archives everything up to now, if the environment has an archive ([`Options::archive`]). Checkpoints do so too.
-    pub fn archive(&self) -> Result<()> {
-        self.sync()?;
-        archive::archive(self.inner())
-    }
-
-    /// Moves what lies at the end of the store to free pages ahead of it, in bounded transactions, and gives the space behind back to
-    /// the file system, while readers and writers go on. `progress` is told after each pass over the store.
-    ///
-    /// What a snapshot pins stays where it is, so that a long reader keeps the store from getting smaller; so do trees whose comparators are not
-    /// registered. Each pass walks all branches of all trees, and the leaves of those with values of many pages or with duplicates.
-    ///
-    /// ```
-    /// # fn main() -> sapwood_store::Result<()> {
-    /// # use sapwood_store::{Env, Options, TreeKind};
-    /// # let env = Env::in_memory(&Options::new())?;
-    /// let mut txn = env.write()?;
-    /// let tree = txn.create_tree("t", TreeKind::COMPACT)?;
-    /// for n in 0..50_000_u32 {
-    ///     txn.put(tree, &n.to_be_bytes(), &[7; 100])?;
-    /// }
-    /// txn.commit()?.wait_durable()?;
-    /// let mut txn = env.write()?;
-    /// let tree = txn.tree("t")?.unwrap();
-    /// for n in (0..50_000_u32).filter(|n| n % 1000 >= 50) {
-    ///     txn.delete(tree, &n.to_be_bytes())?;
-    /// }
-    /// txn.commit()?.wait_durable()?;
-    /// let compacted = env.compact(|_| ())?;
-    /// assert!(compacted.now < compacted.before / 4);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn compact(&self, mut progress: impl FnMut(Compacted)) -> Result<Compacted> {
-        self.inner().check_usable()?;
-        compact::compact(self, &mut progress, &|_| true)
-    }
-
-    /// Reads every page of the newest durable state: checksums, order, reachability, the free list, what is
-    /// neither used nor free. `Err` is a failure to check; damage is told by the report.
-    pub fn check(&self) -> Result<Report> {
-        check::check(self.inner())
-    }
-
-    /// Reads the roots of all trees of the newest durable state and some of their pages, about `pages_max` in all and
-    /// spread evenly, and looks at each as [`Env::check`] does. Of the report, `records` and `pages_free` are 0, and
-    /// `pages_used` is how many pages were read.
-    ///
-    /// So damage to what everything hangs on is found before anybody needs it, in a time that does not grow with the
-    /// store.
-    pub fn check_sample(&self, pages_max: u64) -> Result<Report> {
-        self.inner().check_usable()?;
-        check::check_sample(self.inner(), pages_max)
     }
 
     /// Bounds the size of the store: a transaction that would need pages behind the first `bytes` fails with
@@ -309,75 +130,6 @@ impl Env {
     pub fn set_bytes_max(&self, bytes: u64) {
         let pages = bytes / PAGE_BYTES as u64;
         self.inner().pages_max.store(pages, Ordering::Relaxed);
-    }
-
-    /// Ends the snapshots of processes that died with them, which otherwise happens when their pages are wanted; how many
-    /// there were.
-    pub fn clear_dead_readers(&self) -> Result<usize> {
-        self.inner().check_usable()?;
-        Ok(readers::clear_dead(self.inner()))
-    }
-
-    /// Ends the snapshots that are parked ([`Snapshot::park`]), in any process, and more than `age_max` commits old; how many there were.
-    pub fn expire_parked(&self, age_max: u64) -> Result<usize> {
-        self.inner().check_usable()?;
-        Ok(readers::expire_parked(self.inner(), age_max))
-    }
-
-    /// The free list of the visible commit.
-    pub fn free_pages(&self) -> Result<Vec<FreePages>> {
-        self.inner().check_usable()?;
-        free_pages(self.inner())
-    }
-
-    /// Sizes, heads and readers, as of now.
-    pub fn stat(&self) -> Result<Stat> {
-        self.inner().check_usable()?;
-        stat::stat(self.inner())
-    }
-
-    /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
-    /// Every page keeps its number. [`restore`](crate::backup::restore) makes an environment of it.
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        backup::backup(self.inner(), &Content::Full, dest.as_ref())
-    }
-
-    /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
-    /// writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a backup of its store too. Gives the commit of each store.
-    pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
-        backup::backup_stores(&self.owner.stores, &Content::Full, dest.as_ref())
-    }
-
-    /// As [`Env::backup_stores`], of what has changed since such a backup, full or incremental.
-    ///
-    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is one of something else, from before a restore, or of fewer stores.
-    pub fn backup_stores_since(
-        &self,
-        base: impl AsRef<Path>,
-        dest: impl AsRef<Path>,
-    ) -> Result<Vec<CommitNo>> {
-        let content = Content::Since(base.as_ref().to_owned());
-        backup::backup_stores(&self.owner.stores, &content, dest.as_ref())
-    }
-
-    /// As [`Env::backup_stores`], without free pages and with full pages: as small as the records allow. No increment can follow it.
-    pub fn backup_stores_compacted(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
-        backup::backup_stores(&self.owner.stores, &Content::Compacted, dest.as_ref())
-    }
-
-    /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
-    pub fn backup_compacted(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        backup::backup(self.inner(), &Content::Compacted, dest.as_ref())
-    }
-
-    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist. The backup may be
-    /// one of all stores ([`Env::backup_stores`]).
-    /// [`Restore`](crate::Restore) puts them together. The work is in proportion to what has changed.
-    ///
-    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
-    pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
-        let content = Content::Since(base.as_ref().to_owned());
-        backup::backup(self.inner(), &content, dest.as_ref())
     }
 
     /// The first of these stores.
@@ -451,41 +203,6 @@ impl Owner {
             let _: sapwood_wal::Result<()> = wal.write_through();
         }
         first.poison();
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        if self.is_forked() || !self.closes {
-            return;
-        }
-        for store in &self.stores {
-            store.background.stop();
-        }
-        if let Some(store) = self.stores.first()
-            && let Some(wal) = &store.wal
-            && !store.options.read_only
-        {
-            // Commits that nobody has waited for are not lost because this is closed. Who closes it cannot be told of a failure.
-            let _: sapwood_wal::Result<()> = wal.write_through();
-        }
-        for store in &self.stores {
-            if store.options.idle_checkpoint.is_some() && !store.options.read_only {
-                // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
-                let checkpointed = checkpoint::checkpoint(store);
-                let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());
-            }
-            store.idle_readers.close();
-        }
-        // Snapshots may outlive this, and the environment is open as long as they live.
-        if self
-            .stores
-            .iter()
-            .all(|store| Arc::strong_count(store) == 1)
-        {
-            // Whatever it has come to, the environment can be opened again.
-            let _: Result<()> = open::leave(std::mem::take(&mut self.stores));
-        }
     }
 }
 
@@ -576,19 +293,6 @@ impl Inner {
                 self.make_visible(applied, head?.log.lsn)?;
                 return Ok(applied);
             }
-        }
-    }
-
-    /// The free list as of a commit.
-    pub(crate) fn free_list<'a>(
-        &'a self,
-        pages: &'a MappedPages,
-        roots: &'a Roots,
-    ) -> FreeList<'a> {
-        FreeList {
-            inner: self,
-            pages,
-            roots,
         }
     }
 
@@ -707,19 +411,6 @@ impl Inner {
         };
         grower.unlock();
         Ok(result?)
-    }
-
-    /// Has the file trimmed, unless somebody is writing.
-    fn trim_file_if_nobody_writes(&self) -> Result<()> {
-        let writer = &self.region.writer;
-        // A dead owner's place is left to whoever completes what it did.
-        if writer.try_lock(self.membership.index(), |_| true).is_none() {
-            return Ok(());
-        }
-        let trim = || CheckpointLock::take(self)?.trim_file(&self.region.applied_head()?);
-        let result = trim();
-        writer.unlock();
-        result
     }
 
     fn allocate(&self, room: u64, end: u64) -> Result<u64> {

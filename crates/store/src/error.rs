@@ -171,7 +171,7 @@ pub enum Error {
     StoreFull(u64),
 
     /// As many processes as possible have the environment open.
-    #[error("too many processes: {max} have the environment open", max = crate::PROCESSES_MAX)]
+    #[error("too many processes: {max} have the environment open", max = sapwood_wal::process::PROCESSES_MAX)]
     ProcessesFull,
 
     /// A file was written in a format of another version.

@@ -23,8 +23,9 @@ use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{File, Folder, Identity, Memory, OpenMode, Storage, creating_with};
 use sapwood_wal::{LogId, Position, Shared, Wal};
 
-use crate::background::Background;
+use crate::background;
 use crate::backup::restore::Restore;
+use crate::env::background::Background;
 use crate::env::comparators::Registry;
 use crate::env::file_names::DATA_NAME;
 use crate::env::mapping::{DataFile, WINDOW_PAGES};
@@ -89,6 +90,50 @@ impl Known {
     /// asks whether it is the last.
     fn is_open(&self) -> bool {
         self.stores.iter().any(|store| store.strong_count() > 0)
+    }
+}
+
+impl Env {
+    /// Opens the environment in the folder `path`, recovering it if its last user died.
+    ///
+    /// The data file of a store may be a symbolic link to a block device, made before the environment is. Of a device whose first page is
+    /// zero a store is made, as long as the device.
+    ///
+    /// Fails with `NotFound` if there is none and it is not to be created, with
+    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
+    /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
+    /// library wrote it.
+    ///
+    /// As long as the environment is open, its files are its own: all processes read the data file through a shared
+    /// map, in which a page that somebody else writes to is damaged, and a page that somebody cuts off ends the process
+    /// that looks at it (SIGBUS). The file's length is looked at where that costs nothing: when the environment is
+    /// opened, before the file grows, is checked, copied or compacted, and before a checkpoint says that everything is
+    /// in it. What is missing is told as [`Error::Damaged`](crate::Error::Damaged) then.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        open(path.as_ref(), options)
+    }
+
+    /// An environment in memory: the same code on an anonymous file, gone with its last handle.
+    pub fn in_memory(options: &Options) -> Result<Self> {
+        in_memory(options)
+    }
+
+    /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]), which is copied,
+    /// checked in full, and stays as it is.
+    pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        in_memory_from(backup.as_ref(), options)
+    }
+
+    /// An environment on any storage, such as the simulated disk of crash tests. Opening the same storage again gives
+    /// the same environment; other processes can open it only if the storage has a path.
+    ///
+    /// The storage answers for its files: they are what it says that they are, and as long as the environment is open
+    /// nobody else changes them.
+    ///
+    /// Fails with [`Error::HasSnapshots`](crate::Error::HasSnapshots) as long as there are snapshots of the environment
+    /// that was open there before, on a storage without a path or without [`Options::shared`].
+    pub fn on_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
+        on_storage(storage, options)
     }
 }
 
@@ -337,7 +382,7 @@ impl Opened {
             idle_readers: IdleReaders::new(),
             comparators: Registry::default(),
             workshop: Mutex::new(None),
-            background: Background::default(),
+            background: Background::new(background::run),
             pages_max: AtomicU64::new(u64::MAX),
         };
         let env = Env::new(regions.iter().zip(self.stores).map(inner).collect());
@@ -730,5 +775,40 @@ fn first_head(log: Position) -> Head {
         commit: FIRST_COMMIT,
         log,
         roots: Roots::empty(),
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if self.is_forked() || !self.closes {
+            return;
+        }
+        for store in &self.stores {
+            store.background.stop();
+        }
+        if let Some(store) = self.stores.first()
+            && let Some(wal) = &store.wal
+            && !store.options.read_only
+        {
+            // Commits that nobody has waited for are not lost because this is closed. Who closes it cannot be told of a failure.
+            let _: sapwood_wal::Result<()> = wal.write_through();
+        }
+        for store in &self.stores {
+            if store.options.idle_checkpoint.is_some() && !store.options.read_only {
+                // A courtesy to whoever opens the environment next; what it did not achieve, recovery does.
+                let checkpointed = checkpoint::checkpoint(store);
+                let _: Result<()> = checkpointed.and_then(|_| store.trim_file_if_nobody_writes());
+            }
+            store.idle_readers.close();
+        }
+        // Snapshots may outlive this, and the environment is open as long as they live.
+        if self
+            .stores
+            .iter()
+            .all(|store| Arc::strong_count(store) == 1)
+        {
+            // Whatever it has come to, the environment can be opened again.
+            let _: Result<()> = leave(std::mem::take(&mut self.stores));
+        }
     }
 }

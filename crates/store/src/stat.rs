@@ -1,5 +1,6 @@
 //! Figures about an open environment.
 
+use crate::env::Env;
 use crate::env::Inner;
 use crate::env::readers;
 use crate::error::{Error, Result};
@@ -81,6 +82,20 @@ pub struct Reader {
     pub age: u64,
     /// Its owner does not read at the moment, and it may be ended ([`Snapshot::park`](crate::Snapshot::park)).
     pub is_parked: bool,
+}
+
+impl Env {
+    /// The free list of the visible commit.
+    pub fn free_pages(&self) -> Result<Vec<FreePages>> {
+        self.inner().check_usable()?;
+        free_pages(self.inner())
+    }
+
+    /// Sizes, heads and readers, as of now.
+    pub fn stat(&self) -> Result<Stat> {
+        self.inner().check_usable()?;
+        stat(self.inner())
+    }
 }
 
 pub(crate) fn stat(inner: &Arc<Inner>) -> Result<Stat> {

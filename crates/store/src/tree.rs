@@ -3,6 +3,7 @@
 //! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
 //! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
 
+mod catalog;
 mod changes;
 mod check;
 mod count;

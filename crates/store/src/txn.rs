@@ -13,11 +13,7 @@ mod writer;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
-use crate::background::Background;
-use crate::commit;
-use crate::commit::Ticket;
-use crate::commit::multi_store::JointTicket;
-use crate::env::options::Durability;
+use crate::env::background::Background;
 use crate::env::{Env, Inner};
 use crate::error::{Error, Result};
 use crate::format::page::PAGE_BYTES;
@@ -41,6 +37,21 @@ pub use trees::TreeId;
 /// others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct TxnNo(u64);
+
+impl Env {
+    /// Begins a write transaction, waiting until no other one is open in any process. It starts from the newest
+    /// applied commit, which need not be durable yet. Dropped without [`WriteTxn::commit`] it leaves no trace.
+    ///
+    /// A thread that has one open already waits for itself for ever.
+    pub fn write(&self) -> Result<WriteTxn> {
+        WriteTxn::begin(self)
+    }
+
+    /// Like [`Env::write`], but gives `None` instead of waiting for another write transaction.
+    pub fn try_write(&self) -> Result<Option<WriteTxn>> {
+        WriteTxn::try_begin(self)
+    }
+}
 
 impl TxnNo {
     fn next() -> Self {
@@ -109,6 +120,7 @@ impl WriteTxn {
             checkpoint::checkpoint(&inner)?;
         }
         let shop = lock(&inner.workshop).take();
+        let shop = shop.and_then(|shop| shop.downcast().ok());
         let shop = shop.unwrap_or_else(|| Box::new(Workshop::new(&inner)));
         Ok(Self {
             number: TxnNo::next(),
@@ -139,67 +151,13 @@ impl WriteTxn {
         self.own().view().limit() * PAGE_BYTES as u64
     }
 
-    /// Applies and logs everything, and lets the next write transaction begin. The commit is neither durable nor
-    /// visible before [`Ticket::wait_durable`] has returned.
-    ///
-    /// A transaction without changes makes no commit: its ticket is that of the commit it began from.
-    pub fn commit(self) -> Result<Ticket> {
-        let durability = self.env().inner().options.durability;
-        self.commit_with(durability)
-    }
-
-    /// As [`WriteTxn::commit`], with another [`Durability`] than the environment's.
-    pub fn commit_with(mut self, durability: Durability) -> Result<Ticket> {
-        self.finish()?;
-        let head = commit::commit(&mut self, durability)?;
-        Ok(self.committed(&head))
-    }
-
-    /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
-    /// [`JointTxn::commit`](crate::JointTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
-    /// others do the same: two that wait for each other wait for ever.
-    ///
-    /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
-    pub fn commit_jointly(mut txns: Vec<Self>) -> Result<JointTicket> {
-        let regions = |txn: &Self| txn.env().inner().regions.clone();
-        if let Some((first, others)) = txns.split_first() {
-            let first = regions(first);
-            if others.iter().any(|txn| !Arc::ptr_eq(&regions(txn), &first)) {
-                return Err(Error::ForeignTxn);
-            }
-        }
-        // The order in which locks are taken.
-        txns.sort_by_key(|txn| txn.env().inner().identity.store);
-        txns.iter_mut().try_for_each(Self::finish)?;
-        let heads = commit::commit_jointly(&mut txns)?;
-        let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
-            let head = head.unwrap_or(txn.head);
-            txn.committed(&head)
-        });
-        Ok(JointTicket::new(tickets.collect()))
-    }
-
     /// Refuses what cannot be committed, and ends all changes.
-    fn finish(&mut self) -> Result<()> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.env().inner().check_usable()?;
         if self.failed {
             return Err(Error::TxnFailed);
         }
         self.seal_reserved()
-    }
-
-    fn committed(mut self, head: &Head) -> Ticket {
-        let env = self.env().clone();
-        let is_new = head.commit != self.head.commit;
-        if is_new {
-            self.keep_trees(head.commit);
-        }
-        self.end(is_new);
-        drop(self);
-        if is_new {
-            commit::afterwards(&env, head);
-        }
-        Ticket::new(env, head)
     }
 
     pub(crate) fn number(&self) -> TxnNo {
@@ -237,7 +195,7 @@ impl WriteTxn {
         }
     }
 
-    fn end(&mut self, committed: bool) {
+    pub(crate) fn end(&mut self, committed: bool) {
         if let Some(pages) = self.pages.take() {
             let inner = self.lock.env().inner();
             *lock(&inner.workshop) = Some(pages.into_shop(committed));

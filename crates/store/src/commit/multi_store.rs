@@ -13,6 +13,7 @@ use crate::ids::CommitNo;
 use crate::log::append::AppendLock;
 use crate::sync::{Arc, Ordering};
 use crate::txn::WriteTxn;
+use crate::txn::snapshot::Snapshot;
 
 /// Snapshots of all stores, of one moment. `begin` takes one of them, of which `commit` tells what it sees.
 pub(crate) fn read<T>(
@@ -55,6 +56,39 @@ pub(crate) fn read<T>(
 pub struct JointTxn {
     /// In ascending order of their stores, which is the order in which everybody waits for them.
     txns: Vec<(usize, WriteTxn)>,
+}
+
+impl Env {
+    /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
+    /// nothing, and with a commit all that was visible before it.
+    pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
+        read(&self.owner().stores, Snapshot::begin, Snapshot::commit)
+    }
+
+    /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
+    ///
+    /// Fails with [`Error::NoSuchStore`] if there are not so many.
+    ///
+    /// ```
+    /// # fn main() -> sapwood_store::Result<()> {
+    /// # use sapwood_store::{Env, Options, TreeKind};
+    /// let env = Env::in_memory(&Options::new().stores(2))?;
+    /// let mut txn = env.write_stores(&[0, 1])?;
+    /// for number in [0, 1] {
+    ///     let store = txn.store(number)?;
+    ///     let tree = store.create_tree("accounts", TreeKind::COMPACT)?;
+    ///     store.put(tree, b"balance", b"100")?;
+    /// }
+    /// txn.commit()?.wait_durable()?;
+    ///
+    /// let snapshots = env.read_stores()?;
+    /// assert!(snapshots[0].tree("accounts")?.is_some() && snapshots[1].tree("accounts")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write_stores(&self, numbers: &[usize]) -> Result<JointTxn> {
+        JointTxn::begin(self, numbers)
+    }
 }
 
 impl JointTxn {

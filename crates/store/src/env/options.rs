@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use sapwood_wal::storage::{Folder, PRIVATE_PERMISSIONS};
 
+use crate::env::archive::Archive;
 use crate::env::file_names::FileNames;
 use crate::error::Result;
 use crate::guard::Guards;
 use crate::limits::STORES_MAX;
-use crate::log::archive::Archive;
 use crate::sync::Arc;
 
 /// How an environment is opened.

@@ -23,6 +23,7 @@ use std::ptr;
 
 use sapwood_wal::process::thread_number;
 
+use crate::env::Env;
 use crate::env::Inner;
 use crate::env::region::{Line, Region};
 use crate::error::{Error, Result};
@@ -215,6 +216,21 @@ impl Drop for ReaderHandle {
         if !self.inner.membership.is_forked() {
             self.inner.region.slots[self.slot].give_back();
         }
+    }
+}
+
+impl Env {
+    /// Ends the snapshots of processes that died with them, which otherwise happens when their pages are wanted; how many
+    /// there were.
+    pub fn clear_dead_readers(&self) -> Result<usize> {
+        self.inner().check_usable()?;
+        Ok(clear_dead(self.inner()))
+    }
+
+    /// Ends the snapshots that are parked ([`Snapshot::park`]), in any process, and more than `age_max` commits old; how many there were.
+    pub fn expire_parked(&self, age_max: u64) -> Result<usize> {
+        self.inner().check_usable()?;
+        Ok(expire_parked(self.inner(), age_max))
     }
 }
 

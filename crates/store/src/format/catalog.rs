@@ -15,9 +15,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use crate::error::{Error, Result};
-use crate::format::pages::ReadPages;
 use crate::format::tree_record::{TreeKind, TreeRecord};
-use crate::tree::View;
 
 /// The longest name, in bytes, of a tree whose record may be held beside the catalog's root.
 const HELD_NAME_BYTES_MAX: usize = 31;
@@ -100,26 +98,6 @@ impl Catalog {
         held.is_some()
     }
 
-    /// The tree of trees: its names count, its records may be old.
-    pub(crate) fn view<'p, P: ReadPages + ?Sized>(&self, pages: &'p P) -> View<'p, P> {
-        View::new(pages, self.tree)
-    }
-
-    /// The record of the tree of this name, if there is one.
-    pub(crate) fn get<P: ReadPages + ?Sized>(
-        &self,
-        pages: &P,
-        name: &[u8],
-    ) -> Result<Option<TreeRecord>> {
-        if let Some((held, record)) = self.held()
-            && held == name
-        {
-            return Ok(Some(*record));
-        }
-        let stored = self.view(pages).get(name)?;
-        stored.map(|stored| decode_record(name, stored)).transpose()
-    }
-
     /// The record of a tree that has `stored` under its name in the tree of trees.
     pub(crate) fn record(&self, name: &[u8], stored: &[u8]) -> Result<TreeRecord> {
         match self.held() {
@@ -181,7 +159,7 @@ pub(crate) fn tree_from_words(words: &[u64]) -> Result<TreeRecord> {
     TreeRecord::decode(&bytes).ok_or_else(|| Error::Damaged("a root is not a tree record".into()))
 }
 
-fn decode_record(name: &[u8], record: &[u8]) -> Result<TreeRecord> {
+pub(crate) fn decode_record(name: &[u8], record: &[u8]) -> Result<TreeRecord> {
     TreeRecord::decode(record).ok_or_else(|| {
         let name = String::from_utf8_lossy(name);
         Error::Damaged(format!("the catalog's record of tree '{name}' is not one"))

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use sapwood_wal::lock::Taken;
 use sapwood_wal::{Lsn, Wal};
 
+use crate::env::Env;
 use crate::log::append::AppendLock;
 use crate::log::archive;
 
@@ -389,6 +390,15 @@ impl Pace {
     }
 }
 
+impl Env {
+    /// Makes the data file hold the newest durable commit by itself and lets the log before it be used again.
+    /// Commits go on meanwhile. Gives the commit that the file now holds.
+    pub fn checkpoint(&self) -> Result<CommitNo> {
+        self.inner().check_may_write()?;
+        checkpoint(self.inner())
+    }
+}
+
 /// The commits on the meta pages of a store, with the log positions behind them.
 fn places(region: &Region) -> [(u64, u64); 2] {
     let metas = &region.metas;
@@ -584,5 +594,20 @@ mod tests {
         (seen.log_end, seen.durable) = (Some(Lsn(16)), Some(Lsn(16)));
         assert_eq!(pace.next_bytes(seen, later), MIN);
         assert!(pace.is_disk_waited_for(later));
+    }
+}
+
+impl Inner {
+    /// Has the file trimmed, unless somebody is writing.
+    pub(crate) fn trim_file_if_nobody_writes(&self) -> Result<()> {
+        let writer = &self.region.writer;
+        // A dead owner's place is left to whoever completes what it did.
+        if writer.try_lock(self.membership.index(), |_| true).is_none() {
+            return Ok(());
+        }
+        let trim = || CheckpointLock::take(self)?.trim_file(&self.region.applied_head()?);
+        let result = trim();
+        writer.unlock();
+        result
     }
 }

@@ -7,13 +7,14 @@ use sapwood_wal::storage::recording::{Disk, Fault, Image};
 
 use crate::backup::restore::Restore;
 use crate::env::Env;
+use crate::env::archive::Archive;
 use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Error;
 use crate::format::roots::Head;
 use crate::format::tree_record::TreeKind;
 use crate::guard::{Guard, Guards};
 use crate::log::append::AppendLock;
-use crate::log::archive::{Archive, Until};
+use crate::log::archive::Until;
 use crate::log::checkpoint::CheckpointLock;
 
 /// What is wrong, or nothing.

@@ -10,6 +10,7 @@ use sapwood_wal::Position;
 use sapwood_wal::storage::recording::{Crash, Disk};
 use sapwood_wal::storage::{File, Memory, OpenMode, Storage};
 
+use crate::env::archive::Archive;
 use crate::env::mapping::Windows;
 use crate::env::options::Durability;
 use crate::env::options::{LOG_BYTES_MIN, Options};
@@ -28,7 +29,7 @@ use crate::heap::Record;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::append::AppendLock;
 use crate::log::archive;
-use crate::log::archive::{Archive, Until};
+use crate::log::archive::Until;
 use crate::log::checkpoint::{CheckpointLock, Pinned};
 use crate::log::record::{Base, RecordHeader, encode_page, encode_places, encode_records};
 use crate::log::recovery::Recovering;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::bulk::TreeBuilder;
+use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::format::pages::{AppendPages, WritePages as _};
@@ -44,6 +45,14 @@ pub struct BulkLoad {
     /// Trees that were begun and are not finished.
     unfinished: usize,
     failed: bool,
+}
+
+impl Env {
+    /// Begins a bulk load: trees built from sorted input, without copy on write and without the log. It is the one
+    /// write transaction until it is committed or dropped.
+    pub fn bulk(&self) -> Result<BulkLoad> {
+        Ok(BulkLoad::new(self.write()?))
+    }
 }
 
 impl BulkLoad {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 
+use crate::env::Env;
 use crate::env::Inner;
 use crate::env::mapping::MappedPages;
 use crate::env::readers::ReaderHandle;
@@ -48,6 +49,16 @@ pub struct Snapshot {
     pages: MappedPages,
     /// Decoded when it is asked for.
     catalog: [u64; Catalog::WORDS],
+}
+
+impl Env {
+    /// The newest visible state, unchanging until the snapshot is dropped. Never waits for anybody.
+    ///
+    /// Fails with [`Error::ReadersFull`](crate::Error::ReadersFull) if all slots of the reader table are taken.
+    #[inline]
+    pub fn read(&self) -> Result<Snapshot> {
+        Snapshot::begin(self.inner())
+    }
 }
 
 impl Snapshot {

@@ -92,7 +92,7 @@ impl WriteTxn {
     }
 
     /// Tells the next transaction of the trees as the commit left them.
-    pub(super) fn keep_trees(&mut self, commit: CommitNo) {
+    pub(crate) fn keep_trees(&mut self, commit: CommitNo) {
         let before = self.head.commit;
         let Self { trees, pages, .. } = self;
         if let Some(pages) = pages {

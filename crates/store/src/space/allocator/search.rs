@@ -379,3 +379,18 @@ impl Stock {
         Ok(())
     }
 }
+
+impl Inner {
+    /// The free list as of a commit.
+    pub(crate) fn free_list<'a>(
+        &'a self,
+        pages: &'a MappedPages,
+        roots: &'a Roots,
+    ) -> FreeList<'a> {
+        FreeList {
+            inner: self,
+            pages,
+            roots,
+        }
+    }
+}
