@@ -3,7 +3,7 @@
 //! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory that all users
 //! of the log share, and whoever leads the next sync writes whole blocks from there past the page cache, in one call that returns when
 //! they are on the disk. That takes less time, and less of the processor's, than a write and a sync of it. Nor need others be that must
-//! survive the death of all processes ([`Wal::append`]), if the memory does: whoever comes next salvages them (`salvage`), and until
+//! survive the death of all processes ([`Wal::append`](crate::Wal::append)), if the memory does: whoever comes next salvages them (`salvage`), and until
 //! then some of them at a time are handed to the system, or synced with the rest. Everything else is written
 //! to the files as it is appended, and synced as any file is: large records, and all of them where the file system or a missing buffer leave no other way.
 //!
@@ -16,56 +16,51 @@
 //! - The buffer is a ring. It holds everything from the beginning of the block of `written` on, if it is `primed`; if it is not,
 //!   everything is written.
 //! - What is behind the end of the last block that is written is filled with zeroes. So the room of the log ends at the
-//!   beginning of a block ([`Wal::room`]).
+//!   beginning of a block ([`Wal::room`](crate::Wal::room)).
 //! - Blocks are written only if all before them is on the disk. If the system still has something in its cache, the rest is
 //!   handed to it too, and the files are synced.
 //! - Who writes to the files of a log with a buffer holds the lock `writing`: two writes of the same block must not meet. If a holder
 //!   dies, the same blocks are written once more.
 
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Lsn;
-use crate::error::{Error, Result};
 use crate::format::SEGMENT_HEADER_BYTES;
-use crate::guard::Guard;
-use crate::lock::Lock;
-use crate::log::Wal;
 use crate::storage::BLOCK_BYTES;
-use crate::sync::{AtomicU64, Ordering, PoisonError};
+use crate::sync::{AtomicU64, Ordering};
 
 // Blocks of the stream are blocks of the files.
 const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 
 /// A larger part of the buffer than one in so many is not taken by a single record. With more than that on its way, some of it had better be
 /// written; while that much is free still, nobody has to wait for it.
-const PARTS: u64 = 4;
+pub(crate) const PARTS: u64 = 4;
 
 /// Memory that all users of a log share, and what they need to exclude each other from the files.
 pub(crate) struct Buffer {
-    words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-    outlives: bool,
-    me: u16,
-    is_alive: Box<dyn Fn(u16) -> bool + Send + Sync>,
+    pub(crate) words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    pub(crate) outlives: bool,
+    pub(crate) me: u16,
+    pub(crate) is_alive: Box<dyn Fn(u16) -> bool + Send + Sync>,
 }
 
 impl Buffer {
-    fn words(&self) -> &[AtomicU64] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         (*self.words).as_ref()
     }
 
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.words().len() as u64 * 8
     }
 
     /// Whether what is between two places need not be written for fear of the death of all processes.
-    fn keeps(&self, from: Lsn, to: Lsn) -> bool {
+    pub(crate) fn keeps(&self, from: Lsn, to: Lsn) -> bool {
         self.outlives && to.0 - from.0 <= self.bytes() - self.bytes() / PARTS
     }
 
     /// Stores the parts one after the other, whose bytes together are a multiple of eight.
-    fn store<'p>(&self, lsn: Lsn, parts: impl Iterator<Item = &'p [u8]>) {
+    pub(crate) fn store<'p>(&self, lsn: Lsn, parts: impl Iterator<Item = &'p [u8]>) {
         let mut places = Places::from(self.words(), lsn);
         let (mut word, mut filled) = ([0; 8], 0);
         for mut part in parts {
@@ -88,7 +83,12 @@ impl Buffer {
     }
 
     /// The blocks of `from..to`, zeroes behind the end, and where they begin.
-    fn blocks_of<'b>(&self, from: Lsn, to: Lsn, blocks: &'b mut Blocks) -> (Lsn, &'b [u8]) {
+    pub(crate) fn blocks_of<'b>(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        blocks: &'b mut Blocks,
+    ) -> (Lsn, &'b [u8]) {
         let block = block_of(from);
         let filled = offset(to.0 - block.0);
         let bytes = filled.next_multiple_of(BLOCK_BYTES);
@@ -113,7 +113,7 @@ impl Buffer {
 pub(crate) struct Blocks {
     memory: Vec<u8>,
     /// The part of the log that it holds, from the beginning of a block on, and zeroes behind it. What was ever written does not change.
-    holds: Range<Lsn>,
+    pub(crate) holds: Range<Lsn>,
 }
 
 impl Default for Blocks {
@@ -126,229 +126,16 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    fn make_room(&mut self, bytes: usize) {
+    pub(crate) fn make_room(&mut self, bytes: usize) {
         if self.memory.len() < bytes + BLOCK_BYTES {
             *self = Self::default();
             self.memory.resize(bytes + BLOCK_BYTES, 0);
         }
     }
 
-    fn memory(&mut self, bytes: usize) -> &mut [u8] {
+    pub(crate) fn memory(&mut self, bytes: usize) -> &mut [u8] {
         let skip = self.memory.as_ptr().align_offset(BLOCK_BYTES);
         &mut self.memory[skip..skip + bytes]
-    }
-}
-
-impl Wal {
-    /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least 8 KiB. All
-    /// users of the log who write to it must have the same memory, which may hold anything when the log is started, before anybody appends to the log or
-    /// waits for its records. `outlives` says that the memory survives the death of all of them, and that whoever opens the log
-    /// next calls [`Wal::salvage`]. `me` and `is_alive` are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first
-    /// call counts.
-    pub fn share_buffer(
-        &self,
-        words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
-        outlives: bool,
-        me: u16,
-        is_alive: impl Fn(u16) -> bool + Send + Sync + 'static,
-    ) {
-        let is_alive = Box::new(is_alive);
-        let _: std::result::Result<(), Buffer> = self.buffer.set(Buffer {
-            words,
-            outlives,
-            me,
-            is_alive,
-        });
-    }
-
-    /// The buffer, if a record of so many bytes at this place goes there.
-    fn buffer_for(&self, lsn: Lsn, bytes: u64) -> Option<&Buffer> {
-        let buffer = self.buffer.get()?;
-        let fits = bytes <= buffer.bytes() / PARTS;
-        (fits && self.ring.takes_blocks(lsn)).then_some(buffer)
-    }
-
-    /// Stores a record in the buffer, from `lsn` up to `end`; gives `false` if it has to be written. For the holder of the writer lock.
-    pub(crate) fn put(&self, lsn: Lsn, end: Lsn, pieces: &[IoSlice<'_>]) -> Result<bool> {
-        let Some(buffer) = self.buffer_for(lsn, end.0 - lsn.0) else {
-            return Ok(false);
-        };
-        let shared = self.shared();
-        let needed = end.0 - block_of(shared.written()).0;
-        if needed > buffer.bytes() && self.guards.has(Guard::KeepUnwritten) {
-            self.write_through()?;
-        }
-        if !shared.is_primed() {
-            // What is written next begins with what the block has already.
-            let block = block_of(lsn);
-            let mut head = [0; BLOCK_BYTES];
-            let head = &mut head[..offset(lsn.0 - block.0)];
-            if self.guards.has(Guard::PrimeBuffer) {
-                self.ring.read(block, head)?;
-            }
-            buffer.store(block, std::iter::once(&*head));
-            shared.set_primed(true);
-        }
-        buffer.store(lsn, pieces.iter().map(|piece| &**piece));
-        Ok(true)
-    }
-
-    /// Sees to it that a record which was put into the buffer survives the death of all processes, with everything before it. For the
-    /// holder of the writer lock.
-    pub(crate) fn keep_put(&self, lsn: Lsn, end: Lsn) -> Result<()> {
-        let written = self.shared().written();
-        if self
-            .buffer
-            .get()
-            .is_some_and(|buffer| buffer.keeps(written, end))
-        {
-            return Ok(());
-        }
-        self.with_files(|| {
-            self.write_buffered(end)
-                .or_else(|error| self.erase_failed(lsn, error))
-        })
-    }
-
-    /// Writes a record to the files, behind everything before it. For the holder of the writer lock.
-    pub(crate) fn write(&self, lsn: Lsn, end: Lsn, pieces: &[IoSlice<'_>]) -> Result<()> {
-        self.with_files(|| {
-            self.write_buffered(lsn)?;
-            self.ring
-                .write(lsn, pieces)
-                .or_else(|error| self.erase_failed(lsn, error))?;
-            let shared = self.shared();
-            shared.set_primed(false);
-            shared.set_written(end);
-            Ok(())
-        })
-    }
-
-    /// Leaves nothing of a record that could not be written.
-    fn erase_failed(&self, lsn: Lsn, error: Error) -> Result<()> {
-        if self.guards.has(Guard::EraseFailed) {
-            self.erase(lsn).inspect_err(|_| self.poison())?;
-        }
-        Err(error)
-    }
-
-    /// Whether so much in the buffer has not been handed to the system that somebody who has the time had better do that
-    /// ([`Wal::write_through`]), before appends have to.
-    pub fn is_write_due(&self) -> bool {
-        let part = |buffer: &Buffer| buffer.bytes() / PARTS;
-        let unwritten = || self.end().0.saturating_sub(self.shared().written().0);
-        let buffer = self.buffer.get().filter(|buffer| buffer.outlives);
-        buffer.is_some_and(|buffer| unwritten() > part(buffer))
-    }
-
-    /// Hands what is in the buffer to the system, so that it survives the death of all processes.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; it stays in the buffer then.
-    pub fn write_through(&self) -> Result<()> {
-        match self.buffer.get() {
-            Some(_) => self.with_files(|| self.write_buffered(self.end())),
-            None => Ok(()),
-        }
-    }
-
-    /// Runs `work` while nobody else writes to the files.
-    pub(crate) fn with_files<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.holding(&self.shared().writing, work)
-    }
-
-    /// Runs `work` with the lock held; who has given the log no memory to share is alone, or takes care of that.
-    pub(crate) fn holding<T>(&self, lock: &Lock, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Some(buffer) = self.buffer.get() else {
-            return work();
-        };
-        lock.lock(buffer.me, &buffer.is_alive);
-        let result = work();
-        lock.unlock();
-        result
-    }
-
-    /// Whether whoever writes to the files is dead.
-    pub(crate) fn has_writer_died(&self) -> bool {
-        let owner = self.shared().writing.owner();
-        let buffer = self.buffer.get();
-        owner
-            .zip(buffer)
-            .is_some_and(|(owner, buffer)| !(buffer.is_alive)(owner))
-    }
-
-    /// Hands what is in the buffer before `to` to the system, for the holder of `writing`: in whole blocks, since of others the system would
-    /// read the rest first.
-    pub(crate) fn write_buffered(&self, to: Lsn) -> Result<()> {
-        let shared = self.shared();
-        let from = shared.written();
-        if let Some(buffer) = self.buffer.get()
-            && from < to
-        {
-            let mut blocks = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-            // What could not be written is not what the log goes on with.
-            blocks.holds = Lsn(0)..Lsn(0);
-            let (block, blocks) = buffer.blocks_of(from, to, &mut blocks);
-            self.ring.write(block, &[IoSlice::new(blocks)])?;
-            shared.set_written(to);
-        }
-        Ok(())
-    }
-
-    /// Makes everything before `end` durable, and says so. A failure is the end of the log.
-    pub(crate) fn make_durable(&self, end: Lsn) -> Result<()> {
-        let mut blocks = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        let shared = self.shared();
-        if self.is_poisoned() {
-            return Err(Error::Poisoned);
-        }
-        if self.buffer.get().is_none() && shared.written() < end {
-            return Err(Error::NotBuffered);
-        }
-        let durable = shared.durable();
-        let written = self.with_files(|| {
-            let is_on_disk = self.write_durably(end, &mut blocks)?;
-            if is_on_disk {
-                shared.made_durable(end);
-            }
-            Ok(is_on_disk)
-        });
-        let synced = written.and_then(|is_on_disk| {
-            if !is_on_disk {
-                self.sync_files(durable, end)?;
-                shared.made_durable(end);
-            }
-            Ok(())
-        });
-        synced.inspect_err(|_| self.poison_after_sync())
-    }
-
-    /// Has everything before `end` written, for the holder of `writing`. Gives whether it is on the disk, too, and not only with the system.
-    fn write_durably(&self, end: Lsn, blocks: &mut Blocks) -> Result<bool> {
-        let shared = self.shared();
-        let written = shared.written();
-        if written >= end {
-            return Ok(false);
-        }
-        let is_rest_on_disk = written == shared.durable() || !self.guards.has(Guard::SyncWritten);
-        if self.guards.has(Guard::SyncRecords)
-            && is_rest_on_disk
-            && self.write_blocks(written, end, blocks)?
-        {
-            shared.set_written(end);
-            return Ok(true);
-        }
-        self.write_buffered(end)?;
-        Ok(false)
-    }
-
-    /// Writes the blocks of `from..to` from the buffer, durably. Gives `false` if they cannot be written so.
-    fn write_blocks(&self, from: Lsn, to: Lsn, blocks: &mut Blocks) -> Result<bool> {
-        let Some(buffer) = self.buffer.get() else {
-            return Ok(false);
-        };
-        let (block, blocks) = buffer.blocks_of(from, to, blocks);
-        self.ring.write_blocks(block, blocks)
     }
 }
 

@@ -42,6 +42,7 @@ mod shared;
 pub mod storage;
 pub mod sync;
 mod sys;
+mod write;
 
 use std::fmt;
 

@@ -29,6 +29,8 @@ pub use private::PrivateCopy;
 
 use crate::sys;
 
+pub use crate::sys::{Identity, OpenMode};
+
 /// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
 pub const MAP_GRANULE_BYTES: usize = 4096;
 
@@ -37,33 +39,8 @@ pub fn creating_with(permissions: u32) -> std::fs::OpenOptions {
     sys::creating_with(permissions)
 }
 
-/// How [`Storage::open`] opens a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenMode {
-    /// An existing file, for reading only.
-    Read,
-    /// An existing file, for reading and writing.
-    Write,
-    /// A file that must not exist yet, for reading and writing. It is empty, and its name is durable only after
-    /// [`Storage::sync_names`].
-    CreateNew,
-    /// An existing file, for [`File::write_durably_at`] past the page cache only: in single parts that begin and end at multiples of
-    /// [`BLOCK_BYTES`], in memory and in the file. What the page cache has of them is written before and forgotten. Nobody may have
-    /// them mapped.
-    Blocks,
-}
-
 /// What a file that was opened with [`OpenMode::Blocks`] is written in multiples of, in bytes.
 pub const BLOCK_BYTES: usize = 4096;
-
-/// What tells one folder or file from every other one while it is open, whatever path led to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity {
-    /// The device number, or the number of the simulated disk.
-    pub device: u64,
-    /// The inode number on that device.
-    pub inode: u64,
-}
 
 /// A folder of files. Names are single path components.
 pub trait Storage: Send + Sync + Debug {

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 #[cfg(not(feature = "shuttle"))]
 use std::{sync::atomic::AtomicU32, time::Duration};
 
-use crate::storage::{Identity, OpenMode};
+use crate::sys::{Identity, OpenMode};
 
 fn unsupported<T>() -> io::Result<T> {
     Err(io::Error::new(

@@ -17,3 +17,28 @@ pub(crate) use system::*;
 pub use system::{fork_count, thread_number};
 #[cfg(not(feature = "shuttle"))]
 pub use system::{wait_while, wake_all, wake_one};
+
+/// How [`Storage::open`](crate::storage::Storage::open) opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading only.
+    Read,
+    /// An existing file, for reading and writing.
+    Write,
+    /// A file that must not exist yet, for reading and writing. It is empty, and its name is durable only after
+    /// [`Storage::sync_names`](crate::storage::Storage::sync_names).
+    CreateNew,
+    /// An existing file, for [`File::write_durably_at`](crate::storage::File::write_durably_at) past the page cache only: in single parts that begin and end at multiples of
+    /// [`BLOCK_BYTES`](crate::storage::BLOCK_BYTES), in memory and in the file. What the page cache has of them is written before and forgotten. Nobody may have
+    /// them mapped.
+    Blocks,
+}
+
+/// What tells one folder or file from every other one while it is open, whatever path led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// The device number, or the number of the simulated disk.
+    pub device: u64,
+    /// The inode number on that device.
+    pub inode: u64,
+}

@@ -24,7 +24,7 @@ use rustix::thread::futex::{self, Timespec};
 pub use processes::fork_count;
 pub(crate) use processes::{ByteLocks, boot_id, count_forks, own_namespace, start_time};
 
-use crate::storage::{Identity, OpenMode};
+use crate::sys::{Identity, OpenMode};
 
 /// How many zeros are written at once where the file system cannot allocate.
 const ZEROS_BYTES: usize = 64 * 1024;
