@@ -5,8 +5,11 @@ mod bench;
 mod checks;
 mod jars;
 mod judge_lmdb;
+mod lines;
+mod modules;
 mod packages;
 mod run;
+mod source;
 mod tidy;
 
 use anyhow::Result;
@@ -29,8 +32,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         cargo_test_args: Vec<String>,
     },
-    /// Check what the compiler cannot: crate layering, file sizes, where `unsafe` lives.
+    /// Check what the compiler cannot: layers of crates, circles of modules, file sizes, where `unsafe` lives.
     Tidy,
+    Lines(lines::Lines),
     /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs, instruction counts.
     Audit(audit::Audit),
     JudgeLmdb(judge_lmdb::JudgeLmdb),
@@ -46,6 +50,7 @@ fn main() -> Result<()> {
             cargo_test_args,
         } => test(no_install, &cargo_test_args),
         Command::Tidy => tidy::check(),
+        Command::Lines(lines) => lines.run(),
         Command::Audit(audit) => audit.run(),
         Command::JudgeLmdb(judge) => judge.run(),
         Command::Bench(bench) => bench.run(),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::modules;
 use crate::run::root;
+use crate::source;
 
 /// The crates from the bottom up: each may use those before it, never those after it.
 const LAYERS: &[&str] = &[
@@ -44,6 +46,9 @@ const OF_A_SYSTEM: &[&str] = &[
     "cfg(windows)",
 ];
 
+/// In these no circle of modules is left.
+const LAYERED: &[&str] = &["wal", "store"];
+
 /// Past this many lines a file tells two stories.
 const FILE_LINES_MAX: usize = 1000;
 
@@ -52,6 +57,7 @@ pub(crate) fn check() -> Result<()> {
     let mut faults = Vec::new();
     layering(&mut faults)?;
     files(&mut faults)?;
+    circles(&mut faults)?;
     if faults.is_empty() {
         return Ok(());
     }
@@ -168,6 +174,21 @@ fn files(faults: &mut Vec<String>) -> Result<()> {
                 "{name} allows unsafe code but ARCHITECTURE.md does not list it"
             ));
         }
+    }
+    Ok(())
+}
+
+fn circles(faults: &mut Vec<String>) -> Result<()> {
+    let sources = sources()?;
+    for name in LAYERED {
+        let src = root().join("crates").join(name).join("src");
+        let below = sources.iter().filter_map(|path| {
+            let below = path.strip_prefix(&src).ok()?;
+            Some(read(path).map(|text| (below.to_owned(), text)))
+        });
+        let files = source::without_tests(below.collect::<Result<_>>()?);
+        let found = modules::circles(&files).into_iter();
+        faults.extend(found.map(|circle| format!("crates/{name} has {circle}")));
     }
     Ok(())
 }

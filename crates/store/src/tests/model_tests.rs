@@ -9,11 +9,11 @@ use sapwood_wal::Position;
 
 use crate::env::readers::Slot;
 use crate::env::region::Metas;
-use crate::format::free_list;
 use crate::format::free_list::FreeExtent;
 use crate::format::roots::{FIRST_PAGE, Head, ROOTS_WORDS, Roots};
 use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint::pin_target;
+use crate::space::reuse;
 use crate::space::reuse::Protected;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
@@ -105,7 +105,7 @@ impl Model {
 
     fn checkpointed(&self) -> [CommitNo; 3] {
         match self.look {
-            Look::AsShipped => free_list::checkpointed(&self.metas).map(|(_, commit)| commit),
+            Look::AsShipped => reuse::checkpointed(&self.metas).map(|(_, commit)| commit),
             Look::MetasFirst => {
                 let [first, second] = &self.metas.commits;
                 [first, second, &self.metas.target]
