@@ -16,10 +16,11 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::examined;
 use crate::indexes::{AttributeIndexes, Completeness};
+use crate::large::{self, LargeValues, Row};
 use crate::names::{Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::schema::NormalDn;
-use crate::update::reindex::{KINDS, KeySet, index_keys, ordering_keys};
+use crate::update::reindex::{KINDS, KeySet, Side, index_keys, ordering_keys};
 use crate::{Directory, definition};
 
 /// How many problems are told in full.
@@ -33,6 +34,8 @@ const PROGRESS_ENTRIES: u64 = 10_000;
 pub struct CheckReport {
     /// Entries looked at.
     pub entries: u64,
+    /// Values of large attributes looked at.
+    pub values: u64,
     /// Index records looked at.
     pub postings: u64,
     /// What is wrong, the first [`PROBLEMS_MAX`] of it; empty when nothing is.
@@ -165,15 +168,16 @@ impl<E: Engine> Snapshot<E> {
                 report.problem(format!("entry {id}: it cannot be sent as it is stored"));
             }
             self.check_attributes(id, &[user, operational], report);
+            let Some(large) = self.check_large(id, &user, report)? else {
+                continue;
+            };
+            let side = Side {
+                records: Some([user, operational]),
+                large: &large,
+            };
             names.check(self, id, &user, report)?;
             for expected in &mut *expected {
-                match keys.of(
-                    self,
-                    expected.indexes,
-                    expected.kind,
-                    id,
-                    [user, operational],
-                ) {
+                match keys.of(self, expected.indexes, expected.kind, id, &side) {
                     Ok(keys) => keys.iter().for_each(|key| expected.sum.add(key, id)),
                     Err(_) => report.problem(format!("entry {id}: an attribute cannot be read")),
                 }
@@ -221,6 +225,43 @@ impl<E: Engine> Snapshot<E> {
         }
     }
 
+    /// The values of the large attributes of an entry, if they are what its record tells of them.
+    fn check_large(
+        &self,
+        id: EntryId,
+        entry: &Entry<'_>,
+        report: &mut CheckReport,
+    ) -> Result<Option<Vec<LargeValues>>> {
+        let large = match large::all(self.view(), id, entry) {
+            Ok(large) => large,
+            Err(Error::Engine(engine::Error::Corrupt(problem))) => {
+                report.problem(problem);
+                return Ok(None);
+            }
+            Err(other) => return Err(other),
+        };
+        for values in &large {
+            report.values += values.rows.len() as u64;
+            let Some(known) = self.state().attributes.get(values.number) else {
+                report.problem(format!(
+                    "entry {id} has an attribute of the unknown number {}",
+                    values.number.0
+                ));
+                return Ok(None);
+            };
+            let attribute_type = self.schema().type_of(known.attribute_type());
+            let is_sound =
+                |(form, value): &Row| *form == large::form_of(self.schema(), attribute_type, value);
+            if !values.rows.iter().all(is_sound) {
+                report.problem(format!(
+                    "entry {id}: a value of {} does not stand under its normal form",
+                    known.text()
+                ));
+            }
+        }
+        Ok(Some(large))
+    }
+
     /// Each entry was found under its name; equal counts then mean that there is no other name.
     fn check_counts(&self, report: &mut CheckReport) -> Result<()> {
         let mut names = 0;
@@ -234,6 +275,19 @@ impl<E: Engine> Snapshot<E> {
             report.problem(format!(
                 "there are {} entries but {names} records in the table name",
                 report.entries
+            ));
+        }
+        let mut values = 0;
+        let mut cursor = self
+            .view()
+            .scan(Table::Values, Range::ALL, Direction::Forward)?;
+        while cursor.next()?.is_some() {
+            values += 1;
+        }
+        if values != report.values {
+            report.problem(format!(
+                "the large attributes of entries have {} values but there are {values} records in the table values",
+                report.values
             ));
         }
         let mut states = self
@@ -314,13 +368,14 @@ impl<E: Engine> Snapshot<E> {
             let Ok(operational) = operational::spell(&user, vocabulary, &mut spelled) else {
                 continue;
             };
-            let Ok(keys) = keys.of(
-                self,
-                expected.indexes,
-                expected.kind,
-                id,
-                [user, operational],
-            ) else {
+            let Ok(large) = large::all(view, id, &user) else {
+                continue;
+            };
+            let side = Side {
+                records: Some([user, operational]),
+                large: &large,
+            };
+            let Ok(keys) = keys.of(self, expected.indexes, expected.kind, id, &side) else {
                 continue;
             };
             for key in keys.iter() {
@@ -372,29 +427,13 @@ impl Keys {
         indexes: &AttributeIndexes,
         kind: Option<IndexKind>,
         id: EntryId,
-        records: [Entry<'_>; 2],
+        side: &Side<'_>,
     ) -> std::result::Result<&KeySet, crate::entry::Damaged> {
         let (schema, attributes) = (snapshot.schema(), &snapshot.state().attributes);
         let Keys { keys, scratch } = self;
         match kind {
-            Some(kind) => index_keys(
-                schema,
-                attributes,
-                indexes,
-                kind,
-                &Some(records),
-                keys,
-                scratch,
-            )?,
-            None => ordering_keys(
-                schema,
-                attributes,
-                indexes,
-                id,
-                &Some(records),
-                keys,
-                scratch,
-            )?,
+            Some(kind) => index_keys(schema, attributes, indexes, kind, side, keys, scratch)?,
+            None => ordering_keys(schema, attributes, indexes, id, side, keys, scratch)?,
         }
         Ok(keys)
     }

@@ -24,7 +24,7 @@ use crate::state::State;
 const DEFINITION_KEY: &[u8] = b"definition";
 const NEXT_ID_KEY: &[u8] = b"next id";
 const RESERVED_KEY: &[u8] = b"reserved time";
-const FORM_LINE: &str = "form 2";
+const FORM_LINE: &str = "form 3";
 
 /// The most naming contexts.
 pub(crate) const CONTEXTS_MAX: usize = 1000;
@@ -59,7 +59,7 @@ pub(crate) fn load<R: Read>(read: &R, schema: &Schema) -> Result<State> {
         Some(FORM_LINE) => {}
         other => {
             return Err(Error::State(format!(
-                "this directory was made by another version of this program ({})",
+                "this directory was made by another version of this program ({}): export it with that version, and import it with this one",
                 other.unwrap_or("no form")
             )));
         }

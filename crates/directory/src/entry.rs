@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0     1  form       2
+//!       0     1  form       2; 3 with large attributes
 //!       1     1  flags      see EntryFlags
 //!       2     2  attributes number of rows in the table
 //!       4     8  parent     id of the parent; 0 for a naming context and for operational attributes
@@ -20,7 +20,18 @@
 //!                             4  4  length of the PartialAttribute, which begins where the one before ends
 //!    24+8n   rdn  RDN
 //!            ber  BER        PartialAttribute elements, one after the other
+//!                 large      of form 3: which large attributes there are
 //!            ...  operational
+//! ```
+//!
+//! The values of a large attribute stand in a table of their own ([`crate::large`]). What the record tells of it:
+//!
+//! ```text
+//!       0     2  rows       how many large attributes there are, at least 1
+//!       2   14n             a row for each, by ascending number:
+//!                             0  2  number of the attribute description
+//!                             2  4  how many values there are, at least 1
+//!                             6  8  bytes of the values as BER
 //! ```
 //!
 //! Numbers are little-endian. A record is trusted as little as a message: every access is checked, and what does not
@@ -40,10 +51,13 @@ pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
 const FORM: u8 = 2;
+/// The same, and large attributes.
+const FORM_LARGE: u8 = 3;
 const HEADER_BYTES: usize = 24;
 const FLAGS_AT: usize = 1;
 const PARENT_AT: usize = 4;
 const ROW_BYTES: usize = 8;
+const LARGE_ROW_BYTES: usize = 14;
 
 /// A record does not have the form of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,7 +129,31 @@ pub(crate) struct Entry<'r> {
     table: &'r [u8],
     rdn: &'r [u8],
     ber: &'r [u8],
-    operational: &'r [u8],
+    has_large: bool,
+    /// The large attributes, if there are any, and the operational attributes.
+    behind: &'r [u8],
+}
+
+/// What a record tells of an attribute whose values stand elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LargeAttribute {
+    /// The number of its description.
+    pub(crate) number: AttributeNo,
+    /// How many values there are.
+    pub(crate) count: u32,
+    /// Their bytes as BER: each with its header.
+    pub(crate) bytes: u64,
+}
+
+impl LargeAttribute {
+    fn read(row: &[u8; LARGE_ROW_BYTES]) -> LargeAttribute {
+        let [n0, n1, c0, c1, c2, c3, bytes @ ..] = *row;
+        LargeAttribute {
+            number: AttributeNo(u16::from_le_bytes([n0, n1])),
+            count: u32::from_le_bytes([c0, c1, c2, c3]),
+            bytes: u64::from_le_bytes(bytes),
+        }
+    }
 }
 
 impl<'r> Entry<'r> {
@@ -127,7 +165,8 @@ impl<'r> Entry<'r> {
         table: &[],
         rdn: &[],
         ber: &[],
-        operational: &[],
+        has_large: false,
+        behind: &[],
     };
 
     /// Looks at a record: its header is checked now, RDN and attributes when they are asked for.
@@ -154,7 +193,7 @@ impl<'r> Entry<'r> {
             _,
         ] = header;
         let [.., p0, p1, p2, p3, r0, r1, r2, r3, b0, b1, b2, b3] = header;
-        if *form != FORM {
+        if *form != FORM && *form != FORM_LARGE {
             return Err(Damaged);
         }
         let rows = usize::from(u16::from_le_bytes([*n0, *n1]));
@@ -162,7 +201,7 @@ impl<'r> Entry<'r> {
         let (table, rest) = rest.split_at_checked(rows * ROW_BYTES).ok_or(Damaged)?;
         let (rdn, rest) = rest.split_at_checked(rdn_bytes).ok_or(Damaged)?;
         let ber_bytes = u32::from_le_bytes([*b0, *b1, *b2, *b3]) as usize;
-        let (ber, operational) = rest.split_at_checked(ber_bytes).ok_or(Damaged)?;
+        let (ber, behind) = rest.split_at_checked(ber_bytes).ok_or(Damaged)?;
         let protected = u32::from_le_bytes([*p0, *p1, *p2, *p3]) as usize;
         if protected > ber.len() {
             return Err(Damaged);
@@ -174,14 +213,46 @@ impl<'r> Entry<'r> {
             table,
             rdn,
             ber,
-            operational,
+            has_large: *form == FORM_LARGE,
+            behind,
         })
     }
 
-    /// What stands behind the user attributes: see [`crate::operational`].
+    /// What stands behind the user attributes: see [`crate::operational`]. Nothing, which is no operational part, of a
+    /// record whose large attributes cannot be read.
     #[inline]
     pub(crate) fn operational(&self) -> &'r [u8] {
-        self.operational
+        if self.has_large {
+            return self
+                .large_rows()
+                .map_or(&[], |(_, operational)| operational);
+        }
+        self.behind
+    }
+
+    /// Whether there are large attributes.
+    #[inline]
+    pub(crate) fn has_large(&self) -> bool {
+        self.has_large
+    }
+
+    /// The attributes whose values stand elsewhere, by ascending number.
+    #[inline]
+    pub(crate) fn large(&self) -> impl Iterator<Item = LargeAttribute> + use<'r> {
+        let rows: &'r [_] = match self.has_large {
+            true => self.large_rows().map_or(&[], |(rows, _)| rows),
+            false => &[],
+        };
+        rows.iter().map(LargeAttribute::read)
+    }
+
+    /// The rows of the large attributes, and what is behind them.
+    #[cold]
+    fn large_rows(&self) -> Result<(&'r [[u8; LARGE_ROW_BYTES]], &'r [u8]), Damaged> {
+        let (count, rest) = self.behind.split_first_chunk().ok_or(Damaged)?;
+        let bytes = usize::from(u16::from_le_bytes(*count)) * LARGE_ROW_BYTES;
+        let (rows, operational) = rest.split_at_checked(bytes).ok_or(Damaged)?;
+        Ok((rows.as_chunks().0, operational))
     }
 
     /// The parent's id; the root of its store for a naming context.
@@ -247,6 +318,30 @@ impl<'r> Entry<'r> {
             }
         }
         if bytes != self.ber.len() || public_bytes != self.protected {
+            return Err(Damaged);
+        }
+        if self.has_large {
+            self.examine_large(is_protected)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn examine_large(&self, is_protected: impl Fn(AttributeNo) -> bool) -> Result<(), Damaged> {
+        let (rows, _) = self.large_rows()?;
+        let mut last = None;
+        for large in rows.iter().map(LargeAttribute::read) {
+            let is_sound = large.count > 0
+                && large.bytes <= RECORD_BYTES_MAX as u64
+                && last < Some(large.number)
+                && !is_protected(large.number)
+                && self.attribute(large.number)?.is_none();
+            if !is_sound {
+                return Err(Damaged);
+            }
+            last = Some(large.number);
+        }
+        if last.is_none() {
             return Err(Damaged);
         }
         Ok(())
@@ -381,6 +476,7 @@ pub(crate) fn set_parent(record: &mut [u8], parent: EntryId) {
 pub(crate) struct RecordBuilder {
     public: Part,
     protected: Part,
+    large: Vec<LargeAttribute>,
 }
 
 #[derive(Debug, Default)]
@@ -411,6 +507,15 @@ impl RecordBuilder {
             part.rows.clear();
             part.ber.clear();
         }
+        self.large.clear();
+    }
+
+    /// Says that there is an attribute whose values stand elsewhere.
+    pub(crate) fn push_large(&mut self, large: LargeAttribute) {
+        let at = self
+            .large
+            .partition_point(|known| known.number < large.number);
+        self.large.insert(at, large);
     }
 
     /// Appends an attribute. `description` is how it is written in answers.
@@ -474,13 +579,20 @@ impl RecordBuilder {
         let rows = self.public.rows.len() + self.protected.rows.len();
         let ber_bytes = self.public.ber.len() + self.protected.ber.len();
         let bytes = HEADER_BYTES + rows * ROW_BYTES + rdn.len() + ber_bytes;
-        let fits = rows <= ATTRIBUTES_MAX && bytes <= RECORD_BYTES_MAX;
+        let large_bytes: u64 = self.large.iter().map(|large| large.bytes).sum();
+        let fits = rows + self.large.len() <= ATTRIBUTES_MAX
+            && bytes as u64 + large_bytes <= RECORD_BYTES_MAX as u64;
         // The description, which stands before the values, is bounded by the length of attribute descriptions.
         let (Ok(row_count), true) = (u16::try_from(rows), fits) else {
             return Err(EntryTooLarge);
         };
         out.reserve(bytes);
-        out.extend_from_slice(&[FORM, flags.to_byte()]);
+        let form = if self.large.is_empty() {
+            FORM
+        } else {
+            FORM_LARGE
+        };
+        out.extend_from_slice(&[form, flags.to_byte()]);
         out.extend_from_slice(&row_count.to_le_bytes());
         out.extend_from_slice(&parent.0.to_le_bytes());
         out.extend_from_slice(&(self.public.ber.len() as u32).to_le_bytes());
@@ -494,20 +606,45 @@ impl RecordBuilder {
         out.extend_from_slice(rdn.as_bytes());
         out.extend_from_slice(&self.public.ber);
         out.extend_from_slice(&self.protected.ber);
+        if !self.large.is_empty() {
+            out.extend_from_slice(&(self.large.len() as u16).to_le_bytes());
+            for large in &self.large {
+                out.extend_from_slice(&large.number.0.to_le_bytes());
+                out.extend_from_slice(&large.count.to_le_bytes());
+                out.extend_from_slice(&large.bytes.to_le_bytes());
+            }
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
 
     type Sample = (u16, String, Vec<Vec<u8>>, bool);
 
-    fn build(parent: u64, rdn: &str, attributes: &[Sample]) -> Vec<u8> {
+    /// Numbers from here on are those of large attributes.
+    const LARGE_FROM: u16 = 0x8000;
+
+    fn build(
+        parent: u64,
+        rdn: &str,
+        attributes: &[Sample],
+        large: &BTreeMap<u16, (u32, u64)>,
+    ) -> Vec<u8> {
         let mut builder = RecordBuilder::new();
+        for (number, (count, bytes)) in large.iter().rev() {
+            builder.push_large(LargeAttribute {
+                number: AttributeNo(*number),
+                count: *count,
+                bytes: *bytes,
+            });
+        }
         for (number, description, values, protected) in attributes {
             let values = values.iter().map(Vec::as_slice);
             builder.push(
@@ -524,6 +661,10 @@ mod tests {
         record
     }
 
+    fn large() -> impl Strategy<Value = BTreeMap<u16, (u32, u64)>> {
+        prop::collection::btree_map(LARGE_FROM.., (1..=u32::MAX, 0..1_u64 << 20), 0..3)
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -532,12 +673,13 @@ mod tests {
             parent: u64,
             rdn in "[a-zA-Z=äß]{0,40}",
             attributes in prop::collection::vec(
-                (any::<u16>(), "[a-z;-]{1,200}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4), any::<bool>()),
+                (0..LARGE_FROM, "[a-z;-]{1,200}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4), any::<bool>()),
                 0..8,
             ),
+            large in large(),
             behind in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let mut record = build(parent, &rdn, &attributes);
+            let mut record = build(parent, &rdn, &attributes, &large);
             let bytes = record.len();
             record.extend_from_slice(&behind);
             let entry = Entry::new(&record).unwrap();
@@ -557,6 +699,9 @@ mod tests {
                 copy.copy(&attribute);
             }
             prop_assert!(expected.next().is_none());
+            let told = entry.large().map(|large| (large.number.0, (large.count, large.bytes)));
+            prop_assert_eq!(told.collect::<BTreeMap<_, _>>(), large);
+            entry.large().for_each(|large| copy.push_large(large));
             let mut copied = Vec::new();
             copy.finish(EntryId(parent), EntryFlags::REFERRAL, &rdn, &mut copied).unwrap();
             prop_assert_eq!(&copied, &record[..bytes]);
@@ -569,15 +714,16 @@ mod tests {
         fn what_was_examined_makes_well_formed_messages(
             rdn in "[a-zA-Z=äß]{0,20}",
             attributes in prop::collection::vec(
-                (any::<u16>(), "[a-z;-]{1,20}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..140), 0..4), any::<bool>()),
+                (0..LARGE_FROM, "[a-z;-]{1,20}", prop::collection::vec(prop::collection::vec(any::<u8>(), 0..140), 0..4), any::<bool>()),
                 0..5,
             ),
+            large in large(),
             mask: u8,
         ) {
             use sapwood_ldap::message::{ResponseMessage, put_search_entry_below};
-            let record = build(7, &rdn, &attributes);
+            let record = build(7, &rdn, &attributes, &large);
             prop_assert_eq!(Entry::new(&record).unwrap().examine(|_| false), Ok(()));
-            let is_public = attributes.iter().any(|sample| !sample.3);
+            let is_public = attributes.iter().any(|sample| !sample.3) || !large.is_empty();
             prop_assert_eq!(Entry::new(&record).unwrap().examine(|_| true).is_err(), is_public);
             for at in 0..record.len() {
                 let mut damaged = record.clone();
@@ -598,15 +744,16 @@ mod tests {
         #[test]
         fn damaged_records_are_refused_or_read_without_panic(
             mut record in prop::collection::vec(any::<u8>(), 0..200),
-            keep_form: bool,
+            kept_form in prop::option::of(FORM..=FORM_LARGE),
         ) {
-            if let (true, Some(form)) = (keep_form, record.first_mut()) {
-                *form = FORM;
+            if let (Some(kept), Some(form)) = (kept_form, record.first_mut()) {
+                *form = kept;
             }
             if let Ok(entry) = Entry::new(&record) {
                 for attribute in entry.attributes().flatten() {
                     attribute.values().iter().count();
                 }
+                entry.large().count();
                 let _ = (entry.public_ber(), entry.operational(), entry.attribute(AttributeNo(0)));
             }
         }

@@ -17,10 +17,11 @@ use crate::engine::{
 use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
+use crate::large;
 use crate::operational::{self, Vocabulary};
 use crate::schema::{AttributeTypeId, Schema};
 use crate::state::State;
-use crate::update::reindex::{KeySet, index_keys, ordering_keys};
+use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: usize = 1000;
@@ -313,7 +314,11 @@ impl File<'_> {
             let user = Entry::new(record).map_err(damaged)?;
             let operational =
                 operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
-            let side = Some([user, operational]);
+            let large = large::all(txn, id, &user)?;
+            let side = Side {
+                records: Some([user, operational]),
+                large: &large,
+            };
             for ((known, kind), found) in self.kinds.iter().zip(&mut found) {
                 let Some(indexes) = self.state.indexes.of(*known) else {
                     continue;

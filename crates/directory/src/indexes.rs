@@ -4,7 +4,7 @@
 //! An index may answer with more entries than match (long values stand in it as a prefix and a hash, 3-grams know no
 //! order); every candidate is verified on its entry.
 
-use xxhash_rust::xxh3::xxh3_128;
+use sha2::{Digest, Sha256};
 
 use crate::engine::{AttributeNo, GRAM_BYTES, Index, IndexKind, Table, append_escaped};
 use crate::schema::{
@@ -273,10 +273,11 @@ fn ordering_prefix(normal: &[u8]) -> &[u8] {
     }
 }
 
-fn shorten(normal: &mut Vec<u8>) {
+/// Shortens a normal form to what an index has room for. Different forms stay different.
+pub(crate) fn shorten(normal: &mut Vec<u8>) {
     if normal.len() > VALUE_BYTES_MAX {
-        let hash = xxh3_128(normal);
+        let hash = Sha256::digest(&*normal);
         normal.truncate(PREFIX_BYTES);
-        normal.extend_from_slice(&hash.to_be_bytes());
+        normal.extend(hash.into_iter().take(HASH_BYTES));
     }
 }

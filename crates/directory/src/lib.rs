@@ -23,6 +23,7 @@ mod homes;
 mod import;
 mod index_change;
 mod indexes;
+mod large;
 mod names;
 mod operational;
 mod outcome;

@@ -162,6 +162,7 @@ fn fixed(table: Table) -> Option<usize> {
         Table::State => Some(2),
         Table::Attribute => Some(3),
         Table::Meta => Some(4),
+        Table::Values => Some(5),
         Table::Order(_) => None,
     }
 }

@@ -76,7 +76,7 @@ impl StoreSet {
 /// The store that the record with this key is in, of `stores`.
 pub(super) fn store_of(table: Table, key: &[u8], stores: usize) -> usize {
     let store = match table {
-        Table::Entry | Table::State => leading(key),
+        Table::Entry | Table::State | Table::Values => leading(key),
         Table::Name => name(key),
         // The key of an ordering table ends with the id.
         Table::Order(_) => leading(&key[key.len().saturating_sub(8)..]),
@@ -111,7 +111,7 @@ pub(super) enum Scanned {
 pub(super) fn scanned(table: Table, range: Range<'_>, stores: usize) -> Scanned {
     let last = stores - 1;
     match table {
-        Table::Entry | Table::State => {
+        Table::Entry | Table::State | Table::Values => {
             let store = |bound: Bound<&[u8]>, open| match bound {
                 Bound::Included(key) | Bound::Excluded(key) => store_of(table, key, stores),
                 Bound::Unbounded => open,

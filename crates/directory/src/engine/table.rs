@@ -121,6 +121,7 @@ pub struct Index {
 /// | `name` | parent id (u64, big-endian) + normalised RDN -> child id (u64, big-endian); counted |
 /// | `entry` | id -> header, attribute table, user attributes as BER, protected ones last, operational attributes; counted |
 /// | `state` | id -> bind-time state, so that a bind never rewrites an entry |
+/// | `values` | id, attribute number, normal form of the value -> the value: large attributes, see [`crate::large`] |
 /// | `attr` | attribute number (u16, big-endian) -> description |
 /// | `meta` | word -> the directory's own settings: naming contexts, indexes, next id; words of other stores than the first end with 0 and the store's number (u16, big-endian) |
 /// | `order/<attr>` | escaped, terminated ordering value + id -> nothing; counted |
@@ -139,18 +140,21 @@ pub enum Table {
     Attribute,
     /// `meta`
     Meta,
+    /// `values`
+    Values,
     /// `order/<attr>`
     Order(AttributeNo),
 }
 
 impl Table {
     /// The tables that every directory has.
-    pub const FIXED: [Table; 5] = [
+    pub const FIXED: [Table; 6] = [
         Table::Name,
         Table::Entry,
         Table::State,
         Table::Attribute,
         Table::Meta,
+        Table::Values,
     ];
 
     /// Whether the engine keeps counts, so that [`super::Read::estimate`] is exact.
@@ -166,6 +170,7 @@ impl Table {
             Table::State => TableName::new(format_args!("state")),
             Table::Attribute => TableName::new(format_args!("attr")),
             Table::Meta => TableName::new(format_args!("meta")),
+            Table::Values => TableName::new(format_args!("values")),
             Table::Order(attribute) => TableName::new(format_args!("order/{}", attribute.0)),
         }
     }

@@ -28,10 +28,11 @@ use crate::engine::{
 use crate::entry::{Damaged, Entry, EntryFlags, set_parent};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
+use crate::large::{self, LargeValues};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;
-use crate::update::reindex::{KINDS, KeySet, Sides, each_index_key, of_type, ordering_keys};
+use crate::update::reindex::{KINDS, KeySet, Side, each_index_key, of_type, ordering_keys};
 
 /// Entries handed to an index worker at a time: the more, the fewer records go through the sort.
 pub(super) const BATCH_ENTRIES: usize = 4096;
@@ -182,12 +183,13 @@ struct Build<'b, E: Engine> {
 #[derive(Clone, Copy)]
 enum Later<'s> {
     Name,
+    Values,
     Index(&'s AttributeIndexes, IndexKind),
     Order(&'s AttributeIndexes),
 }
 
 fn later_tables(state: &State) -> Vec<Later<'_>> {
-    let mut tables = vec![Later::Name];
+    let mut tables = vec![Later::Name, Later::Values];
     for indexes in state.indexes.iter() {
         for kind in KINDS {
             if indexes.completeness(kind) != Completeness::Absent {
@@ -201,8 +203,9 @@ fn later_tables(state: &State) -> Vec<Later<'_>> {
     tables
 }
 
-/// The position of the name table among those of the second sort.
+/// The positions of these tables among those of the second sort.
 const NAME: usize = 0;
+const VALUES: usize = 1;
 
 /// What the keys of a table begin with in the second sort.
 pub(super) fn tag(table: usize) -> [u8; 2] {
@@ -333,13 +336,14 @@ impl<E: Engine> Build<'_, E> {
         let mut above: Vec<(Vec<u8>, Child)> = Vec::new();
         let (mut normal, mut key) = (Vec::new(), Vec::new());
         let mut spare = Vec::new();
-        let mut names = Gathered::default();
+        let mut sorted = Gathered::default();
         let (mut record, mut operational) = (Vec::new(), Vec::new());
         // Ids of a batch follow each other: there is one for each store.
         let mut batches: Vec<Batch> = self.next.iter().map(|_| Batch::default()).collect();
         let batch_bytes_max = BATCH_BYTES / batches.len();
         // Which store a name is in.
         let view = self.shared.directory.snapshot()?;
+        let schema = self.shared.directory.schema();
         let is_ordered = matches!(self.source, Source::Ordered(_));
         // Their ids stand behind all others of the first store.
         let mut partitioned = BTreeMap::new();
@@ -396,22 +400,26 @@ impl<E: Engine> Build<'_, E> {
                     id
                 }
             };
+            let user = prepared.records[0];
             record.clear();
-            record.extend_from_slice(prepared.records[0]);
+            match split(schema, &self.state.attributes, id, user, &mut sorted)? {
+                Some(split) => record.extend_from_slice(&split),
+                None => record.extend_from_slice(user),
+            }
             set_parent(&mut record, parent);
             self.births
                 .record(&prepared, &mut operational, &mut record)?;
             if known.is_some() {
-                partitioned.insert(id, [record.clone(), operational.clone()]);
+                partitioned.insert(id, (record.clone(), user.to_vec(), operational.clone()));
             } else {
                 push(&id.to_key(), &record)?;
-                batches[store].push(id, &record, &operational);
+                batches[store].push(id, user, &operational);
             }
             let child = Child {
                 id,
                 flags: prepared.flags,
             };
-            names.push_with(|out| {
+            sorted.push_with(|out| {
                 out.extend_from_slice(&tag(NAME));
                 out.extend_from_slice(&key);
                 let end_of_key = out.len();
@@ -428,24 +436,51 @@ impl<E: Engine> Build<'_, E> {
                 if !is_ordered {
                     self.shared.progress(ImportPhase::Write);
                 }
-                names.flush(sorter)?;
+                sorted.flush(sorter)?;
                 if !send(batch) {
                     // The workers have failed and say why.
                     return Ok(());
                 }
             }
         }
-        for (id, [record, operational]) in partitioned {
+        for (id, (record, user, operational)) in partitioned {
             push(&id.to_key(), &record)?;
             let mut batch = Batch::default();
-            batch.push(id, &record, &operational);
+            batch.push(id, &user, &operational);
             batches.push(batch);
         }
-        names.flush(sorter)?;
+        sorted.flush(sorter)?;
         // If the workers have failed, they say why.
         let _ = batches.iter_mut().all(send);
         Ok(())
     }
+}
+
+/// The record of an entry without its large attributes, if it has some; their values go to the second sort.
+fn split(
+    schema: &Schema,
+    attributes: &AttributeTable,
+    id: EntryId,
+    record: &[u8],
+    sorted: &mut Gathered,
+) -> Result<Option<Vec<u8>>> {
+    let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
+    let entry = Entry::new(record).map_err(damaged)?;
+    let Some((record, large)) = large::split(schema, attributes, &entry).map_err(damaged)? else {
+        return Ok(None);
+    };
+    for LargeValues { number, rows } in &large {
+        for (form, value) in rows {
+            sorted.push_with(|out| {
+                out.extend_from_slice(&tag(VALUES));
+                out.extend_from_slice(&large::key(id, *number, form));
+                let end_of_key = out.len();
+                out.extend_from_slice(value);
+                end_of_key
+            });
+        }
+    }
+    Ok(Some(record))
 }
 
 /// What an entry with these flags is that has no children.
@@ -488,6 +523,7 @@ fn later<L: Loader>(
         let tag = tag(at);
         let plain = match table {
             Later::Name => Table::Name,
+            Later::Values => Table::Values,
             Later::Order(indexes) => indexes.order_table(),
             Later::Index(indexes, kind) => {
                 let mut plain = Vec::new();
@@ -589,7 +625,7 @@ impl IndexWorker<'_> {
                 let user = Entry::new(&batch.bytes[start..middle]).map_err(damaged)?;
                 let operational = Entry::new(&batch.bytes[middle..end]).map_err(damaged)?;
                 start = end;
-                let side = Some([user, operational]);
+                let side = Side::of([user, operational]);
                 self.keys(id, &side, &mut keys, &mut scratch, &mut found)
                     .map_err(damaged)?;
             }
@@ -606,7 +642,7 @@ impl IndexWorker<'_> {
     fn keys(
         &self,
         id: EntryId,
-        side: &Sides<'_>,
+        side: &Side<'_>,
         keys: &mut KeySet,
         scratch: &mut Vec<u8>,
         found: &mut Found,
@@ -614,7 +650,7 @@ impl IndexWorker<'_> {
         let attributes = &self.state.attributes;
         for (at, table) in self.tables.iter().enumerate() {
             match table {
-                Later::Name => {}
+                Later::Name | Later::Values => {}
                 Later::Index(indexes, kind) => {
                     let only = only_attribute(attributes, indexes, side)?;
                     if *kind != IndexKind::Substring && found.repeat(at, only, id) {
@@ -649,7 +685,7 @@ impl IndexWorker<'_> {
 fn only_attribute<'s>(
     attributes: &AttributeTable,
     indexed: &AttributeIndexes,
-    side: &Sides<'s>,
+    side: &Side<'s>,
 ) -> std::result::Result<Option<&'s [u8]>, Damaged> {
     let (mut only, mut count) = (None, 0);
     of_type(attributes, indexed, side, |stored| {

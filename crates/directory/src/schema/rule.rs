@@ -173,6 +173,11 @@ impl MatchingRule {
         )
     }
 
+    /// Whether values have the same normal form by this rule as by another.
+    pub(crate) fn has_forms_of(&self, other: &MatchingRule) -> bool {
+        self.method == other.method
+    }
+
     /// Whether the rule compares character strings, whatever their letter case and spaces: its substrings index holds text.
     pub fn is_textual(&self) -> bool {
         matches!(

@@ -1,11 +1,13 @@
 //! One entry while a search looks at it.
 
-use crate::engine::{EntryId, Read};
+use crate::engine::{AttributeNo, EntryId, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
 use crate::examined;
+use crate::large;
 use crate::names::{self, Superior};
 use crate::operational::{self, Vocabulary};
+use crate::schema::AttributeType;
 use crate::search::filter::Computed;
 
 /// An entry that may be a result. What is not in its record is read when asked for, once.
@@ -14,6 +16,8 @@ pub(crate) struct Candidate<'c, R: Read> {
     id: EntryId,
     entry: Entry<'c>,
     place: Place<'c>,
+    /// What gives the attributes of an entry of the tree their names.
+    vocabulary: Option<Vocabulary<'c>>,
     operational: Operational<'c>,
 }
 
@@ -28,7 +32,7 @@ pub(crate) enum Place<'c> {
 
 enum Operational<'c> {
     /// In the entry's record; not asked for yet.
-    Stored(Vocabulary<'c>),
+    Stored,
     /// Spelled out.
     Spelled(Vec<u8>),
     Given(Entry<'c>),
@@ -50,7 +54,8 @@ impl<'c, R: Read> Candidate<'c, R> {
             id,
             entry,
             place,
-            operational: Operational::Stored(vocabulary),
+            vocabulary: Some(vocabulary),
+            operational: Operational::Stored,
         }
     }
 
@@ -65,6 +70,7 @@ impl<'c, R: Read> Candidate<'c, R> {
             id: EntryId::ROOT,
             entry,
             place: Place::Beside,
+            vocabulary: None,
             operational: Operational::Given(operational),
         }
     }
@@ -79,6 +85,36 @@ impl<'c, R: Read> Candidate<'c, R> {
     #[inline]
     pub(crate) fn entry(&self) -> &Entry<'c> {
         &self.entry
+    }
+
+    /// The value of a large attribute with a form.
+    pub(crate) fn large_value(
+        &self,
+        number: AttributeNo,
+        form: &[u8],
+    ) -> Result<Option<R::Value<'_>>> {
+        Ok(large::get(self.view, self.id, number, form)?)
+    }
+
+    /// The values of a large attribute, from a key on.
+    pub(crate) fn large_values(
+        &self,
+        number: AttributeNo,
+        from: Option<&[u8]>,
+    ) -> Result<R::Cursor<'_>> {
+        Ok(large::scan(self.view, self.id, number, from)?)
+    }
+
+    /// The type of an attribute.
+    pub(crate) fn type_of(&self, number: AttributeNo) -> Option<&'c AttributeType> {
+        let Vocabulary { schema, attributes } = self.vocabulary?;
+        let known = attributes.get(number)?;
+        Some(schema.type_of(known.attribute_type()))
+    }
+
+    /// The error for values that are not what the record tells of them.
+    pub(crate) fn not_as_told(&self, number: AttributeNo) -> Error {
+        large::not_as_told(self.id, number)
     }
 
     /// Appends its DN as written.
@@ -111,7 +147,7 @@ impl<'c, R: Read> Candidate<'c, R> {
 
     /// Its operational attributes.
     pub(crate) fn operational(&mut self) -> Result<Entry<'_>> {
-        if let Operational::Stored(vocabulary) = self.operational {
+        if let (Operational::Stored, Some(vocabulary)) = (&self.operational, self.vocabulary) {
             let mut spelled = Vec::new();
             let read = operational::spell(&self.entry, vocabulary, &mut spelled).map(drop);
             read.map_err(|damaged| self.damaged(damaged))?;
@@ -120,7 +156,7 @@ impl<'c, R: Read> Candidate<'c, R> {
         let spelled = match &self.operational {
             Operational::Given(entry) => Ok(*entry),
             Operational::Spelled(record) => Entry::new(record),
-            Operational::Stored(_) => Err(Damaged),
+            Operational::Stored => Err(Damaged),
         };
         spelled.map_err(|damaged| self.damaged(damaged))
     }

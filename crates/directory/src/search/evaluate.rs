@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::OctetStrings;
 
-use crate::engine::{AttributeNo, Read};
+use crate::engine::{AttributeNo, Cursor, Read};
 use crate::entry::{Damaged, Entry};
 use crate::error::Result;
 use crate::schema::{MatchingRule, Schema};
@@ -19,6 +19,9 @@ pub(super) const NUMBERS_TO_LOOK_UP_MAX: usize = 4;
 
 /// Work of looking an item's attribute up, besides one for each attribute that the entry has.
 const ITEM_WORK: u64 = 16;
+/// Work of looking a value of a large attribute up, and of going on to the next.
+const LOOKUP_WORK: u64 = 1 << 9;
+const NEXT_WORK: u64 = 1 << 6;
 /// Work of computing an attribute from the tree.
 const COMPUTED_WORK: u64 = 1 << 10;
 
@@ -43,6 +46,8 @@ pub(crate) struct Interrupted {
     nodes: Vec<Begun>,
     /// The value to go on with; without it the item begins.
     value: Option<NextValue>,
+    /// The same among the values of large attributes, by its key.
+    large: Option<(AttributeNo, Vec<u8>)>,
     /// The filter is true of the candidate, which there was no room for.
     matched: bool,
 }
@@ -235,6 +240,9 @@ impl<'e> Evaluator<'e> {
             return Ok(None);
         };
         let attribute = record.attribute(*number)?;
+        if attribute.is_none() && record.has_large() {
+            return Ok(None);
+        }
         let values = attribute.map_or(OctetStrings::EMPTY, |attribute| attribute.values());
         let work =
             ITEM_WORK + record.attributes_count() as u64 + item.work_of(values.as_ber().len());
@@ -257,9 +265,15 @@ impl<'e> Evaluator<'e> {
     ) -> Result<Option<bool>> {
         let next = self.interrupted.value.take();
         let next = next.unwrap_or(NextValue::first(false));
-        if !next.is_operational {
+        if !next.is_operational && self.interrupted.large.is_none() {
             let in_entry = self.record(candidate.entry(), &stored.user, item, next);
             match in_entry.map_err(|damaged| candidate.damaged(damaged))? {
+                Some(false) => {}
+                found => return Ok(found),
+            }
+        }
+        if !next.is_operational && candidate.entry().has_large() {
+            match self.large(&stored.user, item, candidate)? {
                 Some(false) => {}
                 found => return Ok(found),
             }
@@ -363,6 +377,55 @@ impl<'e> Evaluator<'e> {
             }
         }
         Sought::NotFound
+    }
+
+    /// Whether a value of a large attribute matches; `None` when the work is used up.
+    #[cold]
+    fn large<R: Read>(
+        &mut self,
+        numbers: &[AttributeNo],
+        item: &Item,
+        candidate: &Candidate<'_, R>,
+    ) -> Result<Option<bool>> {
+        let mut begun = self.interrupted.large.take();
+        for large in candidate.entry().large() {
+            // They are in ascending order.
+            if begun
+                .as_ref()
+                .is_some_and(|(number, _)| large.number < *number)
+                || !numbers.contains(&large.number)
+            {
+                continue;
+            }
+            let found = match item.forms_of(candidate.type_of(large.number)) {
+                Some(forms) => {
+                    let mut found = false;
+                    for form in forms {
+                        self.spend(LOOKUP_WORK);
+                        found |= candidate.large_value(large.number, &form)?.is_some();
+                    }
+                    found
+                }
+                None => {
+                    let from = begun.take().map(|(_, key)| key);
+                    let mut values = candidate.large_values(large.number, from.as_deref())?;
+                    let mut found = false;
+                    while !found && let Some((key, value)) = values.next()? {
+                        if self.work == 0 {
+                            self.interrupted.large = Some((large.number, key.to_vec()));
+                            return Ok(None);
+                        }
+                        self.spend(item.work_of(value.len()) + NEXT_WORK);
+                        found = self.value_matches(&item.test, value);
+                    }
+                    found
+                }
+            };
+            if found {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 
     fn value_matches(&mut self, test: &Test, value: &[u8]) -> bool {

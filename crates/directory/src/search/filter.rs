@@ -10,6 +10,8 @@ use sapwood_ldap::filter::{self, Filter, FilterView, SubstringPart};
 
 use crate::attributes::AttributeTable;
 use crate::engine::AttributeNo;
+use crate::indexes::equality_key;
+use crate::large;
 use crate::schema::{
     Assertion, AttributeType, AttributeTypeId, MatchingRule, Purpose, RuleKind, Schema,
     SubstringPattern,
@@ -110,12 +112,37 @@ impl Item {
         }
     }
 
+    /// The forms of the values that match, if they are those of a few values and can be looked up among the values of a
+    /// large attribute of a type ([`crate::large`]).
+    pub(crate) fn forms_of(&self, known: Option<&AttributeType>) -> Option<Vec<Vec<u8>>> {
+        let is_rule = |rule: &MatchingRule| {
+            let equality = known.and_then(AttributeType::equality);
+            equality.is_some_and(|equality| equality.has_forms_of(rule))
+        };
+        match &self.test {
+            Test::Equal(assertion)
+                if assertion.is_decided_by_key() && is_rule(assertion.rule()) =>
+            {
+                Some(vec![large::form_of_normal(&equality_key(assertion.key()))])
+            }
+            Test::AnyOf(rule, forms) if forms.len() <= FORMS_MAX && is_rule(rule) => Some(
+                (forms.iter())
+                    .map(|form| large::form_of_normal(&equality_key(form)))
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+
     /// The work of testing values of so many bytes.
     #[inline]
     pub(crate) fn work_of(&self, bytes: usize) -> u64 {
         bytes as u64 * u64::from(self.byte_work)
     }
 }
+
+/// No more values are looked up at once among those of a large attribute.
+const FORMS_MAX: usize = 1 << 10;
 
 /// From this many items of an or on those that ask for values of one attribute are tested together.
 const COMPARED_MAX: usize = 16;

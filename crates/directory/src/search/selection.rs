@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use sapwood_ldap::attribute::AttributeDescription;
+use sapwood_ldap::ber;
 use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::{EntryWriter, put_search_entry_below};
 
 use crate::attributes::AttributeTable;
-use crate::engine::{AttributeNo, Read};
-use crate::entry::{Damaged, Entry, StoredAttribute};
+use crate::engine::{AttributeNo, Cursor, Read};
+use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
 use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
 use crate::search::candidate::Candidate;
@@ -139,8 +140,12 @@ impl Selection {
     }
 
     fn wants(&self, all: bool, attribute: &StoredAttribute<'_>) -> bool {
-        (all || self.named.contains(attribute.number()))
+        self.wants_number(all, attribute.number())
             && (self.sees_protected || !attribute.is_protected())
+    }
+
+    fn wants_number(&self, all: bool, number: AttributeNo) -> bool {
+        all || self.named.contains(number)
     }
 
     fn sends_operational(&self) -> bool {
@@ -174,6 +179,8 @@ struct Named {
 
 /// Bytes that a SearchResultEntry has around its DN and attributes at most.
 const ENVELOPE_BYTES_MAX: usize = 64;
+/// Bytes that a large attribute has around its description and values at most.
+const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
 /// Bytes of a computed attribute at most, besides a DN.
 const COMPUTED_BYTES_MAX: usize = 128;
 
@@ -214,7 +221,8 @@ impl<'s> Sender<'s> {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let selection = self.selection;
-        if selection.copies_user() && !selection.sends_operational() {
+        let has_large = candidate.entry().has_large();
+        if selection.copies_user() && !selection.sends_operational() && !has_large {
             let (rdn, superior) = candidate.dn_parts();
             let attributes = selection.user_ber(candidate.entry());
             put_search_entry_below(out, message_id, rdn, superior, attributes);
@@ -249,6 +257,11 @@ impl<'s> Sender<'s> {
             self.put_wanted(candidate.entry(), selection.all_user, &mut writer)
         };
         user.map_err(|damaged| candidate.damaged(damaged))?;
+        for large in candidate.entry().large() {
+            if selection.wants_number(selection.all_user, large.number) {
+                self.put_large(candidate, large, &mut writer)?;
+            }
+        }
         if selection.sends_operational() {
             self.put_operational(candidate, &mut writer)?;
         }
@@ -263,8 +276,9 @@ impl<'s> Sender<'s> {
         room: usize,
         candidate: &mut Candidate<'_, R>,
     ) -> Result<Option<usize>> {
-        let bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + candidate.entry().ber().len();
-        if bytes <= room && !self.selection.sends_operational() {
+        let entry = candidate.entry();
+        let bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + entry.ber().len();
+        if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
         let bytes = self.message_bytes_max(candidate)?;
@@ -281,6 +295,11 @@ impl<'s> Sender<'s> {
         };
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
         let mut bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + user;
+        for large in candidate.entry().large() {
+            if selection.wants_number(selection.all_user, large.number) {
+                bytes += self.large_bytes_max(large);
+            }
+        }
         if selection.sends_operational() {
             bytes += candidate.operational()?.ber().len();
             // entryDN is the longest of them.
@@ -298,6 +317,53 @@ impl<'s> Sender<'s> {
             }
         }
         Ok(bytes)
+    }
+
+    fn large_bytes_max(&self, large: LargeAttribute) -> usize {
+        let description = self.attributes.get(large.number);
+        let description = description.map_or(0, |known| known.text().len());
+        let values = match self.selection.types_only {
+            true => 0,
+            false => usize::try_from(large.bytes).unwrap_or(usize::MAX),
+        };
+        values.saturating_add(LARGE_ENVELOPE_BYTES_MAX + description)
+    }
+
+    /// Appends a large attribute.
+    #[cold]
+    fn put_large<R: Read>(
+        &self,
+        candidate: &Candidate<'_, R>,
+        large: LargeAttribute,
+        writer: &mut EntryWriter<'_>,
+    ) -> Result<()> {
+        let damaged = || candidate.not_as_told(large.number);
+        let known = self.attributes.get(large.number).ok_or_else(damaged)?;
+        let description = known.text().as_bytes();
+        if self.selection.types_only {
+            writer.put_attribute(description, []);
+            return Ok(());
+        }
+        let bytes = usize::try_from(large.bytes).map_err(|_| damaged())?;
+        let out = writer.attributes();
+        let attribute = ber::open(out, ber::SEQUENCE, bytes);
+        ber::put_octets(out, ber::OCTET_STRING, description);
+        let set = ber::open(out, ber::SET, bytes);
+        let end = out.len().saturating_add(bytes);
+        let mut values = candidate.large_values(large.number, None)?;
+        while let Some((_, value)) = values.next()? {
+            // No more than there is room for.
+            if out.len() + ber::element_len(value.len()) > end {
+                return Err(damaged());
+            }
+            ber::put_octets(out, ber::OCTET_STRING, value);
+        }
+        if out.len() != end {
+            return Err(damaged());
+        }
+        ber::close(out, set);
+        ber::close(out, attribute);
+        Ok(())
     }
 
     fn put_wanted(

@@ -3,8 +3,10 @@
 use sapwood_ldap::result::ResultCode;
 
 use super::controls::Asked;
-use super::{ChangeKind, Run, read, reindex};
+use super::reindex::{self, Side};
+use super::{ChangeKind, Run, read};
 use crate::engine::{Table, Write};
+use crate::large;
 use crate::names;
 use crate::outcome::Stop;
 
@@ -22,18 +24,26 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_removal(id)?;
         self.pre_read(id, asked)?;
         let records = self.read_records(id)?;
-        let old = Some([read(id, &records[0])?, read(id, &records[1])?]);
+        let old = [read(id, &records[0])?, read(id, &records[1])?];
+        let large = large::all(self.txn, id, &old[0])?;
         self.delete_name(target.parent, target.normal_rdn())?;
         for table in [Table::Entry, Table::State] {
             self.txn.delete(table, &id.to_key())?;
         }
+        for values in &large {
+            self.delete_large(id, values)?;
+        }
+        let old = Side {
+            records: Some(old),
+            large: &large,
+        };
         reindex::reindex(
             self.txn,
             self.schema,
             self.state,
             id,
             old,
-            None,
+            Side::NONE,
             self.reindex,
         )?;
         self.record_change(ChangeKind::Deleted, id);

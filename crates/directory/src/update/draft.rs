@@ -12,6 +12,7 @@ use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{Entry, EntryFlags, EntryTooLarge, RecordBuilder, StoredAttribute};
 use crate::error::{Error, Result};
+use crate::large::{self, LargeValues};
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::{
@@ -21,6 +22,7 @@ use crate::sources::PasswordHasher;
 use crate::state::State;
 use crate::steps;
 
+use super::large_change::{LargeDraft, LargeWrite};
 use super::stamp::Stamp;
 
 /// From how many comparisons on the normal forms of all values are made, to look others up in.
@@ -37,6 +39,7 @@ pub(crate) struct Draft<'a> {
     places: OnceCell<HashMap<AttributeTypeId, HashMap<String, usize>>>,
     /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
     shape_changed: bool,
+    has_large: bool,
 }
 
 /// One attribute of a draft.
@@ -46,8 +49,21 @@ pub(crate) struct DraftAttribute<'a> {
     /// In their normal form, empty for none.
     options: String,
     stored: Option<StoredAttribute<'a>>,
-    /// The values, once the attribute was touched.
+    /// What was stored, if it is a large attribute.
+    large: Option<Box<LargeDraft>>,
+    /// The values, once the attribute was touched; of a large one, once they were all read.
     values: Option<Values<'a>>,
+}
+
+/// Where the values of a large attribute go when they are read: it is changed like any other then.
+pub(super) struct Unread<'d, 'a> {
+    values: &'d mut Option<Values<'a>>,
+}
+
+impl Unread<'_, '_> {
+    pub(super) fn take(self, values: Vec<Vec<u8>>) {
+        *self.values = Some(Values::new(values.into_iter().map(Cow::Owned)));
+    }
 }
 
 /// The values of an attribute that is being changed. They may be hundreds of thousands, and so may the values that a
@@ -219,11 +235,53 @@ impl<'a> Draft<'a> {
                     attribute_type: known.attribute_type(),
                     options: known.options().to_owned(),
                     stored: Some(stored),
+                    large: None,
                     values: None,
                 });
             }
+            if record.has_large() {
+                draft.take_large(state, id, &record)?;
+            }
         }
         Ok(draft)
+    }
+
+    #[cold]
+    fn take_large(&mut self, state: &State, id: EntryId, record: &Entry<'_>) -> Result<()> {
+        for large in record.large() {
+            let known = state.attributes.get(large.number);
+            let known = known.ok_or_else(|| large::not_as_told(id, large.number))?;
+            self.attributes.push(DraftAttribute {
+                attribute_type: known.attribute_type(),
+                options: known.options().to_owned(),
+                stored: None,
+                large: Some(Box::new(LargeDraft::of(large))),
+                values: None,
+            });
+            self.has_large = true;
+        }
+        Ok(())
+    }
+
+    /// The large attribute of a type with options, and where its values go when they are read; none if they were.
+    pub(super) fn large(
+        &mut self,
+        attribute_type: AttributeTypeId,
+        options: &str,
+    ) -> Option<(&mut LargeDraft, Unread<'_, 'a>)> {
+        if !self.has_large {
+            return None;
+        }
+        let at = self.find(attribute_type, options)?;
+        let DraftAttribute { large, values, .. } = &mut self.attributes[at];
+        let large = large.as_deref_mut().filter(|_| values.is_none())?;
+        Some((large, Unread { values }))
+    }
+
+    /// Whether there may be such an attribute.
+    #[inline]
+    pub(super) fn has_large(&self) -> bool {
+        self.has_large
     }
 
     fn find(&self, attribute_type: AttributeTypeId, options: &str) -> Option<usize> {
@@ -295,6 +353,7 @@ impl<'a> Draft<'a> {
                 attribute_type,
                 options: options.to_owned(),
                 stored: None,
+                large: None,
                 values: Some(Values::default()),
             });
             self.attributes.len() - 1
@@ -645,10 +704,12 @@ impl<'a> Draft<'a> {
         let Records {
             builders: [user, operational],
             bytes,
+            large,
             ..
         } = records;
         user.clear();
         operational.clear();
+        large.clear();
         for known in &self.attributes {
             let attribute_type = schema.type_of(known.attribute_type);
             let builder = if attribute_type.is_operational() {
@@ -656,10 +717,26 @@ impl<'a> Draft<'a> {
             } else {
                 &mut *user
             };
+            match (&known.large, &known.values) {
+                (None, _) => {}
+                (Some(stored), None) => {
+                    builder.push_large(stored.told());
+                    large.extend(LargeWrite::edits(stored));
+                }
+                (Some(stored), Some(_)) => large.push(LargeWrite::instead_of(stored)),
+            }
             match (&known.values, &known.stored) {
                 (None, Some(stored)) => builder.copy(stored),
                 (Some(values), _) if !values.is_empty() => {
                     let number = number(known.attribute_type, &known.options)?;
+                    if large::is_large(values.len(), known.large.is_some())
+                        && large::can_be_large(schema, attribute_type, frame.rdn)
+                        && let Some(rows) = large::to_rows(schema, attribute_type, values.iter())
+                    {
+                        builder.push_large(large::told(number, &rows));
+                        LargeWrite::put_all(large, LargeValues { number, rows });
+                        continue;
+                    }
                     let description = match known.options.as_str() {
                         "" => Cow::Borrowed(attribute_type.name()),
                         options => Cow::Owned(format!("{};{options}", attribute_type.name())),
@@ -702,6 +779,8 @@ pub(crate) struct Records {
     pub(crate) stored: Vec<u8>,
     /// What was stored before.
     pub(crate) old: Vec<u8>,
+    /// What is to be written of large attributes.
+    pub(crate) large: Vec<LargeWrite>,
 }
 
 impl Records {

@@ -10,6 +10,7 @@ mod ahead;
 mod controls;
 mod delete;
 pub(crate) mod draft;
+mod large_change;
 mod modify;
 pub(crate) mod reindex;
 mod rename;
@@ -26,6 +27,8 @@ use sapwood_ldap::result::ResultCode;
 use self::ahead::{Ahead, InOrder, Ordered, UPDATES_AHEAD};
 use self::controls::Asked;
 use self::draft::{Draft, Frame, Records};
+use self::large_change::LargeWrite;
+use self::reindex::Side;
 use self::stamp::{Moment, RESERVED_MICROS, Stamp, Stamps};
 use crate::access::{AccessPolicy, Identity};
 use crate::attributes::AttributeTable;
@@ -38,6 +41,7 @@ use crate::engine::{
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
+use crate::large;
 use crate::names::{self, Child, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
@@ -522,6 +526,16 @@ impl<'r, T: Write> Run<'r, T> {
             bytes.clear();
             bytes.extend_from_slice(record);
         }
+        self.records.large.clear();
+        let entry = read(EntryId::ROOT, prepared.records[0])?;
+        let split = large::split(self.schema, &self.state.attributes, &entry)
+            .map_err(|damaged| Error::corrupt(format!("a prepared entry: {damaged}")))?;
+        if let Some((record, values)) = split {
+            self.records.bytes[0] = record;
+            self.records
+                .large
+                .extend(values.into_iter().map(LargeWrite::of));
+        }
         set_parent(&mut self.records.bytes[0], parent);
         let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
@@ -666,7 +680,7 @@ impl<'r, T: Write> Run<'r, T> {
     fn write_records(
         &mut self,
         id: EntryId,
-        old: reindex::Sides<'_>,
+        old: Option<[Entry<'_>; 2]>,
         kind: ChangeKind,
     ) -> Result<(), Stop> {
         self.records.join(Vocabulary {
@@ -680,9 +694,13 @@ impl<'r, T: Write> Run<'r, T> {
     fn write_stored(
         &mut self,
         id: EntryId,
-        old: reindex::Sides<'_>,
+        old: Option<[Entry<'_>; 2]>,
         kind: ChangeKind,
     ) -> Result<(), Stop> {
+        let large = match self.records.large.is_empty() {
+            true => Default::default(),
+            false => self.write_large(id)?,
+        };
         let Records {
             bytes: [user, operational],
             stored,
@@ -690,7 +708,16 @@ impl<'r, T: Write> Run<'r, T> {
         } = &*self.records;
         self.ahead.forget_record(id);
         self.txn.put(Table::Entry, &id.to_key(), stored)?;
-        let new = Some([read(id, user)?, read(id, operational)?]);
+        let [old, new] = [old, Some([read(id, user)?, read(id, operational)?])];
+        let [going, coming] = &large;
+        let old = Side {
+            records: old,
+            large: going,
+        };
+        let new = Side {
+            records: new,
+            large: coming,
+        };
         reindex::reindex(
             self.txn,
             self.schema,

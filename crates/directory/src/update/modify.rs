@@ -26,11 +26,11 @@ use crate::schema::{AttributeType, NormalDn, Schema};
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
 
 /// A modification with its attribute resolved.
-struct Resolved<'a> {
-    known: &'a AttributeType,
-    options: String,
-    kind: Modification,
-    values: OctetStrings<'a>,
+pub(super) struct Resolved<'a> {
+    pub(super) known: &'a AttributeType,
+    pub(super) options: String,
+    pub(super) kind: Modification,
+    pub(super) values: OctetStrings<'a>,
 }
 
 impl<T: Write> Run<'_, T> {
@@ -152,7 +152,9 @@ impl<T: Write> Run<'_, T> {
         };
         let mut draft = Draft::of(self.state, id, old)?;
         for change in changes {
-            make(&mut draft, schema, change)?;
+            if !(draft.has_large() && self.change_large(id, &mut draft, change)?) {
+                make(&mut draft, schema, change)?;
+            }
         }
         let known = schema.well_known();
         if changes

@@ -119,6 +119,7 @@ impl<T: Write> Run<'_, T> {
         })?;
         let stamp = Stamp::from(self.moment_of_change(id, &old[0])?);
         let mut draft = Draft::of(self.state, id, old)?;
+        self.read_large_of_name(id, &mut draft, new_rdn)?;
         if delete_old_rdn {
             for ava in old_name.rdn().iter().flat_map(|rdn| rdn.avas()) {
                 if let Some(known) = schema.attribute_type(ava.attribute().as_bytes()) {

@@ -49,7 +49,21 @@ fn path() -> impl Strategy<Value = Path> {
 }
 
 fn step() -> impl Strategy<Value = Action> {
-    let value = prop::sample::select(vec!["a", "A", "b", "c c", "C  C"]).prop_map(str::to_owned);
+    // Enough for an attribute to become large and to be so no more.
+    let value = prop::sample::select(vec![
+        "a", "A", "b", "c c", "C  C", "d", "e", "f", "F", "g", "h",
+    ]);
+    let value = value.prop_map(str::to_owned);
+    let values = prop::collection::vec(value, 0..8).prop_map(|values| {
+        let mut kept: Vec<String> = Vec::new();
+        for value in values {
+            // Mostly sets, or else nearly all would be refused.
+            if value == "F" || !kept.iter().any(|known| normal(known) == normal(&value)) {
+                kept.push(value);
+            }
+        }
+        kept
+    });
     let kind = prop::sample::select(vec![
         ChangeKind::Add,
         ChangeKind::Delete,
@@ -58,7 +72,7 @@ fn step() -> impl Strategy<Value = Action> {
     prop_oneof![
         4 => path().prop_map(Action::Add),
         2 => path().prop_map(Action::Delete),
-        3 => (path(), kind, prop::collection::vec(value, 0..3))
+        6 => (path(), kind, values)
             .prop_filter("an add needs values", |(_, kind, values)| *kind != ChangeKind::Add || !values.is_empty())
             .prop_map(|(path, kind, values)| Action::Describe(path, kind, values)),
         3 => (path(), 0u8..3, any::<bool>(), prop::option::of(path()))

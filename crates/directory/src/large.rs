@@ -1,0 +1,239 @@
+//! Large attributes: those of very many values, such as the members of a group of a hundred thousand.
+//!
+//! In the record of an entry ([`crate::entry`]) they would make every change of the entry as long as all their values. So
+//! their values stand in a table of their own, [`Table::Values`], and the record tells how many they are: adding,
+//! removing or comparing one value costs as much as looking it up.
+//!
+//! ```text
+//!  offset  size  field
+//!       0     8  id      of the entry, big-endian
+//!       8     2  number  of the attribute description, big-endian
+//!      10        form    of the value: 0 and its normal form, or 1 and the value itself if that has none;
+//!                        of a long one a prefix and a hash, as in an equality index
+//! ```
+//!
+//! The record is the value as it was given. Values are in the order of their keys: a set has none of its own
+//! (RFC 4511 §4.1.7).
+
+use sapwood_ldap::ber;
+use sapwood_ldap::dn::Dn;
+
+use crate::access::is_protected;
+use crate::attributes::AttributeTable;
+use crate::engine::{self, AttributeNo, Cursor, Direction, EntryId, Range, Read, Table};
+use crate::entry::{Damaged, Entry, LargeAttribute, RecordBuilder};
+use crate::error::{Error, Result};
+use crate::indexes::shorten;
+use crate::schema::{AttributeType, Schema};
+use crate::steps;
+
+/// From so many values on an attribute is large. Fewer are read faster in the record than elsewhere. Without
+/// optimisation, which is how tests run, few are enough, so that tests meet large attributes.
+pub(crate) const LARGE_VALUES: usize = if cfg!(debug_assertions) { 4 } else { 256 };
+
+/// One that is large stays so as long as it has so many values.
+pub(crate) const KEPT_VALUES: usize = LARGE_VALUES / 2;
+
+const NORMAL: u8 = 0;
+const AS_GIVEN: u8 = 1;
+
+/// Whether an attribute with so many values is large.
+pub(crate) fn is_large(values: usize, was_large: bool) -> bool {
+    values >= if was_large { KEPT_VALUES } else { LARGE_VALUES }
+}
+
+/// Whether an attribute of a type can be large in an entry of this name: equal values must have equal keys, and what
+/// the directory itself looks at stays in the record.
+pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -> bool {
+    known.equality().is_some_and(|rule| rule.is_indexable())
+        && !known.is_operational()
+        && !is_protected(schema, known.id())
+        && known.id() != schema.well_known().object_class
+        && !names(schema, known, name)
+}
+
+/// Whether values of a type are in the first RDN of a name.
+pub(crate) fn names(schema: &Schema, known: &AttributeType, name: &str) -> bool {
+    // A name that cannot be read tells nothing: then no attribute leaves the record.
+    let Ok(name) = Dn::parse(name) else {
+        return true;
+    };
+    name.rdn().iter().flat_map(|rdn| rdn.avas()).any(|ava| {
+        let named = schema.attribute_type(ava.attribute().as_bytes());
+        named.is_none_or(|named| named.id() == known.id())
+    })
+}
+
+/// The form of a value: what its key has behind entry and attribute.
+pub(crate) fn form_of(schema: &Schema, known: &AttributeType, value: &[u8]) -> Vec<u8> {
+    let mut form = Vec::with_capacity(1 + value.len());
+    let mut normal = Vec::new();
+    let has_normal = known
+        .equality()
+        .is_some_and(|rule| rule.normalise(schema, value, &mut normal).is_ok());
+    if !has_normal {
+        normal.clear();
+        normal.extend_from_slice(value);
+    }
+    shorten(&mut normal);
+    form.push(if has_normal { NORMAL } else { AS_GIVEN });
+    form.extend_from_slice(&normal);
+    form
+}
+
+/// The form of the values with a normal form, which is shortened as in an equality index.
+pub(crate) fn form_of_normal(normal: &[u8]) -> Vec<u8> {
+    [&[NORMAL], normal].concat()
+}
+
+/// The key of the value with a form.
+pub(crate) fn key(id: EntryId, number: AttributeNo, form: &[u8]) -> Vec<u8> {
+    [&id.to_key(), number.0.to_be_bytes().as_slice(), form].concat()
+}
+
+/// Of which attribute of which entry a key is, and its form.
+pub(crate) fn read_key(key: &[u8]) -> Option<(EntryId, AttributeNo, &[u8])> {
+    let (id, rest) = key.split_first_chunk()?;
+    let (number, form) = rest.split_first_chunk()?;
+    let id = EntryId(u64::from_be_bytes(*id));
+    Some((id, AttributeNo(u16::from_be_bytes(*number)), form))
+}
+
+/// The value with a form.
+pub(crate) fn get<'v, R: Read>(
+    view: &'v R,
+    id: EntryId,
+    number: AttributeNo,
+    form: &[u8],
+) -> engine::Result<Option<R::Value<'v>>> {
+    steps::count(1);
+    view.get(Table::Values, &key(id, number, form))
+}
+
+/// The values of an attribute in the order of their keys, from a key on.
+pub(crate) fn scan<'v, R: Read>(
+    view: &'v R,
+    id: EntryId,
+    number: AttributeNo,
+    from: Option<&[u8]>,
+) -> engine::Result<R::Cursor<'v>> {
+    let first = key(id, number, &[NORMAL]);
+    let end = key(id, number, &[AS_GIVEN + 1]);
+    let range = Range::between(from.unwrap_or(&first), &end);
+    view.scan(Table::Values, range, Direction::Forward)
+}
+
+/// The bytes of a value as BER.
+pub(crate) fn ber_bytes(value: &[u8]) -> u64 {
+    ber::element_len(value.len()) as u64
+}
+
+/// A value behind its form.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
+
+/// Values of a large attribute, by their forms.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct LargeValues {
+    pub(crate) number: AttributeNo,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// All values of a large attribute.
+pub(crate) fn rows<R: Read>(view: &R, id: EntryId, large: LargeAttribute) -> Result<Vec<Row>> {
+    let mut cursor = scan(view, id, large.number, None)?;
+    let mut rows = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        steps::count(1);
+        let (_, _, form) = read_key(key).ok_or_else(|| not_as_told(id, large.number))?;
+        rows.push((form.to_vec(), value.to_vec()));
+    }
+    if told(large.number, &rows) != large {
+        return Err(not_as_told(id, large.number));
+    }
+    Ok(rows)
+}
+
+/// The error for values that are not what the record tells of them.
+pub(crate) fn not_as_told(id: EntryId, number: AttributeNo) -> Error {
+    Error::corrupt(format!(
+        "entry {id}: the values of attribute number {} are not what its record tells of them",
+        number.0
+    ))
+}
+
+/// All values of the large attributes of an entry.
+pub(crate) fn all<R: Read>(view: &R, id: EntryId, entry: &Entry<'_>) -> Result<Vec<LargeValues>> {
+    let of = |large: LargeAttribute| {
+        Ok(LargeValues {
+            number: large.number,
+            rows: rows(view, id, large)?,
+        })
+    };
+    entry.large().map(of).collect()
+}
+
+/// The values of an attribute as rows in the order of their forms; `None` if two of them have the same.
+pub(crate) fn to_rows<'v>(
+    schema: &Schema,
+    known: &AttributeType,
+    values: impl Iterator<Item = &'v [u8]>,
+) -> Option<Vec<Row>> {
+    let mut rows: Vec<Row> = values
+        .map(|value| (form_of(schema, known, value), value.to_vec()))
+        .collect();
+    steps::count(rows.len());
+    rows.sort_unstable();
+    let is_set = rows.array_windows().all(|[one, next]| one.0 != next.0);
+    is_set.then_some(rows)
+}
+
+/// What a record tells of an attribute with these values.
+pub(crate) fn told(number: AttributeNo, rows: &[Row]) -> LargeAttribute {
+    LargeAttribute {
+        number,
+        count: rows.len() as u32,
+        bytes: rows.iter().map(|(_, value)| ber_bytes(value)).sum(),
+    }
+}
+
+/// Takes out of a record what is large of it: the record without it, and its values; `None` if nothing is.
+pub(crate) fn split(
+    schema: &Schema,
+    attributes: &AttributeTable,
+    entry: &Entry<'_>,
+) -> std::result::Result<Option<(Vec<u8>, Vec<LargeValues>)>, Damaged> {
+    // A value has two bytes at least.
+    if entry.ber().len() < 2 * LARGE_VALUES {
+        return Ok(None);
+    }
+    let name = entry.rdn()?;
+    let mut builder = RecordBuilder::new();
+    let mut large = Vec::new();
+    for stored in entry.attributes() {
+        let stored = stored?;
+        let rows = (stored.ber().len() >= 2 * LARGE_VALUES)
+            .then(|| attributes.get(stored.number()))
+            .flatten()
+            .map(|known| schema.type_of(known.attribute_type()))
+            .filter(|_| is_large(stored.values().iter().count(), false))
+            .filter(|known| can_be_large(schema, known, name))
+            .and_then(|known| to_rows(schema, known, stored.values().into_iter()));
+        match rows {
+            Some(rows) => {
+                builder.push_large(told(stored.number(), &rows));
+                large.push(LargeValues {
+                    number: stored.number(),
+                    rows,
+                });
+            }
+            None => builder.copy(&stored),
+        }
+    }
+    if large.is_empty() {
+        return Ok(None);
+    }
+    let mut record = Vec::new();
+    let finished = builder.finish(entry.parent(), entry.flags(), name, &mut record);
+    finished.map_err(|_| Damaged)?;
+    Ok(Some((record, large)))
+}
