@@ -29,10 +29,17 @@ const DESCRIPTIONS: [&str; 6] = [
     "telephoneNumber",
 ];
 
-const STRINGS: [&str; 9] = [
-    "a", "A", "ab", "a b", " a  B ", "abc", "Straße", "STRASSE", "b c a",
+const STRINGS: [&str; 11] = [
+    "a", "A", "ab", "a b", " a  B ", "abc", "Straße", "STRASSE", "b c a", "bcd", "ssa",
 ];
-const NAMES: [&str; 4] = ["cn=a,o=b", "CN=A, O=B", "cn=b,o=b", "cn=a+sn=b"];
+const NAMES: [&str; 6] = [
+    "cn=a,o=b",
+    "CN=A, O=B",
+    "cn=b,o=b",
+    "cn=a+sn=b",
+    "cn=c,o=b",
+    "cn=d",
+];
 const NUMBERS: [&str; 5] = ["+1 2", "1-2", "12", "+12", "1 3"];
 const INTEGERS: [&str; 5] = ["0", "7", "-7", "10", "123456789012345678901"];
 
@@ -254,13 +261,14 @@ fn value_of(description: &'static str) -> BoxedStrategy<&'static str> {
 
 /// Values of which no two are equal.
 fn values_of(description: &'static str) -> impl Strategy<Value = BTreeSet<&'static str>> {
-    prop::collection::vec(value_of(description), 0..3).prop_map(move |values| {
+    // Enough for an attribute to become large.
+    prop::collection::vec(value_of(description), 0..9).prop_map(move |values| {
         let mut seen = BTreeSet::new();
         let single = matches!(description, "uidNumber" | "employeeNumber");
         let fresh = values
             .into_iter()
             .filter(|value| seen.insert(normal(description, value)));
-        fresh.take(if single { 1 } else { 3 }).collect()
+        fresh.take(if single { 1 } else { 9 }).collect()
     })
 }
 
@@ -361,25 +369,60 @@ fn live<E: Engine>(directory: &Directory<E>, number: usize, life: &Life) {
         }
     }
     succeed(directory, add(&dn, &lines));
-    for step in &life.1 {
+    let mut before = &life.0;
+    for (at, step) in life.1.iter().enumerate() {
         let Some(attributes) = step else {
             return succeed(directory, delete(&dn));
         };
+        let kinds: &[ChangeKind] = match at % 2 {
+            0 => &[ChangeKind::Add, ChangeKind::Delete],
+            _ => &[ChangeKind::Replace],
+        };
         let descriptions = DESCRIPTIONS.iter().chain(&["cn", "sn", "uidNumber"]);
-        let new: Vec<(&str, Vec<&str>)> = descriptions
-            .map(|description| {
-                let values = attributes
-                    .get(description)
-                    .map(|values| values.iter().copied().collect());
-                (*description, values.unwrap_or_default())
+        let changes: Vec<(ChangeKind, &str, Vec<&str>)> = descriptions
+            .flat_map(|description| kinds.iter().map(move |kind| (*kind, *description)))
+            .map(|(kind, description)| {
+                let (old, new) = (before.get(description), attributes.get(description));
+                let values = match kind {
+                    ChangeKind::Add => without(description, new, old),
+                    ChangeKind::Delete => without(description, old, new),
+                    _ => without(description, new, None),
+                };
+                (kind, description, values)
             })
+            .filter(|(kind, _, values)| *kind == ChangeKind::Replace || !values.is_empty())
             .collect();
-        let changes: Vec<(ChangeKind, &str, &[&str])> = new
+        let changes: Vec<(ChangeKind, &str, &[&str])> = changes
             .iter()
-            .map(|(description, values)| (ChangeKind::Replace, *description, values.as_slice()))
+            .map(|(kind, description, values)| (*kind, *description, values.as_slice()))
             .collect();
+        // The only value there may be has to go first.
+        let single = |description: &str| matches!(description, "uidNumber" | "employeeNumber");
+        let (mut changes, first): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|(kind, description, _)| {
+                !(*kind == ChangeKind::Delete && single(description))
+            });
+        changes.splice(0..0, first);
         succeed(directory, modify(&dn, &changes));
+        before = attributes;
     }
+}
+
+/// The values of one side that are not on the other.
+fn without<'v>(
+    description: &str,
+    values: Option<&BTreeSet<&'v str>>,
+    others: Option<&BTreeSet<&'v str>>,
+) -> Vec<&'v str> {
+    let normals = |values: Option<&BTreeSet<&str>>| -> BTreeSet<_> {
+        let values = values.into_iter().flatten();
+        values.map(|value| normal(description, value)).collect()
+    };
+    let others = normals(others);
+    let values = values.into_iter().flatten().copied();
+    values
+        .filter(|value| !others.contains(&normal(description, value)))
+        .collect()
 }
 
 fn found<E: Engine>(directory: &Directory<E>, filter: &str) -> BTreeSet<String> {
@@ -426,6 +469,8 @@ proptest! {
                 model.insert(dn_of(number), attributes);
             }
         }
+        prop_assert_eq!(indexed.check(|_| {}).unwrap().problems, Vec::<String>::new());
+        prop_assert_eq!(embedded.check(|_| {}).unwrap().problems, Vec::<String>::new());
         for filter in &filters {
             let text = filter.to_string();
             let expected: BTreeSet<String> = model
