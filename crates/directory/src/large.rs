@@ -201,21 +201,23 @@ pub(crate) fn split(
     schema: &Schema,
     attributes: &AttributeTable,
     entry: &Entry<'_>,
+    was_large: impl Fn(AttributeNo) -> bool,
 ) -> std::result::Result<Option<(Vec<u8>, Vec<LargeValues>)>, Damaged> {
     // A value has two bytes at least.
-    if entry.ber().len() < 2 * LARGE_VALUES {
+    if entry.ber().len() < 2 * KEPT_VALUES {
         return Ok(None);
     }
     let name = entry.rdn()?;
     let mut builder = RecordBuilder::new();
     let mut large = Vec::new();
+    entry.large().for_each(|large| builder.push_large(large));
     for stored in entry.attributes() {
         let stored = stored?;
-        let rows = (stored.ber().len() >= 2 * LARGE_VALUES)
+        let rows = (stored.ber().len() >= 2 * KEPT_VALUES)
             .then(|| attributes.get(stored.number()))
             .flatten()
             .map(|known| schema.type_of(known.attribute_type()))
-            .filter(|_| is_large(stored.values().iter().count(), false))
+            .filter(|_| is_large(stored.values().iter().count(), was_large(stored.number())))
             .filter(|known| can_be_large(schema, known, name))
             .and_then(|known| to_rows(schema, known, stored.values().into_iter()));
         match rows {

@@ -466,7 +466,8 @@ fn split(
 ) -> Result<Option<Vec<u8>>> {
     let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
     let entry = Entry::new(record).map_err(damaged)?;
-    let Some((record, large)) = large::split(schema, attributes, &entry).map_err(damaged)? else {
+    let split = large::split(schema, attributes, &entry, |_| false).map_err(damaged)?;
+    let Some((record, large)) = split else {
         return Ok(None);
     };
     for LargeValues { number, rows } in &large {

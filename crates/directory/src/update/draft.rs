@@ -12,7 +12,7 @@ use crate::access::is_protected;
 use crate::engine::{AttributeNo, EntryId};
 use crate::entry::{Entry, EntryFlags, EntryTooLarge, RecordBuilder, StoredAttribute};
 use crate::error::{Error, Result};
-use crate::large::{self, LargeValues};
+use crate::large;
 use crate::operational::{Brief, Operational, Vocabulary};
 use crate::outcome::Stop;
 use crate::schema::{
@@ -58,10 +58,12 @@ pub(crate) struct DraftAttribute<'a> {
 /// Where the values of a large attribute go when they are read: it is changed like any other then.
 pub(super) struct Unread<'d, 'a> {
     values: &'d mut Option<Values<'a>>,
+    shape_changed: &'d mut bool,
 }
 
 impl Unread<'_, '_> {
     pub(super) fn take(self, values: Vec<Vec<u8>>) {
+        *self.shape_changed |= values.is_empty();
         *self.values = Some(Values::new(values.into_iter().map(Cow::Owned)));
     }
 }
@@ -275,7 +277,11 @@ impl<'a> Draft<'a> {
         let at = self.find(attribute_type, options)?;
         let DraftAttribute { large, values, .. } = &mut self.attributes[at];
         let large = large.as_deref_mut().filter(|_| values.is_none())?;
-        Some((large, Unread { values }))
+        let unread = Unread {
+            values,
+            shape_changed: &mut self.shape_changed,
+        };
+        Some((large, unread))
     }
 
     /// Whether there may be such an attribute.
@@ -693,7 +699,7 @@ impl<'a> Draft<'a> {
             .any(|known| known.attribute_type == named.id() && known.values.is_some())
     }
 
-    /// Makes the records of user and operational attributes. `number` answers the number of a type with options, giving a new one where there is none.
+    /// Makes the records of user and operational attributes; what was read or is new of large ones is in them. `number` answers the number of a type with options, giving a new one where there is none.
     pub(crate) fn write(
         &self,
         schema: &Schema,
@@ -729,14 +735,6 @@ impl<'a> Draft<'a> {
                 (None, Some(stored)) => builder.copy(stored),
                 (Some(values), _) if !values.is_empty() => {
                     let number = number(known.attribute_type, &known.options)?;
-                    if large::is_large(values.len(), known.large.is_some())
-                        && large::can_be_large(schema, attribute_type, frame.rdn)
-                        && let Some(rows) = large::to_rows(schema, attribute_type, values.iter())
-                    {
-                        builder.push_large(large::told(number, &rows));
-                        LargeWrite::put_all(large, LargeValues { number, rows });
-                        continue;
-                    }
                     let description = match known.options.as_str() {
                         "" => Cow::Borrowed(attribute_type.name()),
                         options => Cow::Owned(format!("{};{options}", attribute_type.name())),

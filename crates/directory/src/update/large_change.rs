@@ -157,15 +157,9 @@ impl LargeWrite {
         }
     }
 
-    /// These values, where none are stored.
-    pub(super) fn of(values: LargeValues) -> LargeWrite {
-        LargeWrite {
-            number: values.number,
-            what: What::All {
-                stored: None,
-                rows: values.rows,
-            },
-        }
+    /// The number of the attribute.
+    pub(super) fn number(&self) -> AttributeNo {
+        self.number
     }
 
     /// These values, instead of those that are stored if `writes` says that there are any.
@@ -175,7 +169,13 @@ impl LargeWrite {
             .find(|write| write.number == values.number);
         match known.map(|write| &mut write.what) {
             Some(What::All { rows, .. }) => *rows = values.rows,
-            _ => writes.push(LargeWrite::of(values)),
+            _ => writes.push(LargeWrite {
+                number: values.number,
+                what: What::All {
+                    stored: None,
+                    rows: values.rows,
+                },
+            }),
         }
     }
 

@@ -527,15 +527,7 @@ impl<'r, T: Write> Run<'r, T> {
             bytes.extend_from_slice(record);
         }
         self.records.large.clear();
-        let entry = read(EntryId::ROOT, prepared.records[0])?;
-        let split = large::split(self.schema, &self.state.attributes, &entry)
-            .map_err(|damaged| Error::corrupt(format!("a prepared entry: {damaged}")))?;
-        if let Some((record, values)) = split {
-            self.records.bytes[0] = record;
-            self.records
-                .large
-                .extend(values.into_iter().map(LargeWrite::of));
-        }
+        self.split()?;
         set_parent(&mut self.records.bytes[0], parent);
         let id = self.new_id(&vacancy)?;
         self.txn.guard_child(parent)?;
@@ -673,7 +665,28 @@ impl<'r, T: Write> Run<'r, T> {
             |known, options| number(self.txn, self.schema, attributes, known, options),
             frame,
             self.records,
-        )
+        )?;
+        self.split()
+    }
+
+    /// Takes what is large out of the record that was made.
+    fn split(&mut self) -> Result<(), Stop> {
+        let Records {
+            bytes: [user, _],
+            large,
+            ..
+        } = &mut *self.records;
+        let damaged = |damaged| Error::corrupt(format!("a record that was just made: {damaged}"));
+        let entry = Entry::new(user).map_err(damaged)?;
+        let was_large = |number| large.iter().any(|write| write.number() == number);
+        let split = large::split(self.schema, &self.state.attributes, &entry, was_large);
+        if let Some((record, values)) = split.map_err(damaged)? {
+            *user = record;
+            for values in values {
+                LargeWrite::put_all(large, values);
+            }
+        }
+        Ok(())
     }
 
     /// Puts the records of `self.records` together and writes them.

@@ -109,8 +109,10 @@ fn every_damaged_byte_of_an_entry_is_an_error_or_readable() {
     seed(&directory);
     succeed(&directory, person("anne"));
     let long = "x".repeat(300);
-    let changes: [(_, _, &[&str]); 3] = [
+    let changes: [(_, _, &[&str]); 4] = [
         (Add, "description", &[&long]),
+        // Enough for a large attribute.
+        (Add, "telephoneNumber", &["1", "2", "3", "4", "5"]),
         (Add, "mail", &["a@b", "c@d"]),
         (Add, "userPassword", &["{x}secret"]),
     ];

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use sapwood_directory::engine::{
-    self, AttributeNo, Bundle, Engine, EntryId, Index, IndexKind, Range, Table, Ticket, Verdict,
-    Write,
+    self, AttributeNo, Bundle, Cursor, Direction, Engine, EntryId, Index, IndexKind, Range, Table,
+    Ticket, Verdict, Write,
 };
 use sapwood_directory::{Directory, Error, IndexDefinition, IndexStatus, StoreSet};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
@@ -230,6 +230,15 @@ impl<F: Fn(&mut dyn FnMut(Damage))> Bundle for Tamper<F> {
                 Damage::Delete(table, key) => assert!(txn.delete(table, &key).unwrap()),
                 Damage::Put(table, key, value) => txn.put(table, &key, &value).unwrap(),
                 Damage::Add(index, key, id) => txn.index_add(index, &key, EntryId(id)).unwrap(),
+                Damage::ToFirst(table, value) => {
+                    let mut records = txn.scan(table, Range::ALL, Direction::Forward).unwrap();
+                    let key = records.next().unwrap().unwrap().0.to_vec();
+                    drop(records);
+                    match value {
+                        Some(value) => txn.put(table, &key, &value).unwrap(),
+                        None => assert!(txn.delete(table, &key).unwrap()),
+                    }
+                }
                 Damage::RemoveFirst(index) => {
                     let mut first = None;
                     txn.scan_index(index, Range::ALL, |key, id| {
@@ -254,6 +263,8 @@ enum Damage {
     Put(Table, Vec<u8>, Vec<u8>),
     Add(Index, Vec<u8>, u64),
     RemoveFirst(Index),
+    /// Deletes the first record of a table, or gives it another value.
+    ToFirst(Table, Option<Vec<u8>>),
 }
 
 #[test]
@@ -296,10 +307,25 @@ fn the_check_finds_what_does_not_agree() {
             "has entry 2 under 'nonsense'",
         ),
         (Damage::RemoveFirst(object_class), "lacks entry"),
+        (
+            Damage::Put(Table::Values, [&key(2), &[9; 3][..]].concat(), vec![]),
+            "records in the table values",
+        ),
+        (
+            Damage::ToFirst(Table::Values, None),
+            "not what its record tells",
+        ),
+        (
+            Damage::ToFirst(Table::Values, Some(b"street x".to_vec())),
+            "does not stand under its normal form",
+        ),
     ];
     for (damage, expected) in cases {
         let directory = in_memory();
         seed(&directory);
+        let streets = ["street 1", "street 2", "street 3", "street 4", "street 5"];
+        let people = "ou=People,dc=example,dc=com";
+        succeed(&directory, modify(people, &[(Add, "street", &streets)]));
         clean(&directory);
         let damage = std::cell::RefCell::new(Some(damage));
         let mut tamper =

@@ -11,6 +11,7 @@ mod engine;
 mod filter_model;
 mod import;
 mod indexes;
+mod large_attributes;
 mod model;
 mod options;
 mod query;
