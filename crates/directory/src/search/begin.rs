@@ -114,6 +114,7 @@ impl<'r> Draft<'r> {
             assertion,
             filter,
             interrupted: Interrupted::default(),
+            gathered: None,
             selection,
             covered: Covered::new(EntryId::ROOT, request.scope),
             ids: (EntryId::ROOT, EntryId(u64::MAX)),

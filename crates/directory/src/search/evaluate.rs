@@ -114,6 +114,11 @@ impl<'e> Evaluator<'e> {
         self.work == 0
     }
 
+    /// The work that is left of the step, for what is done with the candidate besides.
+    pub(crate) fn work_left(&mut self) -> &mut u64 {
+        &mut self.work
+    }
+
     /// Where it was interrupted, for the next step, which is to begin with the same candidate and filter.
     pub(crate) fn into_interrupted(self) -> Interrupted {
         self.interrupted

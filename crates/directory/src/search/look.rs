@@ -111,7 +111,7 @@ impl Look<'_> {
             false,
             self.sees_protected,
         );
-        let mut sender = Sender::new(&selection, self.schema, self.attributes, SUBSCHEMA_DN);
+        let mut sender = Sender::new(&selection, self.schema, self.attributes, SUBSCHEMA_DN, None);
         let vocabulary = self.vocabulary();
         self.at(view, id, |candidate| {
             candidate.examine(vocabulary)?;

@@ -64,7 +64,7 @@ use look::{Look, assertion_failed};
 use page::Position;
 use plan::{Planner, Term};
 use scope::Covered;
-use selection::{Selection, Sender};
+use selection::{Gathered, Selection, Sender};
 
 /// All subentries of a snapshot; none if the index of object classes is being built.
 pub(crate) fn subentries<R: Read>(
@@ -154,6 +154,8 @@ struct Running {
     filter: Node,
     /// Where the evaluation of the filter, or of the assertion, goes on.
     interrupted: Interrupted,
+    /// What was gathered of an entry that is not sent yet.
+    gathered: Option<Box<Gathered>>,
     selection: Selection,
     covered: Covered,
     /// The ids that anything covered has: from the first up to and without the second.
@@ -415,6 +417,7 @@ impl Running {
                 snapshot.schema(),
                 beside.attributes(),
                 SUBSCHEMA_DN,
+                None,
             );
             let room = budget.out_bytes.saturating_sub(out.len());
             if let Some(bytes) = sender.bytes_beyond(room, &mut candidate)? {
@@ -453,7 +456,13 @@ impl Running {
                 budget.work,
                 std::mem::take(&mut self.interrupted),
             ),
-            sender: Sender::new(&self.selection, schema, &state.attributes, SUBSCHEMA_DN),
+            sender: Sender::new(
+                &self.selection,
+                schema,
+                &state.attributes,
+                SUBSCHEMA_DN,
+                self.gathered.take(),
+            ),
             out,
             sent: self.sent,
             sent_before: self.sent_before,
@@ -464,6 +473,7 @@ impl Running {
         let flow = walk::walk(&mut visitor, &self.source, &mut self.position)?;
         self.sent = visitor.sent;
         self.interrupted = visitor.evaluator.into_interrupted();
+        self.gathered = visitor.sender.into_gathered();
         snapshot.put_back_names(names);
         Ok(match flow {
             None => Step::Done(self.done(Outcome::SUCCESS, None)),

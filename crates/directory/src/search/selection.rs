@@ -179,13 +179,42 @@ struct Named {
 
 /// Bytes that a SearchResultEntry has around its DN and attributes at most.
 const ENVELOPE_BYTES_MAX: usize = 64;
+/// Work of gathering a value, besides a part of its bytes.
+const VALUE_WORK: u64 = 1 << 6;
 /// Bytes that a large attribute has around its description and values at most.
 const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
 /// Bytes of a computed attribute at most, besides a DN.
 const COMPUTED_BYTES_MAX: usize = 128;
 
+/// The values of the large attributes of one entry, on their way into a message: they may be a hundred thousand, and are
+/// gathered in steps.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// Each attribute with where its values end in `ber`.
+    attributes: Vec<(AttributeNo, usize)>,
+    ber: Vec<u8>,
+    /// The key to go on with in the attribute that is not in the list yet.
+    next: Option<Vec<u8>>,
+}
+
+impl Gathered {
+    fn values(&self, number: AttributeNo) -> Option<&[u8]> {
+        let at = self
+            .attributes
+            .iter()
+            .position(|(known, _)| *known == number)?;
+        let start = at
+            .checked_sub(1)
+            .and_then(|before| self.attributes.get(before));
+        let (start, (_, end)) = (start.map_or(0, |(_, end)| *end), self.attributes.get(at)?);
+        self.ber.get(start..*end)
+    }
+}
+
 /// Sends entries, keeping its buffers.
 pub(crate) struct Sender<'s> {
+    /// Boxed as it hardly ever is there.
+    gathered: Option<Box<Gathered>>,
     selection: &'s Selection,
     schema: &'s Schema,
     attributes: &'s AttributeTable,
@@ -201,8 +230,10 @@ impl<'s> Sender<'s> {
         schema: &'s Schema,
         attributes: &'s AttributeTable,
         subschema_dn: &'s str,
+        gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
         Sender {
+            gathered,
             selection,
             schema,
             attributes,
@@ -228,7 +259,13 @@ impl<'s> Sender<'s> {
             put_search_entry_below(out, message_id, rdn, superior, attributes);
             return Ok(());
         }
-        self.put(candidate, |dn| EntryWriter::begin(out, message_id, dn))
+        let bytes = match has_large {
+            true => self.message_bytes_max(candidate)?,
+            false => EntryWriter::EXPECTED_BYTES,
+        };
+        self.put(candidate, |dn| {
+            EntryWriter::begin_expecting(out, message_id, dn, bytes)
+        })
     }
 
     /// Appends a SearchResultEntry without a message around it (RFC 4527). On an error `out` is as before.
@@ -246,6 +283,9 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
         begin: impl FnOnce(&[u8]) -> EntryWriter<'o>,
     ) -> Result<()> {
+        if candidate.entry().has_large() {
+            self.gather(candidate, &mut { u64::MAX })?;
+        }
         self.dn.clear();
         candidate.append_dn(&mut self.dn);
         let selection = self.selection;
@@ -259,14 +299,57 @@ impl<'s> Sender<'s> {
         user.map_err(|damaged| candidate.damaged(damaged))?;
         for large in candidate.entry().large() {
             if selection.wants_number(selection.all_user, large.number) {
-                self.put_large(candidate, large, &mut writer)?;
+                let put = self.put_large(large, &mut writer);
+                put.ok_or_else(|| candidate.not_as_told(large.number))?;
             }
         }
         if selection.sends_operational() {
             self.put_operational(candidate, &mut writer)?;
         }
         writer.finish(Controls::EMPTY);
+        self.gathered = None;
         Ok(())
+    }
+
+    /// What was gathered of an entry that is not sent yet.
+    pub(crate) fn into_gathered(self) -> Option<Box<Gathered>> {
+        self.gathered
+    }
+
+    /// Gathers the values of an entry's large attributes for as long as there is work; whether it has all of them.
+    #[cold]
+    pub(crate) fn gather<R: Read>(
+        &mut self,
+        candidate: &Candidate<'_, R>,
+        work: &mut u64,
+    ) -> Result<bool> {
+        let selection = self.selection;
+        let gathered = self.gathered.get_or_insert_default();
+        for large in candidate.entry().large() {
+            let is_wanted = selection.wants_number(selection.all_user, large.number);
+            if !is_wanted || selection.types_only || gathered.values(large.number).is_some() {
+                continue;
+            }
+            let from = gathered.next.take();
+            let mut values = candidate.large_values(large.number, from.as_deref())?;
+            while let Some((key, value)) = values.next()? {
+                if *work == 0 {
+                    gathered.next = Some(key.to_vec());
+                    return Ok(false);
+                }
+                *work = work.saturating_sub(VALUE_WORK + value.len() as u64 / 16);
+                ber::put_octets(&mut gathered.ber, ber::OCTET_STRING, value);
+            }
+            let end = gathered.ber.len();
+            gathered.attributes.push((large.number, end));
+            // No message is longer than there is room for.
+            let is_as_told =
+                gathered.values(large.number).map(<[u8]>::len) == usize::try_from(large.bytes).ok();
+            if !is_as_told {
+                return Err(candidate.not_as_told(large.number));
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes that the message of [`Sender::send`] takes at most, when there may be no room for it.
@@ -281,7 +364,10 @@ impl<'s> Sender<'s> {
         if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
+        // What is gathered first is there twice.
+        let gathered: u64 = candidate.entry().large().map(|large| large.bytes).sum();
         let bytes = self.message_bytes_max(candidate)?;
+        let bytes = bytes.saturating_add(usize::try_from(gathered).unwrap_or(usize::MAX));
         Ok((bytes > room).then_some(bytes))
     }
 
@@ -329,41 +415,20 @@ impl<'s> Sender<'s> {
         values.saturating_add(LARGE_ENVELOPE_BYTES_MAX + description)
     }
 
-    /// Appends a large attribute.
-    #[cold]
-    fn put_large<R: Read>(
-        &self,
-        candidate: &Candidate<'_, R>,
-        large: LargeAttribute,
-        writer: &mut EntryWriter<'_>,
-    ) -> Result<()> {
-        let damaged = || candidate.not_as_told(large.number);
-        let known = self.attributes.get(large.number).ok_or_else(damaged)?;
-        let description = known.text().as_bytes();
+    /// Appends a large attribute whose values are gathered.
+    fn put_large(&self, large: LargeAttribute, writer: &mut EntryWriter<'_>) -> Option<()> {
+        let description = self.attributes.get(large.number)?.text().as_bytes();
         if self.selection.types_only {
             writer.put_attribute(description, []);
-            return Ok(());
+            return Some(());
         }
-        let bytes = usize::try_from(large.bytes).map_err(|_| damaged())?;
+        let values = self.gathered.as_deref()?.values(large.number)?;
         let out = writer.attributes();
-        let attribute = ber::open(out, ber::SEQUENCE, bytes);
+        let attribute = ber::open(out, ber::SEQUENCE, values.len());
         ber::put_octets(out, ber::OCTET_STRING, description);
-        let set = ber::open(out, ber::SET, bytes);
-        let end = out.len().saturating_add(bytes);
-        let mut values = candidate.large_values(large.number, None)?;
-        while let Some((_, value)) = values.next()? {
-            // No more than there is room for.
-            if out.len() + ber::element_len(value.len()) > end {
-                return Err(damaged());
-            }
-            ber::put_octets(out, ber::OCTET_STRING, value);
-        }
-        if out.len() != end {
-            return Err(damaged());
-        }
-        ber::close(out, set);
+        ber::put_octets(out, ber::SET, values);
         ber::close(out, attribute);
-        Ok(())
+        Some(())
     }
 
     fn put_wanted(

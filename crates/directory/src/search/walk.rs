@@ -248,6 +248,12 @@ impl<R: Read> Visitor<'_, R> {
             self.evaluator.keep_match();
             return Ok(Flow::Room(bytes));
         }
+        if candidate.entry().has_large()
+            && !self.sender.gather(&candidate, self.evaluator.work_left())?
+        {
+            self.evaluator.keep_match();
+            return Ok(Flow::Interrupted);
+        }
         self.sender
             .send(self.message_id, &mut candidate, self.out)?;
         self.sent += 1;

@@ -351,20 +351,25 @@ struct OpenEntry {
 
 impl<'o> EntryWriter<'o> {
     /// Entries mostly have from 256 to 65,535 bytes: lengths of that size are patched in without moving anything.
-    const EXPECTED_BYTES: usize = 0x100;
+    pub const EXPECTED_BYTES: usize = 0x100;
 
     /// Starts the message.
     pub fn begin(out: &'o mut Vec<u8>, id: u32, dn: &[u8]) -> Self {
+        Self::begin_expecting(out, id, dn, Self::EXPECTED_BYTES)
+    }
+
+    /// Starts a message of about so many bytes.
+    pub fn begin_expecting(out: &'o mut Vec<u8>, id: u32, dn: &[u8], bytes: usize) -> Self {
         let before = out.len();
-        let message = ber::open(out, ber::SEQUENCE, Self::EXPECTED_BYTES);
+        let message = ber::open(out, ber::SEQUENCE, bytes);
         ber::put_integer(out, ber::INTEGER, i64::from(id));
-        Self::begin_entry(out, before, Some(message), dn)
+        Self::begin_entry(out, before, Some(message), dn, bytes)
     }
 
     /// Starts an entry without a message around it, as in the read entry controls (RFC 4527). It has no controls.
     pub fn begin_bare(out: &'o mut Vec<u8>, dn: &[u8]) -> Self {
         let before = out.len();
-        Self::begin_entry(out, before, None, dn)
+        Self::begin_entry(out, before, None, dn, Self::EXPECTED_BYTES)
     }
 
     #[inline]
@@ -373,10 +378,11 @@ impl<'o> EntryWriter<'o> {
         before: usize,
         message: Option<ber::Open>,
         dn: &[u8],
+        bytes: usize,
     ) -> Self {
-        let entry = ber::open(out, SEARCH_ENTRY, Self::EXPECTED_BYTES);
+        let entry = ber::open(out, SEARCH_ENTRY, bytes);
         ber::put_octets(out, ber::OCTET_STRING, dn);
-        let attributes = ber::open(out, ber::SEQUENCE, Self::EXPECTED_BYTES);
+        let attributes = ber::open(out, ber::SEQUENCE, bytes);
         EntryWriter {
             out,
             before,
