@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
          | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |"
     );
     let cases = [Product::Sapwood, Product::Slapd].into_iter();
-    let cases = cases.flat_map(|product| Indexes::ALL.map(|indexes| (product, indexes)));
+    let cases = cases.flat_map(|product| Indexes::OF_PEOPLE.map(|indexes| (product, indexes)));
     for (number, (product, indexes)) in cases.enumerate() {
         let parent = folder.path.join(number.to_string());
         fs::create_dir(&parent)?;

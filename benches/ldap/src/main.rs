@@ -7,6 +7,7 @@ mod adds;
 mod buffer;
 mod instructions;
 mod load;
+mod members;
 mod process;
 mod report;
 mod rows;
@@ -41,6 +42,8 @@ enum Command {
     Instructions(instructions::Options),
     /// Entries added one by one, beside slapd: seconds, bytes of log, bytes written
     Adds(adds::Options),
+    /// Members added to a small and to a large group, beside slapd
+    Members(members::Options),
     /// What an honest client notices of others that want to stop the server
     Abuse(abuse::Options),
     /// Attacks a server until it is killed
@@ -105,6 +108,7 @@ fn main() -> Result<()> {
         Command::Ldap(options) => run(&options),
         Command::Instructions(options) => instructions::run(&options),
         Command::Adds(options) => adds::run(&options),
+        Command::Members(options) => members::run(&options),
         Command::Abuse(options) => abuse::run(&options),
         Command::Attack(options) => abuse::attack(&options),
         Command::Bound(bound) => process::run_bound(&bound),

@@ -58,22 +58,26 @@ impl Shape {
     }
 }
 
-/// Indexes for entries that are added one by one.
+/// Indexes for entries and members that are added one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Indexes {
     /// On objectClass alone, which Sapwood always has
     None,
     /// Those that `sapwood init` makes when it is told nothing, as far as the entries have the attributes
     Usual,
+    /// On the members of groups
+    Members,
 }
 
 impl Indexes {
-    pub(crate) const ALL: [Indexes; 2] = [Indexes::None, Indexes::Usual];
+    /// Those that people are added with.
+    pub(crate) const OF_PEOPLE: [Indexes; 2] = [Indexes::None, Indexes::Usual];
 
     fn indexes(self) -> &'static [Index] {
         match self {
             Indexes::None => &[("objectClass", "eq")],
             Indexes::Usual => &[("objectClass,entryUUID,uid,cn,sn,mail", "eq")],
+            Indexes::Members => &[("objectClass,member", "eq")],
         }
     }
 }
@@ -83,6 +87,7 @@ impl std::fmt::Display for Indexes {
         f.write_str(match self {
             Indexes::None => "no indexes on attributes",
             Indexes::Usual => "the usual indexes",
+            Indexes::Members => "an index on member",
         })
     }
 }

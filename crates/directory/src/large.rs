@@ -196,13 +196,19 @@ pub(crate) fn told(number: AttributeNo, rows: &[Row]) -> LargeAttribute {
     }
 }
 
-/// Takes out of a record what is large of it: the record without it, and its values; `None` if nothing is.
+/// A record without its large attributes, and their values.
+pub(crate) struct Split {
+    pub(crate) record: Vec<u8>,
+    pub(crate) large: Vec<LargeValues>,
+}
+
+/// Takes out of a record what is large of it; `None` if nothing is.
 pub(crate) fn split(
     schema: &Schema,
     attributes: &AttributeTable,
     entry: &Entry<'_>,
     was_large: impl Fn(AttributeNo) -> bool,
-) -> std::result::Result<Option<(Vec<u8>, Vec<LargeValues>)>, Damaged> {
+) -> std::result::Result<Option<Split>, Damaged> {
     // A value has two bytes at least.
     if entry.ber().len() < 2 * KEPT_VALUES {
         return Ok(None);
@@ -237,5 +243,5 @@ pub(crate) fn split(
     let mut record = Vec::new();
     let finished = builder.finish(entry.parent(), entry.flags(), name, &mut record);
     finished.map_err(|_| Damaged)?;
-    Ok(Some((record, large)))
+    Ok(Some(Split { record, large }))
 }

@@ -28,7 +28,7 @@ use crate::engine::{
 use crate::entry::{Damaged, Entry, EntryFlags, set_parent};
 use crate::error::{Error, Result};
 use crate::indexes::{AttributeIndexes, Completeness};
-use crate::large::{self, LargeValues};
+use crate::large::{self, LargeValues, Split};
 use crate::names::{Child, name_key};
 use crate::schema::Schema;
 use crate::state::State;
@@ -467,7 +467,7 @@ fn split(
     let damaged = |damaged| Error::corrupt(format!("entry {id}: {damaged}"));
     let entry = Entry::new(record).map_err(damaged)?;
     let split = large::split(schema, attributes, &entry, |_| false).map_err(damaged)?;
-    let Some((record, large)) = split else {
+    let Some(Split { record, large }) = split else {
         return Ok(None);
     };
     for LargeValues { number, rows } in &large {

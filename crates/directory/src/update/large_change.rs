@@ -199,7 +199,8 @@ impl LargeWrite {
                 loop {
                     match (before.peek(), after.peek()) {
                         (Some(old), Some(new)) if old == new => {
-                            (before.next(), after.next());
+                            before.next();
+                            after.next();
                         }
                         (Some(old), Some(new)) if old > new => coming.extend(after.next()),
                         (Some(_), _) => going.extend(before.next()),

@@ -680,9 +680,9 @@ impl<'r, T: Write> Run<'r, T> {
         let entry = Entry::new(user).map_err(damaged)?;
         let was_large = |number| large.iter().any(|write| write.number() == number);
         let split = large::split(self.schema, &self.state.attributes, &entry, was_large);
-        if let Some((record, values)) = split.map_err(damaged)? {
-            *user = record;
-            for values in values {
+        if let Some(split) = split.map_err(damaged)? {
+            *user = split.record;
+            for values in split.large {
                 LargeWrite::put_all(large, values);
             }
         }
