@@ -12,9 +12,9 @@ use sapwood_directory::{
 use sapwood_ldap::list::ChangeKind::{self, Add, Delete, Increment, Replace};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
+use sapwood_testkit::directories::*;
 
 use crate::query::{Query, query, search};
-use crate::support::*;
 
 const GROUP: &str = "cn=all,ou=People,dc=example,dc=com";
 
@@ -354,7 +354,7 @@ fn a_refused_update_leaves_all_values() {
         as_admin(modify(
             GROUP,
             &[
-                (Add, "member", &[&member(1000)]),
+                (Add, "member", &[&*member(1000)]),
                 (Increment, "member", &["1"]),
             ],
         )),
