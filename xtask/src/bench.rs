@@ -71,6 +71,7 @@ impl Bench {
         let (name, needed, args) = match &self {
             Bench::Ldap { args } => ("ldap", packages::BENCH_LDAP, args),
             Bench::Adds { args } => ("adds", packages::BENCH_LDAP, args),
+            Bench::Members { args } => ("members", packages::BENCH_LDAP, args),
             Bench::Abuse { args } => ("abuse", &[][..], args),
             Bench::Instructions { args } => ("instructions", packages::BENCH_INSTRUCTIONS, args),
             Bench::Store { args } => return store(args),
