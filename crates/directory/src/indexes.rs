@@ -179,9 +179,7 @@ pub(crate) fn for_each_key(
 pub(crate) fn equality_key(normal: &[u8]) -> Vec<u8> {
     match normal.get(..PREFIX_BYTES) {
         // That of an assertion may have megabytes, which are not copied.
-        Some(prefix) if normal.len() > VALUE_BYTES_MAX => {
-            [prefix, &xxh3_128(normal).to_be_bytes()].concat()
-        }
+        Some(prefix) if normal.len() > VALUE_BYTES_MAX => [prefix, &hash(normal)].concat(),
         _ => normal.to_vec(),
     }
 }
@@ -276,8 +274,15 @@ fn ordering_prefix(normal: &[u8]) -> &[u8] {
 /// Shortens a normal form to what an index has room for. Different forms stay different.
 pub(crate) fn shorten(normal: &mut Vec<u8>) {
     if normal.len() > VALUE_BYTES_MAX {
-        let hash = Sha256::digest(&*normal);
+        let hash = hash(normal);
         normal.truncate(PREFIX_BYTES);
-        normal.extend(hash.into_iter().take(HASH_BYTES));
+        normal.extend(hash);
     }
+}
+
+/// A part of SHA-256: nobody finds two values with the same.
+fn hash(normal: &[u8]) -> [u8; HASH_BYTES] {
+    let mut hash = [0; HASH_BYTES];
+    hash.copy_from_slice(&Sha256::digest(normal)[..HASH_BYTES]);
+    hash
 }

@@ -121,15 +121,23 @@ impl Item {
         };
         match &self.test {
             Test::Equal(assertion)
-                if assertion.is_decided_by_key() && is_rule(assertion.rule()) =>
+                if assertion.is_decided_by_key()
+                    && assertion.key().len() <= FORM_BYTES_MAX
+                    && is_rule(assertion.rule()) =>
             {
                 Some(vec![large::form_of_normal(&equality_key(assertion.key()))])
             }
-            Test::AnyOf(rule, forms) if forms.len() <= FORMS_MAX && is_rule(rule) => Some(
-                (forms.iter())
-                    .map(|form| large::form_of_normal(&equality_key(form)))
-                    .collect(),
-            ),
+            Test::AnyOf(rule, forms)
+                if forms.len() <= FORMS_MAX
+                    && forms.iter().all(|form| form.len() <= FORM_BYTES_MAX)
+                    && is_rule(rule) =>
+            {
+                Some(
+                    (forms.iter())
+                        .map(|form| large::form_of_normal(&equality_key(form)))
+                        .collect(),
+                )
+            }
             _ => None,
         }
     }
@@ -141,8 +149,10 @@ impl Item {
     }
 }
 
-/// No more values are looked up at once among those of a large attribute.
-const FORMS_MAX: usize = 1 << 10;
+/// No more values, and no longer ones, are looked up at once among those of a large attribute: what is longer is
+/// compared with one value after the other, which ends with the first byte that differs.
+const FORMS_MAX: usize = 1 << 8;
+const FORM_BYTES_MAX: usize = 1 << 12;
 
 /// From this many items of an or on those that ask for values of one attribute are tested together.
 const COMPARED_MAX: usize = 16;
