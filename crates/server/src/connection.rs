@@ -33,6 +33,8 @@ const READ_BYTES_MAX: usize = 256 << 10;
 const HANDSHAKE_SECONDS_MAX: u64 = 30;
 /// Seconds that the last bytes of a closing connection may take.
 const CLOSING_SECONDS_MAX: u64 = 10;
+/// Seconds in which the peer of a closing connection must take some of them: a server that stops waits for it.
+const TAKING_SECONDS_MAX: u64 = 2;
 /// Bytes that are read of a peer that was told to go and goes on sending: closing with unread input resets the
 /// connection, and then the peer may never see why.
 const LAST_INPUT_BYTES_MAX: usize = 16 << 20;
@@ -217,15 +219,11 @@ impl Connection {
                 Then::Close if self.session.is_written() => break,
                 Then::StartTls if self.session.is_written() => self.start_tls().await?,
                 // What is sent to a peer that is shown out must not keep the connection open.
-                Then::Close => match timeout(
-                    Duration::from_secs(CLOSING_SECONDS_MAX),
-                    poll_fn(|cx| self.poll_written(cx)),
-                )
-                .await
-                {
-                    Ok(written) => written?,
-                    Err(_) => break,
-                },
+                Then::Close => {
+                    if !self.write_out().await? {
+                        return Ok(());
+                    }
+                }
                 _ => {
                     let more_work = self.session.has_work();
                     poll_fn(|cx| self.poll_turn(cx, more_work)).await?;
@@ -314,11 +312,20 @@ impl Connection {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.session.is_written() {
-            ready!(self.poll_write(cx))?;
-        }
-        Poll::Ready(Ok(()))
+    /// Writes all that is left; `false` when the peer does not take it.
+    async fn write_out(&mut self) -> io::Result<bool> {
+        let closing = Duration::from_secs(CLOSING_SECONDS_MAX);
+        let taking = Duration::from_secs(TAKING_SECONDS_MAX);
+        let all = async {
+            while !self.session.is_written() {
+                match timeout(taking, poll_fn(|cx| self.poll_write(cx))).await {
+                    Ok(written) => written?,
+                    Err(_) => return Ok(false),
+                }
+            }
+            Ok(true)
+        };
+        timeout(closing, all).await.unwrap_or(Ok(false))
     }
 
     /// Waits until anything has moved, or the peer has been shown out. With more work to do it only looks.
