@@ -28,16 +28,23 @@ fn admin() -> Identity {
     }
 }
 
-/// With the naming context's entry; descriptions are indexed.
+/// With the naming context's entry; descriptions are indexed, and the order of gidNumber.
 fn directory() -> Directory {
     let config = Config {
         naming_contexts: vec![SUFFIX.into()],
-        indexes: vec![IndexDefinition {
-            attribute: "description".into(),
-            equality: true,
-            substring: true,
-            ..IndexDefinition::default()
-        }],
+        indexes: vec![
+            IndexDefinition {
+                attribute: "description".into(),
+                equality: true,
+                substring: true,
+                ..IndexDefinition::default()
+            },
+            IndexDefinition {
+                attribute: "gidNumber".into(),
+                ordering: true,
+                ..IndexDefinition::default()
+            },
+        ],
         ..Config::default()
     };
     let options = Options::new(Schema::standard());
@@ -308,6 +315,49 @@ fn following_aliases_stops_between_two() {
         // The beginning does more than the others.
         let (begun, longest) = (steps[0], steps[1..].iter().max().unwrap());
         assert!(begun < all / 5 && *longest < all / 50, "{steps:?}");
+    }
+}
+
+#[test]
+fn reading_a_range_stops_between_ids() {
+    const GROUPS: usize = 20_000;
+    let directory = directory();
+    let groups: Vec<Update> = (0..GROUPS)
+        .map(|number| {
+            let (name, gid) = (format!("g{number}"), number.to_string());
+            let attributes = [
+                ("objectClass", "posixGroup"),
+                ("cn", &*name),
+                ("gidNumber", &*gid),
+            ];
+            let dn = format!("cn={name},{SUFFIX}");
+            Update {
+                identity: admin(),
+                request: UpdateRequest::Message(requests::add(1, &dn, &attributes)),
+            }
+        })
+        .collect();
+    let applied = directory.apply(&groups).unwrap();
+    applied.ticket.unwrap().wait().unwrap();
+    let last = GROUPS - 100;
+    for (filter, expected) in [
+        (format!("(gidNumber>={last})"), 100),
+        ("(gidNumber<=9900)".to_owned(), 9901),
+        (
+            format!("(|(gidNumber<=5000)(&(gidNumber>={last})(cn=g{last}))(gidNumber<=10))"),
+            5002,
+        ),
+    ] {
+        let (steps, found) = search(&directory, TREE, &filter, &["1.1"], 1 << 10);
+        assert_eq!(found, expected, "{filter}");
+        let longest = steps[1..].iter().max().unwrap();
+        assert!(
+            steps[0] < 9000 && *longest < 1000,
+            "{filter}: {} and {longest}",
+            steps[0]
+        );
+        let (_, at_once) = search(&directory, TREE, &filter, &["1.1"], u64::MAX);
+        assert_eq!(at_once, expected, "{filter}");
     }
 }
 

@@ -370,6 +370,10 @@ fn choose<E: Engine>(
         return Ok(Some(Source::Base));
     }
     let planner = &planner(snapshot);
+    if let Some(reader) = &mut progress.reader {
+        let read = reader.go_on(planner.view, work)?;
+        return Ok(read.map(Source::Postings));
+    }
     let term = match planner.plan(&running.filter, progress, work)? {
         plan::Planned::Term(term) => Some(term),
         plan::Planned::Untold => None,
@@ -405,9 +409,13 @@ fn choose<E: Engine>(
         let cardinality = term.cardinality();
         // Reading all entries in order costs about half as much for each as finding them one by one.
         if cardinality <= walked.unwrap_or(entries / 2)
-            && let Some(term) = planner.with_ranges_read(term)?
+            && let Some(mut reader) = planner.with_small_ranges(term)
         {
-            return Ok(Some(Source::Postings(term)));
+            let read = reader.go_on(planner.view, work)?;
+            if read.is_none() {
+                progress.reader = Some(Box::new(reader));
+            }
+            return Ok(read.map(Source::Postings));
         }
     }
     let below = below_base()?;

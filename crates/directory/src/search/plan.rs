@@ -33,6 +33,8 @@ const RANGE_IDS_MAX: u64 = 1 << 17;
 const GRAMS_MAX: usize = 64;
 /// Work of asking an index for a list, in about as many nanoseconds.
 const LIST_WORK: u64 = 1 << 10;
+/// Work of reading an id of a range.
+const ID_WORK: u64 = 1 << 7;
 
 /// A set of candidate ids, as a formula over posting lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +60,12 @@ pub(crate) enum Term {
     Intersection(Vec<Term>),
     /// These ids, ascending.
     Ids(Vec<EntryId>),
+}
+
+impl Default for Term {
+    fn default() -> Self {
+        Term::NOTHING
+    }
 }
 
 impl Term {
@@ -123,6 +131,8 @@ pub(crate) struct Progress {
     begun: Vec<(usize, Vec<Term>)>,
     /// Lists that were asked for in this step.
     lists: Cell<u64>,
+    /// When the term that drives is known: its ranges are being read.
+    pub(super) reader: Option<Box<RangeReader>>,
 }
 
 /// What the indexes say of a filter.
@@ -366,60 +376,131 @@ impl<R: Read> Planner<'_, R> {
         })
     }
 
-    /// Reads the ranges of a term that is going to drive; `None` when they hold too much.
-    pub(crate) fn with_ranges_read(&self, term: Term) -> Result<Option<Term>> {
-        self.ranges_read(term, &mut { RANGE_IDS_MAX })
+    /// The term without ranges that hold too much, which is to drive: what is left of the ranges is to be
+    /// [read](RangeReader). `None` when nothing is left of it.
+    pub(crate) fn with_small_ranges(&self, term: Term) -> Option<RangeReader> {
+        let mut reader = RangeReader::default();
+        reader.term = small_ranges(term, &mut { RANGE_IDS_MAX }, &mut reader.ranges)?;
+        reader.ranges.reverse();
+        Some(reader)
     }
+}
 
-    /// The same, with so many ids at most.
-    fn ranges_read(&self, term: Term, ids_max: &mut u64) -> Result<Option<Term>> {
-        Ok(match term {
-            Term::Range { cardinality, .. } if cardinality > *ids_max => None,
-            Term::Range {
+/// Takes the bounds out of the ranges of a term, of which those that hold too much are left out.
+fn small_ranges(term: Term, ids_max: &mut u64, ranges: &mut Vec<IdRange>) -> Option<Term> {
+    match term {
+        Term::Range { cardinality, .. } if cardinality > *ids_max => None,
+        Term::Range {
+            table,
+            from,
+            to,
+            cardinality,
+        } => {
+            *ids_max -= cardinality;
+            ranges.push(IdRange { table, from, to });
+            Some(Term::Range {
                 table,
-                from,
-                to,
+                from: Vec::new(),
+                to: None,
                 cardinality,
-            } => {
-                *ids_max -= cardinality;
-                Some(Term::Ids(self.range_ids(table, &from, to.as_deref())?))
+            })
+        }
+        Term::Union(terms) => {
+            let mut small = Vec::with_capacity(terms.len());
+            for term in terms {
+                small.push(small_ranges(term, ids_max, ranges)?);
             }
-            Term::Union(terms) => {
-                let mut read = Vec::with_capacity(terms.len());
-                for term in terms {
-                    match self.ranges_read(term, ids_max)? {
-                        Some(term) => read.push(term),
-                        None => return Ok(None),
+            Some(Term::Union(small))
+        }
+        Term::Intersection(terms) => {
+            let mut small = Vec::with_capacity(terms.len());
+            for term in terms {
+                let (ids_before, before) = (*ids_max, ranges.len());
+                match small_ranges(term, ids_max, ranges) {
+                    Some(term) => small.push(term),
+                    // What a part of it has asked for is not read.
+                    None => {
+                        *ids_max = ids_before;
+                        ranges.truncate(before);
                     }
                 }
-                Some(Term::Union(read))
             }
-            Term::Intersection(terms) => {
-                let mut read = Vec::with_capacity(terms.len());
-                for term in terms {
-                    read.extend(self.ranges_read(term, ids_max)?);
-                }
-                intersection(read)
+            match small.len() {
+                0 | 1 => small.pop(),
+                _ => Some(Term::Intersection(small)),
             }
-            term => Some(term),
-        })
-    }
-
-    fn range_ids(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<Vec<EntryId>> {
-        let mut ids = Vec::new();
-        let mut keys = self
-            .view
-            .scan(table, bounds(from, to), Direction::Forward)?;
-        while let Some((key, _)) = keys.next()? {
-            let id = key
-                .last_chunk::<8>()
-                .and_then(|id| EntryId::from_key(id))
-                .ok_or_else(|| Error::corrupt("a key of an ordering index has no id"))?;
-            ids.push(id);
         }
-        ids.sort_unstable();
-        ids.dedup();
-        Ok(ids)
+        term => Some(term),
+    }
+}
+
+/// Reads the ids of the ranges of a term, which then stand in their place: thousands at a time, as there may be more
+/// than [a hundred thousand](RANGE_IDS_MAX).
+#[derive(Debug, Default)]
+pub(crate) struct RangeReader {
+    term: Term,
+    /// The ranges to be read, the next one last: it begins at what is left of it.
+    ranges: Vec<IdRange>,
+    /// What has been read of it.
+    ids: Vec<EntryId>,
+    /// What was read of those before.
+    read: Vec<Vec<EntryId>>,
+}
+
+#[derive(Debug)]
+struct IdRange {
+    table: Table,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl RangeReader {
+    /// Goes on for so much work; the term when all is read.
+    pub(crate) fn go_on<R: Read>(&mut self, view: &R, work: u64) -> Result<Option<Term>> {
+        let mut left = work / ID_WORK + 1;
+        while let Some(range) = self.ranges.last_mut() {
+            let bounds = bounds(&range.from, range.to.as_deref());
+            let mut keys = view.scan(range.table, bounds, Direction::Forward)?;
+            let rest = loop {
+                let Some((key, _)) = keys.next()? else {
+                    break None;
+                };
+                if left == 0 {
+                    break Some(key.to_vec());
+                }
+                left -= 1;
+                steps::count(1);
+                let id = key
+                    .last_chunk::<8>()
+                    .and_then(|id| EntryId::from_key(id))
+                    .ok_or_else(|| Error::corrupt("a key of an ordering index has no id"))?;
+                self.ids.push(id);
+            };
+            drop(keys);
+            if let Some(rest) = rest {
+                range.from = rest;
+                return Ok(None);
+            }
+            self.ranges.pop();
+            let mut ids = std::mem::take(&mut self.ids);
+            ids.sort_unstable();
+            ids.dedup();
+            self.read.push(ids);
+        }
+        let mut term = std::mem::take(&mut self.term);
+        put_ids(&mut term, &mut std::mem::take(&mut self.read).into_iter());
+        Ok(Some(term))
+    }
+}
+
+/// Puts ids in the place of the ranges that they were read of, which come in the same order.
+fn put_ids(term: &mut Term, read: &mut impl Iterator<Item = Vec<EntryId>>) {
+    match term {
+        Term::Range { .. } => *term = Term::Ids(read.next().unwrap_or_default()),
+        Term::Union(terms) | Term::Intersection(terms) => {
+            terms.iter_mut().for_each(|term| put_ids(term, read));
+        }
+        Term::List { .. } | Term::Ids(_) => {}
     }
 }
 
