@@ -38,6 +38,7 @@ mod subentries;
 mod subschema;
 mod target;
 mod update;
+mod virtual_attributes;
 
 pub use access::{AccessPolicy, Identity, is_secret};
 pub use check::{CheckReport, PROBLEMS_MAX};

@@ -31,21 +31,16 @@ use crate::state::State;
 use crate::update::draft::{Draft, Frame, Records};
 use crate::update::stamp::{Stamp, Stamps, uuid_text};
 use crate::update::{described, flags_of, no_class};
+use crate::virtual_attributes::VirtualAttribute;
 
 /// Sources that are read at the same time: pipes that are filled at the same time do not wait for each other.
 const SOURCES_AT_ONCE_MAX: usize = 16;
 /// Blocks that wait for each worker.
 const BLOCKS_WAITING: usize = 2;
 
-/// Operational attributes that are worked out anew, whatever the source says; `contextCSN` is that of another server.
-const COMPUTED: [&str; 6] = [
-    "entryDN",
-    "subschemaSubentry",
-    "hasSubordinates",
-    "numSubordinates",
-    "structuralObjectClass",
-    "contextCSN",
-];
+/// Operational attributes that are worked out anew, as virtual ones are, whatever the source says; `contextCSN` is that
+/// of another server.
+const COMPUTED: [&str; 2] = ["structuralObjectClass", "contextCSN"];
 
 /// An entry ready to be stored but for its id and its parent's. Sorted by its normal DN, which is the key.
 #[derive(Clone, Copy, Debug)]
@@ -359,9 +354,10 @@ impl<'s> Descriptions<'s> {
             text: text.to_owned(),
             known,
             options,
-            is_computed: COMPUTED
-                .iter()
-                .any(|computed| computed.eq_ignore_ascii_case(name)),
+            is_computed: VirtualAttribute::of(schema, known.id()).is_some()
+                || COMPUTED
+                    .iter()
+                    .any(|computed| computed.eq_ignore_ascii_case(name)),
         };
         if self.known.len() < Self::KNOWN_MAX {
             self.known.push(learned);

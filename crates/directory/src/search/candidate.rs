@@ -5,10 +5,10 @@ use crate::entry::{Damaged, Entry};
 use crate::error::{Error, Result};
 use crate::examined;
 use crate::large;
-use crate::names::{self, Superior};
+use crate::names::Superior;
 use crate::operational::{self, Vocabulary};
 use crate::schema::AttributeType;
-use crate::search::filter::Computed;
+use crate::virtual_attributes::{Subject, Values, VirtualAttribute};
 
 /// An entry that may be a result. What is not in its record is read when asked for, once.
 pub(crate) struct Candidate<'c, R: Read> {
@@ -161,29 +161,23 @@ impl<'c, R: Read> Candidate<'c, R> {
         spelled.map_err(|damaged| self.damaged(damaged))
     }
 
-    /// Replaces `out` by the value of a computed attribute; whether the entry has it.
-    pub(crate) fn computed(
-        &self,
-        computed: Computed,
-        subschema_dn: &str,
-        out: &mut String,
-    ) -> Result<bool> {
-        out.clear();
-        if let Place::Beside = self.place {
-            return Ok(false);
-        }
-        match computed {
-            Computed::EntryDn => self.append_dn(out),
-            Computed::HasSubordinates => {
-                let has_children = names::has_children(self.view, self.id)?;
-                out.push_str(if has_children { "TRUE" } else { "FALSE" });
+    /// Replaces `values` by those of a virtual attribute. What is beside the tree has none.
+    pub(crate) fn compute(&self, attribute: VirtualAttribute, values: &mut Values) -> Result<()> {
+        match self.place {
+            Place::Beside => {
+                values.clear();
+                Ok(())
             }
-            Computed::NumSubordinates => {
-                out.push_str(&names::children_count(self.view, self.id)?.to_string());
+            Place::Tree(superior) => {
+                let subject = Subject {
+                    view: self.view,
+                    id: self.id,
+                    entry: self.entry,
+                    superior,
+                };
+                attribute.compute(&subject, values)
             }
-            Computed::SubschemaSubentry => out.push_str(subschema_dn),
         }
-        Ok(true)
     }
 
     /// The error for a record that is not what it should be.

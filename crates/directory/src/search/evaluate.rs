@@ -12,6 +12,7 @@ use crate::schema::{MatchingRule, Schema};
 use crate::search::candidate::Candidate;
 use crate::search::filter::{DnTypes, Item, Node, Stored, Target, Test, Truth, fits};
 use crate::steps;
+use crate::virtual_attributes::Values;
 
 /// From this many numbers on (a supertype such as `name`, or all attributes of a rule) an entry's attributes are looked
 /// up among the numbers, which are sorted, instead of the other way round.
@@ -23,7 +24,7 @@ const ITEM_WORK: u64 = 16;
 const LOOKUP_WORK: u64 = 1 << 9;
 const NEXT_WORK: u64 = 1 << 6;
 /// Work of computing an attribute from the tree.
-const COMPUTED_WORK: u64 = 1 << 10;
+const VIRTUAL_WORK: u64 = 1 << 10;
 
 /// Evaluates filters, keeping its buffers. An evaluation is as long as the filter times the values that it looks at, so
 /// that it is done in pieces: when the work of a step is used up it stops between two values, and goes on there in the
@@ -31,9 +32,9 @@ const COMPUTED_WORK: u64 = 1 << 10;
 /// asserts of it.
 pub(crate) struct Evaluator<'e> {
     schema: &'e Schema,
-    subschema_dn: &'e str,
     normal: Vec<u8>,
     text: String,
+    values: Values,
     /// What is left of the step's work, in about as many nanoseconds; see [`Budget::work`](super::Budget::work).
     work: u64,
     interrupted: Interrupted,
@@ -90,19 +91,14 @@ enum Sought {
 }
 
 impl<'e> Evaluator<'e> {
-    /// For entries governed by this schema, published under this DN. It goes on where `interrupted` says, and does
+    /// For entries governed by this schema. It goes on where `interrupted` says, and does
     /// `work`.
-    pub(crate) fn new(
-        schema: &'e Schema,
-        subschema_dn: &'e str,
-        work: u64,
-        interrupted: Interrupted,
-    ) -> Evaluator<'e> {
+    pub(crate) fn new(schema: &'e Schema, work: u64, interrupted: Interrupted) -> Evaluator<'e> {
         Evaluator {
             schema,
-            subschema_dn,
             normal: Vec::new(),
             text: String::new(),
+            values: Values::default(),
             work: work.max(1),
             interrupted,
         }
@@ -192,12 +188,12 @@ impl<'e> Evaluator<'e> {
             return Ok(None);
         }
         let matches = match &item.target {
-            Target::Computed(computed) => {
-                let mut text = std::mem::take(&mut self.text);
-                let present = candidate.computed(*computed, self.subschema_dn, &mut text)?;
-                self.spend(COMPUTED_WORK + item.work_of(text.len()));
-                let matches = present && self.value_matches(&item.test, text.as_bytes());
-                self.text = text;
+            Target::Virtual(attribute) => {
+                let mut values = std::mem::take(&mut self.values);
+                candidate.compute(*attribute, &mut values)?;
+                self.spend(VIRTUAL_WORK + item.work_of(values.bytes()));
+                let matches = (values.iter()).any(|value| self.value_matches(&item.test, value));
+                self.values = values;
                 Some(matches)
             }
             Target::Stored(stored) => self.stored(stored, item, candidate)?,
@@ -465,7 +461,7 @@ impl<'e> Evaluator<'e> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         candidate.append_dn(&mut text);
-        self.spend(COMPUTED_WORK + item.work_of(text.len()));
+        self.spend(VIRTUAL_WORK + item.work_of(text.len()));
         let found = Dn::parse(&text).is_ok_and(|dn| {
             dn.rdns().flat_map(|rdn| rdn.avas()).any(|ava| {
                 let Some(attribute_type) = self.schema.attribute_type(ava.attribute().as_bytes())

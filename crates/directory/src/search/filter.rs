@@ -18,6 +18,7 @@ use crate::schema::{
 };
 use crate::search::evaluate::NUMBERS_TO_LOOK_UP_MAX;
 use crate::steps;
+use crate::virtual_attributes::VirtualAttribute;
 
 /// The three values of a filter (X.511 §7.8.1): `and` is the least of its components, `or` the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +164,7 @@ pub(crate) enum Target {
     /// In the entry's record or its operational one.
     Stored(Stored),
     /// Computed when read.
-    Computed(Computed),
+    Virtual(VirtualAttribute),
 }
 
 /// Stored attributes, those of subtypes and with more options included (RFC 4512 §2.5.1, §2.5.2).
@@ -263,47 +264,6 @@ pub(crate) enum DnTypes {
     Of(AttributeTypeId),
     /// All that the matching rule fits.
     Any,
-}
-
-/// Attributes that are not stored but follow from the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Computed {
-    /// `entryDN` (RFC 5020).
-    EntryDn,
-    /// `hasSubordinates` (X.501 §14.4.4).
-    HasSubordinates,
-    /// `numSubordinates`.
-    NumSubordinates,
-    /// `subschemaSubentry` (RFC 4512 §4.2).
-    SubschemaSubentry,
-}
-
-impl Computed {
-    /// All of them.
-    pub(crate) const ALL: [Computed; 4] = [
-        Computed::EntryDn,
-        Computed::HasSubordinates,
-        Computed::NumSubordinates,
-        Computed::SubschemaSubentry,
-    ];
-
-    /// Its attribute type.
-    pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
-        let known = schema.well_known();
-        match self {
-            Computed::EntryDn => known.entry_dn,
-            Computed::HasSubordinates => known.has_subordinates,
-            Computed::NumSubordinates => known.num_subordinates,
-            Computed::SubschemaSubentry => known.subschema_subentry,
-        }
-    }
-
-    /// The one that computes this type.
-    pub(crate) fn of(schema: &Schema, attribute_type: AttributeTypeId) -> Option<Computed> {
-        Computed::ALL
-            .into_iter()
-            .find(|computed| computed.attribute_type(schema) == attribute_type)
-    }
 }
 
 /// What a value must satisfy.
@@ -422,8 +382,8 @@ impl<'c> Compiler<'c> {
         {
             return Node::Constant(Truth::True);
         }
-        if let Some(computed) = self.computed(attribute_type.id()) {
-            return Item::node(Target::Computed(computed), test);
+        if let Some(attribute) = self.virtual_attribute(attribute_type.id()) {
+            return Item::node(Target::Virtual(attribute), test);
         }
         let Places { user, operational } = self.places(attribute_type, description);
         let stored = Stored {
@@ -441,11 +401,11 @@ impl<'c> Compiler<'c> {
         Item::node(Target::Stored(stored), test)
     }
 
-    /// The computed attribute of a type. An entry beside the tree has them as any others.
-    fn computed(&self, attribute_type: AttributeTypeId) -> Option<Computed> {
-        let computed = Computed::of(self.schema, attribute_type)?;
+    /// The virtual attribute of a type. An entry beside the tree has them as any others.
+    fn virtual_attribute(&self, attribute_type: AttributeTypeId) -> Option<VirtualAttribute> {
+        let attribute = VirtualAttribute::of(self.schema, attribute_type)?;
         let is_stored = self.attributes.number(attribute_type, "").is_some();
-        (!is_stored).then_some(computed)
+        (!is_stored).then_some(attribute)
     }
 
     /// What a compare looks for (RFC 4511 §4.10): an equal value of a type or its subtypes, whose options are these and
@@ -457,8 +417,8 @@ impl<'c> Compiler<'c> {
         asserted: Assertion,
     ) -> (Node, Node) {
         let target = || {
-            if let Some(computed) = self.computed(known.id()) {
-                return Target::Computed(computed);
+            if let Some(attribute) = self.virtual_attribute(known.id()) {
+                return Target::Virtual(attribute);
             }
             let (mut user, mut operational) = (Gathering::default(), Gathering::default());
             for subtype in known.subtypes().iter() {

@@ -14,7 +14,6 @@ use crate::names::DnCache;
 use crate::operational::Vocabulary;
 use crate::outcome::Outcome;
 use crate::schema::Schema;
-use crate::target::SUBSCHEMA_DN;
 
 use super::candidate::Candidate;
 use super::evaluate::{Evaluator, Interrupted};
@@ -90,7 +89,7 @@ impl Look<'_> {
         interrupted: &mut Interrupted,
     ) -> Result<Option<bool>> {
         let begun = std::mem::take(interrupted);
-        let mut evaluator = Evaluator::new(self.schema, SUBSCHEMA_DN, work, begun);
+        let mut evaluator = Evaluator::new(self.schema, work, begun);
         let truth = evaluator.evaluate(node, candidate)?;
         *interrupted = evaluator.into_interrupted();
         Ok(truth.map(|truth| truth == Truth::True))
@@ -111,7 +110,7 @@ impl Look<'_> {
             false,
             self.sees_protected,
         );
-        let mut sender = Sender::new(&selection, self.schema, self.attributes, SUBSCHEMA_DN, None);
+        let mut sender = Sender::new(&selection, self.schema, self.attributes, None);
         let vocabulary = self.vocabulary();
         self.at(view, id, |candidate| {
             candidate.examine(vocabulary)?;

@@ -50,7 +50,6 @@ use crate::outcome::Outcome;
 use crate::root_dse::Channel;
 use crate::schema::Schema;
 use crate::state::State;
-use crate::target::SUBSCHEMA_DN;
 
 pub use ahead::Searches;
 pub(crate) use base::Base;
@@ -405,8 +404,7 @@ impl Running {
         let (entry, operational) = beside.records()?;
         let mut candidate = Candidate::beside(snapshot.view(), entry, operational);
         let interrupted = std::mem::take(&mut self.interrupted);
-        let mut evaluator =
-            Evaluator::new(snapshot.schema(), SUBSCHEMA_DN, budget.work, interrupted);
+        let mut evaluator = Evaluator::new(snapshot.schema(), budget.work, interrupted);
         let Some(truth) = evaluator.evaluate(&self.filter, &mut candidate)? else {
             self.interrupted = evaluator.into_interrupted();
             return Ok(Step::More);
@@ -416,7 +414,6 @@ impl Running {
                 &self.selection,
                 snapshot.schema(),
                 beside.attributes(),
-                SUBSCHEMA_DN,
                 None,
             );
             let room = budget.out_bytes.saturating_sub(out.len());
@@ -450,17 +447,11 @@ impl Running {
             fetched: self.fetched,
             known: Known::of(snapshot.examined()),
             names: &mut names,
-            evaluator: Evaluator::new(
-                schema,
-                SUBSCHEMA_DN,
-                budget.work,
-                std::mem::take(&mut self.interrupted),
-            ),
+            evaluator: Evaluator::new(schema, budget.work, std::mem::take(&mut self.interrupted)),
             sender: Sender::new(
                 &self.selection,
                 schema,
                 &state.attributes,
-                SUBSCHEMA_DN,
                 self.gathered.take(),
             ),
             out,

@@ -14,8 +14,8 @@ use crate::entry::{Damaged, Entry, LargeAttribute, StoredAttribute};
 use crate::error::Result;
 use crate::schema::{AttributeTypeId, ObjectClassId, Purpose, Schema};
 use crate::search::candidate::Candidate;
-use crate::search::filter::Computed;
 use crate::steps;
+use crate::virtual_attributes::{Values, VirtualAttribute};
 
 /// The attributes a search asks for.
 #[derive(Debug, Default)]
@@ -25,7 +25,8 @@ pub(crate) struct Selection {
     /// Those named, as numbers; user and operational ones.
     named: NumberSet,
     names_operational: bool,
-    computed: Vec<Computed>,
+    /// Virtual ones.
+    virtual_attributes: Vec<VirtualAttribute>,
     types_only: bool,
     sees_protected: bool,
 }
@@ -59,7 +60,7 @@ impl Selection {
             }
         }
         if selection.all_operational {
-            selection.computed = Computed::ALL.to_vec();
+            selection.virtual_attributes = VirtualAttribute::ALL.to_vec();
         }
         selection
     }
@@ -120,10 +121,10 @@ impl Selection {
     ) {
         steps::count(1);
         for subtype in schema.type_of(attribute_type).subtypes().iter() {
-            if let Some(computed) = Computed::of(schema, subtype)
-                && !self.computed.contains(&computed)
+            if let Some(attribute) = VirtualAttribute::of(schema, subtype)
+                && !self.virtual_attributes.contains(&attribute)
             {
-                self.computed.push(computed);
+                self.virtual_attributes.push(attribute);
             }
             self.names_operational |= schema.type_of(subtype).is_operational();
             for known in attributes.of_type(subtype) {
@@ -183,8 +184,8 @@ const ENVELOPE_BYTES_MAX: usize = 64;
 const VALUE_WORK: u64 = 1 << 6;
 /// Bytes that a large attribute has around its description and values at most.
 const LARGE_ENVELOPE_BYTES_MAX: usize = 32;
-/// Bytes of a computed attribute at most, besides a DN.
-const COMPUTED_BYTES_MAX: usize = 128;
+/// Bytes of a virtual attribute at most, besides a DN.
+const VIRTUAL_BYTES_MAX: usize = 128;
 
 /// The values of the large attributes of one entry, on their way into a message: they may be a hundred thousand, and are
 /// gathered in steps.
@@ -218,9 +219,8 @@ pub(crate) struct Sender<'s> {
     selection: &'s Selection,
     schema: &'s Schema,
     attributes: &'s AttributeTable,
-    subschema_dn: &'s str,
     dn: String,
-    text: String,
+    values: Values,
 }
 
 impl<'s> Sender<'s> {
@@ -229,7 +229,6 @@ impl<'s> Sender<'s> {
         selection: &'s Selection,
         schema: &'s Schema,
         attributes: &'s AttributeTable,
-        subschema_dn: &'s str,
         gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
         Sender {
@@ -237,9 +236,8 @@ impl<'s> Sender<'s> {
             selection,
             schema,
             attributes,
-            subschema_dn,
             dn: String::new(),
-            text: String::new(),
+            values: Values::default(),
         }
     }
 
@@ -389,7 +387,8 @@ impl<'s> Sender<'s> {
         if selection.sends_operational() {
             bytes += candidate.operational()?.ber().len();
             // entryDN is the longest of them.
-            bytes += selection.computed.len() * (COMPUTED_BYTES_MAX + candidate.dn_bytes());
+            bytes +=
+                selection.virtual_attributes.len() * (VIRTUAL_BYTES_MAX + candidate.dn_bytes());
         }
         Ok(bytes)
     }
@@ -459,14 +458,12 @@ impl<'s> Sender<'s> {
         let all = self.selection.all_operational;
         self.put_wanted(&candidate.operational()?, all, writer)
             .map_err(|damaged| candidate.damaged(damaged))?;
-        for computed in &self.selection.computed {
-            if candidate.computed(*computed, self.subschema_dn, &mut self.text)? {
-                let name = self
-                    .schema
-                    .type_of(computed.attribute_type(self.schema))
-                    .name();
-                let value = (!self.selection.types_only).then_some(self.text.as_bytes());
-                writer.put_attribute(name.as_bytes(), value);
+        for attribute in &self.selection.virtual_attributes {
+            candidate.compute(*attribute, &mut self.values)?;
+            if !self.values.is_empty() {
+                let known = self.schema.type_of(attribute.attribute_type(self.schema));
+                let values = self.values.iter().filter(|_| !self.selection.types_only);
+                writer.put_attribute(known.name().as_bytes(), values);
             }
         }
         Ok(())

@@ -1,0 +1,15 @@
+//! `entryDN` (RFC 5020): the DN as it is written.
+
+use super::{Subject, Values};
+use crate::engine::Read;
+use crate::error::Result;
+use crate::schema::{AttributeTypeId, WellKnown};
+
+pub(super) fn attribute_type(known: &WellKnown) -> AttributeTypeId {
+    known.entry_dn
+}
+
+pub(super) fn compute<R: Read>(subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
+    values.push_with(|text| subject.append_dn(text));
+    Ok(())
+}

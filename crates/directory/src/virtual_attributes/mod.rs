@@ -1,0 +1,122 @@
+//! Virtual attributes: they are not stored, but follow from the tree, and are computed when they are read. A file each,
+//! and a line in the table below; searches, filters, compares and assertions ask here and nowhere else.
+
+use crate::engine::{EntryId, Read};
+use crate::entry::Entry;
+use crate::error::Result;
+use crate::names::Superior;
+use crate::schema::{AttributeTypeId, Schema};
+
+macro_rules! virtual_attributes {
+    ($($name:ident $file:ident)*) => {
+        $(mod $file;)*
+
+        /// One of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum VirtualAttribute {
+            $(#[doc = concat!("See `", stringify!($file), "`.")] $name,)*
+        }
+
+        impl VirtualAttribute {
+            /// All of them.
+            pub(crate) const ALL: &[VirtualAttribute] = &[$(VirtualAttribute::$name),*];
+
+            /// Its attribute type.
+            pub(crate) fn attribute_type(self, schema: &Schema) -> AttributeTypeId {
+                match self {
+                    $(VirtualAttribute::$name => $file::attribute_type(schema.well_known()),)*
+                }
+            }
+
+            /// Replaces `values` by those of an entry; none if it does not have the attribute.
+            pub(crate) fn compute<R: Read>(self, subject: &Subject<'_, R>, values: &mut Values) -> Result<()> {
+                values.clear();
+                match self {
+                    $(VirtualAttribute::$name => $file::compute(subject, values),)*
+                }
+            }
+        }
+    };
+}
+
+virtual_attributes! {
+    EntryDn entry_dn
+    HasSubordinates has_subordinates
+    NumSubordinates num_subordinates
+    SubschemaSubentry subschema_subentry
+}
+
+impl VirtualAttribute {
+    /// The one of a type.
+    pub(crate) fn of(schema: &Schema, attribute_type: AttributeTypeId) -> Option<VirtualAttribute> {
+        let mut all = VirtualAttribute::ALL.iter().copied();
+        all.find(|known| known.attribute_type(schema) == attribute_type)
+    }
+}
+
+/// The entry that they are computed of, which is one of the tree.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'s, R> {
+    pub(crate) view: &'s R,
+    pub(crate) id: EntryId,
+    pub(crate) entry: Entry<'s>,
+    /// The entry above it; none for a naming context.
+    pub(crate) superior: Option<&'s Superior>,
+}
+
+impl<R> Subject<'_, R> {
+    /// Appends its DN as written; of a damaged record, what is readable of it.
+    #[inline]
+    pub(crate) fn append_dn(&self, out: &mut String) {
+        out.push_str(&String::from_utf8_lossy(self.entry.rdn_bytes()));
+        if let Some(superior) = self.superior {
+            out.push(',');
+            out.push_str(&superior.dn);
+        }
+    }
+}
+
+/// Values of an attribute, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Values {
+    /// Forgets them.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+    }
+
+    /// Adds the value that `write` appends.
+    fn push_with(&mut self, write: impl FnOnce(&mut String)) {
+        write(&mut self.text);
+        self.ends.push(self.text.len());
+    }
+
+    fn push(&mut self, value: &str) {
+        self.push_with(|text| text.push_str(value));
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The values.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let value = self.text.as_bytes().get(start..*end).unwrap_or_default();
+            start = *end;
+            value
+        })
+    }
+}
