@@ -1,6 +1,6 @@
 //! Several processes with one environment: opened by many at once, read while another writes, and left by the dead.
 //!
-//! The other processes are this test program again, with [`act`] as the only test.
+//! The other processes are this test program again, with [`child`] as the only test.
 
 // A C program, in Rust.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]
@@ -10,24 +10,18 @@ mod program;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::ptr::null_mut;
 
 use lmdb::values::env_flags::{NOLOCK, NOSYNC, RDONLY};
 use lmdb::{Env, Txn, Val};
+use sapwood_testkit::children::{self, Child, command, mounted, pause, play};
 
 use program::*;
 
 const OK: c_int = 0;
 const MAIN: u32 = 1;
-const READY: &str = "ready";
-
-const FOLDER_VARIABLE: &str = "SAPWOOD_LMDB_TEST_FOLDER";
-const PART_VARIABLE: &str = "SAPWOOD_LMDB_TEST_PART";
-
 const ON_A_READ_ONLY_MEDIUM: &str = "on a read-only medium";
 const WITHOUT_LOCKS: &str = "without locks";
 const READ_WITHOUT_LOCKS: &str = "read without locks";
@@ -82,46 +76,16 @@ fn has(env: *mut Env, key: &[u8]) -> bool {
     found == OK
 }
 
-/// Another process, which plays a part.
-fn start(folder: &Path, part: &str) -> Child {
-    start_in(Command::new(std::env::current_exe().unwrap()), folder, part)
-}
-
-fn start_in(mut command: Command, folder: &Path, part: &str) -> Child {
-    command
-        .args(["--exact", "act", "--ignored", "--nocapture"])
-        .env(FOLDER_VARIABLE, folder)
-        .env(PART_VARIABLE, part)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn wait_until_ready(child: &mut Child) {
-    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-    let mut lines = lines.map(Result::unwrap);
-    assert!(
-        lines.any(|line| line.ends_with(READY)),
-        "it ended before it was ready"
-    );
-}
-
-fn kill(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-/// The parts of the other processes.
+/// What another process does.
 #[test]
-#[ignore = "what the processes do that the other tests start"]
-fn act() {
-    let folder = std::env::var_os(FOLDER_VARIABLE).unwrap();
-    let part = std::env::var(PART_VARIABLE).unwrap();
-    if part == ON_A_READ_ONLY_MEDIUM {
-        let file = Path::new(&folder).join("new");
-        assert!(std::fs::write(file, b"").is_err(), "it can be written to");
-        let env = open(Path::new(&folder), RDONLY);
+fn child() {
+    let Some((role, folder)) = children::role() else {
+        return;
+    };
+    if role == ON_A_READ_ONLY_MEDIUM {
+        let file = folder.join("new");
+        assert!(fs::write(file, b"").is_err(), "it can be written to");
+        let env = open(&folder, RDONLY);
         assert!(has(env, b"k"));
         let mut txn = null_mut();
         let begun = unsafe { mdb_txn_begin(env, null_mut(), 0, &mut txn) };
@@ -129,22 +93,22 @@ fn act() {
         unsafe { mdb_env_close(env) };
         return;
     }
-    if part == WITHOUT_LOCKS {
-        let env = open(Path::new(&folder), NOLOCK);
+    if role == WITHOUT_LOCKS {
+        let env = open(&folder, NOLOCK);
         assert!(has(env, b"first"));
         put(env, b"second");
         unsafe { mdb_env_close(env) };
-        let env = open(Path::new(&folder), NOLOCK | RDONLY);
+        let env = open(&folder, NOLOCK | RDONLY);
         assert!(has(env, b"second"));
         unsafe { mdb_env_close(env) };
         return;
     }
-    let flags = match part.as_str() {
+    let flags = match role.as_str() {
         READ_WITHOUT_LOCKS => NOLOCK | RDONLY,
         _ => NOSYNC,
     };
-    let env = open(Path::new(&folder), flags);
-    match part.as_str() {
+    let env = open(&folder, flags);
+    match role.as_str() {
         READ_WITHOUT_LOCKS => assert!(has(env, b"first")),
         "read" => {
             begin(env, RDONLY);
@@ -160,19 +124,24 @@ fn act() {
             return;
         }
     }
-    println!("{READY}");
-    stdout().flush().unwrap();
-    // Until it is killed, or whoever started it is gone.
-    stdin().read_to_end(&mut Vec::new()).unwrap();
+    pause();
+}
+
+/// A process that has come as far as it should.
+fn paused(role: &str, folder: &Path) -> Child {
+    let mut child = Child::start(&mut command(role, folder));
+    child.wait();
+    child
 }
 
 #[test]
 fn many_processes_open_a_new_environment_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let keys: Vec<String> = (0..32).map(|n| format!("process {n}")).collect();
-    let children: Vec<Child> = keys.iter().map(|key| start(folder.path(), key)).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
+    let start = |key: &String| Child::start(&mut command(key, folder.path()));
+    let children: Vec<Child> = keys.iter().map(start).collect();
+    for child in children {
+        assert!(child.end().success());
     }
     let env = open(folder.path(), NOSYNC);
     for key in &keys {
@@ -186,8 +155,7 @@ fn a_reader_reads_what_another_process_writes() {
     let folder = tempfile::tempdir().unwrap();
     let env = open(folder.path(), NOSYNC);
     put(env, b"before");
-    let mut child = start(folder.path(), "between");
-    assert!(child.wait().unwrap().success());
+    play("between", folder.path());
     assert!(has(env, b"before") && has(env, b"between"));
     unsafe { mdb_env_close(env) };
 
@@ -197,8 +165,7 @@ fn a_reader_reads_what_another_process_writes() {
         unsafe { mdb_txn_begin(env, null_mut(), 0, &mut txn) },
         libc::EACCES
     );
-    let mut child = start(folder.path(), "after");
-    assert!(child.wait().unwrap().success());
+    play("after", folder.path());
     assert!(has(env, b"after"));
     unsafe { mdb_env_close(env) };
 }
@@ -213,8 +180,7 @@ fn a_dead_reader_is_found_and_cleared() {
     let folder = tempfile::tempdir().unwrap();
     let env = open(folder.path(), NOSYNC);
     put(env, b"k");
-    let mut child = start(folder.path(), "read");
-    wait_until_ready(&mut child);
+    let child = paused("read", folder.path());
     let lines = || {
         let mut lines = 0_usize;
         unsafe { mdb_reader_list(env, Some(count), (&raw mut lines).cast()) };
@@ -226,7 +192,7 @@ fn a_dead_reader_is_found_and_cleared() {
         dead
     };
     assert_eq!((lines(), check()), (2, 0), "a heading and a reader");
-    kill(child);
+    child.kill();
     assert_eq!(check(), 1);
     assert_eq!((lines(), check()), (1, 0), "no readers");
     unsafe { mdb_env_close(env) };
@@ -237,9 +203,8 @@ fn the_lock_of_a_dead_writer_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();
     let env = open(folder.path(), NOSYNC);
     put(env, b"k");
-    let mut child = start(folder.path(), "write");
-    wait_until_ready(&mut child);
-    kill(child);
+    let child = paused("write", folder.path());
+    child.kill();
     put(env, b"after");
     assert!(has(env, b"k") && has(env, b"after") && !has(env, b"half"));
     unsafe { mdb_env_close(env) };
@@ -265,8 +230,7 @@ fn programs_without_locks_take_turns() {
         if flags & RDONLY == 0 {
             put(env, b"first");
         }
-        let mut child = start(folder.path(), WITHOUT_LOCKS);
-        assert!(child.wait().unwrap().success());
+        play(WITHOUT_LOCKS, folder.path());
         let readers: Vec<_> = (0..200).map(|_| begin(env, RDONLY)).collect();
         assert!(has(env, b"second"));
         assert_eq!(
@@ -295,10 +259,9 @@ fn without_a_lock_file_readers_share_what_stands_still() {
         return;
     }
     let readers = [(); 3].map(|()| open(folder.path(), NOLOCK | RDONLY));
-    let mut other = start(folder.path(), READ_WITHOUT_LOCKS);
-    wait_until_ready(&mut other);
+    let other = paused(READ_WITHOUT_LOCKS, folder.path());
     assert!(readers.iter().all(|env| has(*env, b"first")));
-    kill(other);
+    other.kill();
     for env in readers {
         unsafe { mdb_env_close(env) };
     }
@@ -309,25 +272,13 @@ fn without_a_lock_file_readers_share_what_stands_still() {
 /// Where this process may mount one.
 #[test]
 fn a_read_only_medium_is_read() {
-    const READ_ONLY: &str =
-        "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    const READ_ONLY: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\"";
     let folder = tempfile::tempdir().unwrap();
     let env = open(folder.path(), 0);
     put(env, b"k");
     unsafe { mdb_env_close(env) };
-    let inside = |program: &Path| {
-        let mut command = Command::new("unshare");
-        command
-            .args(["--user", "--map-root-user", "--mount", "sh", "-c"])
-            .args([Path::new(READ_ONLY), folder.path(), program]);
-        command
-    };
-    let probe = inside(Path::new("true")).status();
-    if !probe.is_ok_and(|status| status.success()) {
-        eprintln!("left out: this process may not mount a file system");
-        return;
+    let read = command(ON_A_READ_ONLY_MEDIUM, folder.path());
+    if let Some(mut read) = mounted(READ_ONLY, folder.path(), &read) {
+        assert!(Child::start(&mut read).end().success());
     }
-    let program = inside(&std::env::current_exe().unwrap());
-    let mut child = start_in(program, folder.path(), ON_A_READ_ONLY_MEDIUM);
-    assert!(child.wait().unwrap().success());
 }

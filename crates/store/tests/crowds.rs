@@ -4,13 +4,11 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-mod children;
-
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use children::{Child, command, mounted, pause, play};
 use sapwood_store::{Env, Error, Options, TreeKind};
+use sapwood_testkit::children::{self, Child, command, mounted, pause, play};
 
 const CROWD: u32 = 32;
 

@@ -20,9 +20,10 @@ fn value(n: u32) -> Vec<u8> {
     vec![n as u8; (n % 300) as usize]
 }
 
-/// Writes the fixture of the present version: once, when that is released.
+/// No test, but the program that writes the fixture of the present version, once, when that is released:
+/// `cargo test -p sapwood-store --test format -- --ignored write_fixture`.
 #[test]
-#[ignore = "writes into the source tree"]
+#[ignore = "no test: writes a fixture into the source tree"]
 fn write_fixture() {
     let folder = fixture(FORMAT_VERSION);
     assert!(!folder.exists(), "a released format does not change");

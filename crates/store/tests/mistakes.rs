@@ -15,7 +15,6 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-mod children;
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -24,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use children::{Child, command, pause};
 use common::{assert_whole, commit, number_of};
 use sapwood_store::page::{PAGE_BYTES, checksum};
 use sapwood_store::{Env, Error, Options, READERS_MAX, TreeKind, restore};
+use sapwood_testkit::children::{self, Child, command, pause};
 use sapwood_wal::storage::recording::Disk;
 
 fn options() -> Options {

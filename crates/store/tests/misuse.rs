@@ -6,8 +6,6 @@
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-mod children;
-
 use std::cell::Cell;
 use std::fs;
 use std::mem;
@@ -15,8 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use children::play;
 use sapwood_store::{Comparators, Env, Error, Options, TreeId, TreeKind, WriteTxn};
+use sapwood_testkit::children::{self, play};
 use sapwood_wal::storage::{Folder, Memory};
 
 fn in_memory() -> Env {

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod children;
 mod common;
 
 use std::fs::{self, Permissions};
@@ -14,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use children::{Child, command, command_of, mounted, pause, play};
 use common::{assert_whole, commit, content, number_of};
 use sapwood_store::{Env, Error, Options, restore};
+use sapwood_testkit::children::{self, Child, command, command_of, mounted, pause, play};
 use sapwood_wal::storage::recording::Disk;
 
 fn options() -> Options {

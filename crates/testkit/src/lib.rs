@@ -5,6 +5,7 @@
 
 #[cfg(feature = "ldap")]
 mod answer;
+pub mod children;
 #[cfg(feature = "ldap")]
 mod client;
 #[cfg(feature = "directory")]

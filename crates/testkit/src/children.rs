@@ -1,9 +1,7 @@
 //! Other processes: a test program starts itself once more, and its test `child` plays a role there.
-#![allow(dead_code, reason = "no test uses everything")]
-#![allow(clippy::unwrap_used)]
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::io::{BufRead, BufReader, Read, Write, stdin};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
@@ -12,26 +10,27 @@ const FOLDER: &str = "SAPWOOD_TEST_FOLDER";
 /// What a child says when it has come as far as it should. The harness may have begun the line.
 const REACHED: &str = "reached";
 
-/// What this process is to play, and the folder of the environment: `None` in the test itself.
-pub(crate) fn role() -> Option<(String, PathBuf)> {
+/// What this process is to play, and in which folder: `None` in the test itself. The test `child` asks for it, and does
+/// nothing without a role.
+pub fn role() -> Option<(String, PathBuf)> {
     let role = std::env::var(ROLE).ok()?;
     Some((role, std::env::var_os(FOLDER).unwrap().into()))
 }
 
 /// Tells whoever started this process that it has come as far as it should, and waits for permission to go on.
-pub(crate) fn pause() {
+pub fn pause() {
     println!("{REACHED}");
     let read = stdin().read(&mut [0]).unwrap();
     assert!(read <= 1);
 }
 
 /// Runs this program's test `child` in a role.
-pub(crate) fn command(role: &str, folder: &Path) -> Command {
+pub fn command(role: &str, folder: &Path) -> Command {
     command_of(&std::env::current_exe().unwrap(), role, folder)
 }
 
 /// The same with a copy of this program.
-pub(crate) fn command_of(program: &Path, role: &str, folder: &Path) -> Command {
+pub fn command_of(program: &Path, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .args(["child", "--exact", "--nocapture"])
@@ -43,14 +42,14 @@ pub(crate) fn command_of(program: &Path, role: &str, folder: &Path) -> Command {
 }
 
 /// Plays a role to its end, which has to be a good one.
-pub(crate) fn play(role: &str, folder: &Path) {
+pub fn play(role: &str, folder: &Path) {
     let status = Child::start(&mut command(role, folder)).end();
     assert!(status.success(), "{role}: {status}");
 }
 
-/// Has a command run where `mount`, a line for the shell to which `$0` is the folder, has been done, which nobody else sees. `None`, and
-/// a word about it, where this process may not mount anything.
-pub(crate) fn mounted(mount: &str, folder: &Path, command: &Command) -> Option<Command> {
+/// Has a command run where `mount`, a line for the shell to which `$0` is the folder, has been done, which nobody else
+/// sees. `None`, and a word about it, where this process may not mount anything.
+pub fn mounted(mount: &str, folder: &Path, command: &Command) -> Option<Command> {
     let inside = |program: &OsStr| {
         let mut inside = Command::new("unshare");
         inside
@@ -75,24 +74,28 @@ pub(crate) fn mounted(mount: &str, folder: &Path, command: &Command) -> Option<C
     Some(inside)
 }
 
-pub(crate) struct Child {
+/// A child, which is killed when this value is dropped.
+#[derive(Debug)]
+pub struct Child {
     child: std::process::Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Child {
-    pub(crate) fn start(command: &mut Command) -> Self {
+    /// Starts a [`command`].
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, output }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits until the child has paused.
-    pub(crate) fn wait(&mut self) {
+    pub fn wait(&mut self) {
         let mut line = String::new();
         while !line.contains(REACHED) {
             line.clear();
@@ -102,21 +105,29 @@ impl Child {
     }
 
     /// Lets the child go on to its next pause.
-    pub(crate) fn go_on(&mut self) {
-        use std::io::Write;
+    pub fn go_on(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
     /// Lets the child go on to its end.
-    pub(crate) fn end(mut self) -> ExitStatus {
+    pub fn end(mut self) -> ExitStatus {
         drop(self.child.stdin.take());
         // What it still says is of no interest, but it must not have to wait for a reader.
         self.output.read_to_end(&mut Vec::new()).unwrap();
         self.child.wait().unwrap()
     }
 
-    pub(crate) fn kill(mut self) {
+    /// kill -9.
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
