@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use sapwood_store::page::PAGE_BYTES;
 use sapwood_store::{Change, CommitNo, Env, Options, Restore, Snapshot, TreeKind, Until};
+use sapwood_testkit::Random;
 use sapwood_wal::storage::recording::Disk;
 use sapwood_wal::storage::{OpenMode, Storage};
 
@@ -17,19 +18,6 @@ const KEYS: u64 = 3000;
 
 fn options() -> Options {
     Options::new().log_bytes(1 << 20).idle_checkpoint(None)
-}
-
-/// Numbers that look random, the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % end
-    }
 }
 
 fn content(snapshot: &Snapshot) -> Content {
@@ -52,27 +40,20 @@ fn assert_clean(env: &Env) {
 }
 
 /// A commit of `count` changes, most of which replace a value.
-fn change(env: &Env, numbers: &mut Numbers, count: u64) -> CommitNo {
+fn change(env: &Env, numbers: &mut Random, count: u64) -> CommitNo {
     let mut txn = env.write().unwrap();
     let tree = match txn.tree("apart").unwrap() {
         Some(tree) => tree,
         None => txn.create_tree("apart", TreeKind::APART).unwrap(),
     };
     for _ in 0..count {
-        let key = numbers.below(KEYS).to_be_bytes();
+        let key = (numbers.number() % KEYS).to_be_bytes();
         match numbers.below(40) {
             0 => drop(txn.delete(tree, &key).unwrap()),
-            1 => drop(
-                txn.put(tree, &key, &vec![7; numbers.below(9000) as usize])
-                    .unwrap(),
-            ),
+            1 => drop(txn.put(tree, &key, &vec![7; numbers.below(9000)]).unwrap()),
             n => drop(
-                txn.put(
-                    tree,
-                    &key,
-                    &vec![n as u8; 100 + numbers.below(300) as usize],
-                )
-                .unwrap(),
+                txn.put(tree, &key, &vec![n as u8; 100 + numbers.below(300)])
+                    .unwrap(),
             ),
         }
     }
@@ -80,23 +61,23 @@ fn change(env: &Env, numbers: &mut Numbers, count: u64) -> CommitNo {
 }
 
 /// Commits that change so few keys that nothing but places is stored.
-fn change_in_place(env: &Env, numbers: &mut Numbers, commits: u64) {
+fn change_in_place(env: &Env, numbers: &mut Random, commits: u64) {
     for _ in 0..commits {
         let known: Vec<u64> = content(&env.read().unwrap()).into_keys().collect();
         let mut txn = env.write().unwrap();
         let tree = txn.tree("apart").unwrap().unwrap();
         for _ in 0..10 {
-            let key = known[numbers.below(known.len() as u64) as usize];
-            let value = vec![numbers.below(256) as u8; 100 + numbers.below(300) as usize];
+            let key = known[numbers.below(known.len())];
+            let value = vec![numbers.below(256) as u8; 100 + numbers.below(300)];
             txn.put(tree, &key.to_be_bytes(), &value).unwrap();
         }
         txn.commit().unwrap().wait_durable().unwrap();
     }
 }
 
-fn filled(folder: &Path, options: &Options) -> (Env, Numbers) {
+fn filled(folder: &Path, options: &Options) -> (Env, Random) {
     let env = Env::open(folder, options).unwrap();
-    let mut numbers = Numbers(1);
+    let mut numbers = Random::new(1);
     for _ in 0..4 {
         change(&env, &mut numbers, 2000);
     }
@@ -161,15 +142,15 @@ fn what_a_snapshot_sees_is_backed_up() {
         let copy = restored(&Restore::of(&full), &path(format!("restored-{round}")));
         assert!(content(&copy.read().unwrap()) == state);
         // It goes on like any other.
-        change_in_place(&copy, &mut Numbers(5), 3);
-        change(&copy, &mut Numbers(9), 3000);
+        change_in_place(&copy, &mut Random::new(5), 3);
+        change(&copy, &mut Random::new(9), 3000);
         assert_clean(&copy);
         let compacted = path(format!("compacted-{round}"));
         let state = content(&env.read().unwrap());
         env.backup_compacted(&compacted).unwrap();
         let copy = restored(&Restore::of(&compacted), &path(format!("small-{round}")));
         assert!(content(&copy.read().unwrap()) == state);
-        change(&copy, &mut Numbers(9), 3000);
+        change(&copy, &mut Random::new(9), 3000);
         assert_clean(&copy);
         change(&env, &mut numbers, 800);
     }
@@ -247,7 +228,7 @@ fn increments_hold_what_was_stored_in_its_place() {
         let restore = parts.fold(Restore::of(&full), |restore, part| restore.increment(part));
         let copy = restored(&restore, &path(format!("restored-{taken}")));
         assert!(content(&copy.read().unwrap()) == *state, "after {taken}");
-        change_in_place(&copy, &mut Numbers(5), 3);
+        change_in_place(&copy, &mut Random::new(5), 3);
         assert_clean(&copy);
     }
 }

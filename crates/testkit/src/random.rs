@@ -1,7 +1,7 @@
 //! Random numbers that a seed decides.
 
 /// SplitMix64. When a test panics with it at hand, the seed is told.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Random {
     seed: u64,
     state: u64,

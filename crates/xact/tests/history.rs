@@ -16,6 +16,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use sapwood_testkit::Random;
 use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, Space, Transaction};
 
 const CELLS: u64 = 5;
@@ -214,18 +215,6 @@ fn write_row(t: &mut Transaction<'_>, value: u64) -> Result<(), Error> {
     (0..ROW_PAGES).try_for_each(|page| store_at(t, (ROW_AT + page) * PAGE_BYTES as u64, value))
 }
 
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 /// Runs random transactions; for nobody but a child of the tests below.
 #[test]
 fn child() {
@@ -250,19 +239,19 @@ fn child() {
 
 /// Runs random transactions; gives what each attempt has read and written, an attempt a line.
 fn run_transactions(space: &Space, me: u64) -> String {
-    let mut dice = Dice(me);
+    let mut random = Random::new(me);
     let mut next = (me + 1) << 32;
     let mut report = String::new();
     let mut write_down = |attempt: &Attempt| {
         writeln!(report, "{:?} {:?}", attempt.reads, attempt.writes).unwrap();
     };
     for _ in 0..ROUNDS {
-        let plan: Vec<(u64, bool)> = (0..1 + dice.roll(4))
-            .map(|_| (dice.roll(CELLS), dice.roll(3) == 0))
+        let plan: Vec<(u64, bool)> = (0..1 + random.below(4))
+            .map(|_| (random.number() % CELLS, random.below(3) == 0))
             .collect();
-        let is_slow = dice.roll(4) == 0;
-        let (looks, is_large) = (dice.roll(8) == 0, dice.roll(30) == 0);
-        if plan.iter().all(|(_, writes)| !writes) && dice.roll(2) == 0 {
+        let is_slow = random.below(4) == 0;
+        let (looks, is_large) = (random.below(8) == 0, random.below(30) == 0);
+        if plan.iter().all(|(_, writes)| !writes) && random.below(2) == 0 {
             let mut seen = Attempt::default();
             let read: Result<(), Error> = space.read(|t| {
                 for (cell, _) in &plan {

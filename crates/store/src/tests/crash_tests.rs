@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use sapwood_testkit::Random;
 use sapwood_wal::Wal;
 use sapwood_wal::storage::recording::{Crash, Disk, Fault, Image};
 use sapwood_wal::storage::{OpenMode, Storage};
@@ -30,7 +31,6 @@ use crate::log::checkpoint::CheckpointLock;
 use crate::txn::WriteTxn;
 use crate::txn::snapshot::Snapshot;
 
-pub(crate) use model::Dice;
 use model::{Model, change, compare_with};
 
 /// What is wrong, or nothing.
@@ -180,7 +180,7 @@ struct Life {
     guards: Guards,
     /// Each time it is reopened, the log is removed and made anew.
     alone_when_closed: bool,
-    dice: Dice,
+    random: Random,
     /// As it was at the beginning.
     before: History,
     history: History,
@@ -218,7 +218,7 @@ impl Life {
             env: Some(env),
             guards,
             alone_when_closed: is_alone_when_closed(seed),
-            dice: Dice(seed),
+            random: Random::new(seed),
             before: history.clone(),
             history,
             kept: Vec::new(),
@@ -294,7 +294,7 @@ impl Life {
     }
 
     fn step(&mut self) -> Verdict {
-        match self.dice.below(22) {
+        match self.random.below(22) {
             0..10 => self.transact(8, 300),
             20 => {
                 let commit = self.env().sync().map_err(told)?;
@@ -322,11 +322,11 @@ impl Life {
     fn transact(&mut self, changes: usize, value_bytes: usize) -> Verdict {
         let ticket = self.try_commit(changes, value_bytes)?;
         let commit = ticket.commit().0;
-        if self.dice.below(3) > 0 {
+        if self.random.below(3) > 0 {
             ticket.wait_durable().map_err(told)?;
             self.acknowledge(commit);
         }
-        if self.dice.below(4) == 0 {
+        if self.random.below(4) == 0 {
             // Whatever is visible now, it is whole.
             self.keep_snapshot()?;
         }
@@ -340,19 +340,19 @@ impl Life {
     ) -> Result<crate::commit::Ticket, String> {
         let mut txn = self.env().write().map_err(told)?;
         let mut model = Model::clone(&self.history.states[&self.applied]);
-        let count = 1 + self.dice.below(changes);
+        let count = 1 + self.random.below(changes);
         for _ in 0..count {
-            change(&mut txn, &mut model, &mut self.dice, value_bytes).map_err(told)?;
+            change(&mut txn, &mut model, &mut self.random, value_bytes).map_err(told)?;
         }
-        if self.dice.below(4) == 0 {
+        if self.random.below(4) == 0 {
             let savepoint = txn.savepoint();
             let mut undone = model.clone();
-            for _ in 0..self.dice.below(6) {
-                change(&mut txn, &mut undone, &mut self.dice, value_bytes).map_err(told)?;
+            for _ in 0..self.random.below(6) {
+                change(&mut txn, &mut undone, &mut self.random, value_bytes).map_err(told)?;
             }
             txn.rollback_to(&savepoint);
         }
-        if self.dice.below(4) == 0 {
+        if self.random.below(4) == 0 {
             self.nest(&mut txn, &mut model, value_bytes, 3)
                 .map_err(told)?;
         }
@@ -360,7 +360,7 @@ impl Life {
         let model = Arc::new(model);
         self.history.states.insert(commit, model.clone());
         self.disk.note(Note::Attempt(commit).encode());
-        let durability = match self.dice.below(3) {
+        let durability = match self.random.below(3) {
             0 => Durability::Relaxed,
             _ => Durability::Durable,
         };
@@ -390,13 +390,13 @@ impl Life {
     ) -> Result<(), Error> {
         let mut inner = model.clone();
         let mut child = txn.child();
-        for _ in 0..self.dice.below(6) {
-            change(&mut child, &mut inner, &mut self.dice, value_bytes)?;
+        for _ in 0..self.random.below(6) {
+            change(&mut child, &mut inner, &mut self.random, value_bytes)?;
         }
-        if depth > 0 && self.dice.below(2) == 0 {
+        if depth > 0 && self.random.below(2) == 0 {
             self.nest(&mut child, &mut inner, value_bytes, depth - 1)?;
         }
-        if self.dice.below(2) == 0 {
+        if self.random.below(2) == 0 {
             child.commit();
             *model = inner;
         }
@@ -410,7 +410,7 @@ impl Life {
 
     fn bulk_load(&mut self) -> Verdict {
         let mut model = Model::clone(&self.history.states[&self.applied]);
-        let name = format!("bulk {}", self.dice.below(4));
+        let name = format!("bulk {}", self.random.below(4));
         if model.contains_key(&name) {
             let mut txn = self.env().write().map_err(told)?;
             txn.drop_tree(&name).map_err(told)?;
@@ -425,8 +425,8 @@ impl Life {
         let mut load = self.env().bulk().map_err(told)?;
         let mut tree = load.tree(&name, TreeKind::default()).map_err(told)?;
         let records = model.entry(name.clone()).or_default();
-        for n in 0..self.dice.below(300) as u32 {
-            let value = vec![n as u8; self.dice.below(200)];
+        for n in 0..self.random.below(300) as u32 {
+            let value = vec![n as u8; self.random.below(200)];
             tree.push(&mut load, &n.to_be_bytes(), &value)
                 .map_err(told)?;
             records.insert(n.to_be_bytes().to_vec(), value);
@@ -446,19 +446,19 @@ impl Life {
         if with_commits {
             let env = self.env();
             let disk = self.disk.clone();
-            let mut dice = Dice(self.dice.roll());
+            let mut random = Random::new(self.random.number());
             let mut model = Model::clone(&self.history.states[&self.applied]);
             let (sender, receiver) = std::sync::mpsc::channel();
             let (failed, failure) = std::sync::mpsc::channel();
             let mut commits = move || -> Result<(), Error> {
-                for _ in 0..1 + dice.below(4) {
+                for _ in 0..1 + random.below(4) {
                     // A full log would wait for this checkpoint.
                     if env.inner().wal.as_ref().unwrap().room() < 40_000 {
                         break;
                     }
                     let mut txn = env.write()?;
-                    for _ in 0..1 + dice.below(3) {
-                        change(&mut txn, &mut model, &mut dice, 100)?;
+                    for _ in 0..1 + random.below(3) {
+                        change(&mut txn, &mut model, &mut random, 100)?;
                     }
                     let commit = txn.commit_no().0;
                     sender.send((commit, model.clone())).unwrap();
@@ -517,7 +517,7 @@ impl Life {
             compare_with(snapshot, &self.history.states[&snapshot.commit().0])?;
         }
         if self.kept.len() > 3 {
-            let at = self.dice.below(self.kept.len());
+            let at = self.random.below(self.kept.len());
             drop(self.kept.remove(at));
         }
         Ok(())
@@ -526,8 +526,8 @@ impl Life {
     fn give_up(&mut self) -> Verdict {
         let mut txn = self.env().write().map_err(told)?;
         let mut model = Model::clone(&self.history.states[&self.applied]);
-        for _ in 0..self.dice.below(20) {
-            change(&mut txn, &mut model, &mut self.dice, 500).map_err(told)?;
+        for _ in 0..self.random.below(20) {
+            change(&mut txn, &mut model, &mut self.random, 500).map_err(told)?;
         }
         Ok(())
     }
@@ -557,7 +557,7 @@ impl Life {
     fn checkpoint_a_relaxed_commit(&mut self) -> Verdict {
         let mut txn = self.env().write().map_err(told)?;
         let mut model = Model::clone(&self.history.states[&self.applied]);
-        change(&mut txn, &mut model, &mut self.dice, 100).map_err(told)?;
+        change(&mut txn, &mut model, &mut self.random, 100).map_err(told)?;
         let commit = txn.commit_no().0;
         self.history.states.insert(commit, Arc::new(model));
         self.disk.note(Note::Attempt(commit).encode());
@@ -745,7 +745,7 @@ fn fails_at(seed: u64, nth: u64, fault: Fault, lasting: bool) -> Verdict {
     life.disk.fail(nth, fault, lasting);
     let mut failures = Vec::new();
     for _ in 0..20 {
-        let done = match life.dice.below(8) {
+        let done = match life.random.below(8) {
             0 => life.transact(400, 300),
             1 => life.bulk_load(),
             2 => life.checkpoint(false),

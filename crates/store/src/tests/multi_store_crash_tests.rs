@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sapwood_testkit::Random;
 use sapwood_wal::storage::recording::{Crash, Disk};
 
 use crate::env::Env;
@@ -45,7 +46,7 @@ struct Life {
     disk: Disk,
     env: Option<Env>,
     guards: Guards,
-    dice: Dice,
+    random: Random,
     history: History,
     /// The newest state of each store.
     models: Vec<(u64, Model)>,
@@ -71,7 +72,7 @@ impl Life {
             disk,
             env: Some(env),
             guards,
-            dice: Dice(seed),
+            random: Random::new(seed),
             history: History::default(),
             models: Vec::new(),
         };
@@ -163,14 +164,14 @@ impl Life {
     }
 
     fn step(&mut self) -> Verdict {
-        match self.dice.below(24) {
+        match self.random.below(24) {
             0..8 => self.transact(1, 6, 200),
             8..14 => self.transact(2, 4, 200),
             14..16 => self.transact(STORES, 4, 200),
             16 => self.transact(1, 300, 400),
             17 => self.transact(2, 200, 400),
             18..22 => {
-                let store = self.dice.below(STORES);
+                let store = self.random.below(STORES);
                 self.store(store).checkpoint().map(drop).map_err(told)
             }
             22 => self.transact(1, 200, 100),
@@ -180,7 +181,7 @@ impl Life {
 
     /// A commit to so many stores.
     fn transact(&mut self, stores: usize, changes: usize, value_bytes: usize) -> Verdict {
-        let first = self.dice.below(STORES);
+        let first = self.random.below(STORES);
         let numbers: Vec<usize> = (0..stores).map(|n| (first + n) % STORES).collect();
         let env = self.env.clone().unwrap();
         let mut txn = env.write_stores(&numbers).map_err(told)?;
@@ -188,8 +189,8 @@ impl Life {
         for &number in &numbers {
             let mut model = self.models[number].1.clone();
             let part = txn.store(number).map_err(told)?;
-            for _ in 0..1 + self.dice.below(changes) {
-                change(part, &mut model, &mut self.dice, value_bytes).map_err(told)?;
+            for _ in 0..1 + self.random.below(changes) {
+                change(part, &mut model, &mut self.random, value_bytes).map_err(told)?;
             }
             parts.insert(number, (part.commit_no().0, model));
         }
@@ -202,7 +203,7 @@ impl Life {
         for (number, part) in parts {
             self.models[number] = part;
         }
-        if self.dice.below(3) > 0 {
+        if self.random.below(3) > 0 {
             ticket.wait_durable().map_err(told)?;
             self.disk.note(ACKNOWLEDGED | attempt as u64);
             self.history.acknowledged.push(attempt);
@@ -223,18 +224,18 @@ impl Life {
 fn change(
     txn: &mut WriteTxn,
     model: &mut Model,
-    dice: &mut Dice,
+    random: &mut Random,
     value_bytes: usize,
 ) -> Result<(), Error> {
     let tree = match txn.tree("t")? {
         Some(tree) => tree,
         None => txn.create_tree("t", TreeKind::COMPACT)?,
     };
-    let key = dice.below(300) as u32;
-    if dice.below(4) == 0 && model.remove(&key).is_some() {
+    let key = random.below(300) as u32;
+    if random.below(4) == 0 && model.remove(&key).is_some() {
         assert!(txn.delete(tree, &key.to_be_bytes())?);
     } else {
-        let value = vec![dice.roll() as u8; dice.below(value_bytes)];
+        let value = vec![random.number() as u8; random.below(value_bytes)];
         txn.put(tree, &key.to_be_bytes(), &value)?;
         model.insert(key, value);
     }
@@ -297,7 +298,7 @@ impl Life {
             let mut txn = busy.write().map_err(told)?;
             let (commit, mut model) = self.models[0].clone();
             for _ in 0..4 {
-                change(&mut txn, &mut model, &mut self.dice, 200).map_err(told)?;
+                change(&mut txn, &mut model, &mut self.random, 200).map_err(told)?;
             }
             let attempt = self.history.attempts.len();
             let part = (commit + 1, model);
@@ -371,22 +372,5 @@ fn adding_stores_survives_power_cuts() {
                 assert_eq!(tree.get(b"key").unwrap(), Some(&b"after"[..]), "{crash}");
             }
         }
-    }
-}
-
-/// Reproducible chance (SplitMix64).
-#[derive(Clone, Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.roll() % limit.max(1) as u64) as usize
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sapwood_testkit::Random;
 use sapwood_wal::storage::recording::{Crash, Disk};
 
 use crate::commit;
@@ -16,7 +17,6 @@ use crate::guard::{self, Guard, Guards};
 use crate::log::append::AppendLock;
 use crate::tests::crash_lives;
 use crate::tests::crash_lives::{Length, Verdict};
-use crate::tests::crash_tests::Dice;
 use crate::txn::WriteTxn;
 use crate::txn::pages::heap;
 use crate::txn::snapshot::Snapshot;
@@ -41,7 +41,7 @@ struct Tried {
 struct Life {
     disk: Disk,
     envs: Vec<Env>,
-    dice: Dice,
+    random: Random,
     guards: Guards,
     now: [Model; STORES],
     tried: Vec<Tried>,
@@ -62,20 +62,20 @@ fn open(disk: &Disk, guards: Guards) -> Result<Vec<Env>> {
 }
 
 /// A few changes to a transaction, and to the model of it.
-fn change(txn: &mut WriteTxn, model: &mut Model, dice: &mut Dice, count: usize) -> Result<()> {
+fn change(txn: &mut WriteTxn, model: &mut Model, random: &mut Random, count: usize) -> Result<()> {
     let tree = match txn.tree(TREE)? {
         Some(tree) => tree,
         None => txn.create_tree(TREE, TreeKind::APART)?,
     };
-    for _ in 0..1 + dice.below(count) {
-        let key = dice.below(KEYS) as u64;
-        if dice.below(12) == 0 {
+    for _ in 0..1 + random.below(count) {
+        let key = random.below(KEYS) as u64;
+        if random.below(12) == 0 {
             txn.delete(tree, &key.to_be_bytes())?;
             model.remove(&key);
             continue;
         }
-        let bytes = if dice.below(30) == 0 { 9000 } else { 300 };
-        let value = vec![dice.roll() as u8; dice.below(bytes)];
+        let bytes = if random.below(30) == 0 { 9000 } else { 300 };
+        let value = vec![random.number() as u8; random.below(bytes)];
         txn.put(tree, &key.to_be_bytes(), &value)?;
         model.insert(key, value);
     }
@@ -110,7 +110,7 @@ impl crash_lives::Life for Life {
         let mut life = Self {
             disk,
             envs,
-            dice: Dice(seed),
+            random: Random::new(seed),
             guards,
             now: Default::default(),
             tried: Vec::new(),
@@ -128,7 +128,7 @@ impl crash_lives::Life for Life {
         let mut life = Self {
             envs: open(&disk, self.guards).map_err(told)?,
             disk,
-            dice: Dice(seed),
+            random: Random::new(seed),
             guards: self.guards,
             now: Default::default(),
             tried: Vec::new(),
@@ -165,8 +165,8 @@ impl crash_lives::Life for Life {
     fn work(&mut self, steps: usize) -> Verdict {
         let mut kept: Vec<(Snapshot, Model)> = Vec::new();
         for _ in 0..steps {
-            let store = self.dice.below(STORES);
-            match self.dice.below(16) {
+            let store = self.random.below(STORES);
+            match self.random.below(16) {
                 0 => {
                     let commit = self.envs[store].checkpoint().map_err(told)?;
                     self.acknowledge(store, commit.0);
@@ -185,7 +185,7 @@ impl crash_lives::Life for Life {
                     self.reopen().map_err(told)?;
                 }
                 9 => {
-                    if self.dice.below(3) == 0 {
+                    if self.random.below(3) == 0 {
                         kept.clear();
                         self.die(store, true).map_err(told)?;
                     } else {
@@ -197,7 +197,7 @@ impl crash_lives::Life for Life {
             for (snapshot, model) in &kept {
                 compare(snapshot, model)?;
             }
-            if self.dice.below(4) == 0 {
+            if self.random.below(4) == 0 {
                 let snapshot = self.envs[store].read().map_err(told)?;
                 let commit = snapshot.commit().0;
                 let mut tried = self.tried.iter().rev();
@@ -206,7 +206,7 @@ impl crash_lives::Life for Life {
                 kept.push((snapshot, of.model.clone()));
             }
             if kept.len() > 3 {
-                drop(kept.remove(self.dice.below(3)));
+                drop(kept.remove(self.random.below(3)));
             }
         }
         Ok(())
@@ -234,10 +234,10 @@ impl Life {
     fn begin(&mut self, store: usize, changes: usize) -> Result<(WriteTxn, Model)> {
         let mut txn = self.envs[store].write()?;
         let mut model = self.now[store].clone();
-        change(&mut txn, &mut model, &mut self.dice, changes)?;
-        if self.dice.below(3) == 0 {
+        change(&mut txn, &mut model, &mut self.random, changes)?;
+        if self.random.below(3) == 0 {
             let savepoint = txn.savepoint();
-            change(&mut txn, &mut model.clone(), &mut self.dice, 5)?;
+            change(&mut txn, &mut model.clone(), &mut self.random, 5)?;
             txn.rollback_to(&savepoint);
         }
         Ok((txn, model))
@@ -247,13 +247,13 @@ impl Life {
         let (txn, model) = self.begin(store, changes)?;
         let commit = txn.commit_no().0;
         self.try_commit(store, commit, model.clone());
-        let durability = match self.dice.below(3) {
+        let durability = match self.random.below(3) {
             0 => Durability::Relaxed,
             _ => Durability::Durable,
         };
         let ticket = txn.commit_with(durability)?;
         self.now[store] = model;
-        if self.dice.below(3) == 0 {
+        if self.random.below(3) == 0 {
             ticket.wait_durable()?;
             self.acknowledge(store, ticket.commit().0);
         }
@@ -269,11 +269,11 @@ impl Life {
         }
         let (txn, model) = self.begin(store, 3)?;
         self.try_commit(store, txn.commit_no().0, model.clone());
-        let durability = match self.dice.below(2) {
+        let durability = match self.random.below(2) {
             0 => Durability::Relaxed,
             _ => Durability::Durable,
         };
-        let stores_places = self.dice.below(2) == 0;
+        let stores_places = self.random.below(2) == 0;
         let Some(commit) = commit::append_and_die(txn, durability, stores_places)? else {
             return Ok(());
         };
@@ -295,13 +295,13 @@ impl Life {
         let mut models = self.now.clone();
         for (store, model) in models.iter_mut().enumerate() {
             let part = txn.store(store)?;
-            change(part, model, &mut self.dice, 4)?;
+            change(part, model, &mut self.random, 4)?;
             let commit = part.commit_no().0;
             self.try_commit(store, commit, model.clone());
         }
         let ticket = txn.commit()?;
         self.now = models;
-        if self.dice.below(2) == 0 {
+        if self.random.below(2) == 0 {
             ticket.wait_durable()?;
             for (store, ticket) in ticket.tickets().iter().enumerate() {
                 self.acknowledge(store, ticket.commit().0);

@@ -6,6 +6,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use sapwood_testkit::Random;
 use sapwood_wal::Position;
 use sapwood_wal::storage::recording::{Crash, Disk};
 use sapwood_wal::storage::{File, Memory, OpenMode, Storage};
@@ -36,7 +37,6 @@ use crate::log::recovery::Recovering;
 use crate::sync::Ordering;
 use crate::tests::crash_lives;
 use crate::tests::crash_lives::{Length, Verdict};
-use crate::tests::crash_tests::Dice;
 
 /// Slots of the leaf, and what is stored there.
 type Stored = Vec<(u16, Place)>;
@@ -69,7 +69,7 @@ struct Life {
     disk: Disk,
     env: Env,
     guards: Guards,
-    dice: Dice,
+    random: Random,
     /// The newest one, and all that were tried.
     state: State,
     tried: Vec<State>,
@@ -127,7 +127,7 @@ impl crash_lives::Life for Life {
             disk,
             env,
             guards,
-            dice: Dice(seed),
+            random: Random::new(seed),
             tried: vec![state.clone()],
             state,
         })
@@ -152,7 +152,7 @@ impl crash_lives::Life for Life {
             disk,
             env,
             guards: self.guards,
-            dice: Dice(seed),
+            random: Random::new(seed),
             state: state.clone(),
             tried: vec![state.clone()],
         };
@@ -162,7 +162,7 @@ impl crash_lives::Life for Life {
 
     fn work(&mut self, steps: usize) -> Verdict {
         for _ in 0..steps {
-            match self.dice.below(10) {
+            match self.random.below(10) {
                 0 => self.checkpoint()?,
                 1 => {
                     self.env.sync().map_err(told)?;
@@ -170,13 +170,13 @@ impl crash_lives::Life for Life {
                 }
                 2 => self.commit_unlogged().map_err(told)?,
                 _ => {
-                    let meanwhile = match self.dice.below(8) {
+                    let meanwhile = match self.random.below(8) {
                         0 => Meanwhile::Checkpoint,
                         1 => Meanwhile::Pin,
                         2 => Meanwhile::Sync,
                         _ => Meanwhile::Nothing,
                     };
-                    let fate = match self.dice.below(12) {
+                    let fate = match self.random.below(12) {
                         0 => Fate::Dies,
                         1 => Fate::AllDie,
                         _ => Fate::Lives,
@@ -244,10 +244,10 @@ impl Life {
             bytes.extend_from_slice(&SEGMENT.header(CommitNo(next.commit), CommitNo(0)));
         }
         let mut stored = Vec::new();
-        let first = self.dice.below(SLOTS);
-        for slot in first..(first + 1 + self.dice.below(2)).min(SLOTS) {
+        let first = self.random.below(SLOTS);
+        for slot in first..(first + 1 + self.random.below(2)).min(SLOTS) {
             let place = SEGMENT.place(begin + bytes.len() as u32).unwrap();
-            let value = self.dice.roll() as u8;
+            let value = self.random.number() as u8;
             let record = Record {
                 commit: CommitNo(next.commit),
                 previous: next.places[slot],
@@ -269,7 +269,7 @@ impl Life {
         let newest = self.inner().region.metas.newest().0;
         self.state.leaf == 0
             || self.state.lives[self.state.leaf as usize].0 <= newest
-            || self.dice.below(5) == 0
+            || self.random.below(5) == 0
     }
 
     /// A page that the reuse rule allows.
@@ -376,7 +376,7 @@ impl Life {
                 under_way = Some((lock, pinned));
             }
         }
-        let durability = match self.dice.below(2) {
+        let durability = match self.random.below(2) {
             0 => Durability::Relaxed,
             _ => Durability::Durable,
         };
@@ -402,7 +402,7 @@ impl Life {
             }
             lock.write_meta_if_newer(&pinned.head)?;
         }
-        if durability == Durability::Durable && self.dice.below(2) == 0
+        if durability == Durability::Durable && self.random.below(2) == 0
             || inner.region.visible().0 + 20 < next.commit
         {
             inner.make_visible(CommitNo(next.commit), log.lsn)?;

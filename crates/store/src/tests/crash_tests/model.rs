@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use sapwood_testkit::Random;
+
 use super::{Verdict, told};
 use crate::error::Error;
 use crate::format::tree_record::TreeKind;
@@ -23,14 +25,14 @@ const KEY_BYTES: usize = 4;
 pub(super) fn change(
     txn: &mut WriteTxn,
     model: &mut Model,
-    dice: &mut Dice,
+    random: &mut Random,
     value_bytes: usize,
 ) -> Result<(), Error> {
-    if dice.below(8) == 0 {
+    if random.below(8) == 0 {
         txn.own_mut().finish_waiting()?;
     }
-    let name = TREES[dice.below(TREES.len())];
-    if dice.below(100) == 0 {
+    let name = TREES[random.below(TREES.len())];
+    if random.below(100) == 0 {
         let existed = txn.drop_tree(name)?;
         agree(existed, model.remove(name).is_some())?;
         return Ok(());
@@ -49,14 +51,14 @@ pub(super) fn change(
     };
     let records = model.entry(name.into()).or_default();
     if name == PAIRS {
-        return change_pair(txn, tree, records, dice);
+        return change_pair(txn, tree, records, random);
     }
-    let key = (dice.below(500) as u32).to_be_bytes().to_vec();
-    if dice.below(4) == 0 {
+    let key = (random.below(500) as u32).to_be_bytes().to_vec();
+    if random.below(4) == 0 {
         let existed = txn.delete(tree, &key)?;
         agree(existed, records.remove(&key).is_some())?;
     } else {
-        let value = vec![dice.roll() as u8; dice.below(value_bytes)];
+        let value = vec![random.number() as u8; random.below(value_bytes)];
         txn.put(tree, &key, &value)?;
         records.insert(key, value);
     }
@@ -68,21 +70,21 @@ fn change_pair(
     txn: &mut WriteTxn,
     tree: TreeId,
     pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>,
-    dice: &mut Dice,
+    random: &mut Random,
 ) -> Result<(), Error> {
-    let key = (dice.below(5) as u32).to_be_bytes();
-    if dice.below(60) == 0 {
+    let key = (random.below(5) as u32).to_be_bytes();
+    if random.below(60) == 0 {
         let existed = txn.delete(tree, &key)?;
         let before = pairs.len();
         pairs.retain(|pair, _| !pair.starts_with(&key));
         return agree(existed, pairs.len() < before);
     }
-    for _ in 0..1 + dice.below(40) {
-        let number = dice.below(300);
+    for _ in 0..1 + random.below(40) {
+        let number = random.below(300);
         let mut value = (number as u16).to_be_bytes().to_vec();
         value.resize(2 + number % 50, 7);
         let pair = [&key[..], &value].concat();
-        if dice.below(3) == 0 {
+        if random.below(3) == 0 {
             let existed = txn.delete_duplicate(tree, &key, &value)?;
             agree(existed, pairs.remove(&pair).is_some())?;
         } else {
@@ -140,21 +142,4 @@ pub(super) fn compare_with(snapshot: &Snapshot, model: &Model) -> Verdict {
         }
     }
     Ok(())
-}
-
-/// Reproducible chance (SplitMix64).
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.roll() % limit.max(1) as u64) as usize
-    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use sapwood_testkit::Random;
 use sapwood_wal::storage::recording::Disk;
 
 use crate::env::Env;
@@ -12,7 +13,6 @@ use crate::env::options::{LOG_BYTES_MIN, Options};
 use crate::error::Result;
 use crate::format::page::PAGE_BYTES;
 use crate::format::tree_record::TreeKind;
-use crate::tests::crash_tests::Dice;
 use crate::txn::pages::heap;
 use crate::txn::snapshot::{Snapshot, Tree};
 use crate::txn::{Savepoint, WriteTxn};
@@ -34,7 +34,7 @@ fn options() -> Options {
 struct Life {
     env: Env,
     disk: Option<Disk>,
-    dice: Dice,
+    random: Random,
     /// Of a transaction at most.
     changes: usize,
     /// Of so many changes one drops a tree.
@@ -77,7 +77,7 @@ impl Life {
         Self {
             env: env.unwrap(),
             disk,
-            dice: Dice(seed),
+            random: Random::new(seed),
             changes,
             rare,
             model: Model::new(),
@@ -96,16 +96,16 @@ impl Life {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let length = match self.dice.below(20) {
-            0 => self.dice.below(12 * PAGE_BYTES),
-            1..4 => self.dice.below(3000),
-            _ => self.dice.below(200),
+        let length = match self.random.below(20) {
+            0 => self.random.below(12 * PAGE_BYTES),
+            1..4 => self.random.below(3000),
+            _ => self.random.below(200),
         };
-        vec![self.dice.roll() as u8; length]
+        vec![self.random.number() as u8; length]
     }
 
     fn change(&mut self, txn: &mut WriteTxn, now: &mut Model) -> Result<()> {
-        let name = NAMES[self.dice.below(NAMES.len())];
+        let name = NAMES[self.random.below(NAMES.len())];
         let tree = match txn.tree(name).unwrap() {
             Some(tree) => tree,
             None => {
@@ -115,9 +115,9 @@ impl Life {
             }
         };
         let values = now.get_mut(name).unwrap();
-        let key = self.dice.below(400) as u64;
+        let key = self.random.below(400) as u64;
         let bytes = key.to_be_bytes();
-        match self.dice.below(self.rare) {
+        match self.random.below(self.rare) {
             0 => {
                 txn.clear_tree(tree)?;
                 values.clear();
@@ -127,7 +127,7 @@ impl Life {
                 now.remove(name);
             }
             2 => {
-                let end = key + self.dice.below(100) as u64;
+                let end = key + self.random.below(100) as u64;
                 let (from, to) = (Bound::Included(&bytes[..]), end.to_be_bytes());
                 let deleted = txn.delete_range(tree, from, Bound::Excluded(&to))?;
                 let before = values.len();
@@ -157,12 +157,12 @@ impl Life {
         let mut txn = self.env.write().unwrap();
         let mut now = self.model.clone();
         let mut savepoints: Vec<(Savepoint, Model)> = Vec::new();
-        let changes = 1 + self.dice.below(self.changes);
+        let changes = 1 + self.random.below(self.changes);
         for _ in 0..changes {
-            match self.dice.below(40) {
+            match self.random.below(40) {
                 0 | 1 => savepoints.push((txn.savepoint(), now.clone())),
                 2 if !savepoints.is_empty() => {
-                    savepoints.truncate(1 + self.dice.below(savepoints.len()));
+                    savepoints.truncate(1 + self.random.below(savepoints.len()));
                     if let Some((savepoint, then)) = savepoints.last() {
                         txn.rollback_to(savepoint);
                         now.clone_from(then);
@@ -193,7 +193,7 @@ impl Life {
             let tree = txn.tree(name).unwrap().unwrap();
             compare_tree(&txn.view(tree).unwrap(), values);
         }
-        if self.dice.below(8) > 0 {
+        if self.random.below(8) > 0 {
             match txn.commit().and_then(|ticket| ticket.wait_durable()) {
                 Ok(_) => self.model = now,
                 Err(error) => assert!(error.is_full(), "{error:?}"),
@@ -211,11 +211,11 @@ impl Life {
             for (snapshot, then) in &self.kept {
                 compare(snapshot, then);
             }
-            match self.dice.below(8) {
+            match self.random.below(8) {
                 0 => self.kept.push((snapshot, self.model.clone())),
                 1 => drop(self.env.checkpoint().unwrap()),
                 2 => {
-                    let at = self.dice.below(1 + self.kept.len());
+                    let at = self.random.below(1 + self.kept.len());
                     self.kept.drain(..at);
                 }
                 3 if let Some(disk) = &self.disk => {
@@ -251,7 +251,7 @@ fn values_apart_are_those_of_a_map() {
 #[test]
 fn snapshots_of_any_age_see_their_values() {
     for seed in 0..30 {
-        let mut dice = Dice(seed);
+        let mut random = Random::new(seed);
         let env = Env::on_storage(Arc::new(Disk::new()), &options()).unwrap();
         let mut txn = env.write().unwrap();
         txn.create_tree("t", TreeKind::APART).unwrap();
@@ -261,17 +261,17 @@ fn snapshots_of_any_age_see_their_values() {
         for _ in 0..80 {
             let mut txn = env.write().unwrap();
             let tree = txn.tree("t").unwrap().unwrap();
-            for _ in 0..dice.below(150) {
-                let key = dice.below(40) as u64;
-                let value = vec![dice.roll() as u8; 100 + dice.below(600)];
+            for _ in 0..random.below(150) {
+                let key = random.below(40) as u64;
+                let value = vec![random.number() as u8; 100 + random.below(600)];
                 txn.put(tree, &key.to_be_bytes(), &value).unwrap();
                 values.insert(key, value);
             }
             txn.commit().unwrap().wait_durable().unwrap();
-            match dice.below(12) {
+            match random.below(12) {
                 0 => drop(env.checkpoint().unwrap()),
                 1..3 => kept.push((env.read().unwrap(), values.clone())),
-                3 if !kept.is_empty() => drop(kept.swap_remove(dice.below(kept.len()))),
+                3 if !kept.is_empty() => drop(kept.swap_remove(random.below(kept.len()))),
                 _ => {}
             }
             for (snapshot, then) in &kept {
