@@ -3,7 +3,8 @@
 //! A full server displaces a connection that waits for its peer. Anonymous connections go first: of the address with
 //! the most of them, the one that has waited longest. A bound connection goes only for a newcomer whose address has
 //! fewer connections than its own address or identity. A newcomer is refused when the server works for all connections,
-//! or when only bound ones wait that no newcomer of this address may displace.
+//! or when only bound ones wait that no newcomer of this address may displace. When many come at once, they wait until
+//! those that were displaced are gone.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,6 +21,15 @@ use crate::session::{Completion, Peer};
 const DISPLACED_MAX: usize = 32;
 /// In the place of a time: the connection is being worked for.
 const AT_WORK: u64 = u64::MAX;
+
+/// Why there is no place for a newcomer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// As many as may be are being displaced for others: there will be one soon.
+    Displacing,
+    /// None of the connections can make room.
+    NoneWaits,
+}
 
 /// The open connections.
 #[derive(Debug)]
@@ -83,17 +93,24 @@ impl Connections {
         now.saturating_duration_since(self.start).as_secs()
     }
 
-    /// Takes a place for a new connection, if there is one.
-    pub(crate) fn admit(self: &Arc<Self>, peer: &Peer, count_max: usize) -> Option<Admission> {
+    /// Takes a place for a new connection.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: &Peer,
+        count_max: usize,
+    ) -> Result<Admission, Full> {
         let claimant = self.accounts.claimant(peer);
         let mut open = self.open();
         if open.len() >= count_max {
             if open.len() >= count_max + DISPLACED_MAX {
-                return None;
+                return Err(Full::Displacing);
             }
-            let displaced = displaced(&open, &claimant)?;
+            let displaced = displaced(&open, &claimant).ok_or(Full::NoneWaits)?;
             displaced.is_told.store(true, Ordering::Relaxed);
-            let session = displaced.session.get()?;
+            let session = displaced.session.get().ok_or(Full::NoneWaits)?;
             // One that has ended meanwhile has made room.
             let _ = session.send(Completion::MakeRoom);
         }
@@ -108,7 +125,7 @@ impl Connections {
         });
         open.insert(number, Arc::clone(&place));
         drop(open);
-        Some(Admission {
+        Ok(Admission {
             connections: Arc::clone(self),
             place,
             number,
@@ -206,7 +223,7 @@ mod tests {
     }
 
     fn connect(connections: &Arc<Connections>, uid: u32, count_max: usize) -> Option<Open> {
-        let admission = connections.admit(&Peer::Local { uid }, count_max)?;
+        let admission = connections.admit(&Peer::Local { uid }, count_max).ok()?;
         let (session, told) = unbounded_channel();
         admission.serve(session);
         Some(Open { admission, told })
@@ -293,6 +310,14 @@ mod tests {
             .filter_map(|uid| connect(&connections, uid, 50))
             .collect();
         assert_eq!(open.len(), 50 + DISPLACED_MAX);
-        assert_eq!(told(&mut open).len(), DISPLACED_MAX);
+        let told = told(&mut open);
+        assert_eq!(told.len(), DISPLACED_MAX);
+        // Who comes waits until one of them is gone.
+        let newcomer = || connections.admit(&Peer::Local { uid: 100 }, 50);
+        assert_eq!(newcomer().err(), Some(Full::Displacing));
+        open.swap_remove(told[0]);
+        assert!(newcomer().is_ok());
+        open.iter().for_each(|one| one.admission.waits(None));
+        assert_eq!(newcomer().err(), Some(Full::NoneWaits));
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Full};
 use crate::closing::Reason;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
@@ -36,6 +36,8 @@ pub const STOP_SECONDS_MAX: u64 = 10;
 /// One thread makes long requests ready for so many that serve connections, and one more those that are not much longer
 /// than others: all of them get half of the processors at most while short ones want the rest.
 const PREPARER_PART: usize = 2;
+/// Milliseconds that a new connection waits for those that make room for others. They have nothing to do but to end.
+const DISPLACING_MS_MAX: u64 = 1000;
 /// Milliseconds without accepting after the system refused a connection, as for lack of file descriptors.
 const ACCEPT_PAUSE_MS: u64 = 50;
 
@@ -445,7 +447,8 @@ async fn accept_tcp(
             Ok((stream, address)) => {
                 // Answers are written in one piece: waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                sessions.admit(Stream::Tcp(stream), Peer::Tcp(address), tls_first);
+                let peer = Peer::Tcp(address);
+                sessions.admit(Stream::Tcp(stream), peer, tls_first).await;
             }
             Err(error) => pause(&error).await,
         }
@@ -462,7 +465,7 @@ async fn accept_local(
             Ok((stream, _)) => match stream.peer_cred() {
                 Ok(peer) => {
                     let peer = Peer::Local { uid: peer.uid() };
-                    sessions.admit(Stream::Local(stream), peer, false);
+                    sessions.admit(Stream::Local(stream), peer, false).await;
                 }
                 Err(error) => tracing::warn!("a local peer without credentials: {error}"),
             },
@@ -472,11 +475,20 @@ async fn accept_local(
 }
 
 impl Sessions {
-    /// Serves a new connection, on this thread or on one that has fewer.
-    fn admit(&self, stream: Stream, peer: Peer, tls_first: bool) {
+    /// Serves a new connection, on this thread or on one that has fewer. Those behind it wait meanwhile, in the queue
+    /// of the kernel.
+    async fn admit(&self, stream: Stream, peer: Peer, tls_first: bool) {
         let count_max = self.service.settings().config.limits.connections_max;
-        let Some(admission) = self.service.connections.admit(&peer, count_max) else {
-            return self.refuse(stream, &peer, tls_first, count_max);
+        let mut waited_ms = 0;
+        let admission = loop {
+            match self.service.connections.admit(&peer, count_max) {
+                Ok(admission) => break admission,
+                Err(Full::Displacing) if waited_ms < DISPLACING_MS_MAX => {
+                    waited_ms += 1;
+                    sleep(Duration::from_millis(1)).await;
+                }
+                Err(_) => return self.refuse(stream, &peer, tls_first, count_max),
+            }
         };
         let place = self.dispatch.place();
         if self.dispatch.is_own(&place) {
