@@ -61,7 +61,7 @@ pub(crate) struct Stock {
     /// What the commits before have freed and the roots name, as far as it cannot be used again yet; the oldest first.
     pending: Vec<FreeExtent>,
     /// Whether the pending extents have been tested.
-    has_ripened: bool,
+    has_reclaimed: bool,
     /// What the roots are to name: the pending extents, and so many of those that are left.
     named: Option<(Recent, usize)>,
     /// The ready extents, as the tree has them; `None` before they were looked at.
@@ -118,7 +118,7 @@ impl Stock {
             protected: None,
             recent_ready: ready,
             pending,
-            has_ripened: false,
+            has_reclaimed: false,
             named: None,
             ready: None,
             next_unblocked: PendingKey::first_of(UNBLOCKED),
@@ -153,14 +153,14 @@ impl Stock {
 
     /// Tests what the roots name; to be called before anything is taken.
     #[inline]
-    pub(crate) fn ripen(&mut self, inner: &Inner) {
-        if !self.has_ripened {
+    pub(crate) fn reclaim(&mut self, inner: &Inner) {
+        if !self.has_reclaimed {
             self.test_pending(inner);
         }
     }
 
     fn test_pending(&mut self, inner: &Inner) {
-        self.has_ripened = true;
+        self.has_reclaimed = true;
         if !self.pending.is_empty() {
             let protected = self.protected.get_or_insert_with(|| Protected::now(inner));
             let ripe = self

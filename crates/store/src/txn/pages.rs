@@ -480,7 +480,7 @@ impl OwnPages {
             return Ok((page, Source::Recycled));
         }
         loop {
-            self.stock.ripen(&self.inner);
+            self.stock.reclaim(&self.inner);
             // What changes with each commit goes back and forth between pages that are mapped for writing, and what rarely does
             // stays out of them: each of those would have to be made so again.
             let warm = &self.shop.warm;
@@ -510,7 +510,7 @@ impl OwnPages {
 
     fn take_extent(&mut self, pages: u32) -> Result<(PageNo, Source)> {
         loop {
-            self.stock.ripen(&self.inner);
+            self.stock.reclaim(&self.inner);
             if let Some((first, taken)) = self.stock.take_extent(pages) {
                 return Ok((first, Source::Stock(taken)));
             }

@@ -111,7 +111,7 @@ impl Stock {
 
     /// Takes all pages that may be used again, however many there are; the lowest are to be used first. Before anything else is taken.
     pub(crate) fn take_all(&mut self, list: FreeList<'_>) -> Result<()> {
-        self.ripen(list.inner);
+        self.reclaim(list.inner);
         self.next_blocked = PendingKey::first_of(CommitNo(0));
         while !self.has_seen_all() {
             self.look(list, u64::MAX)?;
@@ -141,7 +141,7 @@ impl Stock {
     /// Forgets what was protected, and looks at everything again: much may have been freed.
     pub(crate) fn look_again(&mut self) {
         self.protected = None;
-        self.has_ripened = false;
+        self.has_reclaimed = false;
         self.has_seen_unblocked = false;
         self.next_blocked = PendingKey::first_of(CommitNo(0));
         self.looks_again = true;

@@ -23,7 +23,7 @@ impl OwnPages {
     pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
         let mut free = self.roots.free;
         self.keep_recycled();
-        self.stock.ripen(&self.inner);
+        self.stock.reclaim(&self.inner);
         if self.stock.leaves_list_alone()
             && let Some(recent) = self.stock.all_recent(&self.freed, self.commit)
         {
