@@ -49,7 +49,7 @@ impl Default for Resume {
 
 /// Pages that a write transaction may use.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct PageAllocator {
     entries: Vec<Run>,
     /// Entries before this one are used up.
     first_left: usize,
@@ -95,15 +95,15 @@ struct ChangedZone {
     is_stored: bool,
 }
 
-/// Pages taken from a [`Stock`], to be given back with [`Stock::undo`] in the opposite order.
+/// Pages taken from a [`PageAllocator`], to be given back with [`PageAllocator::undo`] in the opposite order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     entry: usize,
     pages: u32,
 }
 
-impl Stock {
-    /// A stock of what the roots name, which is filled from where an earlier transaction left off.
+impl PageAllocator {
+    /// An allocator of what the roots name, which is filled from where an earlier transaction left off.
     pub(crate) fn resuming(at: Resume, named: Named) -> Self {
         let Named {
             ready,
@@ -235,7 +235,7 @@ impl Stock {
         self.entries.push(run);
     }
 
-    /// Whether [`Stock::take_all`] was called.
+    /// Whether [`PageAllocator::take_all`] was called.
     pub(crate) fn is_lowest_first(&self) -> bool {
         self.lowest_first
     }
@@ -421,72 +421,75 @@ impl Stock {
 mod tests {
     use super::*;
 
-    fn empty() -> Stock {
+    fn empty() -> PageAllocator {
         let named = Named::of(&Recent::EMPTY, CommitNo(1), 2, None).unwrap();
-        Stock::resuming(Resume::default(), named)
+        PageAllocator::resuming(Resume::default(), named)
     }
 
     #[test]
     fn a_wanted_page_goes_before_others_if_it_is_among_the_next() {
-        let mut stock = empty();
+        let mut allocator = empty();
         for first in (10..50).step_by(2) {
-            stock.add(Run {
+            allocator.add(Run {
                 first: PageNo(first),
                 pages: 1,
             });
         }
         let mut take = |wanted: u64| {
-            let taken = stock.take_page(|page| page.0 == wanted).unwrap();
+            let taken = allocator.take_page(|page| page.0 == wanted).unwrap();
             taken.0.0
         };
         assert_eq!(take(20), 20);
         assert_eq!(take(20), 10);
         assert_eq!(take(48), 12, "too far behind");
         assert_eq!(take(14), 14);
-        stock.lowest_first = true;
-        let lowest = stock.take_page(|page| page.0 == 30).unwrap();
+        allocator.lowest_first = true;
+        let lowest = allocator.take_page(|page| page.0 == 30).unwrap();
         assert_eq!(lowest.0, PageNo(16));
     }
 
     #[test]
-    fn a_stock_is_used_from_the_ends_and_undone() {
-        let mut stock = empty();
+    fn an_allocator_is_used_from_the_ends_and_undone() {
+        let mut allocator = empty();
         for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
-            stock.add(Run {
+            allocator.add(Run {
                 first: PageNo(first),
                 pages,
             });
         }
-        let (page, first) = stock.take_page(|_| true).unwrap();
+        let (page, first) = allocator.take_page(|_| true).unwrap();
         assert_eq!(page, PageNo(11));
-        let (extent, second) = stock.take_extent(5).unwrap();
+        let (extent, second) = allocator.take_extent(5).unwrap();
         assert_eq!(extent, PageNo(203), "the smallest that suffices");
-        assert_eq!(stock.take_extent(51), None);
-        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(10));
-        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(149));
+        assert_eq!(allocator.take_extent(51), None);
+        assert_eq!(allocator.take_page(|_| true).unwrap().0, PageNo(10));
+        assert_eq!(allocator.take_page(|_| true).unwrap().0, PageNo(149));
         for first in (1000..4000).step_by(30) {
-            stock.add(Run {
+            allocator.add(Run {
                 first: PageNo(first),
                 pages: 1,
             });
         }
-        assert!(stock.changed_ready().is_some());
-        assert!(stock.changed_ready().is_none());
-        let (mut named, _) = stock
+        assert!(allocator.changed_ready().is_some());
+        assert!(allocator.changed_ready().is_none());
+        let (mut named, _) = allocator
             .recent(CommitNo(1))
             .unwrap()
             .decode(CommitNo(1), 4000)
             .unwrap();
-        let ready = stock.ready.clone().unwrap();
+        let ready = allocator.ready.clone().unwrap();
         named.extend(
             crate::format::free_list::read_ready(&ready, 4000)
                 .unwrap()
                 .iter()
                 .rev(),
         );
-        assert!(named.into_iter().eq(stock.left()), "all of them, and once");
-        stock.undo(second);
-        stock.undo(first);
-        assert_eq!(stock.take_page(|_| true).unwrap().0, PageNo(10));
+        assert!(
+            named.into_iter().eq(allocator.left()),
+            "all of them, and once"
+        );
+        allocator.undo(second);
+        allocator.undo(first);
+        assert_eq!(allocator.take_page(|_| true).unwrap().0, PageNo(10));
     }
 }

@@ -39,7 +39,7 @@ use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::log::record::Base;
-use crate::space::allocator::{Resume, Stock};
+use crate::space::allocator::{PageAllocator, Resume};
 use crate::sync::Arc;
 use crate::txn::KnownTrees;
 
@@ -113,7 +113,7 @@ pub(crate) struct OwnPages {
     /// As they were at the beginning.
     roots: Roots,
     shop: Box<Workshop>,
-    stock: Stock,
+    allocator: PageAllocator,
     extents: HashMap<PageNo, u32>,
     freed: Vec<FreeExtent>,
     recycled: Vec<PageNo>,
@@ -164,7 +164,7 @@ impl OwnPages {
             commit: CommitNo(head.commit.0 + 1),
             view,
             roots: head.roots,
-            stock: Stock::resuming(shop.resume, named),
+            allocator: PageAllocator::resuming(shop.resume, named),
             shop,
             extents: HashMap::new(),
             freed: Vec::new(),
@@ -187,9 +187,9 @@ impl OwnPages {
     /// Gives back what the process keeps; `committed` says whether the free list has been changed.
     pub(crate) fn into_shop(mut self: Box<Self>, committed: bool) -> Box<Workshop> {
         if committed {
-            self.shop.resume = self.stock.resume_at();
+            self.shop.resume = self.allocator.resume_at();
         }
-        self.shop.named = self.stock.take_named(self.commit);
+        self.shop.named = self.allocator.take_named(self.commit);
         self.shop.own.clear();
         self.shop.traces.clear();
         self.shop.early.clear();
@@ -207,7 +207,7 @@ impl OwnPages {
     /// How many records of the free list the transaction has looked at.
     #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
-        self.stock.examined()
+        self.allocator.examined()
     }
 
     /// How many pages the store had at the beginning.
@@ -228,7 +228,7 @@ impl OwnPages {
 
     /// Whether it is there to move pages, or to give them up.
     pub(crate) fn is_compacting(&self) -> bool {
-        self.stock.is_lowest_first()
+        self.allocator.is_lowest_first()
     }
 
     /// Whether pages were written that no log record can tell of.
@@ -393,8 +393,8 @@ impl OwnPages {
     /// beside what a commit needs.
     pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
         let list = self.inner.free_list(&self.view, &self.roots);
-        self.stock.take_all(list)?;
-        let pages = self.stock.leave_tail(list, tail)?;
+        self.allocator.take_all(list)?;
+        let pages = self.allocator.leave_tail(list, tail)?;
         Ok(pages.saturating_sub(COMMIT_PAGES))
     }
 
@@ -402,9 +402,9 @@ impl OwnPages {
     /// its commit may need; whether it has.
     pub(crate) fn cut_tail(&mut self) -> Result<bool> {
         let list = self.inner.free_list(&self.view, &self.roots);
-        self.stock.take_all(list)?;
+        self.allocator.take_all(list)?;
         let before = self.view.limit();
-        let limit = self.stock.cut_tail(before);
+        let limit = self.allocator.cut_tail(before);
         self.has_cut = limit + COMMIT_PAGES < before;
         if self.has_cut {
             // SAFETY: less than what was within the file before, and nothing refers to the rest.
@@ -418,16 +418,20 @@ impl OwnPages {
             return Ok(false);
         }
         let list = self.inner.free_list(&self.view, &self.roots);
-        self.stock.refill(list)
+        self.allocator.refill(list)
     }
 
     /// Where growing is no way out: has the rest of the free list looked at, then the newest commit checkpointed, so that
     /// what was freed before it can be used again.
-    fn look_harder(&mut self, error: Error, has_seen_all: impl Fn(&Stock) -> bool) -> Result<()> {
+    fn look_harder(
+        &mut self,
+        error: Error,
+        has_seen_all: impl Fn(&PageAllocator) -> bool,
+    ) -> Result<()> {
         if !error.is_full() || self.saving {
             return Err(error);
         }
-        if !has_seen_all(&self.stock) {
+        if !has_seen_all(&self.allocator) {
             return Ok(());
         }
         if self.reclaimed || self.inner.wal.is_none() {
@@ -435,7 +439,7 @@ impl OwnPages {
         }
         self.reclaimed = true;
         checkpoint::empty_log(&self.inner)?;
-        self.stock.look_again();
+        self.allocator.look_again();
         Ok(())
     }
 
@@ -458,16 +462,16 @@ impl OwnPages {
         Ok(PageNo(first))
     }
 
-    /// Takes some pages from behind the last one into the stock, if there is room for so many; whether there was. What is left of them the next
+    /// Takes some pages from behind the last one into the allocator, if there is room for so many; whether there was. What is left of them the next
     /// transactions find in the roots: otherwise each would search the free list in vain first.
-    fn stock_up(&mut self) -> bool {
+    fn grow_allocator(&mut self) -> bool {
         if self.saving || self.is_compacting() {
             return false;
         }
         let Ok(first) = self.grow(GROWN_PAGES) else {
             return false;
         };
-        self.stock.add(Run {
+        self.allocator.add(Run {
             first,
             pages: GROWN_PAGES,
         });
@@ -480,18 +484,18 @@ impl OwnPages {
             return Ok((page, Source::Recycled));
         }
         loop {
-            self.stock.reclaim(&self.inner);
+            self.allocator.reclaim(&self.inner);
             // What changes with each commit goes back and forth between pages that are mapped for writing, and what rarely does
             // stays out of them: each of those would have to be made so again.
             let warm = &self.shop.warm;
             let is_alike = |page| base.0 == 0 || warm.has(page) == warm.has(base);
-            if let Some((page, taken)) = self.stock.take_page(is_alike) {
-                return Ok((page, Source::Stock(taken)));
+            if let Some((page, taken)) = self.allocator.take_page(is_alike) {
+                return Ok((page, Source::Allocator(taken)));
             }
-            if !self.refill()? && !self.stock_up() {
+            if !self.refill()? && !self.grow_allocator() {
                 match self.grow(1) {
                     Ok(page) => return Ok((page, Source::Growth)),
-                    Err(error) => self.look_harder(error, Stock::has_seen_all)?,
+                    Err(error) => self.look_harder(error, PageAllocator::has_seen_all)?,
                 }
             }
         }
@@ -510,20 +514,20 @@ impl OwnPages {
 
     fn take_extent(&mut self, pages: u32) -> Result<(PageNo, Source)> {
         loop {
-            self.stock.reclaim(&self.inner);
-            if let Some((first, taken)) = self.stock.take_extent(pages) {
-                return Ok((first, Source::Stock(taken)));
+            self.allocator.reclaim(&self.inner);
+            if let Some((first, taken)) = self.allocator.take_extent(pages) {
+                return Ok((first, Source::Allocator(taken)));
             }
             if !self.saving {
                 let list = self.inner.free_list(&self.view, &self.roots);
-                self.stock.refill_extent(list, pages)?;
+                self.allocator.refill_extent(list, pages)?;
             }
-            if let Some((first, taken)) = self.stock.take_extent(pages) {
-                return Ok((first, Source::Stock(taken)));
+            if let Some((first, taken)) = self.allocator.take_extent(pages) {
+                return Ok((first, Source::Allocator(taken)));
             }
             match self.grow(pages) {
                 Ok(first) => return Ok((first, Source::Growth)),
-                Err(error) => self.look_harder(error, Stock::has_seen_all_runs)?,
+                Err(error) => self.look_harder(error, PageAllocator::has_seen_all_runs)?,
             }
         }
     }

@@ -8,7 +8,7 @@
 
 use std::collections::btree_map::Entry;
 
-use super::{ChangedZone, Stock};
+use super::{ChangedZone, PageAllocator};
 use crate::env::Inner;
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
@@ -80,7 +80,7 @@ impl<'a> FreeList<'a> {
     }
 }
 
-impl Stock {
+impl PageAllocator {
     /// Looks for more single pages, in bounded time. Gives whether it has found any; if not, there are hardly any.
     pub(crate) fn refill(&mut self, list: FreeList<'_>) -> Result<bool> {
         if self.take_unblocked(list)? > 0 || self.take_ready(list)? > 0 {

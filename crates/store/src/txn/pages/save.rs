@@ -9,7 +9,7 @@ use crate::format::free_list::recent::Recent;
 use crate::format::free_list::{FreeExtent, PendingKey, READY_KEY, Run};
 use crate::format::tree_record::TreeRecord;
 use crate::ids::CommitNo;
-use crate::space::allocator::Stock;
+use crate::space::allocator::PageAllocator;
 use crate::tree;
 use crate::tree::View;
 
@@ -23,14 +23,14 @@ impl OwnPages {
     pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
         let mut free = self.roots.free;
         self.keep_recycled();
-        self.stock.reclaim(&self.inner);
-        if self.stock.leaves_list_alone()
-            && let Some(recent) = self.stock.all_recent(&self.freed, self.commit)
+        self.allocator.reclaim(&self.inner);
+        if self.allocator.leaves_list_alone()
+            && let Some(recent) = self.allocator.all_recent(&self.freed, self.commit)
         {
             return Ok((free, recent));
         }
         self.fetch_pages_for_saving()?;
-        self.stock
+        self.allocator
             .put_aside(self.inner.free_list(&self.view, &self.roots))?;
         self.saving = true;
         self.may_use_reserve = true;
@@ -39,8 +39,8 @@ impl OwnPages {
             // Deleting records may have freed pages of the tree that it had only just copied.
             self.keep_recycled();
             let freed = std::mem::take(&mut self.freed);
-            let filed = self.stock.file_pending(freed, self.commit, &self.inner);
-            let ready = self.stock.changed_ready();
+            let filed = self.allocator.file_pending(freed, self.commit, &self.inner);
+            let ready = self.allocator.changed_ready();
             if filed.is_empty() && ready.is_none() {
                 break;
             }
@@ -49,7 +49,7 @@ impl OwnPages {
                 tree::put(self, &mut free, &READY_KEY, &ready)?;
             }
         }
-        let recent = self.stock.recent(self.commit);
+        let recent = self.allocator.recent(self.commit);
         let recent = recent.ok_or_else(|| Error::Damaged("the roots have no room".into()))?;
         Ok((free, recent))
     }
@@ -57,22 +57,22 @@ impl OwnPages {
     /// What only this transaction has ever referred to needs no waiting.
     fn keep_recycled(&mut self) {
         for first in self.recycled.drain(..) {
-            self.stock.add(Run { first, pages: 1 });
+            self.allocator.add(Run { first, pages: 1 });
         }
         for extent in self.held.drain(..) {
-            self.stock.add(extent.run());
+            self.allocator.add(extent.run());
         }
     }
 
     fn save_changed_records(&mut self, free: &mut TreeRecord) -> Result<()> {
-        let (taken, blocked) = self.stock.take_records();
+        let (taken, blocked) = self.allocator.take_records();
         for key in taken {
             if !tree::delete(self, free, &key.encode())? {
                 return Err(Error::Damaged("the free list has lost a record".into()));
             }
         }
         self.save_blocked(free, blocked)?;
-        for (number, zone) in self.stock.changed_zones() {
+        for (number, zone) in self.allocator.changed_zones() {
             let key = free_list::zone_key(number);
             match zone {
                 Some(zone) => drop(tree::put(self, free, &key, &zone.encode())?),
@@ -85,7 +85,7 @@ impl OwnPages {
     /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one keeps. Who it was that freed them stays as it is:
     /// if this commit took their place, snapshots that see nothing of the pages would keep them, and these would be looked at, and written, with each commit.
     fn save_blocked(&mut self, free: &mut TreeRecord, blocked: Vec<FreeExtent>) -> Result<()> {
-        let protected = self.stock.protected(&self.inner);
+        let protected = self.allocator.protected(&self.inner);
         let mut alike: BTreeMap<(CommitNo, CommitNo), Vec<FreeExtent>> = BTreeMap::new();
         for extent in blocked {
             let key = (protected.blocker(&extent), extent.freed);
@@ -110,7 +110,7 @@ impl OwnPages {
 
     /// While the free list is written nothing can be looked up in it.
     fn fetch_pages_for_saving(&mut self) -> Result<()> {
-        while !self.stock.has_pages(SAVING_PAGES) {
+        while !self.allocator.has_pages(SAVING_PAGES) {
             if self.refill()? {
                 continue;
             }
@@ -118,7 +118,10 @@ impl OwnPages {
             let Err(error) = self.inner.make_room(end, self.kept_reserve()) else {
                 break;
             };
-            if self.look_harder(error, Stock::has_seen_all).is_err() {
+            if self
+                .look_harder(error, PageAllocator::has_seen_all)
+                .is_err()
+            {
                 // Perhaps fewer will do.
                 break;
             }

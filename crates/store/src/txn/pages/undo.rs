@@ -50,7 +50,7 @@ pub(super) enum Undo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     Recycled,
-    Stock(Taken),
+    Allocator(Taken),
     /// From behind the last page.
     Growth,
 }
@@ -156,13 +156,13 @@ impl OwnPages {
                         self.recycled.push(first);
                         self.shop.own.insert(first, State::OwnFree);
                     }
-                    Source::Stock(taken) => self.stock.undo(taken),
+                    Source::Allocator(taken) => self.allocator.undo(taken),
                     // SAFETY: less than what was within the file before.
                     Source::Growth if first.0 + u64::from(pages) == self.view.limit() => unsafe {
                         self.view.set_limit(first.0);
                     },
-                    // The stock has pages behind them.
-                    Source::Growth => self.stock.add(Run { first, pages }),
+                    // The allocator has pages behind them.
+                    Source::Growth => self.allocator.add(Run { first, pages }),
                 }
             }
             Undo::Place { leaf, slot, before } => {

@@ -112,7 +112,7 @@ impl OwnPages {
         let end = self.view.limit() + pages;
         match self.inner.make_room(end, RESERVE_PAGES) {
             Err(error) if !error.is_full() => Err(error),
-            result => Ok(result.is_ok() || self.stock.has_pages(pages)),
+            result => Ok(result.is_ok() || self.allocator.has_pages(pages)),
         }
     }
 

@@ -20,7 +20,7 @@ impl OwnPages {
         let least = HeapUse::default().next_segment_pages(record_bytes);
         if self.is_compacting() {
             pages = pages.min(COMPACTED_SEGMENT_PAGES).max(least);
-            while pages > least && !self.stock.has_extent(pages) {
+            while pages > least && !self.allocator.has_extent(pages) {
                 pages = (pages / 2).max(least);
             }
         }
