@@ -303,7 +303,7 @@ fn finish_pages(
     header.encode(record);
     let mut fits = !pages.has_appended() && record.len() <= max;
     let mut changed = pages.changed_pages();
-    fits = pages.share_with_finisher(&mut changed, fits.then_some(max))?;
+    fits = pages.share_with_flusher(&mut changed, fits.then_some(max))?;
     let mut ahead = changed
         .iter()
         .skip(1)

@@ -17,7 +17,7 @@ use crate::format::pages::ReadPages;
 use crate::ids::PageNo;
 use crate::log::record::encode_page;
 use crate::page_map::ByNumber;
-use crate::txn::pages::flusher::{Batch, Finisher, HandedPage};
+use crate::txn::pages::flusher::{Batch, Flusher, HandedPage};
 use crate::txn::pages::states::State;
 
 /// When so many pages wait, half of them are finished: what they and their bases take fits into the caches beside all else.
@@ -43,7 +43,7 @@ pub(super) struct Early {
     logged: Vec<u8>,
     /// Of leaves and branches.
     gains: [Gain; 2],
-    finisher: Finisher,
+    flusher: Flusher,
     /// Those that the writer finished itself.
     batches: Vec<Batch>,
     /// The newest batch handed over with a page that has been changed since: until it is finished the writer writes no pages itself.
@@ -77,7 +77,7 @@ impl Early {
             finished: ByNumber::default(),
             logged: Vec::new(),
             gains: Default::default(),
-            finisher: Finisher::new(inner),
+            flusher: Flusher::new(inner),
             batches: Vec::new(),
             overtaken: 0,
             follows_large: false,
@@ -97,7 +97,7 @@ impl Early {
         }
         if let Some(finished) = self.finished.get(page) {
             self.gains[usize::from(finished.is_branch)].in_vain += 1;
-            if finished.batch > self.overtaken && !self.finisher.is_done(finished.batch) {
+            if finished.batch > self.overtaken && !self.flusher.is_done(finished.batch) {
                 self.overtaken = finished.batch;
             }
             self.finished.remove(page);
@@ -122,34 +122,34 @@ impl Early {
     }
 
     fn log_bytes(&self) -> usize {
-        self.logged.len() + self.finisher.logged_bytes()
+        self.logged.len() + self.flusher.logged_bytes()
     }
 
     /// Whether another thread is to finish the next pages.
     fn is_handing_over(&mut self) -> bool {
         let finished = self.gains.iter().map(|gain| gain.finished);
         let is_large = self.follows_large || finished.sum::<usize>() >= HANDED_PAGES_MIN;
-        is_large && self.finisher.is_ready()
+        is_large && self.flusher.is_ready()
     }
 
     /// Whether the writer may write pages itself: none of them is about to be written as it was before.
     fn may_write(&self) -> bool {
-        self.overtaken == 0 || self.finisher.is_done(self.overtaken)
+        self.overtaken == 0 || self.flusher.is_done(self.overtaken)
     }
 
     /// Waits until no page is being finished.
     pub(super) fn settle(&mut self) -> Result<()> {
-        self.finisher.wait_for_all()
+        self.flusher.wait_for_all()
     }
 
     /// Nothing of the transaction is needed any more, nor is anything being written of it afterwards.
     pub(super) fn clear(&mut self) {
-        self.finisher.cancel();
+        self.flusher.cancel();
         let finished = self.finished.numbers().len();
         self.follows_large = !self.batches.is_empty() && finished >= HANDED_PAGES_MIN;
         self.batches
             .drain(..)
-            .for_each(|batch| self.finisher.keep(batch));
+            .for_each(|batch| self.flusher.keep(batch));
         self.overtaken = 0;
         self.waiting.clear();
         self.finished.clear(FINISHED_KEPT);
@@ -160,7 +160,7 @@ impl Early {
 
     /// Nobody has written for a while.
     pub(super) fn rest(&mut self) {
-        self.finisher.rest();
+        self.flusher.rest();
     }
 }
 
@@ -187,7 +187,7 @@ impl OwnPages {
             return Ok(());
         }
         let is_handing_over = early.is_handing_over();
-        if is_handing_over && !early.finisher.has_room() && !early.may_write() {
+        if is_handing_over && !early.flusher.has_room() && !early.may_write() {
             return Ok(());
         }
         let oldest: Vec<PageNo> = early.waiting.drain(..count).collect();
@@ -253,8 +253,8 @@ impl OwnPages {
             return Ok(());
         }
         let pages_before = self.pages_before();
-        let finisher = &mut self.shop.early.finisher;
-        let mut batch = finisher.new_batch(is_logged, pages_before);
+        let flusher = &mut self.shop.early.flusher;
+        let mut batch = flusher.new_batch(is_logged, pages_before);
         let serial = batch.serial();
         for &(number, base) in pages {
             let page = self.view.plain_mut().and_then(|plain| plain.share(number));
@@ -272,10 +272,10 @@ impl OwnPages {
             self.shop.early.note(number, is_branch, serial, 0..0);
         }
         let early = &mut self.shop.early;
-        if early.finisher.has_room() || !early.may_write() {
-            early.finisher.hand_over(batch);
+        if early.flusher.has_room() || !early.may_write() {
+            early.flusher.hand_over(batch);
         } else {
-            early.finisher.finish(&mut batch);
+            early.flusher.finish(&mut batch);
             early.batches.push(batch);
         }
         Ok(())
@@ -295,7 +295,7 @@ impl OwnPages {
 
     /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for it, if they are many: see [`OwnPages::log_finished`].
     /// `max` bounds the bytes of the log record; without it there will be none. Whether it holds.
-    pub(crate) fn share_with_finisher(
+    pub(crate) fn share_with_flusher(
         &mut self,
         changed: &mut Vec<(PageNo, PageNo)>,
         max: Option<usize>,
@@ -303,8 +303,8 @@ impl OwnPages {
         let early = &mut self.shop.early;
         changed.retain(|(number, _)| early.finished.get(*number).is_none());
         let mut fits = max.is_some();
-        if changed.len() < HANDED_PAGES_MIN || !early.finisher.is_ready() {
-            early.finisher.wait_for(early.overtaken)?;
+        if changed.len() < HANDED_PAGES_MIN || !early.flusher.is_ready() {
+            early.flusher.wait_for(early.overtaken)?;
             return Ok(fits);
         }
         let in_memory = self.take_in_memory(changed);
@@ -313,7 +313,7 @@ impl OwnPages {
             self.hand_over(pages, fits)?;
         }
         let early = &mut self.shop.early;
-        early.finisher.wait_for(early.overtaken)?;
+        early.flusher.wait_for(early.overtaken)?;
         Ok(fits)
     }
 
@@ -321,7 +321,7 @@ impl OwnPages {
     pub(crate) fn log_finished(&mut self, record: Option<&mut Vec<u8>>) -> Result<()> {
         let OwnPages { shop, .. } = self;
         let Workshop { early, own, .. } = &mut **shop;
-        early.finisher.take_back(&mut early.batches)?;
+        early.flusher.take_back(&mut early.batches)?;
         let Some(record) = record else {
             return Ok(());
         };

@@ -141,7 +141,7 @@ impl HandedPage {
 }
 
 /// The writer's side.
-pub(super) struct Finisher {
+pub(super) struct Flusher {
     shared: Arc<Shared>,
     file: Arc<dyn File>,
     membership: Arc<Membership>,
@@ -191,7 +191,7 @@ struct Queue {
     is_over: bool,
 }
 
-impl Finisher {
+impl Flusher {
     pub(super) fn new(inner: &Inner) -> Self {
         let is_wanted = inner.wal.is_some() && inner.options.idle_checkpoint.is_some();
         Self {
@@ -287,7 +287,7 @@ impl Finisher {
         }
     }
 
-    /// Finishes a batch at once. No older contents of its pages wait. An error is told by [`Finisher::take_back`], as those of the thread are.
+    /// Finishes a batch at once. No older contents of its pages wait. An error is told by [`Flusher::take_back`], as those of the thread are.
     pub(super) fn finish(&mut self, batch: &mut Batch) {
         batch.finish(&*self.file, copies(&mut self.copies));
         self.shared.add_logged(batch);
@@ -384,7 +384,7 @@ impl Finisher {
     }
 }
 
-impl Drop for Finisher {
+impl Drop for Flusher {
     fn drop(&mut self) {
         self.rest();
     }
