@@ -45,7 +45,7 @@ use crate::txn::KnownTrees;
 
 use early_sealing::Early;
 use heap::{Heaps, HeapsBefore, Wasteful};
-use hot_pages::Warm;
+use hot_pages::HotPages;
 use states::{OwnMap, State};
 use traces::Traces;
 use undo::{Destination, Source, Undo};
@@ -57,7 +57,7 @@ pub(crate) struct Workshop {
     plain: Option<Box<PlainPages>>,
     /// While no transaction uses them.
     records: Option<Box<OwnRecords>>,
-    warm: Warm,
+    hot_pages: HotPages,
     own: OwnMap,
     traces: Traces,
     early: Early,
@@ -76,7 +76,7 @@ impl Workshop {
             // Pages that are nowhere but in memory cost no faults.
             plain: inner.wal.as_ref().map(|_| Box::default()),
             records: None,
-            warm: Warm::default(),
+            hot_pages: HotPages::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
             early: Early::new(inner),
@@ -157,7 +157,7 @@ impl OwnPages {
         if let Some(records) = shop.records.take() {
             view.set_records(records);
         }
-        if shop.warm.begin(inner.region.metas.target()) {
+        if shop.hot_pages.begin(inner.region.metas.target()) {
             shop.windows.outdate();
         }
         Ok(Box::new(Self {
@@ -327,7 +327,7 @@ impl OwnPages {
             return Ok(());
         };
         for &(number, _) in pages {
-            self.shop.warm.count(number);
+            self.shop.hot_pages.count(number);
         }
         let file = &self.inner.data.file;
         for pages in pages.split(|(number, _)| plain.get(*number).is_none()) {
@@ -487,8 +487,8 @@ impl OwnPages {
             self.allocator.reclaim(&self.inner);
             // What changes with each commit goes back and forth between pages that are mapped for writing, and what rarely does
             // stays out of them: each of those would have to be made so again.
-            let warm = &self.shop.warm;
-            let is_alike = |page| base.0 == 0 || warm.has(page) == warm.has(base);
+            let hot_pages = &self.shop.hot_pages;
+            let is_alike = |page| base.0 == 0 || hot_pages.has(page) == hot_pages.has(base);
             if let Some((page, taken)) = self.allocator.take_page(is_alike) {
                 return Ok((page, Source::Allocator(taken)));
             }
@@ -544,7 +544,7 @@ impl OwnPages {
         self.shop.own.insert(page, State::Own { base, epoch });
         // What was the transaction's own before stays where it is.
         if source != Source::Recycled
-            && !self.shop.warm.has(page)
+            && !self.shop.hot_pages.has(page)
             && let Some(plain) = self.view.plain_mut()
         {
             plain.insert(page);

@@ -268,7 +268,7 @@ impl OwnPages {
         }
         for &(number, _) in pages {
             let is_branch = self.page(number)?.level() > 0;
-            self.shop.warm.count(number);
+            self.shop.hot_pages.count(number);
             self.shop.early.note(number, is_branch, serial, 0..0);
         }
         let early = &mut self.shop.early;

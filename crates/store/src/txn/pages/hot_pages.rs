@@ -2,8 +2,8 @@
 
 use crate::ids::{CommitNo, PageNo};
 
-/// A page that was written so often is warm. Until then a write of all of it costs less than the fault of the first store through a window.
-const TIMES_WARM: u64 = if cfg!(test) { 1 } else { 3 };
+/// A page that was written so often is hot. Until then a write of all of it costs less than the fault of the first store through a window.
+const TIMES_HOT: u64 = if cfg!(test) { 1 } else { 3 };
 const TIMES_BITS: u64 = 2;
 const TIMES_MASK: u64 = (1 << TIMES_BITS) - 1;
 const WORD_PAGES: u64 = u64::BITS as u64 / TIMES_BITS;
@@ -11,13 +11,13 @@ const WORD_PAGES: u64 = u64::BITS as u64 / TIMES_BITS;
 /// How often this process has written each page since a checkpoint began: the system has them in memory, and dirty, unless it has written
 /// them out on its own account. Only speed depends on it.
 #[derive(Default)]
-pub(super) struct Warm {
+pub(super) struct HotPages {
     target: CommitNo,
-    /// By page number, up to [`TIMES_WARM`].
+    /// By page number, up to [`TIMES_HOT`].
     times: Vec<u64>,
 }
 
-impl Warm {
+impl HotPages {
     /// Forgets all pages if another checkpoint has begun, and says whether it has: it has them written out, and has the first store to each noticed.
     pub(super) fn begin(&mut self, target: CommitNo) -> bool {
         let has_begun = self.target != target;
@@ -31,7 +31,7 @@ impl Warm {
     pub(super) fn has(&self, page: PageNo) -> bool {
         let (word, shift) = place_of(page);
         let word = self.times.get(word).copied().unwrap_or_default();
-        word >> shift & TIMES_MASK >= TIMES_WARM
+        word >> shift & TIMES_MASK >= TIMES_HOT
     }
 
     /// A page is being written.
@@ -59,22 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_warm_until_the_next_checkpoint() {
-        let mut warm = Warm::default();
+    fn a_page_is_hot_until_the_next_checkpoint() {
+        let mut hot_pages = HotPages::default();
         let pages = [0, 31, 32, 1000].map(PageNo);
-        warm.begin(CommitNo(5));
+        hot_pages.begin(CommitNo(5));
         for page in pages {
-            assert!(!warm.has(page));
+            assert!(!hot_pages.has(page));
             for _ in 0..9 {
-                warm.count(page);
+                hot_pages.count(page);
             }
-            assert!(warm.has(page));
+            assert!(hot_pages.has(page));
         }
-        let all = (0..2000).map(PageNo).filter(|page| warm.has(*page));
+        let all = (0..2000).map(PageNo).filter(|page| hot_pages.has(*page));
         assert!(all.eq(pages), "and no other is");
-        warm.begin(CommitNo(5));
-        assert!(warm.has(PageNo(31)));
-        warm.begin(CommitNo(6));
-        assert!(!pages.iter().any(|page| warm.has(*page)));
+        hot_pages.begin(CommitNo(5));
+        assert!(hot_pages.has(PageNo(31)));
+        hot_pages.begin(CommitNo(6));
+        assert!(!pages.iter().any(|page| hot_pages.has(*page)));
     }
 }
