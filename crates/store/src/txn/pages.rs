@@ -44,7 +44,7 @@ use crate::sync::Arc;
 use crate::txn::KnownTrees;
 
 use early_sealing::Early;
-use heap::{Heaps, HeapsBefore, Wasteful};
+use heap::{Heaps, HeapsBefore, Victims};
 use hot_pages::HotPages;
 use states::{OwnMap, State};
 use traces::Traces;
@@ -62,7 +62,7 @@ pub(crate) struct Workshop {
     traces: Traces,
     early: Early,
     known_trees: KnownTrees,
-    wasteful: Wasteful,
+    victims: Victims,
     resume: Resume,
     named: Option<Named>,
     /// Where log records are put together.
@@ -81,7 +81,7 @@ impl Workshop {
             traces: Traces::default(),
             early: Early::new(inner),
             known_trees: KnownTrees::default(),
-            wasteful: Wasteful::default(),
+            victims: Victims::default(),
             resume: Resume::default(),
             named: None,
             record: Vec::new(),
@@ -92,7 +92,7 @@ impl Workshop {
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
         self.early.rest();
-        self.wasteful = Wasteful::default();
+        self.victims = Victims::default();
         if let Some(plain) = &mut self.plain {
             **plain = PlainPages::default();
         }

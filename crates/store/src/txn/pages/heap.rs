@@ -33,7 +33,7 @@ const SEGMENT_BYTES: u64 = SEGMENT_PAGES_MAX as u64 * PAGE_BYTES as u64;
 /// A record's place in the log takes so many bytes at most, for each record that is stored to in its place.
 const PLACE_LOG_BYTES: usize = 24;
 
-pub(super) use emptying::Wasteful;
+pub(super) use emptying::Victims;
 #[cfg(test)]
 pub(crate) use emptying::emptied;
 

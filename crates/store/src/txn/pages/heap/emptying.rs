@@ -14,16 +14,16 @@ use crate::txn::pages::OwnPages;
 /// For each page of a segment that new values begin so many pages of others are emptied at most, and for as much as a page holds of what is removed.
 pub(super) const PAGES_MAX: u32 = 4;
 
-/// So many segments are found to be wasteful with one look at all of them, or a share of all.
-const WASTEFUL_MIN: usize = 4;
-const WASTEFUL_SHARE: usize = 32;
+/// So many segments are chosen as victims with one look at all of them, or a share of all.
+const VICTIMS_MIN: usize = 4;
+const VICTIMS_SHARE: usize = 32;
 
 /// Where more bytes of each page live, a segment is not worth being emptied.
 const LIVE_SHARE_MAX: u64 = PAGE_BYTES as u64 * 3 / 4;
 
 /// For each heap some segments in which little lives, as far as was known when they were noted: what a process keeps from one transaction to the next.
 #[derive(Default)]
-pub(in crate::txn::pages) struct Wasteful(Vec<(HeapNo, Vec<PageNo>)>);
+pub(in crate::txn::pages) struct Victims(Vec<(HeapNo, Vec<PageNo>)>);
 
 #[cfg(test)]
 thread_local! {
@@ -51,22 +51,22 @@ impl OwnPages {
             self.note_tails()?;
             self.note_outdated()?;
         }
-        let mut found = self.next_wasteful(heap)?;
+        let mut found = self.next_victim(heap)?;
         if found.is_none() {
-            let wasteful = self.most_wasteful(heap)?;
-            self.shop.wasteful.0.retain(|(other, _)| *other != heap);
-            self.shop.wasteful.0.push((heap, wasteful));
-            found = self.next_wasteful(heap)?;
+            let victims = self.choose_victims(heap)?;
+            self.shop.victims.0.retain(|(other, _)| *other != heap);
+            self.shop.victims.0.push((heap, victims));
+            found = self.next_victim(heap)?;
         }
         let left = &mut self.heaps.open[at].emptied_left;
         *left = found.map_or(0, |(segment, _)| left.saturating_sub(segment.pages));
         Ok(found)
     }
 
-    /// The next of the segments that were found to be wasteful, if it still is.
-    fn next_wasteful(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
+    /// The next of the segments that were chosen as victims, if it still is worth while.
+    fn next_victim(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {
         loop {
-            let mut known = self.shop.wasteful.0.iter_mut();
+            let mut known = self.shop.victims.0.iter_mut();
             let known = known.find(|(other, _)| *other == heap);
             let Some(first) = known.and_then(|(_, known)| known.pop()) else {
                 return Ok(None);
@@ -82,7 +82,7 @@ impl OwnPages {
     }
 
     /// Those segments of a heap in which the fewest bytes live, the first of them last. A look at all of them is not for each one that is emptied.
-    fn most_wasteful(&self, heap: HeapNo) -> Result<Vec<PageNo>> {
+    fn choose_victims(&self, heap: HeapNo) -> Result<Vec<PageNo>> {
         let mut found = Vec::new();
         let mut cursor = View::new(self, self.heaps.segments).cursor();
         let mut is_there = cursor.seek_after(&segment_key(heap, PageNo(0)))?;
@@ -98,7 +98,7 @@ impl OwnPages {
             }
             is_there = cursor.next()?;
         }
-        let kept = found.len().min(WASTEFUL_MIN + found.len() / WASTEFUL_SHARE);
+        let kept = found.len().min(VICTIMS_MIN + found.len() / VICTIMS_SHARE);
         if kept < found.len() {
             found.select_nth_unstable(kept);
             found.truncate(kept);
