@@ -20,7 +20,7 @@ use crate::log::checkpoint;
 use crate::log::checkpoint::CheckpointLock;
 use crate::stat::free_pages;
 use crate::sync::Arc;
-use crate::tree::{Stray, View};
+use crate::tree::{Relocation, View};
 use crate::txn::snapshot::{Snapshot, Tree};
 use crate::txn::{TreeId, WriteTxn};
 
@@ -209,19 +209,19 @@ fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<F
     let mut found = Vec::new();
     // Trees whose records in the catalog are there.
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let mut each = |stray: Stray<'_>| {
-        names.push(stray.key.to_vec());
+    let mut each = |relocation: Relocation<'_>| {
+        names.push(relocation.key.to_vec());
         Ok(true)
     };
     let catalog = snapshot.catalog()?.view(snapshot.pages());
-    catalog.strays(tail, &mut each)?;
-    let mut each = |stray: Stray<'_>| {
-        let key = stray.key.to_vec();
+    catalog.relocations(tail, &mut each)?;
+    let mut each = |relocation: Relocation<'_>| {
+        let key = relocation.key.to_vec();
         found.push(Found::SegmentRecord { key });
         Ok(true)
     };
     let segments = View::new(snapshot.pages(), segments);
-    segments.strays(tail, &mut each)?;
+    segments.relocations(tail, &mut each)?;
     let at_the_end = segments_behind(&segments, tail)?;
     for name in snapshot.tree_names()? {
         let Some(tree) = snapshot.tree(&name)? else {
@@ -239,11 +239,11 @@ fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<F
                 },
             }
         };
-        let mut each = |stray: Stray<'_>| {
-            found.push(found_in(stray.key, stray.value));
+        let mut each = |relocation: Relocation<'_>| {
+            found.push(found_in(relocation.key, relocation.value));
             Ok(found.len() < FOUND_MAX)
         };
-        if !tree.strays(tail, &mut each)? {
+        if !tree.relocations(tail, &mut each)? {
             break;
         }
         if apart {

@@ -36,7 +36,7 @@ pub(crate) use cursor::Position;
 pub use cursor::{Cursor, Range, Records};
 pub use order::{Comparator, Comparators};
 pub(crate) use order::{Order, Orders};
-pub(crate) use relocation::Stray;
+pub(crate) use relocation::Relocation;
 pub(crate) use since::Written;
 pub(crate) use value::seal_extent;
 pub use value::{extent_commit, verify_extent};

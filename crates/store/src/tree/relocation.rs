@@ -11,20 +11,20 @@ use crate::tree::out_of_line::place;
 use crate::tree::value::ExtentPointer;
 
 /// A record by whose rewriting a page moves.
-pub(crate) struct Stray<'a> {
+pub(crate) struct Relocation<'a> {
     pub(crate) key: &'a [u8],
     /// In a tree with duplicates, which of the key's values.
     pub(crate) value: Option<&'a [u8]>,
 }
 
-/// Takes a stray; whether it wants more.
-type Each<'e> = dyn FnMut(Stray<'_>) -> Result<bool> + 'e;
+/// Takes a relocation; whether it wants more.
+type Each<'e> = dyn FnMut(Relocation<'_>) -> Result<bool> + 'e;
 
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// Tells, for each page of the tree from `tail` on, a record that is on it or below it. Gives whether `each` has wanted them all.
-    pub(crate) fn strays(&self, tail: PageNo, each: &mut Each<'_>) -> Result<bool> {
+    pub(crate) fn relocations(&self, tail: PageNo, each: &mut Each<'_>) -> Result<bool> {
         match self.height().checked_sub(1) {
-            Some(level) => self.strays_below(self.record.root, level, false, tail, each),
+            Some(level) => self.relocations_below(self.record.root, level, false, tail, each),
             None => Ok(true),
         }
     }
@@ -64,8 +64,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         Ok(())
     }
 
-    /// `wanted` says that a page above is a stray, and no record below that has been told yet.
-    fn strays_below(
+    /// `wanted` says that a page above is to move, and no record below that has been told yet.
+    fn relocations_below(
         &self,
         number: PageNo,
         level: usize,
@@ -84,9 +84,9 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             let wanted = wanted && slot == 0;
             let goes_on = if level > 0 {
                 let child = node.child(slot)?.page;
-                self.strays_below(child, level - 1, wanted, tail, each)?
+                self.relocations_below(child, level - 1, wanted, tail, each)?
             } else {
-                self.stray_at(number, slot, wanted, tail, each)?
+                self.relocation_at(number, slot, wanted, tail, each)?
             };
             if !goes_on {
                 return Ok(false);
@@ -95,7 +95,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         Ok(true)
     }
 
-    fn stray_at(
+    fn relocation_at(
         &self,
         leaf: PageNo,
         slot: usize,
@@ -118,14 +118,14 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 let record = TreeRecord::decode(cell.payload).ok_or_else(damaged)?;
                 // One of them moves the leaf as well.
                 let mut told = false;
-                let mut each_value = |stray: Stray<'_>| {
+                let mut each_value = |relocation: Relocation<'_>| {
                     told = true;
-                    each(Stray {
+                    each(Relocation {
                         key: &key,
-                        value: Some(stray.key),
+                        value: Some(relocation.key),
                     })
                 };
-                let goes_on = self.of_values(record).strays(tail, &mut each_value)?;
+                let goes_on = self.of_values(record).relocations(tail, &mut each_value)?;
                 if !goes_on || told {
                     return Ok(goes_on);
                 }
@@ -142,6 +142,6 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             true => Some(self.value(&node, slot)?),
             false => None,
         };
-        each(Stray { key: &key, value })
+        each(Relocation { key: &key, value })
     }
 }
