@@ -68,7 +68,9 @@ use crate::ids::{CommitNo, PageNo};
 use crate::varint;
 
 pub(crate) use pointers::{PlacesItem, encode_places};
-pub(crate) use value_deltas::{SuccessorsItem, begin_successors, encode_moved, encode_successor};
+pub(crate) use value_deltas::{
+    ValueDeltasItem, begin_value_deltas, encode_moved, encode_value_delta,
+};
 
 // Others were those of formats before this one.
 const KIND_JOINT: u8 = 3;
@@ -77,7 +79,7 @@ const KIND_ROOTS: u8 = 9;
 const TAG_EXTENT: u8 = 2;
 const TAG_PAGE: u8 = 3;
 const TAG_RECORDS: u8 = 4;
-const TAG_SUCCESSORS: u8 = 6;
+const TAG_VALUE_DELTAS: u8 = 6;
 const TAG_PLACES: u8 = 5;
 /// What stands before the roots.
 const FIXED_BYTES: usize = 16;
@@ -317,7 +319,7 @@ pub(crate) enum Item<'a> {
         at: Place,
         bytes: &'a [u8],
     },
-    Successors(SuccessorsItem<'a>),
+    ValueDeltas(ValueDeltasItem<'a>),
     Places(PlacesItem<'a>),
 }
 
@@ -369,14 +371,14 @@ impl<'a> Items<'a> {
         };
         self.rest = rest;
         match tag {
-            TAG_PAGE | TAG_EXTENT | TAG_RECORDS | TAG_SUCCESSORS if !self.has_changes => {
+            TAG_PAGE | TAG_EXTENT | TAG_RECORDS | TAG_VALUE_DELTAS if !self.has_changes => {
                 Err(damaged("has an item of an unexpected kind"))
             }
             TAG_PAGE => self.page().map(Item::Page).map(Some),
             TAG_EXTENT => self.extent().map(Some),
             TAG_RECORDS => self.records().map(Some),
-            TAG_SUCCESSORS => SuccessorsItem::take(&mut self.rest)
-                .map(Item::Successors)
+            TAG_VALUE_DELTAS => ValueDeltasItem::take(&mut self.rest)
+                .map(Item::ValueDeltas)
                 .map(Some),
             TAG_PLACES => PlacesItem::take(&mut self.rest).map(Item::Places).map(Some),
             _ => Err(damaged("has an unknown item")),

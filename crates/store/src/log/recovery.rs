@@ -325,7 +325,7 @@ impl Recovering {
                     bytes,
                 } => self.extent(first, pages, bytes, header)?,
                 Item::Records { at, bytes } => self.records(at, bytes, header)?,
-                Item::Successors(item) => {
+                Item::ValueDeltas(item) => {
                     let mut bytes = Vec::new();
                     item.put_together(&self.pages, header.commit, &mut bytes)?;
                     self.records(item.at, &bytes, header)?;

@@ -3,7 +3,7 @@
 //! A record that is replaced is there as long as a replay may ask for it: its segment is not used again before a meta page holds a commit that is no
 //! earlier than the one which freed it.
 
-use super::{TAG_SUCCESSORS, damaged, take, take_number};
+use super::{TAG_VALUE_DELTAS, damaged, take, take_number};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
 use crate::format::pointer::Place;
@@ -16,8 +16,8 @@ use crate::varint;
 const COMMON_BYTES_MIN: usize = 6;
 
 /// Begins an item about so many records, one behind the other.
-pub(crate) fn begin_successors(at: Place, count: usize, out: &mut Vec<u8>) {
-    out.push(TAG_SUCCESSORS);
+pub(crate) fn begin_value_deltas(at: Place, count: usize, out: &mut Vec<u8>) {
+    out.push(TAG_VALUE_DELTAS);
     varint::put(at.0, out);
     varint::put(count as u64, out);
 }
@@ -28,7 +28,12 @@ pub(crate) fn encode_moved(from: Place, out: &mut Vec<u8>) {
 }
 
 /// Adds a record that replaces another one, whose value is `old`.
-pub(crate) fn encode_successor(record: &Record<'_>, checksum: u32, old: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode_value_delta(
+    record: &Record<'_>,
+    checksum: u32,
+    old: &[u8],
+    out: &mut Vec<u8>,
+) {
     varint::put(record.previous.0 << 1, out);
     varint::put(record.value.len() as u64, out);
     out.extend_from_slice(&checksum.to_le_bytes());
@@ -86,7 +91,7 @@ fn different_bytes(old: &[u8], new: &[u8]) -> usize {
 
 /// Records that replace others, one behind the other.
 #[derive(Debug)]
-pub(crate) struct SuccessorsItem<'a> {
+pub(crate) struct ValueDeltasItem<'a> {
     /// Where the first of them begins.
     pub(crate) at: Place,
     count: u64,
@@ -94,7 +99,7 @@ pub(crate) struct SuccessorsItem<'a> {
     records: &'a [u8],
 }
 
-impl<'a> SuccessorsItem<'a> {
+impl<'a> ValueDeltasItem<'a> {
     /// Takes one off the input, behind its tag.
     pub(super) fn take(input: &mut &'a [u8]) -> Result<Self> {
         let at = Place(take_number(input)?);
@@ -284,7 +289,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), old in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _: Result<_> = SuccessorsItem::take(&mut &bytes[..]);
+            let _: Result<_> = ValueDeltasItem::take(&mut &bytes[..]);
             let _: Option<_> = value_of(&old, &bytes, 50);
         }
     }

@@ -8,7 +8,7 @@ use crate::format::roots::Head;
 use crate::heap::{Record, SEGMENT_HEADER_BYTES};
 use crate::log::append::AppendLock;
 use crate::log::record::{
-    begin_successors, encode_moved, encode_places, encode_records, encode_successor,
+    begin_value_deltas, encode_moved, encode_places, encode_records, encode_value_delta,
 };
 use crate::txn::pages::OwnPages;
 
@@ -32,12 +32,12 @@ impl OwnPages {
         while let Some(bytes) = tail.bytes.get(at..).filter(|bytes| !bytes.is_empty()) {
             let record = Record::decode(bytes).ok_or_else(damaged)?;
             match moved.next_if(|(moved, _)| *moved as usize == at) {
-                Some(&(_, from)) => encode_moved(from, item.successors(at, out)),
+                Some(&(_, from)) => encode_moved(from, item.deltas(at, out)),
                 None if record.previous == Place::NONE => item.plain(at, out),
                 None => {
                     let old = Record::read(&self.view, record.previous)?.value;
                     let checksum = Record::checksum_in(bytes);
-                    encode_successor(&record, checksum, old, item.successors(at, out));
+                    encode_value_delta(&record, checksum, old, item.deltas(at, out));
                 }
             }
             at += Record::bytes(record.value.len());
@@ -81,7 +81,7 @@ struct LoggedRecords<'t> {
     /// Where it begins.
     from: usize,
     /// How many records replace others; otherwise the bytes are told as they are.
-    successors: usize,
+    deltas: usize,
     told: Vec<u8>,
 }
 
@@ -90,23 +90,23 @@ impl<'t> LoggedRecords<'t> {
         Self {
             tail,
             from: 0,
-            successors: 0,
+            deltas: 0,
             told: Vec::new(),
         }
     }
 
     /// Where to tell of the record at a position, which replaces another.
-    fn successors(&mut self, at: usize, out: &mut Vec<u8>) -> &mut Vec<u8> {
-        if self.successors == 0 {
+    fn deltas(&mut self, at: usize, out: &mut Vec<u8>) -> &mut Vec<u8> {
+        if self.deltas == 0 {
             self.end(at, out);
         }
-        self.successors += 1;
+        self.deltas += 1;
         &mut self.told
     }
 
     /// The record at a position is told as it is.
     fn plain(&mut self, at: usize, out: &mut Vec<u8>) {
-        if self.successors > 0 {
+        if self.deltas > 0 {
             self.end(at, out);
         }
     }
@@ -114,13 +114,13 @@ impl<'t> LoggedRecords<'t> {
     fn end(&mut self, at: usize, out: &mut Vec<u8>) {
         let begin = u64::from(self.tail.from) + self.from as u64;
         if let Some(place) = Place::at(self.tail.segment.first, begin) {
-            if self.successors > 0 {
-                begin_successors(place, self.successors, out);
+            if self.deltas > 0 {
+                begin_value_deltas(place, self.deltas, out);
                 out.append(&mut self.told);
             } else if self.from < at {
                 encode_records(place, &self.tail.bytes[self.from..at], out);
             }
         }
-        (self.from, self.successors) = (at, 0);
+        (self.from, self.deltas) = (at, 0);
     }
 }
