@@ -21,7 +21,7 @@ use std::io::IoSlice;
 
 use sapwood_wal::Position;
 
-use crate::commit::multi_store::JointTicket;
+use crate::commit::multi_store::MultiStoreTicket;
 use crate::env::options::Durability;
 use crate::env::region::HEADS;
 use crate::env::{Env, Inner};
@@ -129,11 +129,11 @@ impl WriteTxn {
     }
 
     /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
-    /// [`JointTxn::commit`](crate::JointTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
+    /// [`MultiStoreTxn::commit`](crate::MultiStoreTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
     /// others do the same: two that wait for each other wait for ever.
     ///
     /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
-    pub fn commit_jointly(mut txns: Vec<Self>) -> Result<JointTicket> {
+    pub fn commit_stores(mut txns: Vec<Self>) -> Result<MultiStoreTicket> {
         let regions = |txn: &Self| txn.env().inner().regions.clone();
         if let Some((first, others)) = txns.split_first() {
             let first = regions(first);
@@ -144,12 +144,12 @@ impl WriteTxn {
         // The order in which locks are taken.
         txns.sort_by_key(|txn| txn.env().inner().identity.store);
         txns.iter_mut().try_for_each(Self::finish)?;
-        let heads = commit_jointly(&mut txns)?;
+        let heads = commit_stores(&mut txns)?;
         let tickets = txns.into_iter().zip(heads).map(|(txn, head)| {
             let head = head.unwrap_or(*txn.head());
             txn.committed(&head)
         });
-        Ok(JointTicket::new(tickets.collect()))
+        Ok(MultiStoreTicket::new(tickets.collect()))
     }
 
     fn committed(mut self, head: &Head) -> Ticket {
@@ -219,7 +219,7 @@ pub(crate) fn append_and_die(
 
 /// Commits transactions of several stores at once, with one record: all of them happen, or none. Gives the heads of those that
 /// changed something.
-pub(crate) fn commit_jointly(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> {
+pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> {
     let headers = txns.iter_mut().map(prepare);
     let headers = headers.collect::<Result<Vec<_>>>()?;
     let envs: Vec<Env> = txns.iter().map(|txn| txn.env().clone()).collect();
@@ -390,7 +390,7 @@ fn append_once(
     };
     let inner = first.inner;
     let lengths = parts.iter().map(|part| part.as_ref().len());
-    let joint = match parts {
+    let prefix = match parts {
         [_] => Vec::new(),
         _ => {
             let lengths = lengths.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
@@ -398,7 +398,7 @@ fn append_once(
         }
     };
     let slices = parts.iter().map(|part| IoSlice::new(part.as_ref()));
-    let slices = std::iter::once(IoSlice::new(&joint)).chain(slices);
+    let slices = std::iter::once(IoSlice::new(&prefix)).chain(slices);
     let appending = AppendLock::take(inner)?;
     let log = match parts {
         [part] => appending.append(&[IoSlice::new(part.as_ref())], durability)?,

@@ -42,7 +42,7 @@ pub use backup::BackupInfo;
 pub use backup::restore::{Restore, restore};
 pub use check::{PROBLEMS_MAX, Report};
 pub use commit::Ticket;
-pub use commit::multi_store::{JointTicket, JointTxn};
+pub use commit::multi_store::{MultiStoreTicket, MultiStoreTxn};
 pub use compact::Compacted;
 pub use env::Env;
 pub use env::file_names::FileNames;

@@ -188,7 +188,7 @@ fn one_store_of_several_is_restored_from_the_common_archive() {
         for store in 0..2 {
             let part = txn.store(store).unwrap();
             let tree = part.tree("t").unwrap().unwrap();
-            part.put(tree, b"joint", &number.to_be_bytes()).unwrap();
+            part.put(tree, b"several", &number.to_be_bytes()).unwrap();
         }
         txn.commit().unwrap().wait_durable().unwrap();
         commit(&second, number);
@@ -212,7 +212,7 @@ fn several_stores_are_brought_to_one_moment() {
         for store in 0..2 {
             let part = txn.store(store).unwrap();
             let tree = part.tree("t").unwrap().unwrap();
-            part.put(tree, b"joint", &number.to_be_bytes()).unwrap();
+            part.put(tree, b"several", &number.to_be_bytes()).unwrap();
         }
         txn.commit().unwrap().wait_durable().unwrap();
     };

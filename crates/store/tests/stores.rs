@@ -87,7 +87,7 @@ fn another_store_in_the_place_of_one_is_refused() {
 }
 
 #[test]
-fn a_joint_transaction_is_seen_wholly_or_not() {
+fn a_multi_store_transaction_is_seen_wholly_or_not() {
     for in_memory in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let env = if in_memory {
@@ -188,7 +188,7 @@ fn transactions_begun_one_by_one_are_committed_together() {
         put(txn, b"key", b"one");
     }
     txns.reverse();
-    let ticket = WriteTxn::commit_jointly(txns).unwrap();
+    let ticket = WriteTxn::commit_stores(txns).unwrap();
     ticket.wait_durable().unwrap();
     assert!(ticket.is_durable());
 
@@ -202,7 +202,7 @@ fn transactions_begun_one_by_one_are_committed_together() {
         tree.finish(load).unwrap();
     }
     let syncs = env.stat().unwrap().log_syncs;
-    BulkLoad::commit_jointly(loads).unwrap();
+    BulkLoad::commit_stores(loads).unwrap();
     assert_eq!(env.stat().unwrap().log_syncs, syncs + 1);
     for (store, snapshot) in stores.iter().zip(env.read_stores().unwrap()) {
         assert_eq!(get(&snapshot, b"key").unwrap(), b"one");
@@ -214,7 +214,7 @@ fn transactions_begun_one_by_one_are_committed_together() {
     let other = Env::in_memory(&options(1)).unwrap();
     let foreign = vec![other.write().unwrap(), stores[1].write().unwrap()];
     assert!(matches!(
-        WriteTxn::commit_jointly(foreign),
+        WriteTxn::commit_stores(foreign),
         Err(Error::ForeignTxn)
     ));
 }
@@ -394,7 +394,7 @@ fn two_restores_of_one_backup_are_not_taken_for_the_same() {
 
 const ROLE: &str = "SAPWOOD_TEST_STORES";
 
-/// Another process: counts jointly for ever, or opens with more stores.
+/// Another process: counts in several stores for ever, or opens with more stores.
 #[test]
 fn child() {
     let Ok(folder) = std::env::var(ROLE) else {
@@ -419,7 +419,7 @@ fn child() {
 }
 
 #[test]
-fn joint_transactions_survive_their_processes() {
+fn multi_store_transactions_survive_their_processes() {
     let folder = tempfile::tempdir().unwrap();
     let env = Env::open(folder.path(), &options(3)).unwrap();
     for round in 0..25_u64 {

@@ -247,7 +247,7 @@ impl Engine for Embedded {
         load.run(&mut loader)?;
         let mut bulks = loader.bulks;
         if bulks.len() > 1 {
-            store::BulkLoad::commit_jointly(bulks)?;
+            store::BulkLoad::commit_stores(bulks)?;
             return Ok(CommitNo(self.env().read()?.commit().0));
         }
         match bulks.pop() {

@@ -1,6 +1,6 @@
 //! Transactions and snapshots over several stores of an environment.
 //!
-//! A joint transaction is one record in the log, so it is durable in all its stores or in none. It becomes visible when the log is
+//! A multi-store transaction is one record in the log, so it is durable in all its stores or in none. It becomes visible when the log is
 //! durable up to its record, and whoever wants to see several stores at one moment first shows in each of them all that is
 //! durable and applied; if nothing became durable or visible while the snapshots were taken, they belong together.
 
@@ -51,9 +51,9 @@ pub(crate) fn read<T>(
 }
 
 /// A write transaction over several stores: one commit, which happens in all of them or in none. While it is open it is the one write
-/// transaction of each. Dropped without [`JointTxn::commit`], it leaves no trace.
+/// transaction of each. Dropped without [`MultiStoreTxn::commit`], it leaves no trace.
 #[must_use = "a transaction that is dropped without being committed changes nothing"]
-pub struct JointTxn {
+pub struct MultiStoreTxn {
     /// In ascending order of their stores, which is the order in which everybody waits for them.
     txns: Vec<(usize, WriteTxn)>,
 }
@@ -86,12 +86,12 @@ impl Env {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn write_stores(&self, numbers: &[usize]) -> Result<JointTxn> {
-        JointTxn::begin(self, numbers)
+    pub fn write_stores(&self, numbers: &[usize]) -> Result<MultiStoreTxn> {
+        MultiStoreTxn::begin(self, numbers)
     }
 }
 
-impl JointTxn {
+impl MultiStoreTxn {
     pub(crate) fn begin(env: &Env, numbers: &[usize]) -> Result<Self> {
         let mut numbers = numbers.to_vec();
         numbers.sort_unstable();
@@ -115,12 +115,12 @@ impl JointTxn {
 
     /// As [`WriteTxn::commit`], for all stores at once. Whatever the environment's [`Durability`](crate::Durability), the commit is visible only when it is
     /// durable.
-    pub fn commit(self) -> Result<JointTicket> {
-        WriteTxn::commit_jointly(self.txns.into_iter().map(|(_, txn)| txn).collect())
+    pub fn commit(self) -> Result<MultiStoreTicket> {
+        WriteTxn::commit_stores(self.txns.into_iter().map(|(_, txn)| txn).collect())
     }
 }
 
-impl fmt::Debug for JointTxn {
+impl fmt::Debug for MultiStoreTxn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
             .entries(self.txns.iter().map(|(number, txn)| (number, txn)))
@@ -129,7 +129,7 @@ impl fmt::Debug for JointTxn {
 }
 
 /// The claim to a commit over several stores, as [`Ticket`] is to that of one: durable when
-/// [`JointTicket::wait_durable`] has returned.
+/// [`MultiStoreTicket::wait_durable`] has returned.
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -142,11 +142,11 @@ impl fmt::Debug for JointTxn {
 /// ```
 #[must_use = "the commit may be lost before `wait_durable` has returned; drop the ticket to leave it to a later commit"]
 #[derive(Clone, Debug)]
-pub struct JointTicket {
+pub struct MultiStoreTicket {
     tickets: Vec<Ticket>,
 }
 
-impl JointTicket {
+impl MultiStoreTicket {
     pub(crate) fn new(tickets: Vec<Ticket>) -> Self {
         Self { tickets }
     }

@@ -73,7 +73,7 @@ pub(crate) use value_deltas::{
 };
 
 // Others were those of formats before this one.
-const KIND_JOINT: u8 = 3;
+const KIND_MULTI_STORE: u8 = 3;
 const KIND_CHANGES: u8 = 8;
 const KIND_ROOTS: u8 = 9;
 const TAG_EXTENT: u8 = 2;
@@ -175,7 +175,7 @@ impl RecordHeader {
     }
 }
 
-/// The records in a record: itself, or one for each store of a joint transaction.
+/// The records in a record: itself, or one for each store of a multi-store transaction.
 pub(crate) struct Parts<'a> {
     lengths: &'a [[u8; 4]],
     rest: &'a [u8],
@@ -184,7 +184,7 @@ pub(crate) struct Parts<'a> {
 impl<'a> Parts<'a> {
     pub(crate) fn of(record: &'a [u8]) -> Result<Self> {
         match record.split_first_chunk::<4>() {
-            Some((&[KIND_JOINT, 0, n0, n1], rest)) => {
+            Some((&[KIND_MULTI_STORE, 0, n0, n1], rest)) => {
                 let bytes = usize::from(u16::from_le_bytes([n0, n1])) * 4;
                 let lengths = rest.get(..bytes).ok_or_else(|| damaged("is too short"))?;
                 let (lengths, _) = lengths.as_chunks();
@@ -212,7 +212,7 @@ impl<'a> Parts<'a> {
     /// What stands before the parts of these lengths.
     pub(crate) fn encode(lengths: &[u32]) -> Vec<u8> {
         let count = u16::try_from(lengths.len()).unwrap_or(u16::MAX);
-        let mut out = vec![KIND_JOINT, 0];
+        let mut out = vec![KIND_MULTI_STORE, 0];
         out.extend_from_slice(&count.to_le_bytes());
         for length in lengths {
             out.extend_from_slice(&length.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Several stores survive power cuts together: a joint transaction is there in all its stores or in none, each store has what was
+//! Several stores survive power cuts together: a multi-store transaction is there in all its stores or in none, each store has what was
 //! acknowledged, and one that rests does not lose what others commit meanwhile.
 
 use std::collections::BTreeMap;

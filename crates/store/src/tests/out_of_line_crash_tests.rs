@@ -172,7 +172,7 @@ impl crash_lives::Life for Life {
                     self.acknowledge(store, commit.0);
                 }
                 1..4 => self.commit_beside_checkpoint(store).map_err(told)?,
-                4 | 5 => self.commit_jointly().map_err(told)?,
+                4 | 5 => self.commit_stores().map_err(told)?,
                 6 => self.commit(store, 400).map_err(told)?,
                 7 => {
                     // Nobody is there any more who appended the last record.
@@ -289,7 +289,7 @@ impl Life {
         Ok(())
     }
 
-    fn commit_jointly(&mut self) -> Result<()> {
+    fn commit_stores(&mut self) -> Result<()> {
         let all: Vec<usize> = (0..STORES).collect();
         let mut txn = self.envs[0].write_stores(&all)?;
         let mut models = self.now.clone();

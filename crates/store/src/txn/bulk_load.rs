@@ -91,10 +91,10 @@ impl BulkLoad {
     }
 
     /// Commits what was built in several stores of one environment at once: all of it is there, or nothing. As [`BulkLoad::commit`] otherwise, and as
-    /// [`WriteTxn::commit_jointly`].
-    pub fn commit_jointly(loads: Vec<Self>) -> Result<()> {
+    /// [`WriteTxn::commit_stores`].
+    pub fn commit_stores(loads: Vec<Self>) -> Result<()> {
         let txns = loads.into_iter().map(Self::into_txn);
-        WriteTxn::commit_jointly(txns.collect::<Result<_>>()?)?.wait_durable()
+        WriteTxn::commit_stores(txns.collect::<Result<_>>()?)?.wait_durable()
     }
 
     fn into_txn(self) -> Result<WriteTxn> {

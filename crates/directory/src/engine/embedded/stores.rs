@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use sapwood_store as store;
-use sapwood_store::{BulkLoad, Env, JointTicket, Snapshot, WriteTxn};
+use sapwood_store::{BulkLoad, Env, MultiStoreTicket, Snapshot, WriteTxn};
 
 use super::feed::Turns;
 use crate::engine::placement::StoreSet;
@@ -18,7 +18,7 @@ use crate::engine::{CommitNo, Error, Result};
 pub(super) struct Stores {
     envs: Vec<Env>,
     /// The last commit to the first store and others together: what it changed in the others may be written to before it is visible in the first.
-    last_joint: Arc<Mutex<Option<JointTicket>>>,
+    last_multi_store: Arc<Mutex<Option<MultiStoreTicket>>>,
     turns: Arc<Turns>,
     /// The environment's folder, locked, if there are several stores and this may write.
     lock: Option<Arc<File>>,
@@ -31,14 +31,14 @@ impl Stores {
         stores.insert(0, env);
         Stores {
             envs: stores,
-            last_joint: Arc::default(),
+            last_multi_store: Arc::default(),
             turns: Arc::default(),
             lock: None,
         }
     }
 
     /// Keeps everybody else from writing to the environment in a folder, for as long as there is a handle to it. One store may be written by several
-    /// processes. Of several, who writes remembers the last joint commit and the last turn, of which others would not know.
+    /// processes. Of several, who writes remembers the last multi-store commit and the last turn, of which others would not know.
     pub(super) fn alone(mut self, folder: &Path) -> Result<Stores> {
         if self.count() > 1 {
             self.lock = Some(Arc::new(lock_folder(folder)?));
@@ -79,7 +79,7 @@ impl Stores {
     /// Waits until what the first store shows is as new as what a transaction finds in the stores that it holds: they may have entries
     /// with attributes whose numbers came with them.
     pub(super) fn settle(&self) -> Result<()> {
-        let last = lock(&self.last_joint).clone();
+        let last = lock(&self.last_multi_store).clone();
         match last {
             Some(ticket) if !ticket.is_durable() => Ok(ticket.wait_durable()?),
             _ => Ok(()),
@@ -87,14 +87,14 @@ impl Stores {
     }
 
     /// Begins a transaction over some of them, in the order in which everybody waits for them.
-    pub(super) fn write(&self, stores: StoreSet) -> Result<Joint> {
+    pub(super) fn write(&self, stores: StoreSet) -> Result<StoresTxn> {
         let txn = |store: usize| Ok::<_, Error>((store, self.envs[store].write()?));
         let mut held = (0..self.count()).filter(|store| stores.contains(*store as u16));
         let first = txn(held.next().unwrap_or(0))?;
-        Ok(Joint {
+        Ok(StoresTxn {
             first,
             others: held.map(txn).collect::<Result<_>>()?,
-            last_joint: self.last_joint.clone(),
+            last_multi_store: self.last_multi_store.clone(),
         })
     }
 
@@ -122,13 +122,13 @@ fn lock_folder(folder: &Path) -> Result<File> {
 
 /// A transaction over some stores: one commit.
 #[derive(Debug)]
-pub(super) struct Joint {
+pub(super) struct StoresTxn {
     first: (usize, WriteTxn),
     others: Vec<(usize, WriteTxn)>,
-    last_joint: Arc<Mutex<Option<JointTicket>>>,
+    last_multi_store: Arc<Mutex<Option<MultiStoreTicket>>>,
 }
 
-impl Joint {
+impl StoresTxn {
     /// How many stores it has.
     pub(super) fn len(&self) -> usize {
         1 + self.others.len()
@@ -171,8 +171,8 @@ impl Joint {
         let others = self.others.into_iter().map(|(_, txn)| txn);
         let txns = std::iter::once(first).chain(others).collect();
         // Held until it is known: the next writer may begin before this call returns.
-        let mut last = (number == 0).then(|| lock(&self.last_joint));
-        let ticket = WriteTxn::commit_jointly(txns)?;
+        let mut last = (number == 0).then(|| lock(&self.last_multi_store));
+        let ticket = WriteTxn::commit_stores(txns)?;
         if let Some(last) = &mut last {
             **last = Some(ticket.clone());
         }
@@ -188,7 +188,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone, Debug)]
 pub(super) enum Claim {
     One(store::Ticket),
-    Several(JointTicket),
+    Several(MultiStoreTicket),
 }
 
 impl Claim {

@@ -10,7 +10,7 @@ use sapwood_store as store;
 use sapwood_store::{Savepoint, TreeId, TreeKind, WriteTxn};
 
 use super::read::Trees;
-use super::stores::{Claim, Joint, Stores};
+use super::stores::{Claim, Stores, StoresTxn};
 use super::{EmbeddedSnapshot, INDEX_KIND, feed, fixed, kind};
 use crate::engine::pending::{self, PENDING, Posting};
 use crate::engine::placement::{self, StoreSet};
@@ -22,7 +22,7 @@ use crate::engine::{
 /// The write transaction of the stores, with the trees it has touched.
 #[derive(Debug)]
 pub struct EmbeddedTxn {
-    txn: Joint,
+    txn: StoresTxn,
     /// By the position of their store in the transaction: shared with the savepoints that would bring them back, for they
     /// seldom change.
     trees: Vec<Arc<KnownTrees>>,

@@ -1,4 +1,4 @@
-//! Any record in place of a joint one of two stores: the stores are brought to what it says, or it is refused.
+//! Any record in place of a multi-store one: the stores are brought to what it says, or it is refused.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The bytes of an archive file before its first record, each of which has its length before it.
 const HEADER_BYTES: usize = 72;
 
-/// A backup of two stores, and the file of an archive that holds the one joint record behind it.
+/// A backup of two stores, and the file of an archive that holds the one multi-store record behind it.
 struct Made {
     folder: TempDir,
     name: String,
