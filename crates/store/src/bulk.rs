@@ -13,7 +13,7 @@ use crate::ids::HeapNo;
 use crate::ids::PageNo;
 use crate::limits::{HEIGHT_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::entries::{Entries, common_prefix};
-use crate::tree::node::{Child, Mark, Run, cell_bytes, encode_pair, slots_bytes};
+use crate::tree::node::{Child, InsertionRun, Mark, cell_bytes, encode_pair, slots_bytes};
 use crate::tree::value;
 use crate::tree::{Comparators, Order, Orders, is_inline};
 
@@ -241,7 +241,7 @@ impl TreeBuilder {
             (&mut *self.page).into(),
             PageNo(0),
             pages.commit(),
-            Run::default(),
+            InsertionRun::default(),
         )?;
         let records = current.entries.records(0..end);
         match level {

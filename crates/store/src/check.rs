@@ -8,7 +8,7 @@ use crate::env::comparators::Registry;
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
-use crate::format::free_list::{FreeExtent, FreeRecord, Run};
+use crate::format::free_list::{FreeExtent, FreeRecord, PageRange};
 use crate::format::pointer::Place;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
 use crate::format::tree_record::TreeRecord;
@@ -214,11 +214,11 @@ fn check_ordered(pages: &MappedPages, head: &Head, comparators: &Registry) -> Re
     check.free_list(pages, free)?;
     match recent.decode(commit, pages.limit()) {
         Ok((ready, pending)) => {
-            let pending = pending.iter().map(FreeExtent::run);
+            let pending = pending.iter().map(FreeExtent::page_range);
             ready
                 .into_iter()
                 .chain(pending)
-                .for_each(|run| check.free(run));
+                .for_each(|range| check.free(range));
         }
         Err(problem) => check.say(problem),
     }
@@ -298,7 +298,7 @@ impl Check<'_> {
                             key.freed
                         ));
                     }
-                    Ok(record) => record.runs().iter().for_each(|&run| self.free(run)),
+                    Ok(record) => record.ranges().iter().for_each(|&range| self.free(range)),
                     Err(problem) => self.say(problem),
                 },
                 Ok(None) => break,
@@ -309,12 +309,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn free(&mut self, run: Run) {
-        self.report.pages_free += u64::from(run.pages);
-        if let Some(page) = self.free.set(run.first, run.pages) {
+    fn free(&mut self, range: PageRange) {
+        self.report.pages_free += u64::from(range.pages);
+        if let Some(page) = self.free.set(range.first, range.pages) {
             self.say(format!("page {page} is free twice"));
         }
-        let mut pages = run.first.0..run.first.0 + u64::from(run.pages);
+        let mut pages = range.first.0..range.first.0 + u64::from(range.pages);
         if let Some(page) = pages.find(|&page| self.used.has(page)) {
             self.say(format!("page {page} is free, but also in use"));
         }

@@ -4,7 +4,7 @@ use crate::env::Env;
 use crate::env::Inner;
 use crate::env::readers;
 use crate::error::{Error, Result};
-use crate::format::free_list::{FreeExtent, FreePages, FreeRecord, Run};
+use crate::format::free_list::{FreeExtent, FreePages, FreeRecord, PageRange};
 
 use crate::heap::{HeapUse, segment_key};
 use crate::ids::HeapNo;
@@ -182,7 +182,7 @@ pub(crate) fn free_pages(inner: &Arc<Inner>) -> Result<Vec<FreePages>> {
     let mut cursor = View::new(snapshot.pages(), head.roots.free).cursor();
     let (ready, pending) = head.roots.recent.decode(head.commit, head.roots.pages)?;
     let pending = pending.iter().map(FreeExtent::pages);
-    let mut all: Vec<_> = ready.iter().map(Run::pages).chain(pending).collect();
+    let mut all: Vec<_> = ready.iter().map(PageRange::pages).chain(pending).collect();
     for _ in 0..head.roots.free.records {
         cursor.next()?;
         let Some((key, value)) = cursor.record()? else {

@@ -68,8 +68,8 @@ impl FreeExtent {
         self.first.0..self.first.0 + u64::from(self.pages)
     }
 
-    pub(crate) fn run(&self) -> Run {
-        Run {
+    pub(crate) fn page_range(&self) -> PageRange {
+        PageRange {
             first: self.first,
             pages: self.pages,
         }
@@ -87,12 +87,12 @@ impl FreeExtent {
 
 /// Consecutive pages that are free for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct PageRange {
     pub(crate) first: PageNo,
     pub(crate) pages: u32,
 }
 
-impl Run {
+impl PageRange {
     pub(crate) fn pages(&self) -> FreePages {
         FreePages {
             freed: None,
@@ -189,7 +189,7 @@ impl PendingKey {
 pub(crate) enum FreeRecord {
     Zone(u64, Zone),
     Pending(PendingKey, Vec<FreeExtent>),
-    Ready(Vec<Run>),
+    Ready(Vec<PageRange>),
 }
 
 impl FreeRecord {
@@ -217,16 +217,16 @@ impl FreeRecord {
     pub(crate) fn pages(&self) -> Vec<FreePages> {
         match self {
             Self::Pending(_, extents) => extents.iter().map(FreeExtent::pages).collect(),
-            Self::Zone(..) | Self::Ready(_) => self.runs().iter().map(Run::pages).collect(),
+            Self::Zone(..) | Self::Ready(_) => self.ranges().iter().map(PageRange::pages).collect(),
         }
     }
 
     /// All pages that the record holds.
-    pub(crate) fn runs(&self) -> Vec<Run> {
+    pub(crate) fn ranges(&self) -> Vec<PageRange> {
         match self {
-            Self::Zone(number, zone) => zone.runs(*number).collect(),
-            Self::Pending(_, extents) => extents.iter().map(FreeExtent::run).collect(),
-            Self::Ready(runs) => runs.clone(),
+            Self::Zone(number, zone) => zone.ranges(*number).collect(),
+            Self::Pending(_, extents) => extents.iter().map(FreeExtent::page_range).collect(),
+            Self::Ready(ranges) => ranges.clone(),
         }
     }
 }
@@ -243,10 +243,10 @@ pub(crate) fn zone_key(number: u64) -> [u8; 9] {
     key
 }
 
-fn read_run(first: u64, pages: u64, limit: u64) -> Option<Run> {
+fn read_range(first: u64, pages: u64, limit: u64) -> Option<PageRange> {
     let pages = u32::try_from(pages).ok().filter(|&pages| pages > 0)?;
     let end = first.checked_add(u64::from(pages))?;
-    (first >= FIRST_PAGE && end <= limit).then_some(Run {
+    (first >= FIRST_PAGE && end <= limit).then_some(PageRange {
         first: PageNo(first),
         pages,
     })
@@ -261,7 +261,7 @@ pub(crate) fn read_pending(
     let mut end = 0_u64;
     while !value.is_empty() {
         let first = end.checked_add(varint::take(&mut value)?)?;
-        let Run { first, pages } = read_run(first, varint::take(&mut value)?, limit)?;
+        let PageRange { first, pages } = read_range(first, varint::take(&mut value)?, limit)?;
         let born = freed.0.checked_sub(varint::take(&mut value)?)?;
         end = first.0 + u64::from(pages);
         extents.push(FreeExtent {
@@ -274,22 +274,22 @@ pub(crate) fn read_pending(
     Some(extents)
 }
 
-pub(crate) fn read_ready(mut value: &[u8], limit: u64) -> Option<Vec<Run>> {
-    let mut runs = Vec::new();
+pub(crate) fn read_ready(mut value: &[u8], limit: u64) -> Option<Vec<PageRange>> {
+    let mut ranges = Vec::new();
     while value.first().is_some_and(|&byte| byte != 0) {
         let first = varint::take(&mut value)?;
-        runs.push(read_run(first, varint::take(&mut value)?, limit)?);
+        ranges.push(read_range(first, varint::take(&mut value)?, limit)?);
     }
-    value.iter().all(|&byte| byte == 0).then_some(runs)
+    value.iter().all(|&byte| byte == 0).then_some(ranges)
 }
 
 /// The value of the ready extents. Its length is a multiple of some bytes, so that mostly it changes in place.
-pub(crate) fn encode_ready(runs: impl Iterator<Item = Run>) -> Vec<u8> {
+pub(crate) fn encode_ready(ranges: impl Iterator<Item = PageRange>) -> Vec<u8> {
     const STEP_BYTES: usize = 64;
     let mut value = Vec::with_capacity(8 * STEP_BYTES);
-    for run in runs {
-        varint::put(run.first.0, &mut value);
-        varint::put(u64::from(run.pages), &mut value);
+    for range in ranges {
+        varint::put(range.first.0, &mut value);
+        varint::put(u64::from(range.pages), &mut value);
     }
     value.resize(value.len().next_multiple_of(STEP_BYTES), 0);
     value
@@ -377,7 +377,7 @@ mod tests {
         assert!(decode(&key.encode(), &value[..value.len() - 1], 70_003).is_err());
         assert!(decode(&[], value, 70_003).is_err());
         let ready = encode_ready(
-            [Run {
+            [PageRange {
                 first: PageNo(2),
                 pages: 4,
             }]
@@ -426,9 +426,9 @@ mod tests {
         ) {
             for key in [key.clone(), [&[form], &key[..]].concat()] {
                 if let Ok(record) = FreeRecord::decode(&key, &value, 5000) {
-                    for run in record.runs() {
-                        prop_assert!(run.first.0 >= FIRST_PAGE);
-                        prop_assert!(run.first.0 + u64::from(run.pages) <= 5000);
+                    for range in record.ranges() {
+                        prop_assert!(range.first.0 >= FIRST_PAGE);
+                        prop_assert!(range.first.0 + u64::from(range.pages) <= 5000);
                     }
                 }
             }

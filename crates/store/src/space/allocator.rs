@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::format::free_list::recent;
 use crate::format::free_list::recent::{Named, Recent};
 use crate::format::free_list::zone::Zone;
-use crate::format::free_list::{FreeExtent, PendingKey, Run, UNBLOCKED, encode_ready};
+use crate::format::free_list::{FreeExtent, PageRange, PendingKey, UNBLOCKED, encode_ready};
 use crate::ids::{CommitNo, PageNo};
 use crate::space::reuse::Protected;
 
@@ -50,14 +50,14 @@ impl Default for Resume {
 /// Pages that a write transaction may use.
 #[derive(Debug)]
 pub(crate) struct PageAllocator {
-    entries: Vec<Run>,
+    entries: Vec<PageRange>,
     /// Entries before this one are used up.
     first_left: usize,
     /// They were sorted, and are to be used in their order.
     lowest_first: bool,
     protected: Option<Protected>,
     /// The ready extents in the roots, until the first page is taken.
-    recent_ready: Vec<Run>,
+    recent_ready: Vec<PageRange>,
     /// What the commits before have freed and the roots name, as far as it cannot be used again yet; the oldest first.
     pending: Vec<FreeExtent>,
     /// Whether the pending extents have been tested.
@@ -77,9 +77,9 @@ pub(crate) struct PageAllocator {
     looks_again: bool,
     /// From which page on zones are searched.
     next_page: u64,
-    /// How often the end of the zones was met in looking for single pages, and for runs.
+    /// How often the end of the zones was met in looking for single pages, and for ranges.
     laps: u32,
-    run_laps: u32,
+    range_laps: u32,
     /// Pending records that were taken, and what of them is still blocked.
     taken: Vec<PendingKey>,
     blocked: Vec<FreeExtent>,
@@ -128,7 +128,7 @@ impl PageAllocator {
             looks_again: false,
             next_page: at.page,
             laps: 0,
-            run_laps: 0,
+            range_laps: 0,
             taken: Vec::new(),
             blocked: Vec::new(),
             zones: BTreeMap::new(),
@@ -167,7 +167,7 @@ impl PageAllocator {
                 .pending
                 .extract_if(.., |extent| protected.allows(extent));
             let before = self.entries.len();
-            self.entries.extend(ripe.map(|extent| extent.run()));
+            self.entries.extend(ripe.map(|extent| extent.page_range()));
             self.entries[before..].reverse();
         }
         self.entries.append(&mut self.recent_ready);
@@ -231,8 +231,8 @@ impl PageAllocator {
     }
 
     /// Adds pages that nobody but the transaction has ever referred to.
-    pub(crate) fn add(&mut self, run: Run) {
-        self.entries.push(run);
+    pub(crate) fn add(&mut self, range: PageRange) {
+        self.entries.push(range);
     }
 
     /// Whether [`PageAllocator::take_all`] was called.
@@ -242,29 +242,33 @@ impl PageAllocator {
 
     /// Leaves alone, of all pages that were taken, those from `tail` on; how many are left.
     pub(crate) fn leave_tail(&mut self, list: FreeList<'_>, tail: PageNo) -> Result<u64> {
-        let below = self.entries.partition_point(|run| run.first < tail);
+        let below = self.entries.partition_point(|range| range.first < tail);
         let mut above = self.entries.split_off(below);
         if let Some(last) = self.entries.last_mut() {
             let kept = u32::try_from(tail.0 - last.first.0).unwrap_or(u32::MAX);
             if last.pages > kept {
-                above.push(Run {
+                above.push(PageRange {
                     first: tail,
                     pages: last.pages - kept,
                 });
                 last.pages = kept;
             }
         }
-        for run in above {
-            self.change_zone(list, run, true)?;
+        for range in above {
+            self.change_zone(list, range, true)?;
         }
         // Most were freed one by one. Nothing has been taken of them yet.
-        self.entries.dedup_by(|next, run| {
-            let is_next = run.first.0 + u64::from(run.pages) == next.first.0;
-            let joined = run.pages.checked_add(next.pages).filter(|_| is_next);
-            run.pages = joined.unwrap_or(run.pages);
+        self.entries.dedup_by(|next, range| {
+            let is_next = range.first.0 + u64::from(range.pages) == next.first.0;
+            let joined = range.pages.checked_add(next.pages).filter(|_| is_next);
+            range.pages = joined.unwrap_or(range.pages);
             joined.is_some()
         });
-        Ok(self.entries.iter().map(|run| u64::from(run.pages)).sum())
+        Ok(self
+            .entries
+            .iter()
+            .map(|range| u64::from(range.pages))
+            .sum())
     }
 
     /// Gives up, of all pages that were taken, those at the end of a store of `limit` pages; how many it has then.
@@ -282,13 +286,13 @@ impl PageAllocator {
     pub(crate) fn put_aside(&mut self, list: FreeList<'_>) -> Result<()> {
         self.take_ready(list)?;
         // What was taken is not undone any more.
-        self.entries.retain(|run| run.pages > 0);
+        self.entries.retain(|range| range.pages > 0);
         self.first_left = 0;
         if self.entries.len() > READY_MAX {
             // The lowest stay, for they lie together: scattered ones would keep others from merging.
-            self.entries.sort_unstable_by_key(|run| run.first);
-            for run in self.entries.split_off(READY_KEPT) {
-                self.change_zone(list, run, true)?;
+            self.entries.sort_unstable_by_key(|range| range.first);
+            for range in self.entries.split_off(READY_KEPT) {
+                self.change_zone(list, range, true)?;
             }
         }
         Ok(())
@@ -342,7 +346,7 @@ impl PageAllocator {
         let (recent, count) = self.named.take()?;
         let mut ready = std::mem::take(&mut self.entries);
         ready.drain(..self.first_left);
-        ready.retain(|run| run.pages > 0);
+        ready.retain(|range| range.pages > 0);
         ready.truncate(count);
         let mut spare = std::mem::take(&mut self.recent_ready);
         spare.clear();
@@ -355,17 +359,17 @@ impl PageAllocator {
         })
     }
 
-    fn left(&self) -> impl DoubleEndedIterator<Item = Run> {
+    fn left(&self) -> impl DoubleEndedIterator<Item = PageRange> {
         let left = self.entries.iter().skip(self.first_left);
-        left.filter(|run| run.pages > 0).copied()
+        left.filter(|range| range.pages > 0).copied()
     }
 
     /// How many of the extents that are left the roots name beside the tree.
     fn recent_left(&self) -> usize {
         let mut bytes = 0;
         self.left()
-            .take_while(|run| {
-                bytes += recent::run_bytes(*run);
+            .take_while(|range| {
+                bytes += recent::range_bytes(*range);
                 bytes <= RECENT_READY_BYTES
             })
             .count()
@@ -430,7 +434,7 @@ mod tests {
     fn a_wanted_page_goes_before_others_if_it_is_among_the_next() {
         let mut allocator = empty();
         for first in (10..50).step_by(2) {
-            allocator.add(Run {
+            allocator.add(PageRange {
                 first: PageNo(first),
                 pages: 1,
             });
@@ -452,7 +456,7 @@ mod tests {
     fn an_allocator_is_used_from_the_ends_and_undone() {
         let mut allocator = empty();
         for (first, pages) in [(10, 2), (100, 50), (200, 8)] {
-            allocator.add(Run {
+            allocator.add(PageRange {
                 first: PageNo(first),
                 pages,
             });
@@ -465,7 +469,7 @@ mod tests {
         assert_eq!(allocator.take_page(|_| true).unwrap().0, PageNo(10));
         assert_eq!(allocator.take_page(|_| true).unwrap().0, PageNo(149));
         for first in (1000..4000).step_by(30) {
-            allocator.add(Run {
+            allocator.add(PageRange {
                 first: PageNo(first),
                 pages: 1,
             });

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::format::page::{PageKind, PageMut};
 use crate::ids::{CommitNo, PageNo};
-use crate::tree::node::{Child, Mark, Node, NodeMut, Run, cell_bytes, slots_bytes};
+use crate::tree::node::{Child, InsertionRun, Mark, Node, NodeMut, cell_bytes, slots_bytes};
 
 /// Entries of one level in ascending order, keys and payloads in one buffer.
 pub(crate) struct Entries {
@@ -235,7 +235,7 @@ impl Entries {
         page: PageMut<'_>,
         number: PageNo,
         commit: CommitNo,
-        run: Run,
+        run: InsertionRun,
     ) -> Result<()> {
         let keyed = self.keyed(range.clone());
         let prefix: &[u8] = match keyed.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  offset  size  field
-//!       0    24  common header; its bytes 6..8 hold the [`Run`] of the last insertions
+//!       0    24  common header; its bytes 6..8 hold the [`InsertionRun`] of the last insertions
 //!      24     2  n          number of entries
 //!      26     2  p          length of the prefix that all keys of the page have in common
 //!      28     2  cells      where the lowest cell begins
@@ -64,7 +64,7 @@ pub(crate) use child::decode_pair;
 pub(crate) use child::{Child, encode_pair};
 pub(crate) use division::{Heading, Overfull};
 pub(crate) use edit::NodeMut;
-pub(crate) use insertions::Run;
+pub(crate) use insertions::InsertionRun;
 pub(crate) use remake::{Edit, Entry};
 
 /// The length of the header of a tree page.

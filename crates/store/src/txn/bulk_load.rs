@@ -80,7 +80,7 @@ impl BulkLoad {
             load: self.txn.number(),
             name: name.into(),
             builder: Some(TreeBuilder::in_heap(kind, heap)),
-            run: Run::default(),
+            batch: PageBatch::default(),
         })
     }
 
@@ -114,7 +114,7 @@ pub struct BulkTree {
     name: Vec<u8>,
     /// `None` after a failure.
     builder: Option<TreeBuilder>,
-    run: Run,
+    batch: PageBatch,
 }
 
 impl BulkTree {
@@ -125,9 +125,9 @@ impl BulkTree {
     pub fn push(&mut self, load: &mut BulkLoad, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_load(load)?;
         let builder = self.builder.as_mut().ok_or(Error::TxnFailed)?;
-        let mut pages = RunPages {
+        let mut pages = BatchPages {
             own: load.txn.own_mut(),
-            run: &mut self.run,
+            batch: &mut self.batch,
         };
         let pushed = builder.push(&mut pages, key, value);
         load.failed |= pushed.is_err();
@@ -138,9 +138,9 @@ impl BulkTree {
     pub fn finish(mut self, load: &mut BulkLoad) -> Result<u64> {
         self.check_load(load)?;
         let builder = self.builder.take().ok_or(Error::TxnFailed)?;
-        let mut pages = RunPages {
+        let mut pages = BatchPages {
             own: load.txn.own_mut(),
-            run: &mut self.run,
+            batch: &mut self.batch,
         };
         let finished = builder
             .finish(&mut pages)
@@ -170,7 +170,7 @@ impl fmt::Debug for BulkTree {
 
 /// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they are
 /// collected and written with one call.
-struct Run {
+struct PageBatch {
     first: PageNo,
     pages: usize,
     used: usize,
@@ -179,11 +179,11 @@ struct Run {
 }
 
 /// How many pages a tree takes at first; each time, twice as many.
-const RUN_PAGES_MIN: usize = 4;
+const BATCH_PAGES_MIN: usize = 4;
 /// How many it takes at most.
-const RUN_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
+const BATCH_PAGES_MAX: usize = if cfg!(test) { 8 } else { 128 };
 
-impl Default for Run {
+impl Default for PageBatch {
     fn default() -> Self {
         Self {
             first: PageNo(0),
@@ -195,54 +195,54 @@ impl Default for Run {
 }
 
 /// The pages of one tree of the transaction.
-struct RunPages<'r> {
+struct BatchPages<'r> {
     own: &'r mut OwnPages,
-    run: &'r mut Run,
+    batch: &'r mut PageBatch,
 }
 
-impl RunPages<'_> {
+impl BatchPages<'_> {
     /// Writes what is collected and gives back what was not used.
     fn finish(&mut self) -> Result<()> {
         self.write()?;
-        let Run {
+        let PageBatch {
             first, pages, used, ..
-        } = *self.run;
+        } = *self.batch;
         self.own
             .give_back_run(PageNo(first.0 + used as u64), (pages - used) as u32);
-        *self.run = Run::default();
+        *self.batch = PageBatch::default();
         Ok(())
     }
 
     fn write(&mut self) -> Result<()> {
-        let written = self.run.used - self.run.bytes.len() / PAGE_BYTES;
-        let first = PageNo(self.run.first.0 + written as u64);
-        self.own.write_run(first, &[&self.run.bytes])?;
-        self.run.bytes.clear();
+        let written = self.batch.used - self.batch.bytes.len() / PAGE_BYTES;
+        let first = PageNo(self.batch.first.0 + written as u64);
+        self.own.write_run(first, &[&self.batch.bytes])?;
+        self.batch.bytes.clear();
         Ok(())
     }
 }
 
-impl AppendPages for RunPages<'_> {
+impl AppendPages for BatchPages<'_> {
     fn commit(&self) -> CommitNo {
         self.own.commit()
     }
 
     fn append(&mut self, page: &mut Page) -> Result<PageNo> {
-        if self.run.bytes.len() >= WRITTEN_BYTES {
+        if self.batch.bytes.len() >= WRITTEN_BYTES {
             self.write()?;
         }
-        if self.run.used == self.run.pages {
+        if self.batch.used == self.batch.pages {
             self.write()?;
-            let pages = (2 * self.run.pages).clamp(RUN_PAGES_MIN, RUN_PAGES_MAX);
-            self.run.first = self.own.take_run(pages as u32)?;
-            (self.run.pages, self.run.used) = (pages, 0);
+            let pages = (2 * self.batch.pages).clamp(BATCH_PAGES_MIN, BATCH_PAGES_MAX);
+            self.batch.first = self.own.take_run(pages as u32)?;
+            (self.batch.pages, self.batch.used) = (pages, 0);
         }
-        let number = PageNo(self.run.first.0 + self.run.used as u64);
-        self.run.used += 1;
+        let number = PageNo(self.batch.first.0 + self.batch.used as u64);
+        self.batch.used += 1;
         page.set_number(number);
         page.set_commit(self.own.commit());
         page.seal();
-        self.run.bytes.extend_from_slice(page.bytes());
+        self.batch.bytes.extend_from_slice(page.bytes());
         Ok(number)
     }
 

@@ -27,7 +27,7 @@ use crate::env::mapping::{MappedPages, OwnRecords, PlainPages, Windows};
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::format::free_list::recent::Named;
-use crate::format::free_list::{FreeExtent, Run};
+use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut, Successor};
 use crate::format::pages::{ReadPages, WritePages};
 use crate::format::pointer::{Place, Segment};
@@ -471,7 +471,7 @@ impl OwnPages {
         let Ok(first) = self.grow(GROWN_PAGES) else {
             return false;
         };
-        self.allocator.add(Run {
+        self.allocator.add(PageRange {
             first,
             pages: GROWN_PAGES,
         });
@@ -527,7 +527,7 @@ impl OwnPages {
             }
             match self.grow(pages) {
                 Ok(first) => return Ok((first, Source::Growth)),
-                Err(error) => self.look_harder(error, PageAllocator::has_seen_all_runs)?,
+                Err(error) => self.look_harder(error, PageAllocator::has_seen_all_ranges)?,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Free pages that the roots of a commit name themselves, so that a small commit leaves the tree of the free list as it is.
 //!
 //! ```text
-//!  ready      v pages, v first, for each run; the first to be used first
+//!  ready      v pages, v first, for each range; the first to be used first
 //!             0
 //!  pending    v pages, v first, v commits since it was freed, v commits between born and freed, for each extent; the oldest first
 //!             zeroes up to the end
@@ -9,7 +9,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{FreeExtent, Run, impossible, read_run};
+use super::{FreeExtent, PageRange, impossible, read_range};
 use crate::error::Result;
 use crate::ids::CommitNo;
 use crate::varint;
@@ -26,14 +26,14 @@ impl Recent {
 
     /// `None` if it is too much. The extents were freed by this commit or before.
     pub(crate) fn encode(
-        ready: impl Iterator<Item = Run>,
+        ready: impl Iterator<Item = PageRange>,
         pending: impl Iterator<Item = FreeExtent>,
         commit: CommitNo,
     ) -> Option<Self> {
         let mut bytes = [0; Self::BYTES];
         let mut room = &mut bytes[..];
-        for run in ready {
-            put(&run_numbers(run), &mut room)?;
+        for range in ready {
+            put(&range_numbers(range), &mut room)?;
         }
         put(&[0], &mut room)?;
         for extent in pending {
@@ -42,16 +42,16 @@ impl Recent {
         Some(Self(bytes))
     }
 
-    /// What the roots of `commit`, in which there are `limit` pages, say: ready runs, and pending extents.
+    /// What the roots of `commit`, in which there are `limit` pages, say: ready ranges, and pending extents.
     pub(crate) fn decode(
         &self,
         commit: CommitNo,
         limit: u64,
-    ) -> Result<(Vec<Run>, Vec<FreeExtent>)> {
+    ) -> Result<(Vec<PageRange>, Vec<FreeExtent>)> {
         self.read(commit, limit).ok_or_else(impossible)
     }
 
-    fn read(&self, commit: CommitNo, limit: u64) -> Option<(Vec<Run>, Vec<FreeExtent>)> {
+    fn read(&self, commit: CommitNo, limit: u64) -> Option<(Vec<PageRange>, Vec<FreeExtent>)> {
         let mut bytes = &self.0[..];
         let mut next = |is_pending: bool| {
             let pages = match bytes {
@@ -61,24 +61,24 @@ impl Recent {
             if pages == 0 {
                 return Some(None);
             }
-            let run = read_run(varint::take(&mut bytes)?, pages, limit)?;
+            let range = read_range(varint::take(&mut bytes)?, pages, limit)?;
             if !is_pending {
-                return Some(Some((run, CommitNo(0), CommitNo(0))));
+                return Some(Some((range, CommitNo(0), CommitNo(0))));
             }
             let freed = commit.0.checked_sub(varint::take(&mut bytes)?)?;
             let born = freed.checked_sub(varint::take(&mut bytes)?)?;
-            Some(Some((run, CommitNo(born), CommitNo(freed))))
+            Some(Some((range, CommitNo(born), CommitNo(freed))))
         };
         let (mut ready, mut pending) = (Vec::new(), Vec::new());
-        while let Some((run, ..)) = next(false)? {
-            ready.push(run);
+        while let Some((range, ..)) = next(false)? {
+            ready.push(range);
         }
-        while let Some((run, born, freed)) = next(true)? {
+        while let Some((range, born, freed)) = next(true)? {
             pending.push(FreeExtent {
                 freed,
                 born,
-                first: run.first,
-                pages: run.pages,
+                first: range.first,
+                pages: range.pages,
             });
         }
         bytes
@@ -118,10 +118,10 @@ impl Recent {
 pub(crate) struct Named {
     pub(crate) recent: Recent,
     pub(crate) commit: CommitNo,
-    pub(crate) ready: Vec<Run>,
+    pub(crate) ready: Vec<PageRange>,
     pub(crate) pending: Vec<FreeExtent>,
     /// For the next one, to save it an allocation.
-    pub(crate) spare: Vec<Run>,
+    pub(crate) spare: Vec<PageRange>,
 }
 
 impl Named {
@@ -150,8 +150,8 @@ impl Named {
     }
 }
 
-fn run_numbers(run: Run) -> [u64; 2] {
-    [u64::from(run.pages), run.first.0]
+fn range_numbers(range: PageRange) -> [u64; 2] {
+    [u64::from(range.pages), range.first.0]
 }
 
 fn extent_numbers(extent: &FreeExtent, commit: CommitNo) -> [u64; 4] {
@@ -190,9 +190,9 @@ fn put(numbers: &[u64], room: &mut &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// How many bytes of it a run takes.
-pub(crate) fn run_bytes(run: Run) -> usize {
-    run_numbers(run).into_iter().map(varint::bytes).sum()
+/// How many bytes of it a range takes.
+pub(crate) fn range_bytes(range: PageRange) -> usize {
+    range_numbers(range).into_iter().map(varint::bytes).sum()
 }
 
 /// How many bytes of it an extent takes that this commit or an earlier one has freed.
@@ -219,7 +219,7 @@ mod tests {
             let commit = CommitNo(1000);
             let ready: Vec<_> = ready
                 .into_iter()
-                .map(|(first, pages)| Run { first: PageNo(first), pages })
+                .map(|(first, pages)| PageRange { first: PageNo(first), pages })
                 .collect();
             let pending: Vec<_> = pending
                 .into_iter()
@@ -230,16 +230,16 @@ mod tests {
                     pages,
                 })
                 .collect();
-            let runs = ready.iter().map(|&run| run_bytes(run));
+            let ranges = ready.iter().map(|&range| range_bytes(range));
             let extents = pending.iter().map(|extent| extent_bytes(extent, commit));
-            let bytes = 1 + runs.chain(extents).sum::<usize>();
+            let bytes = 1 + ranges.chain(extents).sum::<usize>();
             let recent = Recent::encode(ready.iter().copied(), pending.iter().copied(), commit);
             prop_assert_eq!(recent.is_some(), bytes <= Recent::BYTES);
             if let Some(recent) = recent {
                 prop_assert_eq!(Recent::from_used(recent.used()), Some(recent));
                 let found = recent.decode(commit, 1 << 48).unwrap();
                 prop_assert_eq!(&found, &(ready.clone(), pending.clone()));
-                let end = ready.iter().map(|run| run.first.0 + u64::from(run.pages)).max();
+                let end = ready.iter().map(|range| range.first.0 + u64::from(range.pages)).max();
                 if let Some(end) = end {
                     prop_assert!(recent.decode(commit, end - 1).is_err());
                 }
@@ -249,7 +249,7 @@ mod tests {
         #[test]
         fn any_bytes_are_extents_or_refused(used in prop::collection::vec(any::<u8>(), 0..=Recent::BYTES)) {
             if let Ok((ready, pending)) = Recent::from_used(&used).unwrap().decode(CommitNo(9), 1 << 20) {
-                prop_assert!(ready.iter().all(|run| run.first.0 + u64::from(run.pages) <= 1 << 20));
+                prop_assert!(ready.iter().all(|range| range.first.0 + u64::from(range.pages) <= 1 << 20));
                 prop_assert!(pending.iter().all(|extent| extent.born <= extent.freed && extent.freed.0 <= 9));
             }
         }

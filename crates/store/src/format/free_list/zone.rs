@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use super::Run;
+use super::PageRange;
 use crate::format::roots::FIRST_PAGE;
 use crate::ids::PageNo;
 
@@ -46,10 +46,10 @@ impl Zone {
     }
 
     /// Sets or clears the bits of these pages, which lie in one zone. Gives whether all of them had been the other way.
-    pub(crate) fn set(&mut self, run: Run, free: bool) -> bool {
-        let from = run.first.0 % ZONE_PAGES;
+    pub(crate) fn set(&mut self, range: PageRange, free: bool) -> bool {
+        let from = range.first.0 % ZONE_PAGES;
         let mut changed = true;
-        for page in from..from + u64::from(run.pages) {
+        for page in from..from + u64::from(range.pages) {
             if let Some(word) = self.0.get_mut((page / 64) as usize) {
                 let bit = 1 << (page % 64);
                 changed &= (*word & bit != 0) != free;
@@ -64,19 +64,19 @@ impl Zone {
     }
 
     /// The free pages of zone `number`, ascending.
-    pub(crate) fn runs(&self, number: u64) -> impl Iterator<Item = Run> {
-        self.runs_from(number, 0)
+    pub(crate) fn ranges(&self, number: u64) -> impl Iterator<Item = PageRange> {
+        self.ranges_from(number, 0)
     }
 
     /// Those from `page` on.
-    pub(crate) fn runs_from(&self, number: u64, page: u64) -> impl Iterator<Item = Run> {
+    pub(crate) fn ranges_from(&self, number: u64, page: u64) -> impl Iterator<Item = PageRange> {
         let base = number * ZONE_PAGES;
         let mut at = page.saturating_sub(base);
         std::iter::from_fn(move || {
             let first = self.next(at, true)?;
             let end = self.next(first, false).unwrap_or(ZONE_PAGES);
             at = end;
-            Some(Run {
+            Some(PageRange {
                 first: PageNo(base + first),
                 pages: (end - first) as u32,
             })
@@ -105,17 +105,17 @@ impl Zone {
     }
 }
 
-/// The parts of a run in each zone that it touches, with the numbers of these zones.
-pub(crate) fn by_zone(run: Run) -> impl Iterator<Item = (u64, Run)> {
-    let end = run.first.0 + u64::from(run.pages);
-    let mut at = run.first.0;
+/// The parts of a range in each zone that it touches, with the numbers of these zones.
+pub(crate) fn by_zone(range: PageRange) -> impl Iterator<Item = (u64, PageRange)> {
+    let end = range.first.0 + u64::from(range.pages);
+    let mut at = range.first.0;
     std::iter::from_fn(move || {
         let zone = zone_of(at);
         let first = at;
         at = end.min((zone + 1) * ZONE_PAGES);
         (first < end).then_some((
             zone,
-            Run {
+            PageRange {
                 first: PageNo(first),
                 pages: (at - first) as u32,
             },
@@ -142,23 +142,23 @@ mod tests {
             let base = 3 * ZONE_PAGES;
             for (first, pages, free) in changes {
                 let pages = pages.min(ZONE_PAGES - first);
-                let run = Run { first: PageNo(base + first), pages: pages as u32 };
+                let range = PageRange { first: PageNo(base + first), pages: pages as u32 };
                 let mut changed = true;
                 for page in base + first..base + first + pages {
                     changed &= if free { model.insert(page) } else { model.remove(&page) };
                 }
-                prop_assert_eq!(zone.set(run, free), changed);
+                prop_assert_eq!(zone.set(range, free), changed);
             }
-            let runs: Vec<_> = zone.runs(3).collect();
-            let pages: Vec<_> = runs
+            let ranges: Vec<_> = zone.ranges(3).collect();
+            let pages: Vec<_> = ranges
                 .iter()
-                .flat_map(|run| run.first.0..run.first.0 + u64::from(run.pages))
+                .flat_map(|range| range.first.0..range.first.0 + u64::from(range.pages))
                 .collect();
             prop_assert!(pages.iter().eq(&model));
             let from = base + from;
-            let behind = zone.runs_from(3, from).flat_map(|run| run.first.0..run.first.0 + u64::from(run.pages));
+            let behind = zone.ranges_from(3, from).flat_map(|range| range.first.0..range.first.0 + u64::from(range.pages));
             prop_assert!(behind.eq(model.range(from..).copied()));
-            prop_assert!(runs.is_sorted_by(|a, b| a.first.0 + u64::from(a.pages) < b.first.0));
+            prop_assert!(ranges.is_sorted_by(|a, b| a.first.0 + u64::from(a.pages) < b.first.0));
             prop_assert_eq!(zone.is_empty(), model.is_empty());
             prop_assert_eq!(Zone::decode(3, &zone.encode(), base + ZONE_PAGES), Some(zone.clone()));
             if let Some(last) = model.last() {
@@ -169,12 +169,12 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_at_the_borders_of_zones() {
-        let run = Run {
+        let range = PageRange {
             first: PageNo(ZONE_PAGES - 2),
             pages: ZONE_PAGES as u32 + 3,
         };
-        let parts: Vec<_> = by_zone(run)
-            .map(|(zone, run)| (zone, run.first.0, run.pages))
+        let parts: Vec<_> = by_zone(range)
+            .map(|(zone, range)| (zone, range.first.0, range.pages))
             .collect();
         let all = ZONE_PAGES as u32;
         let expected = [

@@ -42,7 +42,7 @@ pub(super) fn put(base: Option<&Bytes>, page: &Bytes, out: &mut Vec<u8>) {
     let before = base.unwrap_or(ZEROES);
     let mut changed = Changed::nothing();
     changed.find(before, page);
-    let mut runs = Runs {
+    let mut pieces = Pieces {
         before,
         page,
         written: 0,
@@ -52,19 +52,19 @@ pub(super) fn put(base: Option<&Bytes>, page: &Bytes, out: &mut Vec<u8>) {
         changed.join(SEARCHED_GAP_BYTES);
         let places = Places::of(before);
         for range in changed.ranges() {
-            runs.search(&places, range);
+            pieces.search(&places, range);
         }
     } else {
         for range in changed.ranges() {
-            runs.put_new(range);
+            pieces.put_new(range);
         }
     }
-    runs.out.extend_from_slice(&[0, 0]);
+    pieces.out.extend_from_slice(&[0, 0]);
 }
 
 /// As [`put`], where it is known what became of the bytes: nothing is read but what has been stored, and what stood there.
 pub(super) fn put_known(before: &Bytes, page: &Bytes, origins: &Origins, out: &mut Vec<u8>) {
-    let mut runs = Runs {
+    let mut pieces = Pieces {
         before,
         page,
         written: 0,
@@ -82,22 +82,22 @@ pub(super) fn put_known(before: &Bytes, page: &Bytes, origins: &Origins, out: &m
                 continue;
             }
             _ => {
-                runs.put_changed(std::mem::replace(&mut new, at));
+                pieces.put_changed(std::mem::replace(&mut new, at));
                 continue;
             }
         };
         let moved_up = at.start == new.end && from == new.start && !new.is_empty() && from != 0;
         if moved_up {
             let stored = page.get(new.clone()).unwrap_or_default();
-            runs.put(new.start..at.end, &Run::Up(stored));
+            pieces.put(new.start..at.end, &Piece::Up(stored));
         } else {
-            runs.put_changed(new);
-            runs.put(at.clone(), &Run::From(from));
+            pieces.put_changed(new);
+            pieces.put(at.clone(), &Piece::From(from));
         }
         new = at.end..at.end;
     }
-    runs.put_changed(new);
-    runs.out.extend_from_slice(&[0, 0]);
+    pieces.put_changed(new);
+    pieces.out.extend_from_slice(&[0, 0]);
 }
 
 /// Where a page has changed: at most every second word begins a range.
@@ -241,7 +241,7 @@ impl Places {
 }
 
 /// The runs of one page as they are written.
-struct Runs<'a> {
+struct Pieces<'a> {
     before: &'a Bytes,
     page: &'a Bytes,
     /// How far runs have been written.
@@ -249,8 +249,8 @@ struct Runs<'a> {
     out: &'a mut Vec<u8>,
 }
 
-impl<'a> Runs<'a> {
-    fn put(&mut self, at: Range<usize>, run: &Run<'_>) {
+impl<'a> Pieces<'a> {
+    fn put(&mut self, at: Range<usize>, run: &Piece<'_>) {
         varint::put((at.start - self.written) as u64, self.out);
         run.put(at.len(), self.out);
         self.written = at.end;
@@ -300,7 +300,7 @@ impl<'a> Runs<'a> {
             at.end -= 1;
         }
         if let Some(new) = self.page.get(at.clone()).filter(|new| !new.is_empty()) {
-            self.put(at, &Run::New(new));
+            self.put(at, &Piece::New(new));
         }
     }
 
@@ -310,7 +310,7 @@ impl<'a> Runs<'a> {
             (self.before.get(at.clone()), self.page.get(at.clone()))
             && !at.is_empty()
         {
-            self.put(at, &Run::between(before, after));
+            self.put(at, &Piece::between(before, after));
         }
     }
 
@@ -344,7 +344,7 @@ impl<'a> Runs<'a> {
             };
             at = found.end;
             new = found.end;
-            self.put(found, &Run::From(from));
+            self.put(found, &Piece::From(from));
         }
         self.put_new(new..range.end);
     }
@@ -387,7 +387,7 @@ fn equal_bytes(one: &[u8], other: &[u8]) -> usize {
 
 /// What became of some bytes of a page.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Run<'a> {
+pub(super) enum Piece<'a> {
     /// They are these now.
     New(&'a [u8]),
     /// They moved up, behind these.
@@ -398,7 +398,7 @@ pub(super) enum Run<'a> {
     From(usize),
 }
 
-impl<'a> Run<'a> {
+impl<'a> Piece<'a> {
     /// How `before` became `after`, which is as long.
     fn between(before: &[u8], after: &'a [u8]) -> Self {
         if after.len() >= MOVED_BYTES_MIN {
@@ -410,7 +410,7 @@ impl<'a> Run<'a> {
                     break;
                 };
                 if low == moved {
-                    return Run::Up(new);
+                    return Piece::Up(new);
                 }
                 let (Some((_, moved)), Some((kept, new))) = (
                     before.split_at_checked(by),
@@ -420,46 +420,46 @@ impl<'a> Run<'a> {
                 };
                 debug_assert_eq!(high.len(), new.len());
                 if moved == kept {
-                    return Run::Down(new);
+                    return Piece::Down(new);
                 }
             }
         }
-        Run::New(after)
+        Piece::New(after)
     }
 
     fn put(self, bytes: usize, out: &mut Vec<u8>) {
         let form = match self {
-            Run::New(_) => 0,
-            Run::Up(_) => 1,
-            Run::Down(_) => 2,
-            Run::From(_) => 3,
+            Piece::New(_) => 0,
+            Piece::Up(_) => 1,
+            Piece::Down(_) => 2,
+            Piece::From(_) => 3,
         };
         varint::put(bytes as u64 * 4 + form, out);
         match self {
-            Run::New(new) => out.extend_from_slice(new),
-            Run::Up(new) | Run::Down(new) => {
+            Piece::New(new) => out.extend_from_slice(new),
+            Piece::Up(new) | Piece::Down(new) => {
                 varint::put(new.len() as u64, out);
                 out.extend_from_slice(new);
             }
-            Run::From(from) => varint::put(from as u64, out),
+            Piece::From(from) => varint::put(from as u64, out),
         }
     }
 
     /// Does it to these bytes of a page that was `before`. The run has been checked.
     pub(super) fn apply(self, bytes: &mut [u8], before: &Bytes) {
         match self {
-            Run::New(new) => bytes.copy_from_slice(new),
-            Run::Up(new) => {
+            Piece::New(new) => bytes.copy_from_slice(new),
+            Piece::Up(new) => {
                 bytes.copy_within(..bytes.len() - new.len(), new.len());
                 bytes.split_at_mut(new.len()).0.copy_from_slice(new);
             }
-            Run::Down(new) => {
+            Piece::Down(new) => {
                 let moved = bytes.len() - new.len();
                 bytes.copy_within(new.len().., 0);
                 bytes.split_at_mut(moved).1.copy_from_slice(new);
             }
-            Run::From(0) => bytes.fill(0),
-            Run::From(from) => {
+            Piece::From(0) => bytes.fill(0),
+            Piece::From(from) => {
                 if let Some(moved) = before.get(from..from + bytes.len()) {
                     bytes.copy_from_slice(moved);
                 }
@@ -471,7 +471,7 @@ impl<'a> Run<'a> {
 /// Calls `each` with every run of changed bytes, which lies within a page, and leaves the input behind them.
 pub(super) fn walk<'a>(
     input: &mut &'a [u8],
-    mut each: impl FnMut(Range<usize>, Run<'a>),
+    mut each: impl FnMut(Range<usize>, Piece<'a>),
 ) -> Result<()> {
     let mut at = 0;
     loop {
@@ -492,7 +492,7 @@ pub(super) fn walk<'a>(
             if from > PAGE_BYTES as u64 - changed {
                 return Err(damaged("moves bytes from beyond the end of a page"));
             }
-            each(start..at, Run::From(from as usize));
+            each(start..at, Piece::From(from as usize));
             continue;
         }
         let new = match form {
@@ -504,9 +504,9 @@ pub(super) fn walk<'a>(
         }
         let new = take(input, new as usize)?;
         let run = match form {
-            0 => Run::New(new),
-            1 => Run::Up(new),
-            _ => Run::Down(new),
+            0 => Piece::New(new),
+            1 => Piece::Up(new),
+            _ => Piece::Down(new),
         };
         each(start..at, run);
     }

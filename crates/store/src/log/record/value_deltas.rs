@@ -166,7 +166,7 @@ fn value_of(old: &[u8], mut runs: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut old = old;
     let mut value = Vec::new();
     while value.len() < length {
-        let run = Run::take(&mut runs).ok()?;
+        let run = Splice::take(&mut runs).ok()?;
         let (copied, behind) = old.split_at_checked(run.copied)?;
         value.extend_from_slice(copied);
         value.extend_from_slice(run.fresh);
@@ -204,7 +204,7 @@ impl<'a> Told<'a> {
         let begin = *input;
         let mut covered = 0;
         while covered < length as usize {
-            let run = Run::take(input)?;
+            let run = Splice::take(input)?;
             let bytes = run.copied.saturating_add(run.fresh.len());
             if bytes == 0 {
                 return Err(damaged("changes nothing"));
@@ -223,13 +223,13 @@ impl<'a> Told<'a> {
     }
 }
 
-struct Run<'a> {
+struct Splice<'a> {
     copied: usize,
     passed: usize,
     fresh: &'a [u8],
 }
 
-impl<'a> Run<'a> {
+impl<'a> Splice<'a> {
     fn take(input: &mut &'a [u8]) -> Result<Self> {
         let mut next = || {
             let number = take_number(input)?;

@@ -14,7 +14,7 @@ use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::free_list::zone::{ZONE_PAGES, Zone, by_zone, zone_of};
 use crate::format::free_list::{
-    FreeExtent, FreeRecord, PendingKey, READY_KEY, Run, UNBLOCKED, impossible, read_pending,
+    FreeExtent, FreeRecord, PageRange, PendingKey, READY_KEY, UNBLOCKED, impossible, read_pending,
     zone_key,
 };
 use crate::format::roots::Roots;
@@ -31,7 +31,7 @@ const PAGES_ENOUGH: u64 = 64;
 /// If a look for single pages has found so many, they go to the zones, to be taken from there in order.
 const PAGES_SWEPT: u64 = if cfg!(test) { 16 } else { 2 * PAGES_ENOUGH };
 
-/// How many zones are searched for a run of pages, apart from those that a long run covers.
+/// How many zones are searched for a range of pages, apart from those that a long range covers.
 const ZONES_EXAMINED_MAX: u64 = 64;
 
 /// A look for pages: what it has found, and when it ends.
@@ -89,8 +89,8 @@ impl PageAllocator {
         let before = self.entries.len();
         let mut found = self.look(list, u64::MAX)?;
         if found >= PAGES_SWEPT {
-            for run in self.entries.split_off(before) {
-                self.change_zone(list, run, true)?;
+            for range in self.entries.split_off(before) {
+                self.change_zone(list, range, true)?;
             }
             found = 0;
         }
@@ -104,7 +104,7 @@ impl PageAllocator {
     pub(crate) fn refill_extent(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
         self.look(list, u64::MAX)?;
         if !self.entries.iter().any(|entry| entry.pages >= pages) {
-            self.take_run(list, pages)?;
+            self.take_range(list, pages)?;
         }
         Ok(())
     }
@@ -117,8 +117,8 @@ impl PageAllocator {
             self.look(list, u64::MAX)?;
             self.take_zone(list, u64::MAX)?;
         }
-        self.entries.retain(|run| run.pages > 0);
-        self.entries.sort_unstable_by_key(|run| run.first);
+        self.entries.retain(|range| range.pages > 0);
+        self.entries.sort_unstable_by_key(|range| range.first);
         self.first_left = 0;
         self.lowest_first = true;
         Ok(())
@@ -129,9 +129,9 @@ impl PageAllocator {
         self.has_seen_pending() && self.laps >= 2
     }
 
-    /// Whether all extents and all runs in zones have been looked at.
-    pub(crate) fn has_seen_all_runs(&self) -> bool {
-        self.has_seen_pending() && self.run_laps >= 2
+    /// Whether all extents and all ranges in zones have been looked at.
+    pub(crate) fn has_seen_all_ranges(&self) -> bool {
+        self.has_seen_pending() && self.range_laps >= 2
     }
 
     fn has_seen_pending(&self) -> bool {
@@ -188,11 +188,11 @@ impl PageAllocator {
         }
         let value = list.view().get(&READY_KEY)?.unwrap_or_default();
         self.ready = Some(value.to_vec());
-        let FreeRecord::Ready(runs) = list.decode(&READY_KEY, value)? else {
+        let FreeRecord::Ready(ranges) = list.decode(&READY_KEY, value)? else {
             return Err(impossible());
         };
-        let found = runs.iter().map(|run| u64::from(run.pages)).sum();
-        self.entries.extend(runs.into_iter().rev());
+        let found = ranges.iter().map(|range| u64::from(range.pages)).sum();
+        self.entries.extend(ranges.into_iter().rev());
         Ok(found)
     }
 
@@ -251,7 +251,7 @@ impl PageAllocator {
             }
             for extent in extents {
                 if protected.allows(&extent) {
-                    self.entries.push(extent.run());
+                    self.entries.push(extent.page_range());
                     look.found += u64::from(extent.pages);
                 } else {
                     self.blocked.push(extent);
@@ -269,9 +269,9 @@ impl PageAllocator {
                 self.examined += 1;
                 let mut found = 0;
                 let mut taken = Vec::new();
-                for run in zone.runs_from(number, self.next_page) {
-                    taken.push(run);
-                    found += u64::from(run.pages);
+                for range in zone.ranges_from(number, self.next_page) {
+                    taken.push(range);
+                    found += u64::from(range.pages);
                     if found >= enough {
                         break;
                     }
@@ -281,8 +281,8 @@ impl PageAllocator {
                     _ => (number + 1) * ZONE_PAGES,
                 };
                 if found > 0 {
-                    for &run in &taken {
-                        self.change_zone(list, run, false)?;
+                    for &range in &taken {
+                        self.change_zone(list, range, false)?;
                     }
                     self.entries.extend(taken);
                     return Ok(found);
@@ -313,11 +313,11 @@ impl PageAllocator {
         })
     }
 
-    /// Takes the first run of so many pages among the next zones, which may lie across their borders.
-    fn take_run(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
+    /// Takes the first range of so many pages among the next zones, which may lie across their borders.
+    fn take_range(&mut self, list: FreeList<'_>, pages: u32) -> Result<()> {
         let mut cursor = list.view().cursor();
         let mut on_zone = cursor.seek(&zone_key(zone_of(self.next_page)))?;
-        let mut gathered = Run {
+        let mut gathered = PageRange {
             first: PageNo(0),
             pages: 0,
         };
@@ -329,30 +329,30 @@ impl PageAllocator {
             };
             let FreeRecord::Zone(number, stored) = record else {
                 // Behind the last one.
-                self.run_laps += 1;
+                self.range_laps += 1;
                 self.next_page = 0;
                 return Ok(());
             };
             self.examined += 1;
             let changed = self.zones.get(&number);
             let zone = changed.map_or(stored, |changed| changed.zone.clone());
-            for run in zone.runs(number) {
-                if gathered.first.0 + u64::from(gathered.pages) == run.first.0 {
-                    gathered.pages = gathered.pages.saturating_add(run.pages);
+            for range in zone.ranges(number) {
+                if gathered.first.0 + u64::from(gathered.pages) == range.first.0 {
+                    gathered.pages = gathered.pages.saturating_add(range.pages);
                 } else {
-                    gathered = run;
+                    gathered = range;
                 }
                 if gathered.pages >= pages {
-                    let run = Run { pages, ..gathered };
-                    self.change_zone(list, run, false)?;
-                    self.entries.push(run);
+                    let range = PageRange { pages, ..gathered };
+                    self.change_zone(list, range, false)?;
+                    self.entries.push(range);
                     return Ok(());
                 }
             }
             self.next_page = (number + 1) * ZONE_PAGES;
             on_zone = cursor.next()?;
         }
-        // The last run may go on in the next zone.
+        // The last range may go on in the next zone.
         if gathered.pages > 0 {
             self.next_page = gathered.first.0;
         }
@@ -360,8 +360,13 @@ impl PageAllocator {
     }
 
     /// Sets the bits of these pages. They have been the other way.
-    pub(super) fn change_zone(&mut self, list: FreeList<'_>, run: Run, free: bool) -> Result<()> {
-        for (number, run) in by_zone(run) {
+    pub(super) fn change_zone(
+        &mut self,
+        list: FreeList<'_>,
+        range: PageRange,
+        free: bool,
+    ) -> Result<()> {
+        for (number, range) in by_zone(range) {
             let zone = match self.zones.entry(number) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
@@ -372,7 +377,7 @@ impl PageAllocator {
                     })
                 }
             };
-            if !zone.zone.set(run, free) {
+            if !zone.zone.set(range, free) {
                 return Err(Error::Damaged("the free list has a page twice".into()));
             }
         }

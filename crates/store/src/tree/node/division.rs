@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::{
-    CELLS_AT, COUNT_AT, Cell, Entry, HEAD_BYTES, HEADS_STEP, NODE_HEADER_BYTES, NODE_ROOM_BYTES,
-    Node, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    CELLS_AT, COUNT_AT, Cell, Entry, HEAD_BYTES, HEADS_STEP, InsertionRun, NODE_HEADER_BYTES,
+    NODE_ROOM_BYTES, Node, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
 use crate::ids::{CommitNo, PageNo};
@@ -28,7 +28,7 @@ pub(crate) struct Division {
 pub(crate) struct Heading {
     pub(crate) number: PageNo,
     pub(crate) commit: CommitNo,
-    pub(crate) run: Run,
+    pub(crate) run: InsertionRun,
 }
 
 /// A leaf with a new entry, which it has no room for.
@@ -301,7 +301,7 @@ mod tests {
         vec![seed; len + usize::from(seed) % 9]
     }
 
-    fn heading(number: PageNo, run: Run) -> Heading {
+    fn heading(number: PageNo, run: InsertionRun) -> Heading {
         Heading {
             number,
             commit: COMMIT,
@@ -391,7 +391,7 @@ mod tests {
                     let separator = leaf.separator(cut, bytewise).unwrap();
                     prop_assert_eq!(&separator[..], entries.separator(cut, bytewise));
                 }
-                let run = Run::default().after(place.slot);
+                let run = InsertionRun::default().after(place.slot);
                 for (number, range, run) in [(NUMBER, 0..cut, run), (PageNo(8), cut..n, run.moved(cut))] {
                     let mut expected = Page::zeroed();
                     entries.write(range.clone(), (&mut expected).into(), number, COMMIT, run).unwrap();

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use super::{
-    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, KEY_BYTES, Mark, NODE_HEADER_BYTES,
-    Node, PAIR_BYTES, PREFIX_LEN_AT, Run, cell_bytes, head_of, slots_bytes, tail_of,
+    CELLS_AT, COUNT_AT, Child, DEAD_AT, HEAD_BYTES, HEADS_STEP, InsertionRun, KEY_BYTES, Mark,
+    NODE_HEADER_BYTES, Node, PAIR_BYTES, PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::format::page::{Before, PAGE_BYTES, PageKind, PageMut};
@@ -318,7 +318,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Where the last insertions went.
-    pub(crate) fn set_run(&mut self, run: Run) {
+    pub(crate) fn set_run(&mut self, run: InsertionRun) {
         self.page.set_u16_at(RUN_AT, run.0);
     }
 

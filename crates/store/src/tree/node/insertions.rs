@@ -8,9 +8,9 @@ pub(super) const RUN_AT: usize = 6;
 /// Where the last insertions into a page went: a run of neighbours splits the page at its end instead of in the middle, so that
 /// pages filled in ascending or descending order end up full. A hint, never relied upon.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Run(pub(super) u16);
+pub(crate) struct InsertionRun(pub(super) u16);
 
-impl Run {
+impl InsertionRun {
     const SLOT_MASK: u16 = 0x0FFF;
     const LENGTH_SHIFT: u32 = 12;
     const LENGTH_MAX: u16 = 7;

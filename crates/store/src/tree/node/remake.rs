@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::{
-    CELLS_AT, Cell, DEAD_AT, HEAD_BYTES, HEADS_STEP, Mark, NODE_HEADER_BYTES, Node, PREFIX_LEN_AT,
-    Run, cell_bytes, head_of, slots_bytes, tail_of,
+    CELLS_AT, Cell, DEAD_AT, HEAD_BYTES, HEADS_STEP, InsertionRun, Mark, NODE_HEADER_BYTES, Node,
+    PREFIX_LEN_AT, cell_bytes, head_of, slots_bytes, tail_of,
 };
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, PageKind, Successor};
@@ -136,7 +136,7 @@ impl Remade<'_> {
         // Where the cells will begin. `remade` has seen that they fit.
         let cells = self.cells + self.hole.len() - self.need;
         if let Edit::Insert(_) = self.edit {
-            let run = Run::of(page.old()).after(self.slot);
+            let run = InsertionRun::of(page.old()).after(self.slot);
             page.set_header_u16(RUN_AT, run.0);
         }
         page.store(&(self.entries() as u16).to_le_bytes())?;

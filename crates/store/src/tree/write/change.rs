@@ -12,7 +12,8 @@ use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{
-    Child, Edit, Entry, Heading, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull, Place, Run,
+    Child, Edit, Entry, Heading, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull,
+    Place,
 };
 use crate::tree::{Orders, value};
 
@@ -283,7 +284,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let slot = self.place.slot;
         self.node_mut(0)?.remove(slot)?;
         // An entry that takes its own place again says nothing about where the next one goes.
-        let run = Run::of(self.pages.page(self.steps[0].page)?);
+        let run = InsertionRun::of(self.pages.page(self.steps[0].page)?);
         self.insert_in_run(0, run, key, payload, mark)
     }
 
@@ -324,7 +325,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     /// Inserts an entry at the way's slot of a level, dividing the page if it must be.
     fn insert(&mut self, level: usize, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
         let Step { page, slot } = self.steps[level];
-        let run = Run::of(self.pages.page(page)?).after(slot);
+        let run = InsertionRun::of(self.pages.page(page)?).after(slot);
         self.insert_in_run(level, run, key, payload, mark)
     }
 
@@ -332,7 +333,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     fn insert_in_run(
         &mut self,
         level: usize,
-        run: Run,
+        run: InsertionRun,
         key: &[u8],
         payload: &[u8],
         mark: Mark,
@@ -389,7 +390,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
     }
 
     /// Divides the leaf around a new entry in one pass. Answers `false`, and changes nothing, if there is more to that.
-    fn divide_leaf(&mut self, run: Run, entry: Entry<'_>) -> Result<bool> {
+    fn divide_leaf(&mut self, run: InsertionRun, entry: Entry<'_>) -> Result<bool> {
         let Step { page: number, slot } = self.steps[0];
         let node = self.node(0)?;
         let wish = run.cut();
@@ -477,7 +478,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
             self.pages.page_mut(root)?,
             root,
             commit,
-            Run::default(),
+            InsertionRun::default(),
         )?;
         self.tree.root = root;
         self.tree.height += 1;
@@ -561,7 +562,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 self.pages.page_mut(left)?,
                 left,
                 commit,
-                Run::default(),
+                InsertionRun::default(),
             )?;
             self.free(right, level)?;
             self.node_mut(level + 1)?.set_child(
@@ -590,7 +591,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 self.pages.page_mut(number)?,
                 number,
                 commit,
-                Run::default(),
+                InsertionRun::default(),
             )?;
             self.node_mut(level + 1)?.set_child(
                 slot,
@@ -639,7 +640,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 self.pages.page_mut(number)?,
                 number,
                 commit,
-                Run::default(),
+                InsertionRun::default(),
             )?;
         }
         Ok(true)

@@ -6,7 +6,7 @@ use super::OwnPages;
 use crate::error::{Error, Result};
 use crate::format::free_list;
 use crate::format::free_list::recent::Recent;
-use crate::format::free_list::{FreeExtent, PendingKey, READY_KEY, Run};
+use crate::format::free_list::{FreeExtent, PageRange, PendingKey, READY_KEY};
 use crate::format::tree_record::TreeRecord;
 use crate::ids::CommitNo;
 use crate::space::allocator::PageAllocator;
@@ -57,10 +57,10 @@ impl OwnPages {
     /// What only this transaction has ever referred to needs no waiting.
     fn keep_recycled(&mut self) {
         for first in self.recycled.drain(..) {
-            self.allocator.add(Run { first, pages: 1 });
+            self.allocator.add(PageRange { first, pages: 1 });
         }
         for extent in self.held.drain(..) {
-            self.allocator.add(extent.run());
+            self.allocator.add(extent.page_range());
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::OwnPages;
 use crate::error::{Error, Result};
-use crate::format::free_list::{FreeExtent, Run};
+use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::Page;
 use crate::format::pages::ReadPages;
 use crate::format::pointer::Place;
@@ -162,7 +162,7 @@ impl OwnPages {
                         self.view.set_limit(first.0);
                     },
                     // The allocator has pages behind them.
-                    Source::Growth => self.allocator.add(Run { first, pages }),
+                    Source::Growth => self.allocator.add(PageRange { first, pages }),
                 }
             }
             Undo::Place { leaf, slot, before } => {
