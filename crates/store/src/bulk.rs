@@ -133,7 +133,7 @@ impl TreeBuilder {
         self.tree.records += 1;
         if let Some(heap) = &mut self.heap {
             let placed = heap.push(pages, key, value)?;
-            return self.append_places(pages, &placed);
+            return self.append_pointers(pages, &placed);
         }
         if is_inline(self.tree.page_kind(0), key, value) {
             return self.append(pages, 0, key, value, Mark::Inline);
@@ -153,7 +153,7 @@ impl TreeBuilder {
     pub fn finish<P: AppendPages + ?Sized>(mut self, pages: &mut P) -> Result<TreeRecord> {
         if let Some(heap) = &mut self.heap {
             let placed = heap.write(pages)?;
-            self.append_places(pages, &placed)?;
+            self.append_pointers(pages, &placed)?;
         }
         let mut level = 0;
         while level < self.levels.len() {
@@ -172,13 +172,13 @@ impl TreeBuilder {
         Ok(self.tree)
     }
 
-    fn append_places<P: AppendPages + ?Sized>(
+    fn append_pointers<P: AppendPages + ?Sized>(
         &mut self,
         pages: &mut P,
         placed: &Placed,
     ) -> Result<()> {
         placed
-            .places()
+            .pointers()
             .try_for_each(|(key, at)| self.append(pages, 0, key, &at.encode(), Mark::Apart))
     }
 

@@ -9,7 +9,7 @@ use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
 use crate::format::catalog::Catalog;
 use crate::format::free_list::{FreeExtent, FreeRecord, PageRange};
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
 use crate::format::tree_record::TreeRecord;
 use crate::ids::HeapNo;
@@ -351,11 +351,11 @@ impl CheckSink for Check<'_> {
         }
     }
 
-    fn is_place_leaf(&mut self, leaf: PageNo) {
+    fn is_pointer_leaf(&mut self, leaf: PageNo) {
         self.leaves.set(leaf, 1);
     }
 
-    fn record(&mut self, heap: HeapNo, at: Place, bytes: usize) -> bool {
+    fn record(&mut self, heap: HeapNo, at: RecordPointer, bytes: usize) -> bool {
         self.heaps.note_record(heap, at, bytes)
     }
 

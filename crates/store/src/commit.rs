@@ -197,7 +197,7 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
 pub(crate) fn append_and_die(
     mut txn: WriteTxn,
     durability: Durability,
-    stores_places: bool,
+    stores_pointers: bool,
 ) -> Result<Option<CommitNo>> {
     let Some(header) = prepare(&mut txn)? else {
         return Ok(None);
@@ -209,8 +209,8 @@ pub(crate) fn append_and_die(
     }
     let appending = AppendLock::take(inner)?;
     let log = appending.append(&[IoSlice::new(&record)], durability)?;
-    if stores_places {
-        pages.store_places(&appending, &header.head(log))?;
+    if stores_pointers {
+        pages.store_pointers(&appending, &header.head(log))?;
     }
     drop(appending);
     inner.first_region().appender.lock(77, |_| true);
@@ -332,7 +332,7 @@ fn finish_pages(
     pages.log_finished(fits.then_some(&mut *record))?;
     if fits {
         pages.log_records(record)?;
-        pages.log_places(record);
+        pages.log_pointers(record);
     }
     Ok(fits && record.len() <= max)
 }
@@ -411,7 +411,7 @@ fn append_once(
     } in commits
     {
         let head = header.head(log);
-        pages.store_places(&appending, &head)?;
+        pages.store_pointers(&appending, &head)?;
         apply(inner, &head, durability);
     }
     Ok(log)
@@ -468,7 +468,7 @@ fn commit_unlogged_once(commits: &mut [Commit<'_>]) -> Result<Position> {
             ..**header
         };
         header.encode(&mut record);
-        pages.log_places(&mut record);
+        pages.log_pointers(&mut record);
         records.push(record);
         locks.push(lock);
     }
@@ -481,8 +481,8 @@ fn commit_unlogged_once(commits: &mut [Commit<'_>]) -> Result<Position> {
         } = commit;
         inner.make_visible(header.commit, log.lsn)?;
         // They were stored behind the first sync, and no replay that begins at the meta page stores them again.
-        let stored_places = pages.stores_places();
-        if stored_places && inner.options.guards.has(Guard::SyncPlacesBeforeMeta) {
+        let stored_pointers = pages.stores_pointers();
+        if stored_pointers && inner.options.guards.has(Guard::SyncPointersBeforeMeta) {
             lock.sync_data()?;
         }
         // Without a meta page nothing would protect these pages for long.

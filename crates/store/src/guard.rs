@@ -7,14 +7,14 @@ pub(crate) enum Guard {
     SyncBeforeMeta,
     /// A checkpoint syncs the log up to its commit, which may be a relaxed one, before it writes the meta page.
     SyncLogBeforeMeta,
-    /// It syncs the log up to the newest commit that was applied when it began, whose places are in its pages.
+    /// It syncs the log up to the newest commit that was applied when it began, whose pointers are in its pages.
     SyncLogToApplied,
-    /// Places in a leaf that a meta page may lead to are stored when the record that has them is durable.
-    SyncLogBeforePlaces,
-    /// A transaction without log that stores places syncs the data file once more before the meta page that follows it.
-    SyncPlacesBeforeMeta,
-    /// A recovery makes the log durable before it stores places in such a leaf.
-    SyncLogBeforeReplayedPlaces,
+    /// Pointers in a leaf that a meta page may lead to are stored when the record that has them is durable.
+    SyncLogBeforePointers,
+    /// A transaction without log that stores pointers syncs the data file once more before the meta page that follows it.
+    SyncPointersBeforeMeta,
+    /// A recovery makes the log durable before it stores pointers in such a leaf.
+    SyncLogBeforeReplayedPointers,
     /// A checkpoint syncs the meta page before the log may be used again.
     SyncMeta,
     /// A meta page must have the right checksum.

@@ -69,8 +69,8 @@ pub mod page {
         PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, Page, PageKind, PageMut, Successor, checksum,
     };
     pub use crate::format::pages::{AppendPages, ReadPages, WritePages};
-    pub use crate::format::pointer::{Place, Segment};
-    pub use crate::format::pointer_leaf::PlaceLeaf;
+    pub use crate::format::pointer::{RecordPointer, Segment};
+    pub use crate::format::pointer_leaf::PointerLeaf;
     pub use crate::ids::HeapNo;
     pub use crate::ids::{CommitNo, PageNo, SnapshotId};
     pub use crate::tree::memory::MemoryPages;

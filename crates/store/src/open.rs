@@ -55,10 +55,10 @@ const FIRST_COMMIT: CommitNo = CommitNo(1);
 
 /// What this process has open, by folder and data file, so that opening it again gives the same environment. A place is
 /// locked while one is opened there.
-static OPEN: Mutex<BTreeMap<Place, Arc<Mutex<Known>>>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<Location, Arc<Mutex<Known>>>> = Mutex::new(BTreeMap::new());
 
 /// The folder, and the name of the data file in it.
-type Place = (Identity, String);
+type Location = (Identity, String);
 
 /// The environment that was opened last at a place.
 #[derive(Default)]
@@ -206,7 +206,7 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
         storage.open(&options.names.data, OpenMode::Read)?;
     }
     let path = path.join(&options.names.lock);
-    let places = Places::new(storage, options)?;
+    let places = StoreFiles::new(storage, options)?;
     let file = match how.open(&path) {
         Err(error) if options.read_only && is_unwritable(&error) => {
             return still::open(&places, still::lock(&path, &error)?);
@@ -249,7 +249,7 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
 
 /// Adds to the log what processes that died have left in the lock region's log buffer only. This may be interrupted and done again: the region
 /// stays as it is until the log has it.
-fn salvage(places: &Places<'_>, lock_file: &fs::File) -> Result<()> {
+fn salvage(places: &StoreFiles<'_>, lock_file: &fs::File) -> Result<()> {
     let regions = Region::join(lock_file).unwrap_or_default();
     let Some(left) = regions.first() else {
         return Ok(());
@@ -280,7 +280,7 @@ fn is_unwritable(error: &std::io::Error) -> bool {
 
 /// An environment on a storage that no other process can see.
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Env> {
-    let places = Places::new(storage, options)?;
+    let places = StoreFiles::new(storage, options)?;
     if options.read_only {
         return still::open(&places, None);
     }
@@ -404,7 +404,7 @@ impl Opened {
 }
 
 /// Where the stores are.
-struct Places<'o> {
+struct StoreFiles<'o> {
     /// The folder of the log and of the first store.
     storage: Arc<dyn Storage>,
     /// Those of the stores that are elsewhere.
@@ -412,7 +412,7 @@ struct Places<'o> {
     options: &'o Options,
 }
 
-impl<'o> Places<'o> {
+impl<'o> StoreFiles<'o> {
     fn new(storage: Arc<dyn Storage>, options: &'o Options) -> Result<Self> {
         let folders = options
             .store_folders
@@ -488,7 +488,7 @@ impl<'o> Places<'o> {
 }
 
 /// Opens the files as the first one, for reading only if so wanted: once they are in order.
-fn start_shared(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+fn start_shared(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
     let opened = start(places, regions)?;
     if places.options.read_only && !opened.stores.iter().any(|store| store.must_checkpoint) {
         return join(places, regions);
@@ -497,7 +497,7 @@ fn start_shared(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
 }
 
 /// Opens the files as the first one, and fills the regions.
-fn start(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+fn start(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
     let (storage, options) = (&places.storage, places.options);
     if options.create && !has_data(&**storage, options)? {
         create_log_and_store(places)?;
@@ -566,7 +566,7 @@ fn is_blank(device: &dyn File) -> Result<bool> {
 }
 
 /// Opens the files of an environment that others have open.
-fn join(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
+fn join(places: &StoreFiles<'_>, regions: &Regions) -> Result<Opened> {
     let options = places.options;
     if usize::from(options.stores) > regions.len() {
         return Err(Error::StoresFixed(regions.len()));
@@ -599,7 +599,7 @@ fn join(places: &Places<'_>, regions: &Regions) -> Result<Opened> {
 }
 
 /// Makes the log and an empty first store. Its data file gets its name last: if that is there, everything is.
-fn create_log_and_store(places: &Places<'_>) -> Result<()> {
+fn create_log_and_store(places: &StoreFiles<'_>) -> Result<()> {
     let identity = StoreIdentity::new();
     create_log(&places.storage, identity.log, places.options)?;
     let head = first_head(Position::START);
@@ -615,7 +615,7 @@ fn create_log_and_store(places: &Places<'_>) -> Result<()> {
 }
 
 /// Makes an empty store. One that is there already was not added to the environment any more.
-fn create_store(places: &Places<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
+fn create_store(places: &StoreFiles<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
     let store = meta.identity.store;
     let (storage, options) = (places.storage_of(store), places.options);
     match storage.open(&options.names.data_of(store), OpenMode::Write) {

@@ -67,18 +67,18 @@ impl<T> ByNumber<T> {
             self.items.push(new());
         }
         self.numbers.push(number);
-        self.set_place(number, Some(place));
+        self.set_pointer(number, Some(place));
         Some(&mut self.items[place])
     }
 
     /// Forgets a page.
     pub(crate) fn remove(&mut self, number: PageNo) {
         if let Some(place) = self.place(number) {
-            self.set_place(number, None);
+            self.set_pointer(number, None);
             self.numbers.swap_remove(place);
             self.items.swap(place, self.numbers.len());
             if let Some(&moved) = self.numbers.get(place) {
-                self.set_place(moved, Some(place));
+                self.set_pointer(moved, Some(place));
             }
         }
     }
@@ -86,7 +86,7 @@ impl<T> ByNumber<T> {
     /// Forgets all pages, and keeps at most so many of what there was for them.
     pub(crate) fn clear(&mut self, kept: usize) {
         for at in 0..self.numbers.len() {
-            self.set_place(self.numbers[at], None);
+            self.set_pointer(self.numbers[at], None);
         }
         self.pages.clear();
         self.numbers.clear();
@@ -102,7 +102,7 @@ impl<T> ByNumber<T> {
         (table[number.0 as usize % TABLE_PAGES] as usize).checked_sub(1)
     }
 
-    fn set_place(&mut self, number: PageNo, place: Option<usize>) {
+    fn set_pointer(&mut self, number: PageNo, place: Option<usize>) {
         self.pages.set(number, place.is_some());
         let at = number.0 as usize / TABLE_PAGES;
         if self.tables.len() <= at {

@@ -235,8 +235,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 }
                 for ((node, slot), number) in steps.iter().flatten().zip(&mut numbers) {
                     *number = node.child(*slot)?.page;
-                    match self.shared_places(*number, level - 1)? {
-                        Some(places) => places.fetch_head(),
+                    match self.shared_pointers(*number, level - 1)? {
+                        Some(pointers) => pointers.fetch_head(),
                         None => lines.fetch_slots(self.pages.page(*number)?, level - 1),
                     }
                 }
@@ -293,8 +293,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     fn node(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
-        if let Some(places) = self.shared_places(number, level)? {
-            return Node::of_places(places, number);
+        if let Some(pointers) = self.shared_pointers(number, level)? {
+            return Node::of_pointers(pointers, number);
         }
         let page = self.pages.page(number)?;
         Node::open(page, number, self.record.page_kind(level), level)

@@ -12,7 +12,7 @@ use sapwood_store::{Env, Error, Options, TreeKind};
 
 const KEYS: u64 = 600;
 /// The kinds of pages that leaves of places, and first pages of segments, say they are.
-const PLACE_LEAF: u8 = 10;
+const POINTER_LEAF: u8 = 10;
 const SEGMENT: u8 = 11;
 const KIND_AT: usize = 4;
 
@@ -188,7 +188,7 @@ fn seal(bytes: &mut [u8], page: usize) {
 fn apply(damage: &Damage, bytes: &mut [u8]) {
     match damage {
         Damage::Place(at, word) => {
-            let leaves = pages_of(bytes, PLACE_LEAF);
+            let leaves = pages_of(bytes, POINTER_LEAF);
             // One of the pairs' second words, or what follows them.
             let at = at.index(leaves.len() * 255);
             let at = leaves[at / 255] + 40 + at % 255 * 16;
@@ -254,7 +254,7 @@ fn places_that_lead_anywhere_are_survived() {
         prepare(&env);
         let path = env.join("data-0");
         let mut bytes = fs::read(&path).unwrap();
-        let leaves = pages_of(&bytes, PLACE_LEAF);
+        let leaves = pages_of(&bytes, POINTER_LEAF);
         assert!(!leaves.is_empty());
         for leaf in leaves {
             for pair in 0..253 {

@@ -66,14 +66,14 @@ impl Part {
             };
             let damaged =
                 || Error::corrupt(self.segment.first, "is longer than the segment that it is");
-            let place = self.segment.place(begin).ok_or_else(damaged)?;
-            let part = pages.record(place, bytes as usize)?;
+            let pointer = self.segment.pointer(begin).ok_or_else(damaged)?;
+            let part = pages.record(pointer, bytes as usize)?;
             match padded.get_mut(..part.len()) {
                 Some(begin) if part.len() < PAGE_BYTES => {
                     begin.copy_from_slice(part);
-                    each(place.page(), &padded)?;
+                    each(pointer.page(), &padded)?;
                 }
-                _ => each(place.page(), part)?,
+                _ => each(pointer.page(), part)?,
             }
             at += bytes.div_ceil(PAGE_BYTES as u32);
         }
@@ -125,7 +125,9 @@ impl Copied {
 
 /// A leaf of places as a commit has it, whose places lead to records of that commit or earlier ones.
 fn seen_leaf(pages: &MappedPages, leaf: PageNo, commit: CommitNo) -> Result<Box<Page>> {
-    let places = pages.shared_places(leaf)?.filter(|places| places.is(leaf));
+    let places = pages
+        .shared_pointers(leaf)?
+        .filter(|places| places.is(leaf));
     let places = places.ok_or_else(|| Error::corrupt(leaf, "is not a leaf of places"))?;
     places.to_page(|key, newest| {
         let (at, record) = Record::find(pages, newest, key, commit)?;

@@ -213,7 +213,7 @@ fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<
     let mut each = |written| {
         let (bits, first, count) = match written {
             Written::Pages(first, count) => (&mut plain, first, count),
-            Written::PlaceLeaf(leaf) => (&mut leaves, leaf, 1),
+            Written::PointerLeaf(leaf) => (&mut leaves, leaf, 1),
         };
         if bits.has_room_for(first, count) {
             bits.set(first, count);

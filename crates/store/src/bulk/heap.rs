@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::page::PAGE_BYTES;
 use crate::format::pages::AppendPages;
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::heap::{RECORD_BYTES_MAX, Record, SEGMENT_HEADER_BYTES, SEGMENT_PAGES_MAX};
 use crate::ids::HeapNo;
@@ -25,7 +25,7 @@ impl HeapBuilder {
         }
     }
 
-    /// Adds a value. Gives the keys and places of those before it once they fill a segment, which is written.
+    /// Adds a value. Gives the keys and pointers of those before it once they fill a segment, which is written.
     pub(super) fn push<P: AppendPages + ?Sized>(
         &mut self,
         pages: &mut P,
@@ -48,7 +48,7 @@ impl HeapBuilder {
         let at = u32::try_from(self.bytes.len()).map_err(|_| Error::ValueTooLong(value.len()))?;
         let record = Record {
             commit: pages.commit(),
-            previous: Place::NONE,
+            previous: RecordPointer::NONE,
             key,
             value,
         };
@@ -57,7 +57,7 @@ impl HeapBuilder {
         Ok(placed)
     }
 
-    /// Writes what is gathered as a segment; the keys and places of what is in it.
+    /// Writes what is gathered as a segment; the keys and pointers of what is in it.
     pub(super) fn write<P: AppendPages + ?Sized>(&mut self, pages: &mut P) -> Result<Placed> {
         if self.records.is_empty() {
             return Ok(Placed::default());
@@ -100,11 +100,11 @@ impl Default for Placed {
 }
 
 impl Placed {
-    /// Keys and places, in the order of the keys.
-    pub(super) fn places(&self) -> impl Iterator<Item = (&[u8; KEY_BYTES], Place)> {
+    /// Keys and pointers, in the order of the keys.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = (&[u8; KEY_BYTES], RecordPointer)> {
         self.records.iter().filter_map(|(key, at)| {
             let bytes = SEGMENT_HEADER_BYTES as u64 + u64::from(*at);
-            Some((key, Place::at(self.segment.first, bytes)?))
+            Some((key, RecordPointer::at(self.segment.first, bytes)?))
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Check, Sample};
 use crate::env::mapping::MappedPages;
 use crate::error::{Error, Result};
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::tree_record::TreeRecord;
 use crate::heap::{
     HeapUse, Record, SEGMENT_HEADER_BYTES, SegmentUse, segment_in_use, segment_key, segment_of,
@@ -82,7 +82,7 @@ impl Heaps {
     }
 
     /// Notes that a key leads to a record of so many bytes; whether it is among what is in use of a segment of the heap.
-    pub(super) fn note_record(&mut self, heap: HeapNo, at: Place, bytes: usize) -> bool {
+    pub(super) fn note_record(&mut self, heap: HeapNo, at: RecordPointer, bytes: usize) -> bool {
         let mut before = self
             .segments
             .range_mut((heap, PageNo(0))..=(heap, at.page()));
@@ -94,7 +94,7 @@ impl Heaps {
             pages: found.usage.pages,
         };
         let [begin, end] = [SEGMENT_HEADER_BYTES as u32, found.usage.used]
-            .map(|bytes| segment.place(bytes).map_or(0, Place::offset));
+            .map(|bytes| segment.pointer(bytes).map_or(0, RecordPointer::offset));
         let is_inside = at.offset() >= begin && at.offset() + bytes as u64 <= end;
         if is_inside {
             found.live += bytes as u64;
@@ -305,8 +305,8 @@ mod tests {
             heaps.add(&key, &usage.encode()).unwrap();
         }
         assert!(heaps.note_tree(HEAP) && !heaps.note_tree(HEAP));
-        let at = |page, bytes| Place::at(PageNo(page), bytes).unwrap();
-        for (place, bytes, is_inside) in [
+        let at = |page, bytes| RecordPointer::at(PageNo(page), bytes).unwrap();
+        for (pointer, bytes, is_inside) in [
             (at(10, 32), 80, true),
             (at(20, 32), 4000, true),
             (at(10, 24), 80, false),
@@ -316,8 +316,8 @@ mod tests {
             (at(9, 0), 8, false),
             (at(23, 0), 8, false),
         ] {
-            let found = heaps.note_record(HEAP, place, bytes);
-            assert_eq!(found, is_inside, "{place:?}");
+            let found = heaps.note_record(HEAP, pointer, bytes);
+            assert_eq!(found, is_inside, "{pointer:?}");
         }
         assert!(!heaps.note_record(HeapNo(1), at(10, 32), 80));
         assert!(!heaps.note_record(HeapNo(3), at(10, 32), 80));

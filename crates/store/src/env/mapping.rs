@@ -15,8 +15,8 @@ use sapwood_wal::storage::{File, Map, Window};
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, PAGE_NO_MAX, Page};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
-use crate::format::pointer_leaf::PlaceLeaf;
+use crate::format::pointer::RecordPointer;
+use crate::format::pointer_leaf::PointerLeaf;
 use crate::format::prefetch;
 use crate::format::roots::FIRST_PAGE;
 use crate::ids::{CommitNo, FileNo, PageNo, SnapshotId};
@@ -87,11 +87,11 @@ pub struct MappedPages {
     file: FileNo,
     /// Pages of a write transaction that are not in the file yet.
     plain: Option<Box<PlainPages>>,
-    /// Records and places of a write transaction that are not in the file yet.
+    /// Records and pointers of a write transaction that are not in the file yet.
     records: Option<Box<OwnRecords>>,
     /// The commit whose records are read.
     as_of: CommitNo,
-    /// How many pages the file has by now, where places may lead to the records of later commits.
+    /// How many pages the file has by now, where pointers may lead to the records of later commits.
     room: Option<NonNull<AtomicU64>>,
 }
 
@@ -153,12 +153,12 @@ impl MappedPages {
         self
     }
 
-    /// Keeps records and places in memory from now on.
+    /// Keeps records and pointers in memory from now on.
     pub(crate) fn set_records(&mut self, records: Box<OwnRecords>) {
         self.records = Some(records);
     }
 
-    /// The records and places in memory, which are no longer looked at.
+    /// The records and pointers in memory, which are no longer looked at.
     pub(crate) fn take_records(&mut self) -> Option<Box<OwnRecords>> {
         self.records.take()
     }
@@ -178,14 +178,14 @@ impl MappedPages {
 
     /// The bytes of the file from a place on.
     #[inline]
-    fn record_at(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+    fn record_at(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         let end = at.offset().saturating_add(bytes as u64);
         let limit = self.pages * PAGE_BYTES as u64;
         let is_behind_metas = at.offset() >= FIRST_PAGE * PAGE_BYTES as u64;
         if !is_behind_metas || (end > limit && end > self.room_bytes()) {
             return Err(outside_of_store(at));
         }
-        // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a place leads to as long as there is somebody who may look for it.
+        // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a pointer leads to as long as there is somebody who may look for it.
         Ok(unsafe { std::slice::from_raw_parts(self.base.add(at.offset() as usize), bytes) })
     }
 
@@ -255,8 +255,8 @@ impl ReadPages for MappedPages {
     }
 
     #[inline]
-    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
-        let at = self.at(number, 1)?.cast::<PlaceLeaf>();
+    fn shared_pointers(&self, number: PageNo) -> Result<Option<&PointerLeaf>> {
+        let at = self.at(number, 1)?.cast::<PointerLeaf>();
         if self
             .plain()
             .is_some_and(|plain| plain.get(number).is_some())
@@ -268,12 +268,12 @@ impl ReadPages for MappedPages {
     }
 
     #[inline]
-    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
-        self.records()?.place(leaf, slot)
+    fn own_pointer(&self, leaf: PageNo, slot: usize) -> Option<RecordPointer> {
+        self.records()?.pointer(leaf, slot)
     }
 
     #[inline]
-    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         match self.records().and_then(|own| own.record(at, bytes)) {
             Some(record) => Ok(record),
             None => self.record_at(at, bytes),
@@ -281,7 +281,7 @@ impl ReadPages for MappedPages {
     }
 
     #[inline]
-    fn fetch_record(&self, at: Place) {
+    fn fetch_record(&self, at: RecordPointer) {
         if at.offset() < self.pages * PAGE_BYTES as u64 {
             prefetch::record(self.base.wrapping_add(at.offset() as usize));
         }
@@ -360,20 +360,20 @@ impl Windows {
         Ok(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), bytes) })
     }
 
-    /// A leaf of places to store to, which others may be reading.
+    /// A leaf of pointers to store to, which others may be reading.
     ///
     /// # Safety
     /// The page lies within the file. While the reference lives, nothing of it is changed but the words that are stored at once, and nobody has a reference to it
     /// as a [`Page`] that is looked at.
-    pub(crate) unsafe fn places(&mut self, leaf: PageNo) -> Result<&PlaceLeaf> {
+    pub(crate) unsafe fn pointer_leaf(&mut self, leaf: PageNo) -> Result<&PointerLeaf> {
         let (window, page) = (leaf.0 / WINDOW_PAGES, leaf.0 % WINDOW_PAGES);
         let place = place(self.window(window as usize)?, page, PAGE_BYTES)?;
         // SAFETY: within the window, and as aligned as pages, which lie at multiples of their size; any bytes are a leaf. What changes meanwhile are
         // atomics, by promise.
-        let leaf_of = unsafe { place.cast::<PlaceLeaf>().as_ref() };
+        let leaf_of = unsafe { place.cast::<PointerLeaf>().as_ref() };
         match leaf_of.is(leaf) {
             true => Ok(leaf_of),
-            false => Err(Error::corrupt(leaf, "is not a leaf of places")),
+            false => Err(Error::corrupt(leaf, "is not a leaf of pointers")),
         }
     }
 
@@ -449,7 +449,7 @@ fn place(window: &Window, page: u64, bytes: usize) -> Result<NonNull<u8>> {
 }
 
 #[cold]
-fn outside_of_store(at: Place) -> Error {
+fn outside_of_store(at: RecordPointer) -> Error {
     Error::corrupt(at.page(), "lies outside of the store")
 }
 

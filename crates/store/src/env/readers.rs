@@ -341,7 +341,7 @@ thread_local! {
 
 /// The place at which the calling thread begins to look.
 #[inline]
-fn own_place() -> usize {
+fn own_pointer() -> usize {
     let place = PLACE.get();
     if place != usize::MAX {
         return place;
@@ -361,7 +361,7 @@ impl IdleReaders {
 
     #[inline]
     fn take(&self) -> Option<Box<ReaderHandle>> {
-        let own = own_place();
+        let own = own_pointer();
         for tried in 0..TRIED {
             let place = &self.places[(own + tried) % PLACES];
             if tried > 0 && place.load(Ordering::Relaxed).is_null() {
@@ -396,7 +396,7 @@ impl IdleReaders {
     /// Keeps a handle for later, or gives its slot back to the table if there are enough.
     #[inline]
     fn put(handle: Box<ReaderHandle>) {
-        let own = own_place();
+        let own = own_pointer();
         let handle = Box::into_raw(handle);
         for tried in 0..TRIED {
             // SAFETY: the handle is still ours, and keeps the environment with these places alive.

@@ -60,7 +60,7 @@ pub enum PageKind {
     /// A page of keys of one length, and nothing else.
     PackedLeaf = 9,
     /// A page of keys of eight bytes and the places of their values.
-    PlaceLeaf = 10,
+    PointerLeaf = 10,
     /// The first page of a segment of records.
     Segment = 11,
 }
@@ -112,7 +112,7 @@ impl Page {
             7 => Some(PageKind::WholeBranch),
             8 => Some(PageKind::CountedWholeBranch),
             9 => Some(PageKind::PackedLeaf),
-            10 => Some(PageKind::PlaceLeaf),
+            10 => Some(PageKind::PointerLeaf),
             11 => Some(PageKind::Segment),
             _ => None,
         }

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::format::page::{Page, PageMut, Successor};
-use crate::format::pointer::{Place, Segment};
-use crate::format::pointer_leaf::PlaceLeaf;
+use crate::format::pointer::{RecordPointer, Segment};
+use crate::format::pointer_leaf::PointerLeaf;
 use crate::ids::{CommitNo, HeapNo, PageNo, SnapshotId};
 
 /// Pages to be read: a snapshot's, or a write transaction's including its own changes.
@@ -26,27 +26,27 @@ pub trait ReadPages {
     /// `pages` consecutive pages as one slice of bytes. A run that does not lie inside the store is [`Error::Corrupt`].
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]>;
 
-    /// The leaf of places with this number, if others may store to it while it is read; `None` if [`ReadPages::page`] may give it.
-    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
+    /// The leaf of pointers with this number, if others may store to it while it is read; `None` if [`ReadPages::page`] may give it.
+    fn shared_pointers(&self, number: PageNo) -> Result<Option<&PointerLeaf>> {
         let _ = number;
         Ok(None)
     }
 
     /// What such a leaf will have at a slot, if this reader itself has changed that.
     #[inline]
-    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
+    fn own_pointer(&self, leaf: PageNo, slot: usize) -> Option<RecordPointer> {
         let _ = (leaf, slot);
         None
     }
 
     /// The next `bytes` bytes from where a record begins. [`Error::Corrupt`] if they do not lie inside the store.
-    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         let _ = bytes;
         Err(Error::corrupt(at.page(), "records have no place here"))
     }
 
     /// Asks the processor for the first bytes of a record.
-    fn fetch_record(&self, at: Place) {
+    fn fetch_record(&self, at: RecordPointer) {
         let _ = at;
     }
 
@@ -110,24 +110,24 @@ pub trait WritePages: ReadPages {
     /// Gives pages back: a page of a tree (`pages` = 1) or a whole extent.
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()>;
 
-    /// Adds a record to those of a heap; where it is. `previous` is the place of the record that an earlier commit has for the key.
+    /// Adds a record to those of a heap; where it is. `previous` points to the record that an earlier commit has for the key.
     fn add_record(
         &mut self,
         heap: HeapNo,
         key: &[u8; 8],
-        previous: Place,
+        previous: RecordPointer,
         value: &[u8],
-    ) -> Result<Place>;
+    ) -> Result<RecordPointer>;
 
     /// Adds a record of the heap to it once more, because the room that it takes is wanted; where it is now. Earlier commits go on from there to where it was,
     /// and never learn of the room that they do not know.
-    fn move_record(&mut self, heap: HeapNo, at: Place) -> Result<Place>;
+    fn move_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<RecordPointer>;
 
     /// A record of a heap is not the newest of its key any more.
-    fn outdate_record(&mut self, heap: HeapNo, at: Place) -> Result<()>;
+    fn outdate_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()>;
 
-    /// Has a leaf that is not the transaction's own say from the commit on that a record is at this place, if that may be stored where the leaf is; whether it may.
-    fn store_place(&mut self, leaf: PageNo, slot: usize, at: Place) -> Result<bool>;
+    /// Has a leaf that is not the transaction's own say from the commit on that a record is there, if that may be stored where the leaf is; whether it may.
+    fn store_pointer(&mut self, leaf: PageNo, slot: usize, at: RecordPointer) -> Result<bool>;
 
     /// A segment of the heap whose records had better be moved out of it, with the length of what it holds.
     fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>>;

@@ -6,25 +6,25 @@ use crate::ids::PageNo;
 /// Records begin at multiples of so many bytes.
 pub(crate) const STEP_BYTES: u64 = 8;
 
-/// Where a record begins: the bytes of the file before it, divided by eight. 0 is no place, as the first page has no records.
+/// A pointer to a record: the bytes of the file before it, divided by eight. 0 points to none, as the first page has no records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Place(pub(crate) u64);
+pub struct RecordPointer(pub(crate) u64);
 
-impl Place {
+impl RecordPointer {
     pub(crate) const NONE: Self = Self(0);
 
-    /// The place so many bytes from the beginning of a page. `None` if no record begins there.
+    /// A pointer to so many bytes from the beginning of a page. `None` if no record begins there.
     pub(crate) fn at(page: PageNo, bytes: u64) -> Option<Self> {
         let offset = page.0.checked_mul(PAGE_BYTES as u64)?.checked_add(bytes)?;
         (offset.is_multiple_of(STEP_BYTES) && offset > 0).then_some(Self(offset / STEP_BYTES))
     }
 
-    /// Reads a place as a leaf has it.
+    /// Reads a pointer as a leaf has it.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self(u64::from_le_bytes(*bytes.first_chunk()?)))
     }
 
-    /// The place as a leaf has it.
+    /// The pointer as a leaf has it.
     pub(crate) fn encode(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// A segment's place in the file.
+/// A segment's pointer in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     pub(crate) first: PageNo,

@@ -1,4 +1,4 @@
-//! A leaf of keys of eight bytes and places.
+//! A leaf of keys of eight bytes and pointers.
 //!
 //! ```text
 //!  offset  size  field
@@ -6,12 +6,12 @@
 //!      24     2  n          number of keys
 //!      26     2  size       of a pair: 16
 //!      28     4  zero
-//!      32        pairs      key, 8 bytes, and place, 8 bytes, each; keys ascending
-//!    4080     8  changed    the last commit that stored places in it, 0: none
+//!      32        pairs      key, 8 bytes, and pointer, 8 bytes, each; keys ascending
+//!    4080     8  changed    the last commit that stored pointers in it, 0: none
 //!    4088     8  zero
 //! ```
 //!
-//! What changes while others look are `changed` and the places, words that are loaded and stored at once. All else is only changed by the transaction that
+//! What changes while others look are `changed` and the pointers, words that are loaded and stored at once. All else is only changed by the transaction that
 //! the leaf belongs to, before anybody else can look at it.
 
 // Pages are looked at as what they are.
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::prefetch;
 use crate::ids::{CommitNo, PageNo};
 
@@ -42,7 +42,7 @@ pub(crate) const KEY_BYTES: usize = 8;
 /// A leaf, as it is in the file.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct PlaceLeaf {
+pub struct PointerLeaf {
     header: [u8; 24],
     n: [u8; 2],
     size: [u8; 2],
@@ -56,13 +56,13 @@ pub struct PlaceLeaf {
 #[derive(Debug)]
 struct Pair {
     key: [u8; KEY_BYTES],
-    place: AtomicU64,
+    pointer: AtomicU64,
 }
 
-const _: () = assert!(size_of::<PlaceLeaf>() == PAGE_BYTES);
-const _: () = assert!(align_of::<PlaceLeaf>() <= align_of::<Page>());
+const _: () = assert!(size_of::<PointerLeaf>() == PAGE_BYTES);
+const _: () = assert!(align_of::<PointerLeaf>() <= align_of::<Page>());
 
-impl PlaceLeaf {
+impl PointerLeaf {
     /// A page in plain memory.
     #[cfg(test)]
     pub(crate) fn of(page: &mut Page) -> &Self {
@@ -73,7 +73,7 @@ impl PlaceLeaf {
     /// Whether it is the page of a tree that it should be.
     pub(crate) fn is(&self, number: PageNo) -> bool {
         let [_, _, _, _, kind, level, ..] = self.header;
-        let is_leaf = kind == PageKind::PlaceLeaf as u8 && level == 0;
+        let is_leaf = kind == PageKind::PointerLeaf as u8 && level == 0;
         is_leaf
             && self.number() == number
             && usize::from(u16::from_le_bytes(self.size)) == PAIR_BYTES
@@ -95,7 +95,7 @@ impl PlaceLeaf {
         CommitNo(self.word(16))
     }
 
-    /// The last commit that stored places in it.
+    /// The last commit that stored pointers in it.
     pub(crate) fn changed(&self) -> CommitNo {
         CommitNo(u64::from_le(self.changed.load(Ordering::Relaxed)))
     }
@@ -114,18 +114,20 @@ impl PlaceLeaf {
         self.pairs().get(slot).map(|pair| &pair.key)
     }
 
-    /// A key, and the place of its newest record.
+    /// A key, and the pointer of its newest record.
     #[inline]
-    pub(crate) fn pair(&self, slot: usize) -> Option<(&[u8; KEY_BYTES], Place)> {
+    pub(crate) fn pair(&self, slot: usize) -> Option<(&[u8; KEY_BYTES], RecordPointer)> {
         let pair = self.pairs().get(slot)?;
-        let place = Place(u64::from_le(pair.place.load(Ordering::Acquire)));
-        Some((&pair.key, place))
+        let pointer = RecordPointer(u64::from_le(pair.pointer.load(Ordering::Acquire)));
+        Some((&pair.key, pointer))
     }
 
-    /// The place of a key's newest record. What that is made of was written before.
-    pub(crate) fn place(&self, slot: usize) -> Option<Place> {
+    /// The pointer of a key's newest record. What that is made of was written before.
+    pub(crate) fn pointer(&self, slot: usize) -> Option<RecordPointer> {
         let pair = self.pairs().get(slot)?;
-        Some(Place(u64::from_le(pair.place.load(Ordering::Acquire))))
+        Some(RecordPointer(u64::from_le(
+            pair.pointer.load(Ordering::Acquire),
+        )))
     }
 
     /// Whether it says that it has more keys than it has room for, of which no more than that are looked at.
@@ -134,10 +136,10 @@ impl PlaceLeaf {
     }
 
     /// The leaf as it was when a commit was the newest, sealed: each key leads to the record that `seen` gives for it, with the commit that wrote that. Whatever was
-    /// stored here since the leaf was made was the place of a record of the commit that stored it.
+    /// stored here since the leaf was made was the pointer of a record of the commit that stored it.
     pub(crate) fn to_page(
         &self,
-        mut seen: impl FnMut(&[u8; KEY_BYTES], Place) -> Result<(Place, CommitNo)>,
+        mut seen: impl FnMut(&[u8; KEY_BYTES], RecordPointer) -> Result<(RecordPointer, CommitNo)>,
     ) -> Result<Box<Page>> {
         let mut page = Box::new(Page::zeroed());
         let mut changed = CommitNo::default();
@@ -150,10 +152,10 @@ impl PlaceLeaf {
             .zip(&self.pairs)
             .enumerate()
         {
-            let mut place = Place(u64::from_le(pair.place.load(Ordering::Acquire)));
+            let mut pointer = RecordPointer(u64::from_le(pair.pointer.load(Ordering::Acquire)));
             if slot < self.len() {
-                let (at, commit) = seen(&pair.key, place)?;
-                place = at;
+                let (at, commit) = seen(&pair.key, pointer)?;
+                pointer = at;
                 if commit > self.commit() {
                     changed = changed.max(commit);
                 }
@@ -161,7 +163,7 @@ impl PlaceLeaf {
             let to: &mut [u8; PAIR_BYTES] = to;
             let (key, word) = to.split_at_mut(KEY_BYTES);
             key.copy_from_slice(&pair.key);
-            word.copy_from_slice(&place.encode());
+            word.copy_from_slice(&pointer.encode());
         }
         let parts = [&self.header[..], &self.n, &self.size, &self.zero];
         head.copy_from_slice(&parts.concat());
@@ -193,45 +195,54 @@ impl PlaceLeaf {
         prefetch::address(std::ptr::from_ref(self).cast());
     }
 
-    /// Asks the processor for the pair of a key, as far as its place is clear from the beginning of the leaf.
+    /// Asks the processor for the pair of a key, as far as its pointer is clear from the beginning of the leaf.
     pub(crate) fn fetch_pair(&self, key: [u8; KEY_BYTES]) {
         if let Some(pair) = self.guess(key).and_then(|guess| self.pairs().get(guess)) {
             prefetch::address(std::ptr::from_ref(pair).cast());
         }
     }
 
-    /// Stores the places of records that a commit has written, for whoever holds the appender's lock.
+    /// Stores the pointers of records that a commit has written, for whoever holds the appender's lock.
     pub(crate) fn store_all(
         &self,
-        places: impl IntoIterator<Item = (u16, Place)>,
+        pointers: impl IntoIterator<Item = (u16, RecordPointer)>,
         commit: CommitNo,
     ) -> Result<()> {
-        for (slot, place) in places {
-            self.store(usize::from(slot), place, commit)
+        for (slot, pointer) in pointers {
+            self.store(usize::from(slot), pointer, commit)
                 .ok_or_else(|| {
-                    Error::corrupt(self.number(), "has fewer places than are stored in it")
+                    Error::corrupt(self.number(), "has fewer pointers than are stored in it")
                 })?;
         }
         Ok(())
     }
 
-    /// Stores the place of a record that `commit` has written, for whoever holds the appender's lock.
-    pub(crate) fn store(&self, slot: usize, place: Place, commit: CommitNo) -> Option<()> {
+    /// Stores the pointer of a record that `commit` has written, for whoever holds the appender's lock.
+    pub(crate) fn store(
+        &self,
+        slot: usize,
+        pointer: RecordPointer,
+        commit: CommitNo,
+    ) -> Option<()> {
         let pair = self.pairs().get(slot)?;
-        pair.place.store(place.0.to_le(), Ordering::Release);
+        pair.pointer.store(pointer.0.to_le(), Ordering::Release);
         self.changed.store(commit.0.to_le(), Ordering::Relaxed);
         Some(())
     }
 }
 
-/// Has a page of the transaction's own, a leaf of places, say something else at a slot.
-pub(crate) fn set_place(page: &mut PageMut<'_>, slot: usize, place: Place) -> Option<()> {
+/// Has a page of the transaction's own, a leaf of pointers, say something else at a slot.
+pub(crate) fn set_pointer(
+    page: &mut PageMut<'_>,
+    slot: usize,
+    pointer: RecordPointer,
+) -> Option<()> {
     let at = HEADER_BYTES + slot * PAIR_BYTES + KEY_BYTES;
     let is_inside = slot < PAIRS_MAX;
-    page.store(at, &place.encode()).filter(|()| is_inside)
+    page.store(at, &pointer.encode()).filter(|()| is_inside)
 }
 
-/// Has a page of the transaction's own, a leaf of places, say that nobody has stored in it.
+/// Has a page of the transaction's own, a leaf of pointers, say that nobody has stored in it.
 pub(crate) fn clear_changed(page: &mut PageMut<'_>) {
     page.clear(CHANGED_AT..CHANGED_AT + size_of::<CommitNo>());
 }
@@ -242,7 +253,7 @@ mod tests {
 
     fn leaf_of(keys: &[u64]) -> Page {
         let mut page = Page::zeroed();
-        page.init(PageKind::PlaceLeaf, 0, PageNo(9), CommitNo(3));
+        page.init(PageKind::PointerLeaf, 0, PageNo(9), CommitNo(3));
         let bytes = page.bytes_mut();
         bytes[24..26].copy_from_slice(&(keys.len() as u16).to_le_bytes());
         bytes[26] = PAIR_BYTES as u8;
@@ -256,7 +267,7 @@ mod tests {
 
     fn is_searched(keys: &[u64]) {
         let mut page = leaf_of(keys);
-        let leaf = PlaceLeaf::of(&mut page);
+        let leaf = PointerLeaf::of(&mut page);
         assert!(leaf.is(PageNo(9)) && !leaf.is(PageNo(8)));
         assert_eq!((leaf.len(), leaf.commit()), (keys.len(), CommitNo(3)));
         let near = keys
@@ -271,9 +282,12 @@ mod tests {
         }
         for (slot, key) in keys.iter().enumerate() {
             assert_eq!(leaf.key(slot), Some(&key.to_be_bytes()));
-            assert_eq!(leaf.place(slot), Some(Place(key * 10)));
+            assert_eq!(leaf.pointer(slot), Some(RecordPointer(key * 10)));
         }
-        assert_eq!((leaf.key(keys.len()), leaf.place(keys.len())), (None, None));
+        assert_eq!(
+            (leaf.key(keys.len()), leaf.pointer(keys.len())),
+            (None, None)
+        );
     }
 
     #[test]
@@ -287,45 +301,51 @@ mod tests {
     }
 
     #[test]
-    fn places_are_stored() {
+    fn pointers_are_stored() {
         let mut page = leaf_of(&[4, 5, 6]);
-        let leaf = PlaceLeaf::of(&mut page);
+        let leaf = PointerLeaf::of(&mut page);
         assert_eq!(leaf.changed(), CommitNo(0));
-        leaf.store(1, Place(77), CommitNo(12)).unwrap();
-        assert_eq!(leaf.place(1), Some(Place(77)));
+        leaf.store(1, RecordPointer(77), CommitNo(12)).unwrap();
+        assert_eq!(leaf.pointer(1), Some(RecordPointer(77)));
         assert_eq!(
-            (leaf.place(0), leaf.place(2)),
-            (Some(Place(40)), Some(Place(60)))
+            (leaf.pointer(0), leaf.pointer(2)),
+            (Some(RecordPointer(40)), Some(RecordPointer(60)))
         );
         assert_eq!(leaf.changed(), CommitNo(12));
-        assert_eq!(leaf.store(3, Place(1), CommitNo(13)), None);
-        leaf.store_all([(0, Place(8)), (2, Place(9))], CommitNo(13))
+        assert_eq!(leaf.store(3, RecordPointer(1), CommitNo(13)), None);
+        leaf.store_all([(0, RecordPointer(8)), (2, RecordPointer(9))], CommitNo(13))
             .unwrap();
-        let places = [0, 1, 2].map(|slot| leaf.place(slot));
-        assert_eq!(places, [8, 77, 9].map(|place| Some(Place(place))));
+        let pointers = [0, 1, 2].map(|slot| leaf.pointer(slot));
+        assert_eq!(
+            pointers,
+            [8, 77, 9].map(|pointer| Some(RecordPointer(pointer)))
+        );
         assert_eq!(leaf.changed(), CommitNo(13));
-        assert!(leaf.store_all([(3, Place(1))], CommitNo(14)).is_err());
+        assert!(
+            leaf.store_all([(3, RecordPointer(1))], CommitNo(14))
+                .is_err()
+        );
     }
 
     #[test]
     fn a_leaf_is_seen_as_it_was() {
         let mut page = leaf_of(&[4, 5, 6]);
         let mut then = page.clone();
-        let leaf = PlaceLeaf::of(&mut page);
-        leaf.store(0, Place(11), CommitNo(7)).unwrap();
-        leaf.store(2, Place(12), CommitNo(9)).unwrap();
-        leaf.store(0, Place(13), CommitNo(11)).unwrap();
-        // As of commit 8, by when one place had been stored.
-        let seen = |_: &[u8; KEY_BYTES], place: Place| {
-            Ok(match place {
-                Place(13) => (Place(11), CommitNo(7)),
-                Place(12) => (Place(60), CommitNo(2)),
-                place => (place, CommitNo(3)),
+        let leaf = PointerLeaf::of(&mut page);
+        leaf.store(0, RecordPointer(11), CommitNo(7)).unwrap();
+        leaf.store(2, RecordPointer(12), CommitNo(9)).unwrap();
+        leaf.store(0, RecordPointer(13), CommitNo(11)).unwrap();
+        // As of commit 8, by when one pointer had been stored.
+        let seen = |_: &[u8; KEY_BYTES], pointer: RecordPointer| {
+            Ok(match pointer {
+                RecordPointer(13) => (RecordPointer(11), CommitNo(7)),
+                RecordPointer(12) => (RecordPointer(60), CommitNo(2)),
+                pointer => (pointer, CommitNo(3)),
             })
         };
         let seen = leaf.to_page(seen).unwrap();
-        PlaceLeaf::of(&mut then)
-            .store(0, Place(11), CommitNo(7))
+        PointerLeaf::of(&mut then)
+            .store(0, RecordPointer(11), CommitNo(7))
             .unwrap();
         then.seal();
         assert!(seen.bytes() == then.bytes());
@@ -333,7 +353,7 @@ mod tests {
         // As it was made.
         let made = leaf.to_page(|key, _| {
             let key = u64::from_be_bytes(*key);
-            Ok((Place(key * 10), CommitNo(3)))
+            Ok((RecordPointer(key * 10), CommitNo(3)))
         });
         let mut expected = leaf_of(&[4, 5, 6]);
         expected.seal();
@@ -345,7 +365,7 @@ mod tests {
     fn too_many_keys_are_damage_that_stays_inside() {
         let mut page = leaf_of(&[1, 2]);
         page.bytes_mut()[24..26].copy_from_slice(&u16::MAX.to_le_bytes());
-        assert_eq!(PlaceLeaf::of(&mut page).len(), PAIRS_MAX);
-        assert!(PlaceLeaf::of(&mut page).has_too_many());
+        assert_eq!(PointerLeaf::of(&mut page).len(), PAIRS_MAX);
+        assert!(PointerLeaf::of(&mut page).has_too_many());
     }
 }

@@ -193,7 +193,7 @@ impl TreeRecord {
             ..
         } = self.kind;
         match (level, whole) {
-            (0, _) if apart => PageKind::PlaceLeaf,
+            (0, _) if apart => PageKind::PointerLeaf,
             (0, false) => PageKind::Leaf,
             (0, true) if packed => PageKind::PackedLeaf,
             (0, true) => PageKind::WholeLeaf,

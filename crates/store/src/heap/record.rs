@@ -4,7 +4,7 @@
 //!  offset  size  field
 //!       0     6  commit     that wrote it
 //!       6     2  zero
-//!       8     8  previous   place of the record that it replaced, 0: none
+//!       8     8  previous   pointer to the record that it replaced, 0: none
 //!      16     8  key        of the tree
 //!      24     4  length     of the value, in bytes
 //!      28     4  checksum   CRC-32 of everything before it, and of the value
@@ -16,7 +16,7 @@
 use crate::error::{Error, Result};
 use crate::format::page::checksum;
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::pointer::STEP_BYTES;
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::ids::CommitNo;
@@ -34,7 +34,7 @@ const COMMIT_MAX: u64 = (1 << 48) - 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record<'v> {
     pub(crate) commit: CommitNo,
-    pub(crate) previous: Place,
+    pub(crate) previous: RecordPointer,
     pub(crate) key: [u8; KEY_BYTES],
     pub(crate) value: &'v [u8],
 }
@@ -68,7 +68,7 @@ impl<'v> Record<'v> {
     }
 
     /// The record that begins here, without a look at its checksum.
-    pub(crate) fn read<P: ReadPages + ?Sized>(pages: &'v P, at: Place) -> Result<Self> {
+    pub(crate) fn read<P: ReadPages + ?Sized>(pages: &'v P, at: RecordPointer) -> Result<Self> {
         let header = pages.record(at, HEADER_BYTES)?;
         let len = header
             .first_chunk::<HEADER_BYTES>()
@@ -92,14 +92,14 @@ impl<'v> Record<'v> {
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         (commit.0 <= COMMIT_MAX).then_some(Self {
             commit,
-            previous: Place(u64::from_le_bytes(previous)),
+            previous: RecordPointer(u64::from_le_bytes(previous)),
             key,
             value: rest.get(..len)?,
         })
     }
 
     /// The same, with a look at its checksum.
-    pub(crate) fn verify<P: ReadPages + ?Sized>(pages: &'v P, at: Place) -> Result<Self> {
+    pub(crate) fn verify<P: ReadPages + ?Sized>(pages: &'v P, at: RecordPointer) -> Result<Self> {
         let record = Self::read(pages, at)?;
         let header = pages.record(at, HEADER_BYTES)?;
         let (covered, sum) = header
@@ -115,11 +115,11 @@ impl<'v> Record<'v> {
         Ok(record)
     }
 
-    /// The value that a commit has under `key`, whose newest record is at this place.
+    /// The value that a commit has under `key`, whose newest record is there.
     #[inline]
     pub(crate) fn as_of<P: ReadPages + ?Sized>(
         pages: &'v P,
-        newest: Place,
+        newest: RecordPointer,
         key: &[u8; KEY_BYTES],
         commit: CommitNo,
     ) -> Result<&'v [u8]> {
@@ -136,14 +136,14 @@ impl<'v> Record<'v> {
         Self::find(pages, newest, key, commit).map(|(_, record)| record.value)
     }
 
-    /// The record that a commit has under `key`, whose newest one is at this place, and where it is. The records before the newest are of ever earlier commits,
+    /// The record that a commit has under `key`, whose newest one is there, and where it is. The records before the newest are of ever earlier commits,
     /// so that no damage makes this go on for ever.
     pub(crate) fn find<P: ReadPages + ?Sized>(
         pages: &'v P,
-        newest: Place,
+        newest: RecordPointer,
         key: &[u8; KEY_BYTES],
         commit: CommitNo,
-    ) -> Result<(Place, Self)> {
+    ) -> Result<(RecordPointer, Self)> {
         let mut at = newest;
         let mut later = None;
         loop {
@@ -151,7 +151,7 @@ impl<'v> Record<'v> {
             if record.key != *key || later.is_some_and(|later| record.commit >= later) {
                 return Err(Error::corrupt(
                     at.page(),
-                    "has not the record that a place says",
+                    "has not the record that a pointer says",
                 ));
             }
             if record.commit <= commit {
@@ -176,8 +176,8 @@ mod tests {
     struct Bytes(Vec<u8>);
 
     impl Bytes {
-        fn push(&mut self, record: Record<'_>) -> Place {
-            let at = Place::at(FIRST, self.0.len() as u64).unwrap();
+        fn push(&mut self, record: Record<'_>) -> RecordPointer {
+            let at = RecordPointer::at(FIRST, self.0.len() as u64).unwrap();
             record.encode(&mut self.0);
             at
         }
@@ -192,7 +192,7 @@ mod tests {
             Err(Error::corrupt(first, "there are only records"))
         }
 
-        fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
             let from = at
                 .offset()
                 .checked_sub(FIRST.0 * PAGE_BYTES as u64)
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    fn record(commit: u64, previous: Place, value: &[u8]) -> Record<'_> {
+    fn record(commit: u64, previous: RecordPointer, value: &[u8]) -> Record<'_> {
         Record {
             commit: CommitNo(commit),
             previous,
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_snapshot_sees_the_version_of_its_commit() {
         let mut file = Bytes(Vec::new());
-        let one = file.push(record(5, Place::NONE, b"one"));
+        let one = file.push(record(5, RecordPointer::NONE, b"one"));
         let two = file.push(record(8, one, b"the second of them"));
         let three = file.push(record(12, two, b""));
         let seen = |at, commit| Record::as_of(&file, at, b"12345678", CommitNo(commit)).ok();
@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(seen(three, commit), value, "{commit}");
         }
         assert_eq!(seen(two, 20), Some(&b"the second of them"[..]));
-        assert_eq!(seen(Place::NONE, 20), None);
+        assert_eq!(seen(RecordPointer::NONE, 20), None);
         for at in [one, two, three] {
             Record::verify(&file, at).unwrap();
             assert_eq!(at.offset() % 8, 0);
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn damage_is_noticed() {
         let mut file = Bytes(Vec::new());
-        let one = file.push(record(5, Place::NONE, b"a value"));
+        let one = file.push(record(5, RecordPointer::NONE, b"a value"));
         let two = file.push(record(6, one, b"another"));
         let good = file.0.clone();
         for at in 0..good.len() {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_chain_does_not_go_in_circles() {
         let mut file = Bytes(Vec::new());
-        let at = Place::at(FIRST, 0).unwrap();
+        let at = RecordPointer::at(FIRST, 0).unwrap();
         file.push(record(9, at, b"its own predecessor"));
         assert!(Record::as_of(&file, at, b"12345678", CommitNo(3)).is_err());
     }

@@ -8,7 +8,7 @@
 //!      32        records, across page borders
 //! ```
 //!
-//! A snapshot meets a record of a later commit where that commit stored its place in a leaf that both have. That is not
+//! A snapshot meets a record of a later commit where that commit stored a pointer to it in a leaf that both have. That is not
 //! done to a leaf that a meta page leads to. So no snapshot as old as the newest meta page meets records of a segment
 //! that is begun now, and one that stays keeps only what was written before the next checkpoint.
 //!
@@ -31,7 +31,7 @@ use super::Record;
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, PAGE_HEADER_BYTES, PAGE_NO_MAX, PageKind, checksum};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::pointer::Segment;
 use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
@@ -85,8 +85,8 @@ impl Segment {
         header
     }
 
-    /// Whether a place is in it.
-    pub(crate) fn has(self, at: Place) -> bool {
+    /// Whether a record is in it.
+    pub(crate) fn has(self, at: RecordPointer) -> bool {
         let pages = self.first.0..self.first.0 + u64::from(self.pages);
         pages.contains(&at.page().0)
     }
@@ -102,8 +102,8 @@ impl Segment {
     }
 
     fn begun<P: ReadPages + ?Sized>(self, pages: &P) -> Result<(CommitNo, CommitNo)> {
-        let place = self.place(0).ok_or_else(|| self.corrupt())?;
-        let header = pages.record(place, SEGMENT_HEADER_BYTES)?;
+        let pointer = self.pointer(0).ok_or_else(|| self.corrupt())?;
+        let header = pages.record(pointer, SEGMENT_HEADER_BYTES)?;
         let commit = header.get(16..).and_then(|rest| rest.first_chunk());
         let commit = commit.map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let reach = header.get(28..).and_then(|rest| rest.first_chunk());
@@ -123,9 +123,9 @@ impl Segment {
     }
 
     /// Where so many bytes of it end.
-    pub(crate) fn place(self, bytes: u32) -> Option<Place> {
+    pub(crate) fn pointer(self, bytes: u32) -> Option<RecordPointer> {
         let is_inside = u64::from(bytes) <= u64::from(self.pages) * PAGE_BYTES as u64;
-        Place::at(self.first, u64::from(bytes)).filter(|_| is_inside)
+        RecordPointer::at(self.first, u64::from(bytes)).filter(|_| is_inside)
     }
 
     /// Gives each record among its first `used` bytes to `each`, in the order in which they were written.
@@ -133,15 +133,15 @@ impl Segment {
         self,
         pages: &'r P,
         used: u32,
-        mut each: impl FnMut(Place, Record<'r>) -> Result<()>,
+        mut each: impl FnMut(RecordPointer, Record<'r>) -> Result<()>,
     ) -> Result<()> {
         let mut at = SEGMENT_HEADER_BYTES;
         while at < used as usize {
-            let place = self.place(at as u32);
-            let place = place.ok_or_else(|| self.corrupt())?;
-            let record = Record::read(pages, place)?;
+            let pointer = self.pointer(at as u32);
+            let pointer = pointer.ok_or_else(|| self.corrupt())?;
+            let record = Record::read(pages, pointer)?;
             at += Record::bytes(record.value.len());
-            each(place, record)?;
+            each(pointer, record)?;
         }
         match at == used as usize || used == 0 {
             true => Ok(()),
@@ -320,7 +320,7 @@ mod tests {
             Err(Error::corrupt(first, "there are only records"))
         }
 
-        fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+        fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
             let from = at.offset().checked_sub(5 * PAGE_BYTES as u64);
             from.and_then(|from| self.0.get(from as usize..)?.get(..bytes))
                 .ok_or_else(|| Error::corrupt(at.page(), "lies outside of the store"))
@@ -331,12 +331,12 @@ mod tests {
     fn records_are_met_in_the_order_of_writing() {
         let mut file = File(SEGMENT.header(CommitNo(3), CommitNo(2)).to_vec());
         let values: Vec<Vec<u8>> = (0..40).map(|n| vec![n as u8; n * 7]).collect();
-        let mut places = Vec::new();
+        let mut pointers = Vec::new();
         for (n, value) in values.iter().enumerate() {
-            places.push(SEGMENT.place(file.0.len() as u32).unwrap());
+            pointers.push(SEGMENT.pointer(file.0.len() as u32).unwrap());
             let record = Record {
                 commit: CommitNo(n as u64),
-                previous: Place(n as u64),
+                previous: RecordPointer(n as u64),
                 key: (n as u64).to_be_bytes(),
                 value,
             };
@@ -351,13 +351,13 @@ mod tests {
         SEGMENT.each(&file, used, each).unwrap();
         assert_eq!(met.len(), values.len());
         for (n, (at, key, value)) in met.into_iter().enumerate() {
-            assert_eq!((at, key), (places[n], (n as u64).to_be_bytes()));
+            assert_eq!((at, key), (pointers[n], (n as u64).to_be_bytes()));
             assert_eq!(value, values[n]);
         }
         assert!(SEGMENT.each(&file, used - 8, |_, _| Ok(())).is_err());
-        assert!(SEGMENT.place(2 * PAGE_BYTES as u32).is_some());
-        assert!(SEGMENT.place(2 * PAGE_BYTES as u32 + 8).is_none());
-        assert!(SEGMENT.place(12).is_none());
+        assert!(SEGMENT.pointer(2 * PAGE_BYTES as u32).is_some());
+        assert!(SEGMENT.pointer(2 * PAGE_BYTES as u32 + 8).is_none());
+        assert!(SEGMENT.pointer(12).is_none());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Whoever holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most one that is
 //! not, the last, and the next to take the lock completes it, to whichever stores it belongs.
 //!
-//! The places of records in leaves that are there already are stored between the two: not before the record is appended, since a commit that never happens
-//! would leave places whose records are taken for those of the next one of its number; and not after it is applied, since the next transaction goes on from
+//! Pointers to records in leaves that are there already are stored between the two: not before the record is appended, since a commit that never happens
+//! would leave pointers whose records are taken for those of the next one of its number; and not after it is applied, since the next transaction goes on from
 //! them. Whoever completes what a dead holder left stores them again.
 
 use std::io::IoSlice;
@@ -17,7 +17,7 @@ use crate::env::mapping::Windows;
 use crate::env::options::Durability;
 use crate::error::{Error, Result};
 use crate::format::meta::read_metas;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::roots::{FIRST_PAGE, Head};
 use crate::guard::{Guard, Guards};
 use crate::ids::PageNo;
@@ -60,32 +60,32 @@ impl<'i> AppendLock<'i> {
         }
     }
 
-    /// Stores the places of records of the commit with this head, whose record is appended, in one leaf, before the commit is applied. Whoever did not get so far
+    /// Stores pointers to records of the commit with this head, whose record is appended, in one leaf, before the commit is applied. Whoever did not get so far
     /// as to apply it afterwards has left the store in an order that only a recovery mends, and nobody else goes on with it.
     ///
     /// To a leaf that is no younger than a checkpoint's target a meta page may lead, now or soon. What is stored there must not be on the disk without the record,
     /// from which every replay stores it again.
     #[allow(unsafe_code)] // Everybody else stores, and loads, words of a leaf at once.
-    pub(crate) fn store_places(
+    pub(crate) fn store_pointers(
         &self,
         store: &Inner,
         windows: &mut Windows,
         head: &Head,
         leaf: PageNo,
-        places: impl IntoIterator<Item = (u16, Place)>,
+        pointers: impl IntoIterator<Item = (u16, RecordPointer)>,
     ) -> Result<()> {
         let stored = || {
             check_inside(leaf, head)?;
             // SAFETY: within the file by the test, as the store's pages are. It is a leaf of the newest commit, of which only words change, and only in the
             // hands of whoever holds this lock.
-            let leaf = unsafe { windows.places(leaf)? };
+            let leaf = unsafe { windows.pointer_leaf(leaf)? };
             if let Some(wal) = &store.wal
                 && leaf.commit() <= store.region.metas.newest()
-                && store.options.guards.has(Guard::SyncLogBeforePlaces)
+                && store.options.guards.has(Guard::SyncLogBeforePointers)
             {
                 wal.sync_to(head.log.lsn)?;
             }
-            leaf.store_all(places, head.commit)
+            leaf.store_all(pointers, head.commit)
         };
         stored().inspect_err(|_| store.poison())
     }
@@ -140,16 +140,16 @@ impl<'i> AppendLock<'i> {
             return Err(Error::Damaged("the log skips a commit".into()));
         }
         let head = header.head(log);
-        self.store_all_places(header.store, &head, items)?;
+        self.store_all_pointers(header.store, &head, items)?;
         region.apply(&head, Durability::Durable);
         Ok(())
     }
 
-    /// Stores the places of a record, of whose other items nothing is left to be done.
-    fn store_all_places(&self, store: u16, head: &Head, mut items: Items<'_>) -> Result<()> {
+    /// Stores the pointers of a record, of whose other items nothing is left to be done.
+    fn store_all_pointers(&self, store: u16, head: &Head, mut items: Items<'_>) -> Result<()> {
         let mut open: Option<(Arc<Inner>, Windows)> = None;
         while let Some(item) = items.next()? {
-            let Item::Places(item) = item else {
+            let Item::Pointers(item) = item else {
                 continue;
             };
             let (store, windows) = match &mut open {
@@ -164,7 +164,7 @@ impl<'i> AppendLock<'i> {
                     open.insert((store, windows))
                 }
             };
-            self.store_places(store, windows, head, item.leaf, item.places())?;
+            self.store_pointers(store, windows, head, item.leaf, item.pointers())?;
         }
         Ok(())
     }

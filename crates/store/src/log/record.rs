@@ -61,13 +61,13 @@ use crate::error::{Error, Result};
 use crate::format::catalog::{Catalog, tree_from_words, tree_to_words};
 use crate::format::free_list::recent::Recent;
 use crate::format::page::{Origins, PAGE_BYTES, Page};
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::roots::{Head, Roots};
 use crate::format::tree_record::TreeRecord;
 use crate::ids::{CommitNo, PageNo};
 use crate::varint;
 
-pub(crate) use pointers::{PlacesItem, encode_places};
+pub(crate) use pointers::{PointersItem, encode_pointers};
 pub(crate) use value_deltas::{
     ValueDeltasItem, begin_value_deltas, encode_moved, encode_value_delta,
 };
@@ -80,7 +80,7 @@ const TAG_EXTENT: u8 = 2;
 const TAG_PAGE: u8 = 3;
 const TAG_RECORDS: u8 = 4;
 const TAG_VALUE_DELTAS: u8 = 6;
-const TAG_PLACES: u8 = 5;
+const TAG_POINTERS: u8 = 5;
 /// What stands before the roots.
 const FIXED_BYTES: usize = 16;
 
@@ -292,8 +292,8 @@ pub(crate) fn encode_extent(first: PageNo, extent: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Adds bytes that were added to a segment at this place.
-pub(crate) fn encode_records(at: Place, bytes: &[u8], out: &mut Vec<u8>) {
-    debug_assert!(at != Place::NONE && is_of_records(bytes));
+pub(crate) fn encode_records(at: RecordPointer, bytes: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(at != RecordPointer::NONE && is_of_records(bytes));
     out.push(TAG_RECORDS);
     varint::put(at.0, out);
     varint::put(bytes.len() as u64, out);
@@ -302,7 +302,10 @@ pub(crate) fn encode_records(at: Place, bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Records, and the header of their segment, begin and end at places.
 fn is_of_records(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.len().is_multiple_of(Place(1).offset() as usize)
+    !bytes.is_empty()
+        && bytes
+            .len()
+            .is_multiple_of(RecordPointer(1).offset() as usize)
 }
 
 /// What happens to one page, extent or part of a segment.
@@ -316,11 +319,11 @@ pub(crate) enum Item<'a> {
         bytes: &'a [u8],
     },
     Records {
-        at: Place,
+        at: RecordPointer,
         bytes: &'a [u8],
     },
     ValueDeltas(ValueDeltasItem<'a>),
-    Places(PlacesItem<'a>),
+    Pointers(PointersItem<'a>),
 }
 
 /// How a page is rebuilt.
@@ -380,7 +383,9 @@ impl<'a> Items<'a> {
             TAG_VALUE_DELTAS => ValueDeltasItem::take(&mut self.rest)
                 .map(Item::ValueDeltas)
                 .map(Some),
-            TAG_PLACES => PlacesItem::take(&mut self.rest).map(Item::Places).map(Some),
+            TAG_POINTERS => PointersItem::take(&mut self.rest)
+                .map(Item::Pointers)
+                .map(Some),
             _ => Err(damaged("has an unknown item")),
         }
     }
@@ -420,13 +425,13 @@ impl<'a> Items<'a> {
     }
 
     fn records(&mut self) -> Result<Item<'a>> {
-        let at = Place(take_number(&mut self.rest)?);
+        let at = RecordPointer(take_number(&mut self.rest)?);
         let length = take_number(&mut self.rest)?;
         let bytes = take(
             &mut self.rest,
             usize::try_from(length).unwrap_or(usize::MAX),
         )?;
-        if at == Place::NONE || !is_of_records(bytes) {
+        if at == RecordPointer::NONE || !is_of_records(bytes) {
             return Err(damaged("adds to a segment what cannot be there"));
         }
         Ok(Item::Records { at, bytes })

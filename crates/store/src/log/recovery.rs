@@ -5,9 +5,9 @@
 //! Only pages that the meta page's commit does not refer to are written (the reuse rule protects those it does), so a crash
 //! during recovery changes nothing: the next one does the same again.
 //!
-//! Places are the exception: they are stored in leaves that the meta page may lead to, as they were when they were committed. That, too, is done
+//! Pointers are the exception: they are stored in leaves that the meta page may lead to, as they were when they were committed. That, too, is done
 //! again as often as recovery is, since each of them is stored as what it is, whatever stood there; but before the first one all of the log
-//! that was read has to be durable: otherwise the next recovery might find places of commits that it no longer finds in the log.
+//! that was read has to be durable: otherwise the next recovery might find pointers of commits that it no longer finds in the log.
 
 // The recovering process has the file for itself: nobody else looks at any page.
 #![allow(unsafe_code)]
@@ -23,16 +23,16 @@ use crate::format::meta::{Meta, StoreIdentity};
 use crate::format::meta::{newest, write_meta};
 use crate::format::page::{PAGE_BYTES, Page, PageKind};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::roots::{FIRST_PAGE, Head};
 use crate::guard::{Guard, Guards};
 use crate::ids::{CommitNo, PageNo};
-use crate::log::record::{Item, Items, PageItem, Parts, PlacesItem, RecordHeader};
+use crate::log::record::{Item, Items, PageItem, Parts, PointersItem, RecordHeader};
 use crate::sync::{Arc, Ordering};
 
 /// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.
 pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal, guards: Guards) -> Result<Position> {
-    let keeps = guards.has(Guard::SyncLogBeforeReplayedPlaces);
+    let keeps = guards.has(Guard::SyncLogBeforeReplayedPointers);
     let records = replay(stores, wal, keeps)?;
     let end = records.position();
     if let Some(lap) = begun_lap(stores, wal) {
@@ -246,7 +246,7 @@ impl Recovering {
                 region.metas.note(slot, &meta.head);
             }
         }
-        // Before the first checkpoint, too, there is what no place may be stored in without more ado.
+        // Before the first checkpoint, too, there is what no pointer may be stored in without more ado.
         let newest = region.metas.newest();
         region.metas.target.store(newest.0, Ordering::SeqCst);
         let used = (self.head.roots.pages + RESERVE_PAGES).next_multiple_of(WINDOW_PAGES);
@@ -292,7 +292,7 @@ impl Recovering {
         Ok(())
     }
 
-    /// Applies a record, unless the meta page holds it. `keep` is called before places are stored that the meta page may lead to: the record is to be durable
+    /// Applies a record, unless the meta page holds it. `keep` is called before pointers are stored that the meta page may lead to: the record is to be durable
     /// from then on.
     pub(crate) fn replay(
         &mut self,
@@ -330,7 +330,7 @@ impl Recovering {
                     item.put_together(&self.pages, header.commit, &mut bytes)?;
                     self.records(item.at, &bytes, header)?;
                 }
-                Item::Places(item) => self.places(&item, header, keep)?,
+                Item::Pointers(item) => self.pointers(&item, header, keep)?,
             }
         }
         self.head = header.head(end);
@@ -372,7 +372,7 @@ impl Recovering {
     }
 
     /// Adds bytes to a segment. What is in front of them in their first page, and behind them in the last, stays.
-    fn records(&mut self, at: Place, bytes: &[u8], header: &RecordHeader) -> Result<()> {
+    fn records(&mut self, at: RecordPointer, bytes: &[u8], header: &RecordHeader) -> Result<()> {
         let begin = (at.offset() % PAGE_BYTES as u64) as usize;
         let pages = (begin + bytes.len()).div_ceil(PAGE_BYTES);
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
@@ -385,32 +385,32 @@ impl Recovering {
         Ok(())
     }
 
-    fn places(
+    fn pointers(
         &mut self,
-        item: &PlacesItem<'_>,
+        item: &PointersItem<'_>,
         header: &RecordHeader,
         keep: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
         check_inside(item.leaf, 1, header)?;
-        for (_, place) in item.places() {
-            check_inside(place.page(), 1, header)?;
+        for (_, pointer) in item.pointers() {
+            check_inside(pointer.page(), 1, header)?;
         }
         // SAFETY: within the file by the test; nobody else has it open, and no reference into the map is kept.
-        let leaf = unsafe { self.windows.places(item.leaf)? };
+        let leaf = unsafe { self.windows.pointer_leaf(item.leaf)? };
         // What is younger is made anew by each replay, and nothing leads to it before.
         if leaf.commit() <= self.base {
             keep()?;
         }
-        leaf.store_all(item.places(), header.commit)
+        leaf.store_all(item.pointers(), header.commit)
     }
 }
 
-/// Whether a page is what another one can be made of. The checksum of a leaf of places is that of when it was made, and says nothing of the places that
+/// Whether a page is what another one can be made of. The checksum of a leaf of pointers is that of when it was made, and says nothing of the pointers that
 /// were stored since. They are all there: those of commits up to that of the meta page were there when its checkpoint synced the leaf; those of later
 /// ones, before the one that is replayed now, have just been stored; and that one has copied the leaf, to which nobody has stored since. That it is so is proved by the
 /// checksum of the page that is made of it.
 fn verify_base(page: &Page, number: PageNo) -> Result<()> {
-    if page.kind() == Some(PageKind::PlaceLeaf) && page.number() == number {
+    if page.kind() == Some(PageKind::PointerLeaf) && page.number() == number {
         return Ok(());
     }
     page.verify(number)
@@ -434,9 +434,9 @@ mod tests {
     use sapwood_wal::storage::{Memory, OpenMode, Storage};
 
     use super::*;
-    use crate::format::pointer_leaf::PlaceLeaf;
+    use crate::format::pointer_leaf::PointerLeaf;
     use crate::format::roots::Roots;
-    use crate::log::record::{Base, encode_page, encode_places, encode_records};
+    use crate::log::record::{Base, encode_page, encode_pointers, encode_records};
 
     const PAGES: u64 = 30;
     /// A leaf that the meta page leads to.
@@ -451,7 +451,7 @@ mod tests {
 
     fn leaf(number: PageNo, commit: CommitNo) -> Page {
         let mut page = Page::zeroed();
-        page.init(PageKind::PlaceLeaf, 0, number, commit);
+        page.init(PageKind::PointerLeaf, 0, number, commit);
         (page.bytes_mut()[24], page.bytes_mut()[26]) = (4, 16);
         page.seal();
         page
@@ -522,25 +522,25 @@ mod tests {
         }
     }
 
-    fn places(leaf: PageNo, places: &[(u16, Place)]) -> Vec<u8> {
+    fn pointers(leaf: PageNo, pointers: &[(u16, RecordPointer)]) -> Vec<u8> {
         let mut items = Vec::new();
-        encode_places(leaf, places, &mut items);
+        encode_pointers(leaf, pointers, &mut items);
         items
     }
 
     #[test]
-    fn places_are_stored_and_leaves_are_made_of_what_has_them() {
+    fn pointers_are_stored_and_leaves_are_made_of_what_has_them() {
         let mut replay = Replay::new();
         replay
-            .next(true, &places(OLD, &[(1, Place(9000))]))
+            .next(true, &pointers(OLD, &[(1, RecordPointer(9000))]))
             .unwrap();
         assert_eq!(replay.kept, 1, "the meta page leads to the leaf");
         let mut old = replay.read(OLD);
         assert!(old.verify(OLD).is_err(), "its checksum is that of before");
-        let found = PlaceLeaf::of(&mut old);
-        let changed = (found.place(1), found.changed());
-        assert_eq!(changed, (Some(Place(9000)), CommitNo(6)));
-        // Copied with another place.
+        let found = PointerLeaf::of(&mut old);
+        let changed = (found.pointer(1), found.changed());
+        assert_eq!(changed, (Some(RecordPointer(9000)), CommitNo(6)));
+        // Copied with another pointer.
         let (new, commit) = (PageNo(7), CommitNo(7));
         let mut copy = old.clone();
         copy.set_number(new);
@@ -557,13 +557,13 @@ mod tests {
         replay.next(true, &items).unwrap();
         assert!(replay.read(new).bytes() == copy.bytes());
         replay
-            .next(true, &places(new, &[(3, Place(9002))]))
+            .next(true, &pointers(new, &[(3, RecordPointer(9002))]))
             .unwrap();
         assert_eq!(replay.kept, 1, "each replay makes this one");
         let mut page = replay.read(new);
-        let stored = [0, 1, 2, 3].map(|slot| PlaceLeaf::of(&mut page).place(slot).unwrap().0);
+        let stored = [0, 1, 2, 3].map(|slot| PointerLeaf::of(&mut page).pointer(slot).unwrap().0);
         assert_eq!(stored, [77, 9000, 0, 9002]);
-        // As if a place were there that the log does not have.
+        // As if a pointer were there that the log does not have.
         let mut replay = Replay::new();
         assert!(replay.next(true, &items).is_err());
         let mut other = leaf(OLD, CommitNo(4));
@@ -580,14 +580,17 @@ mod tests {
         replay.write(&leaf(PageNo(8), CommitNo(6)));
         replay.next(false, &[]).unwrap();
         replay
-            .next(true, &places(PageNo(8), &[(0, Place(9000))]))
+            .next(true, &pointers(PageNo(8), &[(0, RecordPointer(9000))]))
             .unwrap();
         assert_eq!(replay.kept, 1);
-        // A record without pages may have places, too.
-        let stored = places(PageNo(8), &[(2, Place(9001))]);
+        // A record without pages may have pointers, too.
+        let stored = pointers(PageNo(8), &[(2, RecordPointer(9001))]);
         replay.next(false, &stored).unwrap();
         let mut page = replay.read(PageNo(8));
-        assert_eq!(PlaceLeaf::of(&mut page).place(2), Some(Place(9001)));
+        assert_eq!(
+            PointerLeaf::of(&mut page).pointer(2),
+            Some(RecordPointer(9001))
+        );
         assert_eq!(replay.kept, 2);
     }
 
@@ -604,7 +607,7 @@ mod tests {
         }
         let before = [0, 2].map(|page| replay.read(PageNo(first.0 + page)));
         let bytes = [9; PAGE_BYTES + 80];
-        let at = Place::at(first, PAGE_BYTES as u64 - 64).unwrap();
+        let at = RecordPointer::at(first, PAGE_BYTES as u64 - 64).unwrap();
         let mut items = Vec::new();
         encode_records(at, &bytes, &mut items);
         replay.next(true, &items).unwrap();
@@ -619,22 +622,27 @@ mod tests {
 
     #[test]
     fn what_leads_out_of_the_store_is_refused() {
-        let place = |page: u64| Place::at(PageNo(page), 0).unwrap();
+        let pointer = |page: u64| RecordPointer::at(PageNo(page), 0).unwrap();
         let refused = |items: &[u8]| {
             let error = Replay::new().next(true, items).unwrap_err();
             assert!(matches!(error, Error::Corrupt { .. }), "{error}");
         };
-        let inside = [(0, place(9))];
-        Replay::new().next(true, &places(OLD, &inside)).unwrap();
+        let inside = [(0, pointer(9))];
+        Replay::new().next(true, &pointers(OLD, &inside)).unwrap();
         for number in [0, 1, PAGES, u64::MAX] {
-            refused(&places(PageNo(number), &inside));
+            refused(&pointers(PageNo(number), &inside));
         }
-        refused(&places(PageNo(4), &inside));
-        refused(&places(OLD, &[(4, place(9))]));
-        for place in [Place(1), place(PAGES), Place(u64::MAX)] {
-            refused(&places(OLD, &[(0, place)]));
+        refused(&pointers(PageNo(4), &inside));
+        refused(&pointers(OLD, &[(4, pointer(9))]));
+        for pointer in [RecordPointer(1), pointer(PAGES), RecordPointer(u64::MAX)] {
+            refused(&pointers(OLD, &[(0, pointer)]));
         }
-        for at in [Place(1), place(PAGES - 1), place(PAGES), Place(u64::MAX)] {
+        for at in [
+            RecordPointer(1),
+            pointer(PAGES - 1),
+            pointer(PAGES),
+            RecordPointer(u64::MAX),
+        ] {
             let mut items = Vec::new();
             encode_records(at, &[1; PAGE_BYTES + 8], &mut items);
             refused(&items);

@@ -12,7 +12,7 @@ use sapwood_wal::Wal;
 use sapwood_wal::process::{LockFile, Membership};
 use sapwood_wal::storage::{OpenMode, PrivateCopy};
 
-use super::{Opened, OpenedStore, Places, Regions, is_unwritable};
+use super::{Opened, OpenedStore, Regions, StoreFiles, is_unwritable};
 use crate::env::Env;
 use crate::env::region::Region;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ pub(super) fn lock(path: &Path, refused: &io::Error) -> Result<Option<LockFile>>
 }
 
 /// Whether the first to open the environment, with a lock file that can be written to, has to leave the files as they are.
-pub(super) fn is_due(places: &Places<'_>, locks: &LockFile) -> Result<bool> {
+pub(super) fn is_due(places: &StoreFiles<'_>, locks: &LockFile) -> Result<bool> {
     if locks.is_held_still()? {
         return Ok(true);
     }
@@ -60,7 +60,7 @@ pub(super) fn is_due(places: &Places<'_>, locks: &LockFile) -> Result<bool> {
 }
 
 /// Opens the files, which stand still as long as `locks` are held, or by the caller's promise.
-pub(super) fn open(places: &Places<'_>, locks: Option<LockFile>) -> Result<Env> {
+pub(super) fn open(places: &StoreFiles<'_>, locks: Option<LockFile>) -> Result<Env> {
     let (mut files, stands_alone) = places.data_files(OpenMode::Read)?;
     if stands_alone {
         // The other meta page may name a log that was never needed.

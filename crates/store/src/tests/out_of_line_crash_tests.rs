@@ -273,8 +273,8 @@ impl Life {
             0 => Durability::Relaxed,
             _ => Durability::Durable,
         };
-        let stores_places = self.random.below(2) == 0;
-        let Some(commit) = commit::append_and_die(txn, durability, stores_places)? else {
+        let stores_pointers = self.random.below(2) == 0;
+        let Some(commit) = commit::append_and_die(txn, durability, stores_pointers)? else {
             return Ok(());
         };
         if all {
@@ -369,7 +369,7 @@ fn every_crash_state_has_the_values_of_its_commit() {
 /// The other two are seldom missed here; `places_crash_tests` misses them.
 #[test]
 fn the_suite_fails_without_the_guards_of_checkpoints() {
-    for guard in [Guard::SyncLogToApplied, Guard::SyncLogBeforePlaces] {
+    for guard in [Guard::SyncLogToApplied, Guard::SyncLogBeforePointers] {
         let verdict = suite(Guards::without(guard), 100);
         // Shown with `--nocapture`: it ought to fail for the right reason.
         eprintln!("without {guard:?}: {verdict:?}");

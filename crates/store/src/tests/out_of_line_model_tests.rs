@@ -1,4 +1,4 @@
-//! Places stored beside a checkpoint, under a model checker: at no moment does a meta page on the disk lead to a place whose record a power cut would take.
+//! Pointers stored beside a checkpoint, under a model checker: at no moment does a meta page on the disk lead to a pointer whose record a power cut would take.
 //!
 //! `cargo test -p sapwood-store --lib --features shuttle model`, as with `model_tests`.
 
@@ -23,7 +23,7 @@ enum Broken {
     Lock,
     /// It syncs the log up to its own commit only.
     SyncToApplied,
-    /// Places are stored in an old leaf before their record is durable.
+    /// Pointers are stored in an old leaf before their record is durable.
     SyncBeforeStoring,
 }
 
@@ -33,7 +33,7 @@ mod plain {
     pub(crate) use std::sync::atomic::Ordering::SeqCst;
 }
 
-/// A store with one leaf, in which each commit stores a place.
+/// A store with one leaf, in which each commit stores a pointer.
 struct Model {
     broken: Broken,
     appender: Mutex<()>,
@@ -82,7 +82,7 @@ impl Model {
         for commit in &self.on_disk {
             let stored = self.stored_in_leaf_of(commit.load(plain::SeqCst));
             let durable = self.durable.load(plain::SeqCst);
-            assert!(stored <= durable, "a meta page leads to a lost place");
+            assert!(stored <= durable, "a meta page leads to a lost pointer");
         }
     }
 
@@ -140,10 +140,10 @@ impl Model {
                 _ => applied,
             });
             thread::yield_now();
-            // The leaf is synced. A replay from here stores no place again that a commit up to this one stored.
+            // The leaf is synced. A replay from here stores no pointer again that a commit up to this one stored.
             assert!(
                 self.stored_in_leaf_of(commit) >= commit,
-                "a place is missing"
+                "a pointer is missing"
             );
             for (slot, on_disk) in self.on_disk.iter().enumerate() {
                 thread::yield_now();
@@ -165,7 +165,7 @@ fn head(commit: u64) -> Head {
     }
 }
 
-fn places_beside_a_checkpoint(broken: Broken) {
+fn pointers_beside_a_checkpoint(broken: Broken) {
     let model = Arc::new(Model::new(broken));
     let checkpointer = {
         let model = model.clone();
@@ -178,28 +178,28 @@ fn places_beside_a_checkpoint(broken: Broken) {
 }
 
 #[test]
-fn model_of_places() {
-    let run = || places_beside_a_checkpoint(Broken::Nothing);
+fn model_of_pointers() {
+    let run = || pointers_beside_a_checkpoint(Broken::Nothing);
     shuttle::check_random(run, SCHEDULES);
     shuttle::check_pct(run, 5 * SCHEDULES, 4);
 }
 
 #[test]
-#[should_panic(expected = "a meta page leads to a lost place")]
-fn model_of_places_fails_without_the_lock() {
-    shuttle::check_random(|| places_beside_a_checkpoint(Broken::Lock), SCHEDULES);
+#[should_panic(expected = "a meta page leads to a lost pointer")]
+fn model_of_pointers_fails_without_the_lock() {
+    shuttle::check_random(|| pointers_beside_a_checkpoint(Broken::Lock), SCHEDULES);
 }
 
 #[test]
-#[should_panic(expected = "a meta page leads to a lost place")]
-fn model_of_places_fails_if_the_log_is_synced_up_to_the_target_only() {
-    let run = || places_beside_a_checkpoint(Broken::SyncToApplied);
+#[should_panic(expected = "a meta page leads to a lost pointer")]
+fn model_of_pointers_fails_if_the_log_is_synced_up_to_the_target_only() {
+    let run = || pointers_beside_a_checkpoint(Broken::SyncToApplied);
     shuttle::check_random(run, SCHEDULES);
 }
 
 #[test]
-#[should_panic(expected = "a meta page leads to a lost place")]
-fn model_of_places_fails_if_old_leaves_are_stored_to_at_once() {
-    let run = || places_beside_a_checkpoint(Broken::SyncBeforeStoring);
+#[should_panic(expected = "a meta page leads to a lost pointer")]
+fn model_of_pointers_fails_if_old_leaves_are_stored_to_at_once() {
+    let run = || pointers_beside_a_checkpoint(Broken::SyncBeforeStoring);
     shuttle::check_random(run, SCHEDULES);
 }

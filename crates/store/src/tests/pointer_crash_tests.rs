@@ -1,6 +1,6 @@
-//! Places survive power cuts, the death of whoever stores them, and that of all; and they do because of four guards.
+//! Pointers survive power cuts, the death of whoever stores them, and that of all; and they do because of four guards.
 //!
-//! The commits are made by hand, of one leaf and one segment: what a transaction would do is in [`Life::commit`]. After each recovery the leaf has exactly the places of
+//! The commits are made by hand, of one leaf and one segment: what a transaction would do is in [`Life::commit`]. After each recovery the leaf has exactly the pointers of
 //! the commit that is there, and each of them leads to the record of that commit, or an earlier one, with the value that was written.
 
 use std::io::IoSlice;
@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::format::meta::read_metas;
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::{Place, Segment};
-use crate::format::pointer_leaf::{PlaceLeaf, set_place};
+use crate::format::pointer::{RecordPointer, Segment};
+use crate::format::pointer_leaf::{PointerLeaf, set_pointer};
 use crate::format::roots::{FIRST_PAGE, Head, Roots};
 use crate::format::tree_record::TreeRecord;
 use crate::guard::{Guard, Guards};
@@ -32,14 +32,14 @@ use crate::log::append::AppendLock;
 use crate::log::archive;
 use crate::log::archive::Until;
 use crate::log::checkpoint::{CheckpointLock, Pinned};
-use crate::log::record::{Base, RecordHeader, encode_page, encode_places, encode_records};
+use crate::log::record::{Base, RecordHeader, encode_page, encode_pointers, encode_records};
 use crate::log::recovery::Recovering;
 use crate::sync::Ordering;
 use crate::tests::crash_lives;
 use crate::tests::crash_lives::{Length, Verdict};
 
 /// Slots of the leaf, and what is stored there.
-type Stored = Vec<(u16, Place)>;
+type Stored = Vec<(u16, RecordPointer)>;
 
 const SLOTS: usize = 5;
 /// The leaf is in one of them at a time.
@@ -56,7 +56,7 @@ struct State {
     commit: u64,
     leaf: u64,
     used: u32,
-    places: [Place; SLOTS],
+    pointers: [RecordPointer; SLOTS],
     values: [u8; SLOTS],
     /// From when to when each page was the leaf.
     lives: Vec<(u64, u64)>,
@@ -75,7 +75,7 @@ struct Life {
     tried: Vec<State>,
 }
 
-/// What happens between the beginning of a commit and the moment when its places are stored.
+/// What happens between the beginning of a commit and the moment when its pointers are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meanwhile {
     Nothing,
@@ -119,7 +119,7 @@ impl crash_lives::Life for Life {
             commit: env.inner().region.applied().0,
             leaf: 0,
             used: 0,
-            places: [Place::NONE; SLOTS],
+            pointers: [RecordPointer::NONE; SLOTS],
             values: [0; SLOTS],
             lives: vec![(0, 0); LEAVES.end as usize],
         };
@@ -237,7 +237,7 @@ impl Life {
     }
 
     /// Adds records of a few keys to the segment; gives their bytes and where they are.
-    fn add_records(&mut self, next: &mut State) -> Result<(Place, Vec<u8>, Stored)> {
+    fn add_records(&mut self, next: &mut State) -> Result<(RecordPointer, Vec<u8>, Stored)> {
         let begin = next.used;
         let mut bytes = Vec::new();
         if begin == 0 {
@@ -246,20 +246,20 @@ impl Life {
         let mut stored = Vec::new();
         let first = self.random.below(SLOTS);
         for slot in first..(first + 1 + self.random.below(2)).min(SLOTS) {
-            let place = SEGMENT.place(begin + bytes.len() as u32).unwrap();
+            let pointer = SEGMENT.pointer(begin + bytes.len() as u32).unwrap();
             let value = self.random.number() as u8;
             let record = Record {
                 commit: CommitNo(next.commit),
-                previous: next.places[slot],
+                previous: next.pointers[slot],
                 key: (slot as u64).to_be_bytes(),
                 value: &[value; 9],
             };
             record.encode(&mut bytes);
-            (next.places[slot], next.values[slot]) = (place, value);
-            stored.push((slot as u16, place));
+            (next.pointers[slot], next.values[slot]) = (pointer, value);
+            stored.push((slot as u16, pointer));
         }
         next.used = begin + bytes.len() as u32;
-        let at = SEGMENT.place(begin).unwrap();
+        let at = SEGMENT.pointer(begin).unwrap();
         self.inner().data.file.write_all_at(&bytes, at.offset())?;
         Ok((at, bytes, stored))
     }
@@ -297,15 +297,15 @@ impl Life {
         };
         let mut new = old.clone().unwrap_or_else(|| {
             let mut new = Page::zeroed();
-            new.init(PageKind::PlaceLeaf, 0, number, commit);
+            new.init(PageKind::PointerLeaf, 0, number, commit);
             (new.bytes_mut()[24], new.bytes_mut()[26]) = (SLOTS as u8, 16);
             new
         });
         new.set_number(number);
         new.set_commit(commit);
-        for (slot, place) in next.places.into_iter().enumerate() {
+        for (slot, pointer) in next.pointers.into_iter().enumerate() {
             let mut page = PageMut::new(&mut new, None);
-            set_place(&mut page, slot, place).unwrap();
+            set_pointer(&mut page, slot, pointer).unwrap();
         }
         new.seal();
         let file = &self.inner().data.file;
@@ -357,7 +357,7 @@ impl Life {
                 });
                 encode_page(new, base, &mut record);
             }
-            None => encode_places(PageNo(next.leaf), &stored, &mut record),
+            None => encode_pointers(PageNo(next.leaf), &stored, &mut record),
         }
         let stored = if copied.is_some() { vec![] } else { stored };
         let env = self.env.clone();
@@ -426,7 +426,7 @@ impl Life {
                 let mut windows = Windows::new(inner.data.file.clone());
                 if !stored.is_empty() {
                     let leaf = PageNo(next.leaf);
-                    appending.store_places(inner, &mut windows, head, leaf, stored)?;
+                    appending.store_pointers(inner, &mut windows, head, leaf, stored)?;
                 }
                 inner.region.apply(head, durability);
                 if let Some(wal) = &inner.wal {
@@ -459,7 +459,7 @@ impl Life {
         Ok(())
     }
 
-    /// Without the log, but for places.
+    /// Without the log, but for pointers.
     fn commit_unlogged(&mut self) -> Result<()> {
         let Some((mut next, new_page)) = self.next_state() else {
             return Ok(());
@@ -474,7 +474,7 @@ impl Life {
         let mut record = Vec::new();
         header.encode(&mut record);
         if !stored.is_empty() {
-            encode_places(PageNo(next.leaf), &stored, &mut record);
+            encode_pointers(PageNo(next.leaf), &stored, &mut record);
         }
         let env = self.env.clone();
         let inner = env.inner();
@@ -493,8 +493,8 @@ impl Life {
         self.finish(&head, &next, stored, Fate::Lives, appending)?;
         inner.make_visible(header.commit, log.lsn)?;
         self.acknowledge(next.commit);
-        // The meta page leads to the places, too.
-        if self.guards.has(Guard::SyncPlacesBeforeMeta) {
+        // The meta page leads to the pointers, too.
+        if self.guards.has(Guard::SyncPointersBeforeMeta) {
             lock.sync_data()?;
         }
         lock.write_meta(&head)
@@ -513,7 +513,7 @@ fn compare_with(file: &dyn File, state: &State) -> Verdict {
         return Ok(());
     }
     let mut page = read_page(file, state.leaf).map_err(told)?;
-    let leaf = PlaceLeaf::of(&mut page);
+    let leaf = PointerLeaf::of(&mut page);
     if !leaf.is(PageNo(state.leaf)) {
         return Err(format!("commit {} has no leaf", state.commit));
     }
@@ -527,18 +527,18 @@ fn compare_with(file: &dyn File, state: &State) -> Verdict {
     let read = file.read_exact_at(&mut bytes, 0);
     read.map_err(|error| error.to_string())?;
     let bytes = Bytes(&bytes);
-    for (slot, (&place, &value)) in state.places.iter().zip(&state.values).enumerate() {
-        if leaf.place(slot) != Some(place) {
-            let found = leaf.place(slot);
+    for (slot, (&pointer, &value)) in state.pointers.iter().zip(&state.values).enumerate() {
+        if leaf.pointer(slot) != Some(pointer) {
+            let found = leaf.pointer(slot);
             return Err(format!(
-                "slot {slot} of commit {} has {found:?} and not {place:?}",
+                "slot {slot} of commit {} has {found:?} and not {pointer:?}",
                 state.commit
             ));
         }
-        if place == Place::NONE {
+        if pointer == RecordPointer::NONE {
             continue;
         }
-        let record = Record::verify(&bytes, place).map_err(told)?;
+        let record = Record::verify(&bytes, pointer).map_err(told)?;
         let is_it = record.key == (slot as u64).to_be_bytes()
             && record.commit.0 <= state.commit
             && record.value == [value; 9];
@@ -561,7 +561,7 @@ impl ReadPages for Bytes<'_> {
         Err(Error::corrupt(first, "is not looked at"))
     }
 
-    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         let from = usize::try_from(at.offset()).unwrap();
         let found = self.0.get(from..).and_then(|rest| rest.get(..bytes));
         found.ok_or_else(|| Error::corrupt(at.page(), "lies outside of the store"))
@@ -576,18 +576,18 @@ fn suite(guards: Guards, seeds: u64) -> Verdict {
 
 /// `SAPWOOD_CRASH_FACTOR` multiplies the number of lives looked at.
 #[test]
-fn every_crash_state_has_the_places_of_its_commit() {
+fn every_crash_state_has_the_pointers_of_its_commit() {
     let factor = std::env::var("SAPWOOD_CRASH_FACTOR").map_or(1, |factor| factor.parse().unwrap());
     suite(Guards::default(), 10 * factor).unwrap();
 }
 
 #[test]
-fn the_suite_fails_without_any_guard_of_places() {
+fn the_suite_fails_without_any_guard_of_pointers() {
     for guard in [
         Guard::SyncLogToApplied,
-        Guard::SyncLogBeforePlaces,
-        Guard::SyncLogBeforeReplayedPlaces,
-        Guard::SyncPlacesBeforeMeta,
+        Guard::SyncLogBeforePointers,
+        Guard::SyncLogBeforeReplayedPointers,
+        Guard::SyncPointersBeforeMeta,
     ] {
         let verdict = suite(Guards::without(guard), 400);
         // Shown with `--nocapture`: it ought to fail for the right reason.
@@ -598,7 +598,7 @@ fn the_suite_fails_without_any_guard_of_places() {
 
 /// What is behind a checkpoint leads to each commit that follows, also from the archive.
 #[test]
-fn an_archive_leads_to_the_places_of_each_commit() {
+fn an_archive_leads_to_the_pointers_of_each_commit() {
     for seed in 0..5 {
         let mut life = <Life as crash_lives::Life>::begin(Guards::default(), seed).unwrap();
         let disk = life.disk.clone();

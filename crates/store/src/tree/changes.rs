@@ -222,7 +222,7 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
             return Ok(true);
         }
         let older = old.view.pages.as_of().min(new.view.pages.as_of());
-        match new.view.shared_places(page, level)? {
+        match new.view.shared_pointers(page, level)? {
             Some(places) => Ok(places.changed() <= older),
             None => Ok(level == 0),
         }

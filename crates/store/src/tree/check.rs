@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{View, extent_commit, verify_extent};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::tree_record::TreeRecord;
 use crate::heap::Record;
 use crate::ids::HeapNo;
@@ -22,12 +22,12 @@ pub trait CheckSink {
     fn in_use(&mut self, first: PageNo, pages: u32) -> bool;
 
     /// A page that [`in_use`](CheckSink::in_use) was told of is a leaf of places.
-    fn is_place_leaf(&mut self, leaf: PageNo) {
+    fn is_pointer_leaf(&mut self, leaf: PageNo) {
         let _ = leaf;
     }
 
     /// A key leads to a record of so many bytes. Answers whether there is a segment of the heap that has it.
-    fn record(&mut self, heap: HeapNo, at: Place, bytes: usize) -> bool {
+    fn record(&mut self, heap: HeapNo, at: RecordPointer, bytes: usize) -> bool {
         let _ = (heap, at, bytes);
         true
     }
@@ -201,7 +201,7 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         if level == 0 {
             self.found.leaf_pages += 1;
             if self.view.record.kind.apart {
-                self.sink.is_place_leaf(number);
+                self.sink.is_pointer_leaf(number);
             }
             self.values(&node);
             node.len() as u64
@@ -252,12 +252,12 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
     }
 
     fn open(&self, number: PageNo, level: usize) -> Result<(Node<'a>, Keys)> {
-        let node = match self.view.shared_places(number, level)? {
+        let node = match self.view.shared_pointers(number, level)? {
             // Its checksum is that of when it was made. What it says now is checked record by record.
             Some(places) if places.has_too_many() => {
                 return Err(Error::corrupt(number, "more keys than a page has room for"));
             }
-            Some(places) => Node::of_places(places, number)?,
+            Some(places) => Node::of_pointers(places, number)?,
             None => {
                 let page = self.view.pages.page(number)?;
                 page.verify(number)?;

@@ -374,7 +374,7 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
             };
             let value = self.view.apart_value(leaf, self.slot)?;
             self.key.clear();
-            self.key.extend_from_slice(leaf.place_key(self.slot)?);
+            self.key.extend_from_slice(leaf.pointer_key(self.slot)?);
             return Ok(Some((&self.key, value)));
         }
         let Some(leaf) = self.leaf.filter(|leaf| self.slot < leaf.len()) else {

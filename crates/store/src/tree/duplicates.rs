@@ -21,7 +21,7 @@ use std::ops::Range;
 use super::Order;
 use crate::error::{Error, Result};
 use crate::format::tree_record::{TreeKind, TreeRecord};
-use crate::tree::node::{Mark, Node, Place};
+use crate::tree::node::{Found, Mark, Node};
 
 /// The values of one key as they are stored.
 #[derive(Clone, Copy)]
@@ -151,7 +151,7 @@ impl<'p> SubPage<'p> {
     }
 
     /// Where a value is, or would be; `None` if the page is damaged.
-    pub(super) fn search(&self, value: &[u8], order: Order) -> Result<Option<Place>> {
+    pub(super) fn search(&self, value: &[u8], order: Order) -> Result<Option<Found>> {
         let (mut low, mut high) = (0, self.n);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -162,14 +162,14 @@ impl<'p> SubPage<'p> {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
                 Ordering::Equal => {
-                    return Ok(Some(Place {
+                    return Ok(Some(Found {
                         slot: middle,
                         exact: true,
                     }));
                 }
             }
         }
-        Ok(Some(Place {
+        Ok(Some(Found {
             slot: low,
             exact: false,
         }))

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page, PageMut, Successor};
 use crate::format::pages::{AppendPages, ReadPages, WritePages};
+use crate::format::pointer::RecordPointer;
 use crate::format::pointer::Segment;
-use crate::heap;
 use crate::heap::Record;
 use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
@@ -14,7 +14,7 @@ use crate::ids::{CommitNo, PageNo};
 /// Page 0 is never given out. What is freed stays readable for older snapshots until [`MemoryPages::next_commit`].
 #[derive(Clone)]
 pub struct MemoryPages {
-    places: Vec<Place>,
+    places: Vec<Content>,
     commit: CommitNo,
     /// Single pages that may be used again.
     reusable: Vec<PageNo>,
@@ -28,7 +28,7 @@ pub struct MemoryPages {
 const RECORDS: PageNo = PageNo(1 << 40);
 
 #[derive(Clone)]
-enum Place {
+enum Content {
     Unused,
     Page(Box<Page>),
     /// The whole extent stands in its first place.
@@ -40,7 +40,7 @@ enum Place {
 impl Default for MemoryPages {
     fn default() -> Self {
         Self {
-            places: vec![Place::Unused],
+            places: vec![Content::Unused],
             commit: CommitNo(1),
             reusable: Vec::new(),
             freed: Vec::new(),
@@ -62,7 +62,7 @@ impl MemoryPages {
     pub fn in_use(&self) -> usize {
         self.places
             .iter()
-            .filter(|place| !matches!(place, Place::Unused))
+            .filter(|place| !matches!(place, Content::Unused))
             .count()
             - self.freed.len()
     }
@@ -70,7 +70,7 @@ impl MemoryPages {
     /// Seals every page, as a commit does.
     pub fn seal(&mut self) {
         for place in &mut self.places {
-            if let Place::Page(page) = place {
+            if let Content::Page(page) = place {
                 page.seal();
             }
         }
@@ -79,8 +79,8 @@ impl MemoryPages {
     /// The bytes stored under a page number, to be damaged by a test: a page, or the whole extent that begins there.
     pub fn bytes_mut(&mut self, number: PageNo) -> Option<&mut [u8]> {
         match self.places.get_mut(index(number)) {
-            Some(Place::Page(page)) => Some(page.bytes_mut()),
-            Some(Place::Extent(bytes)) => Some(bytes),
+            Some(Content::Page(page)) => Some(page.bytes_mut()),
+            Some(Content::Extent(bytes)) => Some(bytes),
             _ => None,
         }
     }
@@ -92,12 +92,12 @@ impl MemoryPages {
 
     fn release(&mut self, first: PageNo, pages: u32) {
         for number in first.0..first.0 + u64::from(pages) {
-            self.places[index(PageNo(number))] = Place::Unused;
+            self.places[index(PageNo(number))] = Content::Unused;
             self.reusable.push(PageNo(number));
         }
     }
 
-    fn push(&mut self, place: Place) -> PageNo {
+    fn push(&mut self, place: Content) -> PageNo {
         self.places.push(place);
         PageNo(self.places.len() as u64 - 1)
     }
@@ -105,16 +105,16 @@ impl MemoryPages {
     fn fill_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
         let bytes = parts.concat();
         match self.places.get_mut(index(first)) {
-            Some(Place::Extent(extent)) if extent.len() == bytes.len() => *extent = bytes,
+            Some(Content::Extent(extent)) if extent.len() == bytes.len() => *extent = bytes,
             _ => return Err(Error::corrupt(first, "extent outside the store")),
         }
         Ok(())
     }
 
     fn push_extent(&mut self, pages: u32) -> PageNo {
-        let first = self.push(Place::Extent(vec![0xEE; pages as usize * PAGE_BYTES]));
+        let first = self.push(Content::Extent(vec![0xEE; pages as usize * PAGE_BYTES]));
         for _ in 1..pages {
-            self.push(Place::Covered);
+            self.push(Content::Covered);
         }
         first
     }
@@ -127,19 +127,19 @@ fn index(number: PageNo) -> usize {
 impl ReadPages for MemoryPages {
     fn page(&self, number: PageNo) -> Result<&Page> {
         match self.places.get(index(number)) {
-            Some(Place::Page(page)) => Ok(page),
+            Some(Content::Page(page)) => Ok(page),
             _ => Err(Error::corrupt(number, "page number outside the store")),
         }
     }
 
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]> {
         match self.places.get(index(first)) {
-            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
             _ => Err(Error::corrupt(first, "extent outside the store")),
         }
     }
 
-    fn record(&self, at: heap::Place, bytes: usize) -> Result<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         let from = at.offset().checked_sub(RECORDS.0 * PAGE_BYTES as u64);
         let from = from.and_then(|from| usize::try_from(from).ok());
         let record = from.and_then(|from| self.records.get(from..)?.get(..bytes));
@@ -153,7 +153,7 @@ impl WritePages for MemoryPages {
     }
 
     fn allocate(&mut self) -> Result<PageNo> {
-        let place = Place::Page(Box::new(Page::zeroed()));
+        let place = Content::Page(Box::new(Page::zeroed()));
         match self.reusable.pop() {
             Some(number) => {
                 self.places[index(number)] = place;
@@ -169,7 +169,7 @@ impl WritePages for MemoryPages {
 
     fn page_mut(&mut self, number: PageNo) -> Result<PageMut<'_>> {
         match self.places.get_mut(index(number)) {
-            Some(Place::Page(page)) => Ok((&mut **page).into()),
+            Some(Content::Page(page)) => Ok((&mut **page).into()),
             _ => Err(Error::corrupt(number, "page number outside the store")),
         }
     }
@@ -180,7 +180,7 @@ impl WritePages for MemoryPages {
 
     fn extent_mut(&mut self, first: PageNo, pages: u32) -> Result<&mut [u8]> {
         match self.places.get_mut(index(first)) {
-            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
+            Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => Ok(bytes),
             _ => Err(Error::corrupt(first, "extent outside the store")),
         }
     }
@@ -192,7 +192,7 @@ impl WritePages for MemoryPages {
         let new = self.allocate()?;
         self.freed.push(number);
         match self.places.get_disjoint_mut([index(number), index(new)]) {
-            Ok([Place::Page(old), Place::Page(page)]) => {
+            Ok([Content::Page(old), Content::Page(page)]) => {
                 let commit = self.commit;
                 Ok(Some(Successor::begin(old, page, None, new, commit)))
             }
@@ -202,8 +202,8 @@ impl WritePages for MemoryPages {
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
         let own = match self.places.get(index(first)) {
-            Some(Place::Page(page)) if pages == 1 => page.commit() == self.commit,
-            Some(Place::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => {
+            Some(Content::Page(page)) if pages == 1 => page.commit() == self.commit,
+            Some(Content::Extent(bytes)) if bytes.len() == pages as usize * PAGE_BYTES => {
                 crate::tree::extent_commit(bytes) == Some(self.commit)
             }
             _ => return Err(Error::corrupt(first, "freed, but not in use")),
@@ -221,10 +221,10 @@ impl WritePages for MemoryPages {
         &mut self,
         _heap: HeapNo,
         key: &[u8; 8],
-        previous: heap::Place,
+        previous: RecordPointer,
         value: &[u8],
-    ) -> Result<heap::Place> {
-        let place = heap::Place::at(RECORDS, self.records.len() as u64);
+    ) -> Result<RecordPointer> {
+        let place = RecordPointer::at(RECORDS, self.records.len() as u64);
         let record = Record {
             commit: self.commit,
             previous,
@@ -235,15 +235,15 @@ impl WritePages for MemoryPages {
         place.ok_or_else(|| Error::corrupt(RECORDS, "is not where a record begins"))
     }
 
-    fn move_record(&mut self, _heap: HeapNo, at: heap::Place) -> Result<heap::Place> {
+    fn move_record(&mut self, _heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {
         Ok(at)
     }
 
-    fn outdate_record(&mut self, _heap: HeapNo, _at: heap::Place) -> Result<()> {
+    fn outdate_record(&mut self, _heap: HeapNo, _at: RecordPointer) -> Result<()> {
         Ok(())
     }
 
-    fn store_place(&mut self, _leaf: PageNo, _slot: usize, _at: heap::Place) -> Result<bool> {
+    fn store_pointer(&mut self, _leaf: PageNo, _slot: usize, _at: RecordPointer) -> Result<bool> {
         Ok(false)
     }
 
@@ -273,7 +273,7 @@ impl AppendPages for MemoryPages {
         let number = PageNo(self.places.len() as u64);
         page.set_number(number);
         page.seal();
-        Ok(self.push(Place::Page(Box::new(page.clone()))))
+        Ok(self.push(Content::Page(Box::new(page.clone()))))
     }
 
     fn take_extent(&mut self, pages: u32) -> Result<PageNo> {

@@ -56,7 +56,7 @@ use child::child_bytes;
 use super::Order;
 use crate::error::{Error, Result};
 use crate::format::page::{PAGE_BYTES, Page, PageKind};
-use crate::format::pointer_leaf::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PlaceLeaf};
+use crate::format::pointer_leaf::{KEY_BYTES, PAIR_BYTES, PAIRS_MAX, PointerLeaf};
 use crate::format::prefetch;
 use crate::ids::{CommitNo, PageNo};
 
@@ -136,7 +136,7 @@ const HEADS_STEP: usize = 8;
 /// The bytes that the slots of `n` entries take.
 pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
     match kind {
-        PageKind::PackedLeaf | PageKind::PlaceLeaf => 0,
+        PageKind::PackedLeaf | PageKind::PointerLeaf => 0,
         _ => n.next_multiple_of(HEADS_STEP) * HEAD_BYTES + n * 2,
     }
 }
@@ -144,7 +144,7 @@ pub(crate) fn slots_bytes(kind: PageKind, n: usize) -> usize {
 /// The bytes that a cell takes.
 pub(crate) fn cell_bytes(kind: PageKind, suffix_len: usize, payload_len: usize) -> usize {
     let fixed = match kind {
-        PageKind::PackedLeaf | PageKind::PlaceLeaf => 0,
+        PageKind::PackedLeaf | PageKind::PointerLeaf => 0,
         kind if kind.is_leaf() => 4,
         _ => 2,
     };
@@ -189,7 +189,7 @@ impl PageKind {
     pub(crate) fn is_leaf(self) -> bool {
         matches!(
             self,
-            Self::Leaf | Self::WholeLeaf | Self::PackedLeaf | Self::PlaceLeaf
+            Self::Leaf | Self::WholeLeaf | Self::PackedLeaf | Self::PointerLeaf
         )
     }
 
@@ -202,20 +202,20 @@ impl PageKind {
                 | Self::WholeBranch
                 | Self::CountedWholeBranch
                 | Self::PackedLeaf
-                | Self::PlaceLeaf
+                | Self::PointerLeaf
         )
     }
 
     /// Whether a leaf has nothing but entries of one length, one behind the other.
     #[inline]
     fn has_equal_entries(self) -> bool {
-        matches!(self, Self::PackedLeaf | Self::PlaceLeaf)
+        matches!(self, Self::PackedLeaf | Self::PointerLeaf)
     }
 
     /// What a page has for its prefix, slots and cells.
     pub(crate) fn room_bytes(self) -> usize {
         match self {
-            Self::PlaceLeaf => PAIRS_MAX * PAIR_BYTES,
+            Self::PointerLeaf => PAIRS_MAX * PAIR_BYTES,
             _ => NODE_ROOM_BYTES,
         }
     }
@@ -223,7 +223,7 @@ impl PageKind {
 
 /// A search's answer: the entry with the key, or where it would be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Found {
     pub(crate) slot: usize,
     pub(crate) exact: bool,
 }
@@ -251,7 +251,7 @@ pub(crate) struct Node<'p> {
     heads: &'p [[u8; HEAD_BYTES]],
     offsets: &'p [[u8; 2]],
     /// What is read in place of the page, where others may store to it meanwhile.
-    places: Option<&'p PlaceLeaf>,
+    places: Option<&'p PointerLeaf>,
 }
 
 /// The page of a node that has none.
@@ -320,7 +320,7 @@ impl<'p> Node<'p> {
 
     /// Takes a leaf of places that others may store to as the one that it is expected to be.
     #[inline]
-    pub(crate) fn of_places(places: &'p PlaceLeaf, number: PageNo) -> Result<Self> {
+    pub(crate) fn of_pointers(places: &'p PointerLeaf, number: PageNo) -> Result<Self> {
         if !places.is(number) {
             return Err(Error::corrupt(
                 number,
@@ -329,7 +329,7 @@ impl<'p> Node<'p> {
         }
         Ok(Self {
             page: &NO_PAGE,
-            kind: PageKind::PlaceLeaf,
+            kind: PageKind::PointerLeaf,
             n: places.len(),
             prefix: &[],
             heads: &[],
@@ -339,13 +339,13 @@ impl<'p> Node<'p> {
     }
 
     /// The leaf of places, if others may store to it.
-    pub(crate) fn shared_places(&self) -> Option<&'p PlaceLeaf> {
+    pub(crate) fn shared_pointers(&self) -> Option<&'p PointerLeaf> {
         self.places
     }
 
     /// The key of an entry of a leaf of places.
     #[inline]
-    pub(crate) fn place_key(&self, slot: usize) -> Result<&'p [u8; KEY_BYTES]> {
+    pub(crate) fn pointer_key(&self, slot: usize) -> Result<&'p [u8; KEY_BYTES]> {
         let key = match self.places {
             Some(places) => places.key(slot),
             None => self.packed(slot..slot + 1).and_then(<[u8]>::first_chunk),
@@ -394,7 +394,7 @@ impl<'p> Node<'p> {
     pub(crate) fn used(&self) -> usize {
         match self.kind {
             PageKind::PackedLeaf => return self.n * self.packed_size(),
-            PageKind::PlaceLeaf => return self.n * PAIR_BYTES,
+            PageKind::PointerLeaf => return self.n * PAIR_BYTES,
             _ => {}
         }
         let cells = PAGE_BYTES.saturating_sub(usize::from(self.page.u16_at(CELLS_AT)));
@@ -416,7 +416,7 @@ impl<'p> Node<'p> {
     fn find_cell(&self, slot: usize) -> Option<Cell<'p>> {
         match self.kind {
             PageKind::PackedLeaf => return self.packed_cell(slot),
-            PageKind::PlaceLeaf => return self.place_cell(slot),
+            PageKind::PointerLeaf => return self.pointer_cell(slot),
             _ => {}
         }
         let at = usize::from(u16::from_le_bytes(*self.offsets.get(slot)?));
@@ -460,7 +460,7 @@ impl<'p> Node<'p> {
     }
 
     /// Nobody sees the payload of a leaf that others may store to: that is read as a whole.
-    fn place_cell(&self, slot: usize) -> Option<Cell<'p>> {
+    fn pointer_cell(&self, slot: usize) -> Option<Cell<'p>> {
         let (key, payload): (&[u8], &[u8]) = match self.places {
             Some(places) => (places.key(slot)?, &[]),
             None => self.packed(slot..slot + 1)?.split_at_checked(KEY_BYTES)?,
@@ -484,8 +484,8 @@ impl<'p> Node<'p> {
     fn find_whole_key(&self, slot: usize) -> Option<&'p [u8]> {
         match self.kind {
             PageKind::PackedLeaf => return self.packed(slot..slot + 1),
-            PageKind::PlaceLeaf => {
-                return self.place_key(slot).ok().map(<[u8; KEY_BYTES]>::as_slice);
+            PageKind::PointerLeaf => {
+                return self.pointer_key(slot).ok().map(<[u8; KEY_BYTES]>::as_slice);
             }
             _ => {}
         }
@@ -523,7 +523,7 @@ impl<'p> Node<'p> {
 
     /// Searches the entries for a key, from slot `from` on.
     #[inline]
-    pub(crate) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
+    pub(crate) fn search(&self, key: &[u8], from: usize, order: Order) -> Result<Found> {
         if let Some(places) = self.places
             && let Ok(key) = key.try_into()
         {
@@ -531,20 +531,20 @@ impl<'p> Node<'p> {
                 Ok(slot) => (slot, true),
                 Err(slot) => (slot, false),
             };
-            return Ok(Place { slot, exact });
+            return Ok(Found { slot, exact });
         }
         if !order.is_bytes() || self.kind.has_equal_entries() {
             return self.search_whole(key, from, order);
         }
         let Some(suffix) = key.strip_prefix(self.prefix) else {
             let slot = if key < self.prefix { from } else { self.len() };
-            return Ok(Place { slot, exact: false });
+            return Ok(Found { slot, exact: false });
         };
         let head = head_of(suffix);
         let heads = self.heads.get(from..).unwrap_or_default();
         let slot = from + heads.partition_point(|other| u32::from_le_bytes(*other) < head);
         if self.head(slot) != Some(head) {
-            return Ok(Place { slot, exact: false });
+            return Ok(Found { slot, exact: false });
         }
         if self.kind.is_leaf() {
             self.prefetch_cell(slot);
@@ -553,13 +553,13 @@ impl<'p> Node<'p> {
     }
 
     /// Searches by comparing whole keys.
-    fn search_whole(&self, key: &[u8], from: usize, order: Order) -> Result<Place> {
+    fn search_whole(&self, key: &[u8], from: usize, order: Order) -> Result<Found> {
         let (mut low, mut high) = (from, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
             match order.compare(self.whole_key(middle)?, key)? {
                 Ordering::Equal => {
-                    return Ok(Place {
+                    return Ok(Found {
                         slot: middle,
                         exact: true,
                     });
@@ -568,7 +568,7 @@ impl<'p> Node<'p> {
                 Ordering::Less => low = middle + 1,
             }
         }
-        Ok(Place {
+        Ok(Found {
             slot: low,
             exact: false,
         })
@@ -619,16 +619,16 @@ impl<'p> Node<'p> {
 
     /// Goes on from the first slot whose head is that of the key: almost always the only one.
     #[inline]
-    fn search_equal_heads(&self, suffix: &[u8], head: u32, first: usize) -> Result<Place> {
+    fn search_equal_heads(&self, suffix: &[u8], head: u32, first: usize) -> Result<Found> {
         match self.compare(first, suffix)? {
             Ordering::Equal => {
-                return Ok(Place {
+                return Ok(Found {
                     slot: first,
                     exact: true,
                 });
             }
             Ordering::Greater => {
-                return Ok(Place {
+                return Ok(Found {
                     slot: first,
                     exact: false,
                 });
@@ -637,7 +637,7 @@ impl<'p> Node<'p> {
         }
         let mut low = first + 1;
         if self.head(low) != Some(head) {
-            return Ok(Place {
+            return Ok(Found {
                 slot: low,
                 exact: false,
             });
@@ -648,7 +648,7 @@ impl<'p> Node<'p> {
             let middle = low + (high - low) / 2;
             match self.compare(middle, suffix)? {
                 Ordering::Equal => {
-                    return Ok(Place {
+                    return Ok(Found {
                         slot: middle,
                         exact: true,
                     });
@@ -657,7 +657,7 @@ impl<'p> Node<'p> {
                 Ordering::Less => low = middle + 1,
             }
         }
-        Ok(Place {
+        Ok(Found {
             slot: low,
             exact: false,
         })
@@ -742,7 +742,7 @@ impl<'p> Node<'p> {
         if self.kind.is_whole() && !order.is_unknown() {
             self.check_order(order)?;
         }
-        if self.kind == PageKind::PlaceLeaf {
+        if self.kind == PageKind::PointerLeaf {
             return Ok(());
         }
         if self.kind == PageKind::PackedLeaf {

@@ -3,22 +3,22 @@
 use super::View;
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
-use crate::format::pointer_leaf::PlaceLeaf;
+use crate::format::pointer::RecordPointer;
+use crate::format::pointer_leaf::PointerLeaf;
 use crate::heap::Record;
 use crate::ids::{CommitNo, PageNo};
 use crate::tree::node::Node;
 
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {
-    /// The page, if it is a leaf of places that others may store to while it is read.
+    /// The page, if it is a leaf of pointers that others may store to while it is read.
     #[inline]
-    pub(in crate::tree) fn shared_places(
+    pub(in crate::tree) fn shared_pointers(
         &self,
         number: PageNo,
         level: usize,
-    ) -> Result<Option<&'p PlaceLeaf>> {
+    ) -> Result<Option<&'p PointerLeaf>> {
         match self.record.kind.apart && level == 0 {
-            true => self.pages.shared_places(number),
+            true => self.pages.shared_pointers(number),
             false => Ok(None),
         }
     }
@@ -26,20 +26,20 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     /// The value at a slot of a leaf.
     #[inline]
     pub(in crate::tree) fn apart_value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
-        if let Some(places) = leaf.shared_places()
-            && let Some((key, place)) = places.pair(slot)
-            && self.pages.own_place(places.number(), slot).is_none()
+        if let Some(pointers) = leaf.shared_pointers()
+            && let Some((key, pointer)) = pointers.pair(slot)
+            && self.pages.own_pointer(pointers.number(), slot).is_none()
         {
-            return Record::as_of(self.pages, place, key, self.pages.as_of());
+            return Record::as_of(self.pages, pointer, key, self.pages.as_of());
         }
         self.apart_value_beside(leaf, slot)
     }
 
     /// The same where the transaction that asks has something to say.
     fn apart_value_beside(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
-        let place = place(self.pages, leaf, slot)?;
-        let key = leaf.place_key(slot)?;
-        Record::as_of(self.pages, place, key, self.pages.as_of())
+        let pointer = pointer(self.pages, leaf, slot)?;
+        let key = leaf.pointer_key(slot)?;
+        Record::as_of(self.pages, pointer, key, self.pages.as_of())
     }
 
     /// The record at a slot of a leaf as of a commit, verified, and where it is.
@@ -48,9 +48,9 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         leaf: &Node<'p>,
         slot: usize,
         commit: CommitNo,
-    ) -> Result<(Place, Record<'p>)> {
-        let newest = place(self.pages, leaf, slot)?;
-        let key = leaf.place_key(slot)?;
+    ) -> Result<(RecordPointer, Record<'p>)> {
+        let newest = pointer(self.pages, leaf, slot)?;
+        let key = leaf.pointer_key(slot)?;
         let (at, _) = Record::find(self.pages, newest, key, commit)?;
         Ok((at, Record::verify(self.pages, at)?))
     }
@@ -60,23 +60,23 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         let found = leaf.search(key, 0, self.orders.keys)?;
         if found.exact {
             self.pages
-                .fetch_record(place(self.pages, leaf, found.slot)?);
+                .fetch_record(pointer(self.pages, leaf, found.slot)?);
         }
         Ok(())
     }
 }
 
-/// What there is at a slot of a leaf of places.
-pub(in crate::tree) fn place<P: ReadPages + ?Sized>(
+/// What there is at a slot of a leaf of pointers.
+pub(in crate::tree) fn pointer<P: ReadPages + ?Sized>(
     pages: &P,
     leaf: &Node<'_>,
     slot: usize,
-) -> Result<Place> {
-    let place = match leaf.shared_places() {
-        Some(places) => pages
-            .own_place(leaf.number(), slot)
-            .or_else(|| places.place(slot)),
-        None => Place::decode(leaf.cell(slot)?.payload),
+) -> Result<RecordPointer> {
+    let pointer = match leaf.shared_pointers() {
+        Some(pointers) => pages
+            .own_pointer(leaf.number(), slot)
+            .or_else(|| pointers.pointer(slot)),
+        None => RecordPointer::decode(leaf.cell(slot)?.payload),
     };
-    place.ok_or_else(|| Error::corrupt(leaf.number(), "has no place where one should be"))
+    pointer.ok_or_else(|| Error::corrupt(leaf.number(), "has no pointer where one should be"))
 }

@@ -7,7 +7,7 @@ use crate::format::pointer::Segment;
 use crate::format::tree_record::TreeRecord;
 use crate::ids::PageNo;
 use crate::tree::node::Mark;
-use crate::tree::out_of_line::place;
+use crate::tree::out_of_line::pointer;
 use crate::tree::value::ExtentPointer;
 
 /// A record by whose rewriting a page moves.
@@ -54,11 +54,11 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 self.values_in_below(node.child(slot)?.page, level - 1, segments, each)?;
                 continue;
             }
-            let at = place(self.pages, &node, slot)?;
+            let at = pointer(self.pages, &node, slot)?;
             let behind = segments.partition_point(|segment| segment.first <= at.page());
             let segment = behind.checked_sub(1).and_then(|at| segments.get(at));
             if let Some(segment) = segment.filter(|segment| segment.has(at)) {
-                each(node.place_key(slot)?, *segment);
+                each(node.pointer_key(slot)?, *segment);
             }
         }
         Ok(())

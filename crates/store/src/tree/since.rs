@@ -15,7 +15,7 @@ pub(crate) enum Written {
     /// A page, or an extent of so many.
     Pages(PageNo, u32),
     /// A leaf of places, or words of it.
-    PlaceLeaf(PageNo),
+    PointerLeaf(PageNo),
 }
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
@@ -38,10 +38,10 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         since: CommitNo,
         each: &mut dyn FnMut(Written),
     ) -> Result<()> {
-        if let Some(places) = self.shared_places(number, level)? {
-            Node::of_places(places, number)?;
+        if let Some(places) = self.shared_pointers(number, level)? {
+            Node::of_pointers(places, number)?;
             if places.commit().max(places.changed()) > since {
-                each(Written::PlaceLeaf(number));
+                each(Written::PointerLeaf(number));
             }
             return Ok(());
         }

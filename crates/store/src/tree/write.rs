@@ -265,8 +265,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         let kind = self.record.page_kind(0);
         let node = Node::open(self.pages.page(leaf)?, leaf, kind, 0)?;
         if self.record.kind.apart {
-            let place = out_of_line::place_at(&*self.pages, leaf, slot)?;
-            self.pages.outdate_record(self.record.heap, place)?;
+            let pointer = out_of_line::pointer_at(&*self.pages, leaf, slot)?;
+            self.pages.outdate_record(self.record.heap, pointer)?;
             return Ok(1);
         }
         if let Some(extent) = large_value(&node, slot)? {

@@ -30,8 +30,8 @@ use crate::format::free_list::recent::Named;
 use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::{PAGE_BYTES, Page, PageKind, PageMut, Successor};
 use crate::format::pages::{ReadPages, WritePages};
-use crate::format::pointer::{Place, Segment};
-use crate::format::pointer_leaf::PlaceLeaf;
+use crate::format::pointer::{RecordPointer, Segment};
+use crate::format::pointer_leaf::PointerLeaf;
 use crate::format::prefetch;
 use crate::format::roots::{Head, Roots};
 use crate::heap::Record;
@@ -604,19 +604,19 @@ impl ReadPages for OwnPages {
         self.view.extent(first, pages)
     }
 
-    fn shared_places(&self, number: PageNo) -> Result<Option<&PlaceLeaf>> {
-        self.view.shared_places(number)
+    fn shared_pointers(&self, number: PageNo) -> Result<Option<&PointerLeaf>> {
+        self.view.shared_pointers(number)
     }
 
-    fn own_place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
-        self.view.own_place(leaf, slot)
+    fn own_pointer(&self, leaf: PageNo, slot: usize) -> Option<RecordPointer> {
+        self.view.own_pointer(leaf, slot)
     }
 
-    fn record(&self, at: Place, bytes: usize) -> Result<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Result<&[u8]> {
         self.view.record(at, bytes)
     }
 
-    fn fetch_record(&self, at: Place) {
+    fn fetch_record(&self, at: RecordPointer) {
         self.view.fetch_record(at);
     }
 
@@ -682,8 +682,8 @@ impl WritePages for OwnPages {
         };
         let copied = page.copy_rest();
         let copied = copied.ok_or_else(|| Error::corrupt(number, "is not of a page's length"))?;
-        if self.page(copied)?.kind() == Some(PageKind::PlaceLeaf) {
-            self.bring_places_along(number, copied)?;
+        if self.page(copied)?.kind() == Some(PageKind::PointerLeaf) {
+            self.bring_pointers_along(number, copied)?;
         }
         Ok(copied)
     }
@@ -692,9 +692,9 @@ impl WritePages for OwnPages {
         &mut self,
         heap: HeapNo,
         key: &[u8; 8],
-        previous: Place,
+        previous: RecordPointer,
         value: &[u8],
-    ) -> Result<Place> {
+    ) -> Result<RecordPointer> {
         let record = Record {
             commit: self.commit,
             previous,
@@ -704,16 +704,16 @@ impl WritePages for OwnPages {
         self.add_record_to(heap, &record)
     }
 
-    fn move_record(&mut self, heap: HeapNo, at: Place) -> Result<Place> {
+    fn move_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<RecordPointer> {
         self.move_record_of(heap, at)
     }
 
-    fn outdate_record(&mut self, heap: HeapNo, at: Place) -> Result<()> {
+    fn outdate_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()> {
         self.outdate_record_of(heap, at)
     }
 
-    fn store_place(&mut self, leaf: PageNo, slot: usize, at: Place) -> Result<bool> {
-        self.store_place_in(leaf, slot, at)
+    fn store_pointer(&mut self, leaf: PageNo, slot: usize, at: RecordPointer) -> Result<bool> {
+        self.store_pointer_in(leaf, slot, at)
     }
 
     fn segment_to_empty(&mut self, heap: HeapNo) -> Result<Option<(Segment, u32)>> {

@@ -1,18 +1,18 @@
 //! What a write transaction has done to records that stand apart, and has not stored in its place yet.
 
 use crate::format::page::PAGE_BYTES;
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::ids::HeapNo;
 use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 
-/// The records that a transaction has added, and the places that leaves will have when it is committed.
+/// The records that a transaction has added, and the pointers that leaves will have when it is committed.
 #[derive(Default)]
 pub(crate) struct OwnRecords {
     /// One for each segment that it has added to.
     pub(crate) tails: Vec<Tail>,
     /// Of leaves that are not its own.
-    places: ByNumber<Vec<(u16, Place)>>,
+    pointers: ByNumber<Vec<(u16, RecordPointer)>>,
     stored: usize,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Tail {
     pub(crate) from: u32,
     /// Its length.
     pub(crate) len: u32,
-    /// Nothing, once it was written to its place in the file.
+    /// Nothing, once it was written to its position in the file.
     pub(crate) bytes: Vec<u8>,
     /// Records that were moved, by where they are in `bytes`, and where they were before.
-    pub(crate) moved: Vec<(u32, Place)>,
+    pub(crate) moved: Vec<(u32, RecordPointer)>,
     /// The end up to which the tree of segments knows of it.
     pub(crate) noted: u32,
 }
@@ -56,7 +56,7 @@ impl Tail {
         self.moved.retain(|(at, _)| *at < len);
     }
 
-    fn record(&self, at: Place, bytes: usize) -> Option<&[u8]> {
+    fn record(&self, at: RecordPointer, bytes: usize) -> Option<&[u8]> {
         let from = usize::try_from(at.offset().checked_sub(self.offset())?).ok()?;
         self.bytes.get(from..)?.get(..bytes)
     }
@@ -65,47 +65,52 @@ impl Tail {
 impl OwnRecords {
     /// The bytes of a record that is only in memory.
     #[inline]
-    pub(super) fn record(&self, at: Place, bytes: usize) -> Option<&[u8]> {
+    pub(super) fn record(&self, at: RecordPointer, bytes: usize) -> Option<&[u8]> {
         self.tails
             .iter()
             .rev()
             .find_map(|tail| tail.record(at, bytes))
     }
 
-    /// The place that a leaf will have at a slot.
+    /// The pointer that a leaf will have at a slot.
     #[inline]
-    pub(super) fn place(&self, leaf: PageNo, slot: usize) -> Option<Place> {
-        let places = self.places.get(leaf)?;
-        let at = places.binary_search_by_key(&slot, |(slot, _)| usize::from(*slot));
-        Some(places.get(at.ok()?)?.1)
+    pub(super) fn pointer(&self, leaf: PageNo, slot: usize) -> Option<RecordPointer> {
+        let pointers = self.pointers.get(leaf)?;
+        let at = pointers.binary_search_by_key(&slot, |(slot, _)| usize::from(*slot));
+        Some(pointers.get(at.ok()?)?.1)
     }
 
     /// Has a leaf say something else at a slot; what it would have said before, if it was to be stored to at all.
-    pub(crate) fn store(&mut self, leaf: PageNo, slot: u16, to: Option<Place>) -> Option<Place> {
-        if self.places.get(leaf).is_none()
-            && let Some(places) = self.places.insert(leaf, usize::MAX, Vec::new)
+    pub(crate) fn store(
+        &mut self,
+        leaf: PageNo,
+        slot: u16,
+        to: Option<RecordPointer>,
+    ) -> Option<RecordPointer> {
+        if self.pointers.get(leaf).is_none()
+            && let Some(pointers) = self.pointers.insert(leaf, usize::MAX, Vec::new)
         {
             // It may have been another leaf's.
-            places.clear();
+            pointers.clear();
         }
-        let places = self.places.get_mut(leaf)?;
-        match (places.binary_search_by_key(&slot, |(slot, _)| *slot), to) {
+        let pointers = self.pointers.get_mut(leaf)?;
+        match (pointers.binary_search_by_key(&slot, |(slot, _)| *slot), to) {
             (Ok(at), Some(to)) => {
-                let before = places.get_mut(at)?;
+                let before = pointers.get_mut(at)?;
                 Some(std::mem::replace(&mut before.1, to))
             }
             (Ok(at), None) => {
                 self.stored -= 1;
-                let before = places.remove(at).1;
-                if places.is_empty() {
+                let before = pointers.remove(at).1;
+                if pointers.is_empty() {
                     // The log has no item about nothing.
-                    self.places.remove(leaf);
+                    self.pointers.remove(leaf);
                 }
                 Some(before)
             }
             (Err(at), Some(to)) => {
                 self.stored += 1;
-                places.insert(at, (slot, to));
+                pointers.insert(at, (slot, to));
                 None
             }
             (Err(_), None) => None,
@@ -113,23 +118,23 @@ impl OwnRecords {
     }
 
     /// Takes what a leaf was to say, since a copy of it will.
-    pub(crate) fn take_places(&mut self, leaf: PageNo) -> Vec<(u16, Place)> {
-        let taken = self.places.get_mut(leaf).map(std::mem::take);
+    pub(crate) fn take_pointers(&mut self, leaf: PageNo) -> Vec<(u16, RecordPointer)> {
+        let taken = self.pointers.get_mut(leaf).map(std::mem::take);
         let taken = taken.unwrap_or_default();
         self.stored -= taken.len();
-        self.places.remove(leaf);
+        self.pointers.remove(leaf);
         taken
     }
 
-    /// How many places there are to be stored.
+    /// How many pointers there are to be stored.
     pub(crate) fn stored(&self) -> usize {
         self.stored
     }
 
     /// The leaves to be stored to, in any order, and what they will say, ascending.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (PageNo, &[(u16, Place)])> {
-        let leaves = self.places.numbers().iter();
-        leaves.filter_map(|&leaf| Some((leaf, self.places.get(leaf)?.as_slice())))
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = (PageNo, &[(u16, RecordPointer)])> {
+        let leaves = self.pointers.numbers().iter();
+        leaves.filter_map(|&leaf| Some((leaf, self.pointers.get(leaf)?.as_slice())))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -138,7 +143,7 @@ impl OwnRecords {
 
     pub(crate) fn clear(&mut self) {
         self.tails.clear();
-        self.places.clear(LEAVES_KEPT);
+        self.pointers.clear(LEAVES_KEPT);
         self.stored = 0;
     }
 }

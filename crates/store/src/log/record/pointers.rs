@@ -1,52 +1,52 @@
-//! The places that a commit stored in a leaf, as its record says them.
+//! The pointers that a commit stored in a leaf, as its record says them.
 
-use super::{TAG_PLACES, damaged, take_number};
+use super::{TAG_POINTERS, damaged, take_number};
 use crate::error::Result;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::pointer_leaf::PAIRS_MAX;
 use crate::ids::PageNo;
 use crate::varint;
 
-/// Adds the places stored in a leaf: slots, which ascend, and the places of records.
-pub(crate) fn encode_places(leaf: PageNo, places: &[(u16, Place)], out: &mut Vec<u8>) {
-    debug_assert!(!places.is_empty() && places.is_sorted_by(|(one, _), (next, _)| one < next));
-    out.push(TAG_PLACES);
+/// Adds the pointers stored in a leaf: slots, which ascend, and the pointers of records.
+pub(crate) fn encode_pointers(leaf: PageNo, pointers: &[(u16, RecordPointer)], out: &mut Vec<u8>) {
+    debug_assert!(!pointers.is_empty() && pointers.is_sorted_by(|(one, _), (next, _)| one < next));
+    out.push(TAG_POINTERS);
     varint::put(leaf.0, out);
-    varint::put(places.len() as u64, out);
+    varint::put(pointers.len() as u64, out);
     let mut next = 0;
-    for &(slot, place) in places {
+    for &(slot, pointer) in pointers {
         varint::put(u64::from(slot.saturating_sub(next)), out);
-        varint::put(place.0, out);
+        varint::put(pointer.0, out);
         next = slot + 1;
     }
 }
 
-/// Places that were stored in one leaf.
+/// Pointers that were stored in one leaf.
 #[derive(Debug)]
-pub(crate) struct PlacesItem<'a> {
+pub(crate) struct PointersItem<'a> {
     pub(crate) leaf: PageNo,
     /// Checked: pairs of numbers, whose slots are those of a leaf.
     pairs: &'a [u8],
 }
 
-impl<'a> PlacesItem<'a> {
+impl<'a> PointersItem<'a> {
     /// Takes one off the input, behind its tag.
     pub(super) fn take(input: &mut &'a [u8]) -> Result<Self> {
         let leaf = PageNo(take_number(input)?);
         let count = take_number(input)?;
         if count == 0 || count > PAIRS_MAX as u64 {
-            return Err(damaged("stores more places than a leaf has, or none"));
+            return Err(damaged("stores more pointers than a leaf has, or none"));
         }
         let from = *input;
         let mut next = 0;
         for _ in 0..count {
             let gap = take_number(input)?;
-            let place = Place(take_number(input)?);
+            let pointer = RecordPointer(take_number(input)?);
             if gap >= PAIRS_MAX as u64 - next {
-                return Err(damaged("stores a place behind the last of a leaf"));
+                return Err(damaged("stores a pointer behind the last of a leaf"));
             }
-            if place == Place::NONE {
-                return Err(damaged("stores the place of no record"));
+            if pointer == RecordPointer::NONE {
+                return Err(damaged("stores the pointer of no record"));
             }
             next += gap + 1;
         }
@@ -55,14 +55,14 @@ impl<'a> PlacesItem<'a> {
     }
 
     /// The slots, ascending, and what is stored there.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (u16, Place)> + use<'a> {
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = (u16, RecordPointer)> + use<'a> {
         let mut rest = self.pairs;
         let mut next = 0;
         std::iter::from_fn(move || {
             let slot = next + varint::take(&mut rest)?;
             next = slot + 1;
-            let place = Place(varint::take(&mut rest)?);
-            Some((u16::try_from(slot).ok()?, place))
+            let pointer = RecordPointer(varint::take(&mut rest)?);
+            Some((u16::try_from(slot).ok()?, pointer))
         })
     }
 }
@@ -100,13 +100,13 @@ mod tests {
         }
     }
 
-    fn with_places(pairs: &[(u64, u64)]) -> Vec<u8> {
+    fn with_pointers(pairs: &[(u64, u64)]) -> Vec<u8> {
         let mut record = begun(true);
-        record.extend_from_slice(&[TAG_PLACES, 7]);
+        record.extend_from_slice(&[TAG_POINTERS, 7]);
         varint::put(pairs.len() as u64, &mut record);
-        for &(gap, place) in pairs {
+        for &(gap, pointer) in pairs {
             varint::put(gap, &mut record);
-            varint::put(place, &mut record);
+            varint::put(pointer, &mut record);
         }
         record
     }
@@ -114,14 +114,17 @@ mod tests {
     #[test]
     fn slots_that_no_leaf_has_are_refused() {
         let last = PAIRS_MAX as u64 - 1;
-        assert!(is_read(&with_places(&[(last, 9)])));
-        assert!(is_read(&with_places(&[(0, 9), (last - 1, 9)])));
-        assert!(!is_read(&with_places(&[(last + 1, 9)])));
-        assert!(!is_read(&with_places(&[(0, 9), (last, 9)])));
-        assert!(!is_read(&with_places(&[(0, 9), (u64::MAX, 9)])));
-        assert!(!is_read(&with_places(&vec![(0, 9); PAIRS_MAX + 1])));
-        assert!(!is_read(&with_places(&[])), "no places");
-        assert!(!is_read(&with_places(&[(0, 0)])), "the place of no record");
+        assert!(is_read(&with_pointers(&[(last, 9)])));
+        assert!(is_read(&with_pointers(&[(0, 9), (last - 1, 9)])));
+        assert!(!is_read(&with_pointers(&[(last + 1, 9)])));
+        assert!(!is_read(&with_pointers(&[(0, 9), (last, 9)])));
+        assert!(!is_read(&with_pointers(&[(0, 9), (u64::MAX, 9)])));
+        assert!(!is_read(&with_pointers(&vec![(0, 9); PAIRS_MAX + 1])));
+        assert!(!is_read(&with_pointers(&[])), "no pointers");
+        assert!(
+            !is_read(&with_pointers(&[(0, 0)])),
+            "the pointer of no record"
+        );
     }
 
     #[test]
@@ -144,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_roots_has_places_and_nothing_else() {
+    fn a_record_of_roots_has_pointers_and_nothing_else() {
         let mut record = begun(false);
         assert!(is_read(&record));
-        encode_places(PageNo(7), &[(3, Place(500))], &mut record);
+        encode_pointers(PageNo(7), &[(3, RecordPointer(500))], &mut record);
         assert!(is_read(&record));
         let mut with_records = record.clone();
-        encode_records(Place(600), &[1; 16], &mut with_records);
+        encode_records(RecordPointer(600), &[1; 16], &mut with_records);
         assert!(!is_read(&with_records));
         let mut with_page = record.clone();
         crate::log::record::encode_page(&Page::zeroed(), None, &mut with_page);
@@ -161,40 +164,40 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn records_and_places_are_read_back(
+        fn records_and_pointers_are_read_back(
             at in 1..u64::MAX >> 3,
             bytes in prop::collection::vec(any::<[u8; 8]>(), 1..40),
-            places in prop::collection::btree_map(0..PAIRS_MAX as u16, 1..u64::MAX, 1..PAIRS_MAX),
+            pointers in prop::collection::btree_map(0..PAIRS_MAX as u16, 1..u64::MAX, 1..PAIRS_MAX),
             leaf in any::<u64>(),
             has_changes: bool,
         ) {
-            let places: Vec<_> = places.into_iter().map(|(slot, place)| (slot, Place(place))).collect();
+            let pointers: Vec<_> = pointers.into_iter().map(|(slot, pointer)| (slot, RecordPointer(pointer))).collect();
             let mut record = begun(has_changes);
             if has_changes {
-                encode_records(Place(at), bytes.as_flattened(), &mut record);
+                encode_records(RecordPointer(at), bytes.as_flattened(), &mut record);
             }
-            encode_places(PageNo(leaf), &places, &mut record);
-            encode_places(PageNo(9), &places[..1], &mut record);
+            encode_pointers(PageNo(leaf), &pointers, &mut record);
+            encode_pointers(PageNo(9), &pointers[..1], &mut record);
             let (found, mut items) = RecordHeader::decode(&record).unwrap();
             prop_assert_eq!(found.has_changes, has_changes);
             prop_assert_eq!(found.roots, header().roots);
             if has_changes {
                 let Some(Item::Records { at: found, bytes: added }) = items.next().unwrap() else { panic!("no records") };
-                prop_assert_eq!((found, added), (Place(at), bytes.as_flattened()));
+                prop_assert_eq!((found, added), (RecordPointer(at), bytes.as_flattened()));
             }
-            let Some(Item::Places(item)) = items.next().unwrap() else { panic!("no places") };
+            let Some(Item::Pointers(item)) = items.next().unwrap() else { panic!("no pointers") };
             prop_assert_eq!(item.leaf, PageNo(leaf));
-            prop_assert_eq!(item.places().collect::<Vec<_>>(), &places[..]);
-            let Some(Item::Places(item)) = items.next().unwrap() else { panic!("no places") };
-            prop_assert_eq!(item.places().collect::<Vec<_>>(), &places[..1]);
+            prop_assert_eq!(item.pointers().collect::<Vec<_>>(), &pointers[..]);
+            let Some(Item::Pointers(item)) = items.next().unwrap() else { panic!("no pointers") };
+            prop_assert_eq!(item.pointers().collect::<Vec<_>>(), &pointers[..1]);
             prop_assert!(items.next().unwrap().is_none());
         }
 
         #[test]
-        fn any_bytes_are_places_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..100), count in 1..20_u8) {
+        fn any_bytes_are_pointers_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..100), count in 1..20_u8) {
             let mut input = &[&[7, count][..], &bytes].concat()[..];
-            if let Ok(item) = PlacesItem::take(&mut input) {
-                let slots: Vec<_> = item.places().map(|(slot, _)| slot).collect();
+            if let Ok(item) = PointersItem::take(&mut input) {
+                let slots: Vec<_> = item.pointers().map(|(slot, _)| slot).collect();
                 prop_assert_eq!(slots.len(), usize::from(count));
                 prop_assert!(slots.is_sorted_by(|one, next| one < next));
                 prop_assert!(slots.iter().all(|&slot| usize::from(slot) < PAIRS_MAX));

@@ -6,7 +6,7 @@
 use super::{TAG_VALUE_DELTAS, damaged, take, take_number};
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::heap::Record;
 use crate::ids::CommitNo;
 use crate::tree::entries::common_prefix;
@@ -16,14 +16,14 @@ use crate::varint;
 const COMMON_BYTES_MIN: usize = 6;
 
 /// Begins an item about so many records, one behind the other.
-pub(crate) fn begin_value_deltas(at: Place, count: usize, out: &mut Vec<u8>) {
+pub(crate) fn begin_value_deltas(at: RecordPointer, count: usize, out: &mut Vec<u8>) {
     out.push(TAG_VALUE_DELTAS);
     varint::put(at.0, out);
     varint::put(count as u64, out);
 }
 
 /// Adds a record with the value of the one that it replaces.
-pub(crate) fn encode_moved(from: Place, out: &mut Vec<u8>) {
+pub(crate) fn encode_moved(from: RecordPointer, out: &mut Vec<u8>) {
     varint::put(from.0 << 1 | 1, out);
 }
 
@@ -93,7 +93,7 @@ fn different_bytes(old: &[u8], new: &[u8]) -> usize {
 #[derive(Debug)]
 pub(crate) struct ValueDeltasItem<'a> {
     /// Where the first of them begins.
-    pub(crate) at: Place,
+    pub(crate) at: RecordPointer,
     count: u64,
     /// Checked, but for what they say of values that are not at hand.
     records: &'a [u8],
@@ -102,9 +102,9 @@ pub(crate) struct ValueDeltasItem<'a> {
 impl<'a> ValueDeltasItem<'a> {
     /// Takes one off the input, behind its tag.
     pub(super) fn take(input: &mut &'a [u8]) -> Result<Self> {
-        let at = Place(take_number(input)?);
+        let at = RecordPointer(take_number(input)?);
         let count = take_number(input)?;
-        if at == Place::NONE || count == 0 {
+        if at == RecordPointer::NONE || count == 0 {
             return Err(damaged("adds to a segment what cannot be there"));
         }
         let from = *input;
@@ -177,9 +177,9 @@ fn value_of(old: &[u8], mut runs: &[u8], length: usize) -> Option<Vec<u8>> {
 
 /// What the log tells of one record.
 enum Told<'a> {
-    Moved(Place),
+    Moved(RecordPointer),
     Changed {
-        from: Place,
+        from: RecordPointer,
         /// Of its value.
         length: usize,
         checksum: u32,
@@ -190,8 +190,8 @@ enum Told<'a> {
 impl<'a> Told<'a> {
     fn take(input: &mut &'a [u8]) -> Result<Self> {
         let number = take_number(input)?;
-        let from = Place(number >> 1);
-        if from == Place::NONE {
+        let from = RecordPointer(number >> 1);
+        if from == RecordPointer::NONE {
             return Err(damaged("changes a record that is nowhere"));
         }
         if number & 1 == 1 {

@@ -264,8 +264,8 @@ impl<'a> Overfull<'a> {
             true => self.suffix,
             false => cell.tail,
         };
-        let (key_place, payload) = bytes.split_at_mut_checked(key.len())?;
-        key_place.copy_from_slice(key);
+        let (key_pointer, payload) = bytes.split_at_mut_checked(key.len())?;
+        key_pointer.copy_from_slice(key);
         (payload.len() == cell.payload.len()).then(|| payload.copy_from_slice(cell.payload))
     }
 }

@@ -55,7 +55,7 @@ impl<'a> NodeMut<'a> {
     ) -> Self {
         page.init(kind, level as u8, number, commit);
         let prefix_len = match kind {
-            PageKind::PlaceLeaf => PAIR_BYTES,
+            PageKind::PointerLeaf => PAIR_BYTES,
             _ => prefix.len(),
         };
         page.set_u16_at(PREFIX_LEN_AT, prefix_len as u16);
@@ -112,7 +112,7 @@ impl<'a> NodeMut<'a> {
     ) -> Result<bool> {
         match self.kind {
             PageKind::PackedLeaf => return self.insert_packed(slot, &[key]),
-            PageKind::PlaceLeaf => return self.insert_packed(slot, &[key, payload]),
+            PageKind::PointerLeaf => return self.insert_packed(slot, &[key, payload]),
             _ => {}
         }
         let prefix = self
@@ -298,7 +298,7 @@ impl<'a> NodeMut<'a> {
 
     /// Where in the page the payload of an entry stands.
     pub(crate) fn payload_range(&self, slot: usize) -> Result<Range<usize>> {
-        if self.kind == PageKind::PlaceLeaf {
+        if self.kind == PageKind::PointerLeaf {
             let at = NODE_HEADER_BYTES + slot * PAIR_BYTES;
             let range = at + KEY_BYTES..at + PAIR_BYTES;
             return (slot < self.n)

@@ -12,8 +12,8 @@ use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::entries::Entries;
 use crate::tree::node::{
-    Child, Edit, Entry, Heading, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut, Overfull,
-    Place,
+    Child, Edit, Entry, Found, Heading, InsertionRun, Mark, NODE_ROOM_BYTES, Node, NodeMut,
+    Overfull,
 };
 use crate::tree::{Orders, value};
 
@@ -36,7 +36,7 @@ pub(super) struct Change<'a, P: ?Sized> {
     pub(super) tree: &'a mut TreeRecord,
     pub(super) orders: Orders,
     pub(super) steps: [Step; HEIGHT_MAX],
-    pub(super) place: Place,
+    pub(super) place: Found,
 }
 
 impl<'a, P: WritePages + ?Sized> Change<'a, P> {
@@ -137,7 +137,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
                 page: PageNo(0),
                 slot: 0,
             }; HEIGHT_MAX],
-            place: Place {
+            place: Found {
                 slot: 0,
                 exact: false,
             },

@@ -4,14 +4,14 @@ use super::TreeMut;
 use crate::error::{Error, Result};
 use crate::format::page::PageKind;
 use crate::format::pages::{ReadPages, WritePages};
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf::KEY_BYTES;
 use crate::format::tree_record::TreeRecord;
 use crate::heap::Record;
 use crate::ids::PageNo;
 use crate::limits::HEIGHT_MAX;
 use crate::tree::node::{Mark, Node};
-use crate::tree::out_of_line::place;
+use crate::tree::out_of_line::pointer;
 use crate::tree::write::change::Change;
 
 /// What emptying a segment may need beside the pages that its records and their ways take.
@@ -43,7 +43,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
             }
             for (at, key) in records {
                 let change = Change::find(self, &key)?;
-                if change.place.exact && change.place()? == at {
+                if change.place.exact && change.pointer()? == at {
                     change.pages.outdate_record(heap, at)?;
                     change.move_to_end(&key, at)?;
                 }
@@ -69,7 +69,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
             return Ok(());
         };
         if change.place.exact {
-            let at = change.place()?;
+            let at = change.pointer()?;
             if segment.has(at) {
                 change.pages.outdate_record(change.tree.heap, at)?;
                 change.move_to_end(key, at)?;
@@ -78,7 +78,11 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         Ok(())
     }
 
-    fn records_of(&self, segment: Segment, used: u32) -> Result<Vec<(Place, [u8; KEY_BYTES])>> {
+    fn records_of(
+        &self,
+        segment: Segment,
+        used: u32,
+    ) -> Result<Vec<(RecordPointer, [u8; KEY_BYTES])>> {
         let mut records = Vec::new();
         segment.each(&*self.pages, used, |at, record| {
             records.push((at, record.key));
@@ -97,9 +101,9 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         })?;
         let heap = self.tree.heap;
         let new = !self.place.exact;
-        let mut previous = Place::NONE;
+        let mut previous = RecordPointer::NONE;
         if !new {
-            let old = self.place()?;
+            let old = self.pointer()?;
             let record = Record::read(&*self.pages, old)?;
             // What this transaction itself has replaced nobody else will ever look for.
             previous = match record.commit == self.pages.commit() {
@@ -114,21 +118,21 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         Ok(new)
     }
 
-    /// The place of the record that the way leads to.
-    fn place(&self) -> Result<Place> {
-        place_at(&*self.pages, self.steps[0].page, self.place.slot)
+    /// The pointer to the record that the way leads to.
+    fn pointer(&self) -> Result<RecordPointer> {
+        pointer_at(&*self.pages, self.steps[0].page, self.place.slot)
     }
 
     /// Moves the record that the way leads to.
-    fn move_to_end(self, key: &[u8; KEY_BYTES], at: Place) -> Result<()> {
+    fn move_to_end(self, key: &[u8; KEY_BYTES], at: RecordPointer) -> Result<()> {
         let to = self.pages.move_record(self.tree.heap, at)?;
         self.lead_to_record(key, to)
     }
 
     /// Has the leaf say where the record is.
-    fn lead_to_record(mut self, key: &[u8; KEY_BYTES], at: Place) -> Result<()> {
+    fn lead_to_record(mut self, key: &[u8; KEY_BYTES], at: RecordPointer) -> Result<()> {
         let leaf = self.steps[0].page;
-        if self.place.exact && self.pages.store_place(leaf, self.place.slot, at)? {
+        if self.place.exact && self.pages.store_pointer(leaf, self.place.slot, at)? {
             return Ok(());
         }
         self.store_payload(key, &at.encode(), Mark::Apart)
@@ -136,21 +140,21 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
 
     /// Removes the record that the way leads to.
     pub(super) fn remove_apart(self) -> Result<()> {
-        let at = self.place()?;
+        let at = self.pointer()?;
         self.pages.outdate_record(self.tree.heap, at)?;
         self.remove(1)
     }
 }
 
 /// What there is at a slot of a leaf.
-pub(super) fn place_at<P: ReadPages + ?Sized>(
+pub(super) fn pointer_at<P: ReadPages + ?Sized>(
     pages: &P,
     leaf: PageNo,
     slot: usize,
-) -> Result<Place> {
-    let node = match pages.shared_places(leaf)? {
-        Some(places) => Node::of_places(places, leaf)?,
-        None => Node::open(pages.page(leaf)?, leaf, PageKind::PlaceLeaf, 0)?,
+) -> Result<RecordPointer> {
+    let node = match pages.shared_pointers(leaf)? {
+        Some(pointers) => Node::of_pointers(pointers, leaf)?,
+        None => Node::open(pages.page(leaf)?, leaf, PageKind::PointerLeaf, 0)?,
     };
-    place(pages, &node, slot)
+    pointer(pages, &node, slot)
 }

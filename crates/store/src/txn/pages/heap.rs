@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::free_list::FreeExtent;
 use crate::format::page::PAGE_BYTES;
 use crate::format::pages::{ReadPages, WritePages};
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::format::pointer_leaf;
 use crate::format::tree_record::TreeRecord;
 use crate::heap::{
@@ -43,8 +43,8 @@ pub(super) struct Heaps {
     segments: TreeRecord,
     /// Those that the transaction has looked up.
     open: Vec<OpenHeap>,
-    /// Records that are not the newest of their keys any more: their heaps, places and bytes.
-    outdated: Vec<(HeapNo, Place, u32)>,
+    /// Records that are not the newest of their keys any more: their heaps, pointers and bytes.
+    outdated: Vec<(HeapNo, RecordPointer, u32)>,
 }
 
 #[derive(Clone, Copy)]
@@ -122,8 +122,8 @@ impl OwnPages {
         let mut outdated = std::mem::take(&mut self.heaps.outdated);
         outdated.sort_unstable();
         let mut at = 0;
-        while let Some(&(heap, place, _)) = outdated.get(at) {
-            let found = self.segment_with(heap, place)?;
+        while let Some(&(heap, pointer, _)) = outdated.get(at) {
+            let found = self.segment_with(heap, pointer)?;
             let Some((segment, mut usage)) = found else {
                 // It has been freed meanwhile, with all that was in it.
                 at += 1;
@@ -132,7 +132,7 @@ impl OwnPages {
             let end = segment.first.0 + u64::from(segment.pages);
             let here = outdated[at..]
                 .iter()
-                .take_while(|(other, place, _)| *other == heap && place.page().0 < end);
+                .take_while(|(other, pointer, _)| *other == heap && pointer.page().0 < end);
             let mut bytes = 0;
             for (_, _, length) in here {
                 bytes = length.saturating_add(bytes);
@@ -195,10 +195,14 @@ impl OwnPages {
         found.map(decode).transpose()
     }
 
-    /// The segment of a heap in which a place is, if there is one.
-    fn segment_with(&self, heap: HeapNo, place: Place) -> Result<Option<(Segment, SegmentUse)>> {
+    /// The segment of a heap in which a pointer is, if there is one.
+    fn segment_with(
+        &self,
+        heap: HeapNo,
+        pointer: RecordPointer,
+    ) -> Result<Option<(Segment, SegmentUse)>> {
         let mut cursor = View::new(self, self.heaps.segments).cursor();
-        if !cursor.seek_back(&segment_key(heap, place.page()))? {
+        if !cursor.seek_back(&segment_key(heap, pointer.page()))? {
             return Ok(None);
         }
         let Some((key, value)) = cursor.record()? else {
@@ -212,7 +216,7 @@ impl OwnPages {
             first,
             pages: usage.pages,
         };
-        let is_inside = place.page().0 < first.0 + u64::from(usage.pages);
+        let is_inside = pointer.page().0 < first.0 + u64::from(usage.pages);
         Ok(is_inside.then_some((segment, usage)))
     }
 
@@ -340,28 +344,32 @@ impl OwnPages {
         &mut self,
         heap: HeapNo,
         bytes: usize,
-        moved_from: Option<Place>,
+        moved_from: Option<RecordPointer>,
         put: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<Place> {
+    ) -> Result<RecordPointer> {
         if bytes > RECORD_BYTES_MAX {
             return Err(Error::ValueTooLong(bytes));
         }
         let tail = self.tail_for(heap, bytes)?;
         let own = self.view.records_or_new();
         let tail = own.tails.get_mut(tail).ok_or_else(|| damaged(PageNo(0)))?;
-        let place = Place::at(tail.segment.first, u64::from(tail.end()));
+        let pointer = RecordPointer::at(tail.segment.first, u64::from(tail.end()));
         if let Some(from) = moved_from {
             tail.moved.push((tail.len, from));
         }
         put(&mut tail.bytes);
         tail.len = tail.bytes.len() as u32;
-        place.ok_or_else(|| damaged(tail.segment.first))
+        pointer.ok_or_else(|| damaged(tail.segment.first))
     }
 
-    pub(super) fn add_record_to(&mut self, heap: HeapNo, record: &Record<'_>) -> Result<Place> {
+    pub(super) fn add_record_to(
+        &mut self,
+        heap: HeapNo,
+        record: &Record<'_>,
+    ) -> Result<RecordPointer> {
         let at = self.open_heap(heap)?;
         let filled = self.heaps.open[at].usage.open;
-        let place = self.add(heap, Record::bytes(record.value.len()), None, |out| {
+        let pointer = self.add(heap, Record::bytes(record.value.len()), None, |out| {
             record.encode(out);
         })?;
         let open = &mut self.heaps.open[at];
@@ -371,10 +379,14 @@ impl OwnPages {
         {
             open.emptied_left = emptying::PAGES_MAX.saturating_mul(tail.segment.pages);
         }
-        Ok(place)
+        Ok(pointer)
     }
 
-    pub(super) fn move_record_of(&mut self, heap: HeapNo, at: Place) -> Result<Place> {
+    pub(super) fn move_record_of(
+        &mut self,
+        heap: HeapNo,
+        at: RecordPointer,
+    ) -> Result<RecordPointer> {
         let record = Record::verify(&*self, at)?;
         let value = record.value.to_vec();
         let is_own = record.commit == self.commit;
@@ -390,7 +402,7 @@ impl OwnPages {
         })
     }
 
-    pub(super) fn outdate_record_of(&mut self, heap: HeapNo, at: Place) -> Result<()> {
+    pub(super) fn outdate_record_of(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()> {
         let bytes = Record::bytes(Record::read(&*self, at)?.value.len());
         let open = self.open_heap(heap)?;
         let open = &mut self.heaps.open[open];
@@ -409,23 +421,28 @@ impl OwnPages {
     }
 
     /// Where a leaf may be stored to: it is newer than what a checkpoint is about to hold, and the log has room to tell of it, also if all stores commit at once.
-    pub(super) fn store_place_in(&mut self, leaf: PageNo, slot: usize, at: Place) -> Result<bool> {
+    pub(super) fn store_pointer_in(
+        &mut self,
+        leaf: PageNo,
+        slot: usize,
+        at: RecordPointer,
+    ) -> Result<bool> {
         if self.is_own(leaf) {
             return Ok(false);
         }
-        let Some(places) = self.view.shared_places(leaf)? else {
+        let Some(pointers) = self.view.shared_pointers(leaf)? else {
             return Ok(false);
         };
         let stored = self.view.records().map_or(0, |own| own.stored());
         let has_room = self.inner.wal.is_none()
             || (stored + 1) * PLACE_LOG_BYTES * self.inner.regions.len()
                 <= record_bytes_max(&self.inner) / 4;
-        if places.commit() <= self.inner.region.metas.newest() || !has_room {
+        if pointers.commit() <= self.inner.region.metas.newest() || !has_room {
             return Ok(false);
         }
         let slot = u16::try_from(slot).map_err(|_| damaged(leaf))?;
         let before = self.view.records_or_new().store(leaf, slot, Some(at));
-        self.record_undo(Undo::Place { leaf, slot, before });
+        self.record_undo(Undo::RecordPointer { leaf, slot, before });
         Ok(true)
     }
 
@@ -526,7 +543,7 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Writes what was added to segments to its place in the file.
+    /// Writes what was added to segments to its pointer in the file.
     pub(crate) fn write_tails(&mut self) -> Result<()> {
         let file = &self.inner.data.file;
         let tails = self
@@ -539,7 +556,7 @@ impl OwnPages {
         Ok(())
     }
 
-    /// The records and places to be logged.
+    /// The records and pointers to be logged.
     pub(super) fn records(&self) -> Option<&OwnRecords> {
         self.view.records().filter(|own| !own.is_empty())
     }
@@ -579,23 +596,23 @@ impl OwnPages {
 
     /// Has the copy of a leaf say what the leaf was to say, and that nobody has stored in it: so what it is like as of any later commit is seen from its
     /// records alone.
-    pub(super) fn bring_places_along(&mut self, leaf: PageNo, copy: PageNo) -> Result<()> {
+    pub(super) fn bring_pointers_along(&mut self, leaf: PageNo, copy: PageNo) -> Result<()> {
         pointer_leaf::clear_changed(&mut self.page_mut(copy)?);
         let Some(own) = self.view.records_mut() else {
             return Ok(());
         };
-        let places = own.take_places(leaf);
-        if places.is_empty() {
+        let pointers = own.take_pointers(leaf);
+        if pointers.is_empty() {
             return Ok(());
         }
         let mut page = self.page_mut(copy)?;
-        for &(slot, place) in &places {
-            pointer_leaf::set_place(&mut page, usize::from(slot), place)
+        for &(slot, pointer) in &pointers {
+            pointer_leaf::set_pointer(&mut page, usize::from(slot), pointer)
                 .ok_or_else(|| damaged(copy))?;
         }
-        for (slot, place) in places {
-            let before = Some(place);
-            self.record_undo(Undo::Place { leaf, slot, before });
+        for (slot, pointer) in pointers {
+            let before = Some(pointer);
+            self.record_undo(Undo::RecordPointer { leaf, slot, before });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::Page;
 use crate::format::pages::ReadPages;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::ids::PageNo;
 use crate::space::allocator::Taken;
 use crate::txn::pages::heap::HeapsBefore;
@@ -30,10 +30,10 @@ pub(super) enum Undo {
         source: Source,
     },
     /// A leaf of places was to say something at a slot, or nothing.
-    Place {
+    RecordPointer {
         leaf: PageNo,
         slot: u16,
-        before: Option<Place>,
+        before: Option<RecordPointer>,
     },
     /// A savepoint: heaps as they were.
     Heaps(Box<HeapsBefore>),
@@ -165,7 +165,7 @@ impl OwnPages {
                     Source::Growth => self.allocator.add(PageRange { first, pages }),
                 }
             }
-            Undo::Place { leaf, slot, before } => {
+            Undo::RecordPointer { leaf, slot, before } => {
                 self.view.records_or_new().store(leaf, slot, before);
             }
             Undo::Heaps(before) => self.bring_heaps_back(&before),

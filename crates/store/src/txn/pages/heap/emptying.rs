@@ -4,7 +4,7 @@ use super::damaged;
 use crate::env::RESERVE_PAGES;
 use crate::error::Result;
 use crate::format::page::PAGE_BYTES;
-use crate::format::pointer::{Place, Segment};
+use crate::format::pointer::{RecordPointer, Segment};
 use crate::heap::{SegmentUse, segment_key, segment_of};
 use crate::ids::HeapNo;
 use crate::ids::PageNo;
@@ -15,7 +15,7 @@ use crate::txn::pages::OwnPages;
 pub(super) const PAGES_MAX: u32 = 4;
 
 /// So many segments are chosen as victims with one look at all of them, or a share of all.
-const VICTIMS_MIN: usize = 4;
+const VICTIMS_M: usize = 4;
 const VICTIMS_SHARE: usize = 32;
 
 /// Where more bytes of each page live, a segment is not worth being emptied.
@@ -98,7 +98,7 @@ impl OwnPages {
             }
             is_there = cursor.next()?;
         }
-        let kept = found.len().min(VICTIMS_MIN + found.len() / VICTIMS_SHARE);
+        let kept = found.len().min(VICTIMS_M + found.len() / VICTIMS_SHARE);
         if kept < found.len() {
             found.select_nth_unstable(kept);
             found.truncate(kept);
@@ -130,9 +130,9 @@ impl OwnPages {
             return Ok(());
         };
         // Those that were moved are counted where they are now, and those that are outdated are not counted any more.
-        let is_inside = |(other, place, _): &&(HeapNo, Place, u32)| {
+        let is_inside = |(other, pointer, _): &&(HeapNo, RecordPointer, u32)| {
             let pages = segment.first.0..segment.first.0 + u64::from(segment.pages);
-            *other == heap && pages.contains(&place.page().0)
+            *other == heap && pages.contains(&pointer.page().0)
         };
         let outdated = self.heaps.outdated.iter().filter(is_inside);
         let outdated = outdated.map(|(.., bytes)| u64::from(*bytes)).sum();

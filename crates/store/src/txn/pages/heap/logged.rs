@@ -1,14 +1,14 @@
-//! What the log says of records and places, and places stored when it has said it.
+//! What the log says of records and pointers, and pointers stored when it has said it.
 
 use super::damaged;
 use crate::env::mapping::Tail;
 use crate::error::Result;
-use crate::format::pointer::Place;
+use crate::format::pointer::RecordPointer;
 use crate::format::roots::Head;
 use crate::heap::{Record, SEGMENT_HEADER_BYTES};
 use crate::log::append::AppendLock;
 use crate::log::record::{
-    begin_value_deltas, encode_moved, encode_places, encode_records, encode_value_delta,
+    begin_value_deltas, encode_moved, encode_pointers, encode_records, encode_value_delta,
 };
 use crate::txn::pages::OwnPages;
 
@@ -33,7 +33,7 @@ impl OwnPages {
             let record = Record::decode(bytes).ok_or_else(damaged)?;
             match moved.next_if(|(moved, _)| *moved as usize == at) {
                 Some(&(_, from)) => encode_moved(from, item.deltas(at, out)),
-                None if record.previous == Place::NONE => item.plain(at, out),
+                None if record.previous == RecordPointer::NONE => item.plain(at, out),
                 None => {
                     let old = Record::read(&self.view, record.previous)?.value;
                     let checksum = Record::checksum_in(bytes);
@@ -46,30 +46,30 @@ impl OwnPages {
         Ok(())
     }
 
-    /// Has it tell of the places that will be stored to.
-    pub(crate) fn log_places(&self, out: &mut Vec<u8>) {
+    /// Has it tell of the pointers that will be stored to.
+    pub(crate) fn log_pointers(&self, out: &mut Vec<u8>) {
         let Some(own) = self.records() else {
             return;
         };
-        for (leaf, places) in own.places() {
-            encode_places(leaf, places, out);
+        for (leaf, pointers) in own.pointers() {
+            encode_pointers(leaf, pointers, out);
         }
     }
 
-    /// Whether there are places to be stored in leaves of earlier commits.
-    pub(crate) fn stores_places(&self) -> bool {
+    /// Whether there are pointers to be stored in leaves of earlier commits.
+    pub(crate) fn stores_pointers(&self) -> bool {
         self.records().is_some_and(|own| own.stored() > 0)
     }
 
-    /// Stores the places that leaves are to have from the commit with this head on, whose record is appended.
-    pub(crate) fn store_places(&mut self, appending: &AppendLock<'_>, head: &Head) -> Result<()> {
+    /// Stores the pointers that leaves are to have from the commit with this head on, whose record is appended.
+    pub(crate) fn store_pointers(&mut self, appending: &AppendLock<'_>, head: &Head) -> Result<()> {
         let Some(own) = self.view.records().filter(|own| own.stored() > 0) else {
             return Ok(());
         };
-        for (leaf, places) in own.places() {
+        for (leaf, pointers) in own.pointers() {
             let windows = &mut self.shop.windows;
-            let places = places.iter().copied();
-            appending.store_places(&self.inner, windows, head, leaf, places)?;
+            let pointers = pointers.iter().copied();
+            appending.store_pointers(&self.inner, windows, head, leaf, pointers)?;
         }
         Ok(())
     }
@@ -113,12 +113,12 @@ impl<'t> LoggedRecords<'t> {
 
     fn end(&mut self, at: usize, out: &mut Vec<u8>) {
         let begin = u64::from(self.tail.from) + self.from as u64;
-        if let Some(place) = Place::at(self.tail.segment.first, begin) {
+        if let Some(pointer) = RecordPointer::at(self.tail.segment.first, begin) {
             if self.deltas > 0 {
-                begin_value_deltas(place, self.deltas, out);
+                begin_value_deltas(pointer, self.deltas, out);
                 out.append(&mut self.told);
             } else if self.from < at {
-                encode_records(place, &self.tail.bytes[self.from..at], out);
+                encode_records(pointer, &self.tail.bytes[self.from..at], out);
             }
         }
         (self.from, self.deltas) = (at, 0);
