@@ -45,7 +45,7 @@ fn make() -> Made {
         txn.delete(tree, &(round * 7).to_be_bytes()).unwrap();
         let tree = match txn.tree("apart").unwrap() {
             Some(tree) => tree,
-            None => txn.create_tree("apart", TreeKind::APART).unwrap(),
+            None => txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap(),
         };
         for n in 0..9_u64 {
             let value = vec![round as u8; 50 + n as usize];

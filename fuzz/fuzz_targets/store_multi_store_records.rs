@@ -50,7 +50,7 @@ fn make() -> Made {
             // The last of them stores places in a leaf that is there, of records that replace others.
             let tree = match store.tree("apart").unwrap() {
                 Some(tree) => tree,
-                None => store.create_tree("apart", TreeKind::APART).unwrap(),
+                None => store.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap(),
             };
             for key in 0..3_u64 {
                 let mut value = [7; 60];

@@ -28,7 +28,7 @@ pub struct TreeBuilder {
     order: Order,
     last_key: Vec<u8>,
     page: Box<Page>,
-    /// If values stand apart.
+    /// If values stand out of line.
     heap: Option<HeapBuilder>,
 }
 
@@ -88,19 +88,19 @@ impl Level {
 }
 
 impl TreeBuilder {
-    /// A builder of an empty tree, whose values do not stand apart.
+    /// A builder of an empty tree, whose values do not stand out of line.
     pub fn new(kind: TreeKind) -> Self {
         Self::in_heap(kind, HeapNo::default())
     }
 
-    /// A builder of an empty tree whose values, if they stand apart, belong to this heap.
+    /// A builder of an empty tree whose values, if they stand out of line, belong to this heap.
     pub(crate) fn in_heap(kind: TreeKind, heap: HeapNo) -> Self {
         let tree = TreeRecord {
             heap,
             ..TreeRecord::empty(kind)
         };
         Self {
-            heap: kind.apart.then(|| HeapBuilder::new(heap)),
+            heap: kind.out_of_line.then(|| HeapBuilder::new(heap)),
             tree,
             levels: Vec::new(),
             order: Orders::new(kind, Comparators::default()).keys,
@@ -179,7 +179,7 @@ impl TreeBuilder {
     ) -> Result<()> {
         placed
             .pointers()
-            .try_for_each(|(key, at)| self.append(pages, 0, key, &at.encode(), Mark::Apart))
+            .try_for_each(|(key, at)| self.append(pages, 0, key, &at.encode(), Mark::OutOfLine))
     }
 
     fn append_child<P: AppendPages + ?Sized>(

@@ -266,7 +266,7 @@ impl Check<'_> {
                             self.report.records += record.records;
                             let view = View::new(pages, record).ordered_by(comparators);
                             view.check(self.report.commit, self);
-                            if record.kind.apart && !self.heaps.note_tree(record.heap) {
+                            if record.kind.out_of_line && !self.heaps.note_tree(record.heap) {
                                 self.say("its values are in the segments of another tree");
                             }
                         }

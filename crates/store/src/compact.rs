@@ -189,7 +189,7 @@ enum Found {
         /// One of the values of the key, in a tree with duplicates.
         value: Option<Vec<u8>>,
     },
-    /// The leaf of a tree with values apart in which a key is.
+    /// The leaf of a tree with values out of line in which a key is.
     Leaf { tree: Vec<u8>, key: Vec<u8> },
     /// A value that stands in a segment at the end.
     Value {
@@ -227,10 +227,10 @@ fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<F
         let Some(tree) = snapshot.tree(&name)? else {
             continue;
         };
-        let TreeKind { apart, .. } = tree.record().kind;
+        let TreeKind { out_of_line, .. } = tree.record().kind;
         let found_in = |key: &[u8], value: Option<&[u8]>| {
             let (tree, key) = (name.clone(), key.to_vec());
-            match apart {
+            match out_of_line {
                 true => Found::Leaf { tree, key },
                 false => Found::Record {
                     tree,
@@ -246,7 +246,7 @@ fn find(snapshot: &Snapshot, segments: TreeRecord, tail: PageNo) -> Result<Vec<F
         if !tree.relocations(tail, &mut each)? {
             break;
         }
-        if apart {
+        if out_of_line {
             find_values(&tree, &name, &at_the_end, &mut found)?;
         }
         if names.contains(&name) {
@@ -404,13 +404,13 @@ fn rewrite(txn: &mut WriteTxn, record: &Found, tail: PageNo) -> Result<()> {
     }
 }
 
-/// A tree with values apart, and with this heap, if it is still there: it may have been made anew, as one of another kind.
+/// A tree with values out of line, and with this heap, if it is still there: it may have been made anew, as one of another kind.
 fn id_of(txn: &mut WriteTxn, name: &[u8], heap: Option<HeapNo>) -> Result<Option<TreeId>> {
     let Some(id) = txn.tree(name)? else {
         return Ok(None);
     };
     let record = *txn.view(id)?.record();
-    let is_it = record.kind.apart && heap.is_none_or(|heap| heap == record.heap);
+    let is_it = record.kind.out_of_line && heap.is_none_or(|heap| heap == record.heap);
     Ok(is_it.then_some(id))
 }
 

@@ -45,9 +45,9 @@ pub enum Error {
     #[error("not possible in a tree with duplicates")]
     Duplicates,
 
-    /// A value is to be written in its place, in a tree whose values stand apart.
-    #[error("not possible in a tree whose values stand apart")]
-    Apart,
+    /// A value is to be written in its place, in a tree whose values stand out of line.
+    #[error("not possible in a tree whose values stand out of line")]
+    OutOfLine,
 
     /// The tree is ordered by a comparator that has not been registered
     /// ([`Env::set_comparators`](crate::Env::set_comparators)).

@@ -55,8 +55,8 @@ pub(crate) enum Guard {
 
 #[cfg(test)]
 impl Guard {
-    /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values apart from their trees what `apart_crash_tests`
-    /// and `places_crash_tests` say.
+    /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values out of line what `out_of_line_crash_tests`
+    /// and `pointer_crash_tests` say.
     pub(crate) const ALL: [Self; 18] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,

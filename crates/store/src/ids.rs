@@ -57,6 +57,6 @@ impl FileNo {
     }
 }
 
-/// Which segments have the records of a tree whose values stand apart. Unique within the store; 0 is none.
+/// Which segments have the records of a tree whose values stand out of line. Unique within the store; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HeapNo(pub(crate) u32);

@@ -187,7 +187,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         each: impl FnMut(usize, Option<&'p [u8]>),
     ) -> Result<()> {
         let lines = prefetch::ReadLines::of(&self.record);
-        if self.record.kind.apart {
+        if self.record.kind.out_of_line {
             // A change leaves what is there as it is.
             return self.get_each(keys, each);
         }
@@ -247,9 +247,9 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
                 fetch_leaf(&leaf, key.as_ref());
                 *place = Some(leaf);
             }
-            if self.record.kind.apart {
+            if self.record.kind.out_of_line {
                 for (leaf, key) in leaves.iter().flatten().zip(keys) {
-                    self.fetch_apart(leaf, key.as_ref())?;
+                    self.fetch_out_of_line(leaf, key.as_ref())?;
                 }
             }
             for (at, leaf) in leaves.iter().flatten().enumerate() {
@@ -285,7 +285,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     pub(crate) fn open(&self, number: PageNo, level: usize) -> Result<Node<'p>> {
-        if !self.record.kind.apart {
+        if !self.record.kind.out_of_line {
             prefetch::slots(self.pages.page(number)?, level);
         }
         self.node(number, level)
@@ -302,8 +302,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     #[inline]
     fn value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
-        if self.record.kind.apart {
-            return self.apart_value(leaf, slot);
+        if self.record.kind.out_of_line {
+            return self.out_of_line_value(leaf, slot);
         }
         self.value_in(leaf, slot, &leaf.cell(slot)?)
     }
@@ -315,7 +315,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
             Mark::Inline => Ok(cell.payload),
             Mark::Extent => value::load(self.pages, leaf.number(), cell.payload),
             Mark::SubPage | Mark::SubTree => self.first_duplicate(leaf, slot),
-            Mark::Apart => self.apart_value(leaf, slot),
+            Mark::OutOfLine => self.out_of_line_value(leaf, slot),
         }
     }
 

@@ -56,7 +56,7 @@ fn restored(file: &Path, increments: &[PathBuf], folder: &Path) -> Env {
 }
 
 const KINDS: [(&str, TreeKind); 6] = [
-    ("apart", TreeKind::APART),
+    ("apart", TreeKind::OUT_OF_LINE),
     ("compact", TreeKind::COMPACT),
     ("counted", TreeKind::COUNTED),
     ("duplicates", TreeKind::DUPLICATES),
@@ -91,7 +91,7 @@ fn change(env: &Env, round: u32) {
         };
         for n in 0..600_u32 {
             let number = n * (round * 2 + 1) % 2000;
-            let key = match kind.apart {
+            let key = match kind.out_of_line {
                 true => u64::from(number).to_be_bytes().to_vec(),
                 false => number.to_be_bytes().to_vec(),
             };

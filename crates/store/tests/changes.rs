@@ -14,7 +14,7 @@ const TREES: [&str; 6] = ["apart", "compact", "counted", "fixed", "pairs", "whol
 
 fn kind(name: &str) -> TreeKind {
     match name {
-        "apart" => TreeKind::APART,
+        "apart" => TreeKind::OUT_OF_LINE,
         "compact" => TreeKind::COMPACT,
         "counted" => TreeKind::COUNTED,
         "pairs" => TreeKind::DUPLICATES,

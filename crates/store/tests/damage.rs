@@ -13,7 +13,7 @@ fn options() -> Options {
 }
 
 const TREES: [(&str, TreeKind); 3] = [
-    ("apart", TreeKind::APART),
+    ("apart", TreeKind::OUT_OF_LINE),
     ("plain", TreeKind::COMPACT),
     ("counted", TreeKind::COUNTED),
 ];

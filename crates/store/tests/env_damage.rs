@@ -46,7 +46,7 @@ fn work(env: &Env) -> BTreeMap<CommitNo, State> {
                         &name,
                         TreeKind {
                             counted: tree == 0,
-                            apart: tree == 2,
+                            out_of_line: tree == 2,
                             ..TreeKind::COMPACT
                         },
                     )

@@ -38,10 +38,10 @@ fn write_fixture() {
             put_third(&mut txn, name, round);
         }
         if round == 0 {
-            txn.create_tree("apart", TreeKind::APART).unwrap();
+            txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap();
         }
         for n in 0..300 {
-            put_apart(&mut txn, n, round);
+            put_out_of_line(&mut txn, n, round);
         }
         put_large(&mut txn, round);
         txn.commit().unwrap().wait_durable().unwrap();
@@ -63,7 +63,7 @@ fn write_fixture() {
         let mut txn = env.write().unwrap();
         put_large(&mut txn, 2);
         for n in (0..300).filter(|n| n % 10 == round) {
-            put_apart(&mut txn, n, round);
+            put_out_of_line(&mut txn, n, round);
         }
         txn.commit().unwrap().wait_durable().unwrap();
         if round == 3 {
@@ -86,7 +86,7 @@ fn put_large(txn: &mut WriteTxn, round: u32) {
     txn.put(id, b"large", &[round as u8; 10_000]).unwrap();
 }
 
-fn put_apart(txn: &mut WriteTxn, n: u32, round: u32) {
+fn put_out_of_line(txn: &mut WriteTxn, n: u32, round: u32) {
     let id = txn.tree("apart").unwrap().unwrap();
     let key = u64::from(n).to_be_bytes();
     txn.put(id, &key, &value(n + 300 * round)).unwrap();

@@ -289,7 +289,7 @@ fn prepare(folder: &Path) -> Env {
     for name in ["counts", "items"] {
         txn.create_tree(name, TreeKind::default()).unwrap();
     }
-    txn.create_tree("apart", TreeKind::APART).unwrap();
+    txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap();
     txn.commit().unwrap().wait_durable().unwrap();
     env
 }

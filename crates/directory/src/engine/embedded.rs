@@ -148,7 +148,7 @@ fn kind(table: Table) -> TreeKind {
     TreeKind {
         counted: table.is_counted(),
         // Entries change at random, one by one, and are many: the cost of that had better not grow with them.
-        apart: table == Table::Entry,
+        out_of_line: table == Table::Entry,
         ..TreeKind::COMPACT
     }
 }

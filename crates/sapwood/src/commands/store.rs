@@ -100,7 +100,7 @@ fn put_stat(env: &Env, out: &mut impl Write) -> Result<()> {
             let share = segments.live_bytes * 100 / (segments.pages * PAGE_BYTES as u64);
             writeln!(
                 out,
-                "Segments:   {} pages ({} MiB) of values apart, {share} % of that in newest values",
+                "Segments:   {} pages ({} MiB) of values out of line, {share} % of that in newest values",
                 segments.pages,
                 mebibytes(segments.pages)
             )?;

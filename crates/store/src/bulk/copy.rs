@@ -66,7 +66,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         }
         let cell = node.cell(slot)?;
         match cell.mark {
-            Mark::Inline | Mark::SubPage | Mark::Apart => Ok(None),
+            Mark::Inline | Mark::SubPage | Mark::OutOfLine => Ok(None),
             Mark::Extent => {
                 let value = value::load(self.pages, node.number(), cell.payload)?;
                 let first = value::append(to, value)?;

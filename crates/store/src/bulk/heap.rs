@@ -1,4 +1,4 @@
-//! The values of a tree that is built, where they stand apart: gathered until there are enough for a segment.
+//! The values of a tree that is built, where they stand out of line: gathered until there are enough for a segment.
 
 use crate::error::{Error, Result};
 use crate::format::page::PAGE_BYTES;

@@ -36,7 +36,7 @@ pub(crate) const PAIR_BYTES: usize = size_of::<Pair>();
 /// How many keys a leaf has at most.
 pub(crate) const PAIRS_MAX: usize = (PAGE_BYTES - HEADER_BYTES - END_BYTES) / PAIR_BYTES;
 
-/// The length of a key of a tree whose values stand apart.
+/// The length of a key of a tree whose values stand out of line.
 pub(crate) const KEY_BYTES: usize = 8;
 
 /// A leaf, as it is in the file.

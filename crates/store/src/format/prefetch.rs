@@ -109,7 +109,7 @@ pub(crate) fn address(at: *const u8) {
     let _ = at;
 }
 
-/// Fetches the first lines of a record that stands apart.
+/// Fetches the first lines of a record out of line.
 #[inline]
 pub(crate) fn record(at: *const u8) {
     for line in 0..RECORD_LINES {

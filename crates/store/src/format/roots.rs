@@ -30,7 +30,7 @@ pub(crate) struct Head {
 ///       8   128  catalog   see `catalog`
 ///     136    48  free      record of the free list, see `free_list`
 ///     184   256  recent    free pages beside those in the free list, see `free_list::recent`
-///     440    48  segments  record of the tree of segments, see `tree::apart`
+///     440    48  segments  record of the tree of segments, see `heap`
 /// ```
 ///
 /// What snapshots need stands first.

@@ -22,10 +22,10 @@ pub struct TreeKind {
     /// All keys have the same length, and there are no values: a leaf is nothing but its keys. Only together with whole keys, without
     /// counts and duplicates.
     pub packed: bool,
-    /// Values stand apart from the leaves, one behind the other in the order in which they were written: to change one of many costs little more than to
+    /// Values stand out of line, apart from the leaves, one behind the other in the order in which they were written: to change one of many costs little more than to
     /// change one of few. Keys have eight bytes, of which the leaves hold hundreds; a value has at most 2 GiB. For many values of some hundred bytes that are changed at random.
     /// Room that changed values leave is used again once it is as much as the others take. Together with counts only.
-    pub apart: bool,
+    pub out_of_line: bool,
 }
 
 /// How the values of one key are kept, where there may be several: in order, each value once, each at most
@@ -47,7 +47,7 @@ impl TreeKind {
         order: KeyOrder::Bytes,
         duplicates: None,
         packed: false,
-        apart: false,
+        out_of_line: false,
     };
 
     /// [`TreeKind::COMPACT`] with counts.
@@ -56,9 +56,9 @@ impl TreeKind {
         ..Self::COMPACT
     };
 
-    /// One value for each key of eight bytes, apart from the leaves.
-    pub const APART: Self = Self {
-        apart: true,
+    /// One value for each key of eight bytes, out of line.
+    pub const OUT_OF_LINE: Self = Self {
+        out_of_line: true,
         ..Self::COMPACT
     };
 
@@ -82,7 +82,7 @@ impl TreeKind {
         let needs_whole = self.order != KeyOrder::Bytes || self.duplicates.is_some() || self.packed;
         let exclusive = [self.counted, self.duplicates.is_some(), self.packed];
         let is_plain = !self.whole && !needs_whole;
-        (is_plain || !self.apart)
+        (is_plain || !self.out_of_line)
             && (self.whole || !needs_whole)
             && exclusive.iter().filter(|&&is| is).count() <= 1
     }
@@ -107,7 +107,7 @@ impl TreeKind {
             (self.counted, COUNTED),
             (self.whole, WHOLE),
             (self.duplicates.is_some(), DUPLICATES),
-            (duplicates.fixed || self.packed || self.apart, FIXED),
+            (duplicates.fixed || self.packed || self.out_of_line, FIXED),
         ];
         let set = flags.iter().filter(|(is, _)| *is);
         set.fold(0, |sum, (_, flag)| sum | flag)
@@ -126,7 +126,7 @@ impl TreeKind {
                 order: KeyOrder::decode(flags >> DUPLICATE_ORDER_SHIFT),
             }),
             packed: flags & (WHOLE | DUPLICATES | FIXED) == WHOLE | FIXED,
-            apart: flags & (WHOLE | DUPLICATES | FIXED) == FIXED,
+            out_of_line: flags & (WHOLE | DUPLICATES | FIXED) == FIXED,
         };
         (kind.is_possible() && kind.encode() == flags).then_some(kind)
     }
@@ -161,7 +161,7 @@ pub struct TreeRecord {
     pub height: u8,
     /// How the tree is kept.
     pub kind: TreeKind,
-    /// Where its values are if they stand apart.
+    /// Where its values are if they stand out of line.
     pub heap: HeapNo,
 }
 
@@ -189,11 +189,11 @@ impl TreeRecord {
             counted,
             whole,
             packed,
-            apart,
+            out_of_line,
             ..
         } = self.kind;
         match (level, whole) {
-            (0, _) if apart => PageKind::PointerLeaf,
+            (0, _) if out_of_line => PageKind::PointerLeaf,
             (0, false) => PageKind::Leaf,
             (0, true) if packed => PageKind::PackedLeaf,
             (0, true) => PageKind::WholeLeaf,
@@ -239,7 +239,7 @@ impl TreeRecord {
         let kind = TreeKind::decode(flags)?;
         let heap = HeapNo(u32::from_le_bytes(*bytes[42..].first_chunk()?));
         let has_heap = heap != HeapNo::default();
-        (sound && has_heap == kind.apart).then_some(Self {
+        (sound && has_heap == kind.out_of_line).then_some(Self {
             root: PageNo(root),
             records,
             leaf_pages,

@@ -21,7 +21,7 @@ const TREES: [(&str, TreeKind); 5] = [
     ("counted", TreeKind::COUNTED),
     ("pairs", TreeKind::DUPLICATES),
     ("values", TreeKind::COMPACT),
-    ("apart", TreeKind::APART),
+    ("apart", TreeKind::OUT_OF_LINE),
 ];
 
 fn open(disk: &Disk) -> Env {
@@ -204,12 +204,15 @@ fn a_store_that_was_emptied_becomes_small() {
     assert!(env.check().unwrap().is_clean());
 }
 
-/// Where nothing but values that stand apart is left, and they live everywhere.
+/// Where nothing but values out of line is left, and they live everywhere.
 #[test]
-fn values_apart_move_to_the_front() {
+fn values_out_of_line_move_to_the_front() {
     let disk = Disk::new();
     let env = open(&disk);
-    for (name, kind) in [("front", TreeKind::COMPACT), ("apart", TreeKind::APART)] {
+    for (name, kind) in [
+        ("front", TreeKind::COMPACT),
+        ("apart", TreeKind::OUT_OF_LINE),
+    ] {
         for part in 0..12_u32 {
             change(&env, |txn| {
                 let tree = match txn.tree(name)? {

@@ -23,8 +23,8 @@ type Verdict<T = ()> = Result<T, String>;
 /// A key for each of so many commits, one after the other.
 const KEYS: u32 = 20;
 const COUNTER: &[u8] = b"counter";
-/// Of each value so much stands apart, too.
-const APART_BYTES: usize = 300;
+/// Of each value so much stands out of line, too.
+const OUT_OF_LINE_BYTES: usize = 300;
 
 /// A note on the recording: from now on the disk is full. All others are a store and the number of a commit that was acknowledged there.
 const FULL: u64 = u64::MAX;
@@ -59,7 +59,7 @@ fn value(number: u32) -> [u8; 1500] {
     })
 }
 
-fn key_apart(number: u32) -> [u8; 8] {
+fn key_out_of_line(number: u32) -> [u8; 8] {
     u64::from(number % KEYS).to_be_bytes()
 }
 
@@ -73,9 +73,13 @@ fn commit(env: &Env, number: u32) -> Result<(), Error> {
     txn.put(tree, COUNTER, &number.to_be_bytes())?;
     let apart = match txn.tree("apart")? {
         Some(tree) => tree,
-        None => txn.create_tree("apart", TreeKind::APART)?,
+        None => txn.create_tree("apart", TreeKind::OUT_OF_LINE)?,
     };
-    txn.put(apart, &key_apart(number), &value(number)[..APART_BYTES])?;
+    txn.put(
+        apart,
+        &key_out_of_line(number),
+        &value(number)[..OUT_OF_LINE_BYTES],
+    )?;
     txn.commit()?.wait_durable().map(drop)
 }
 
@@ -97,9 +101,11 @@ fn number_of(env: &Env) -> Verdict<u32> {
         if there != Some(&value(number)) {
             return Err(format!("commit {number} of {last} is not there"));
         }
-        let there = apart.get(&key_apart(number)).map_err(told)?;
-        if there != Some(&value(number)[..APART_BYTES]) {
-            return Err(format!("commit {number} of {last} has lost a value apart"));
+        let there = apart.get(&key_out_of_line(number)).map_err(told)?;
+        if there != Some(&value(number)[..OUT_OF_LINE_BYTES]) {
+            return Err(format!(
+                "commit {number} of {last} has lost a value out of line"
+            ));
         }
     }
     Ok(last)

@@ -1,4 +1,4 @@
-//! Trees whose values stand apart survive power cuts, the deaths of those who commit, and checkpoints while others commit: what is there after each is what one of the
+//! Trees whose values stand out of line survive power cuts, the deaths of those who commit, and checkpoints while others commit: what is there after each is what one of the
 //! commits that may be there has left, and every value of it.
 
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn open(disk: &Disk, guards: Guards) -> Result<Vec<Env>> {
 fn change(txn: &mut WriteTxn, model: &mut Model, random: &mut Random, count: usize) -> Result<()> {
     let tree = match txn.tree(TREE)? {
         Some(tree) => tree,
-        None => txn.create_tree(TREE, TreeKind::APART)?,
+        None => txn.create_tree(TREE, TreeKind::OUT_OF_LINE)?,
     };
     for _ in 0..1 + random.below(count) {
         let key = random.below(KEYS) as u64;
@@ -366,7 +366,7 @@ fn every_crash_state_has_the_values_of_its_commit() {
     assert!(emptied > 20, "{emptied} segments were emptied");
 }
 
-/// The other two are seldom missed here; `places_crash_tests` misses them.
+/// The other two are seldom missed here; `pointer_crash_tests` misses them.
 #[test]
 fn the_suite_fails_without_the_guards_of_checkpoints() {
     for guard in [Guard::SyncLogToApplied, Guard::SyncLogBeforePointers] {

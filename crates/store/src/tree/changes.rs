@@ -212,13 +212,13 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
         }
     }
 
-    /// Whether all below a page that both sides have is the same. Of values apart only the leaves know: their places are stored to where they are, and
+    /// Whether all below a page that both sides have is the same. Of values out of line only the leaves know: their places are stored to where they are, and
     /// nothing above learns of it.
     fn is_same_below(&self, page: PageNo, level: usize) -> Result<bool> {
         let [Some(old), Some(new)] = self.sides.each_ref().map(Side::walk) else {
             return Ok(true);
         };
-        if !new.view.record.kind.apart {
+        if !new.view.record.kind.out_of_line {
             return Ok(true);
         }
         let older = old.view.pages.as_of().min(new.view.pages.as_of());

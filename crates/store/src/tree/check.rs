@@ -93,7 +93,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
     /// Looks at the root, and at so many pages in all, spread evenly over the tree: checksums, page numbers, the order
-    /// of keys within a page; of leaves, also at records that stand apart, of each at one or at as many as pages are
+    /// of keys within a page; of leaves, also at records out of line, of each at one or at as many as pages are
     /// left for it. [`CheckSink::in_use`] is told of each page of the tree.
     pub fn check_sample(&self, parent: CommitNo, pages_max: u64, sink: &mut dyn CheckSink) {
         let mut walk = Walk {
@@ -200,7 +200,7 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         }
         if level == 0 {
             self.found.leaf_pages += 1;
-            if self.view.record.kind.apart {
+            if self.view.record.kind.out_of_line {
                 self.sink.is_pointer_leaf(number);
             }
             self.values(&node);
@@ -230,8 +230,10 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         let below = pages_max - 1;
         if level == 0 {
             for slot in spread(node.len(), below.max(1)) {
-                let is_apart = node.cell(slot).is_ok_and(|cell| cell.mark == Mark::Apart);
-                if is_apart && let Err(problem) = self.value(&node, slot) {
+                let is_out_of_line = node
+                    .cell(slot)
+                    .is_ok_and(|cell| cell.mark == Mark::OutOfLine);
+                if is_out_of_line && let Err(problem) = self.value(&node, slot) {
                     self.problem(problem);
                 }
             }
@@ -344,7 +346,7 @@ impl<'a, P: ReadPages + ?Sized> Walk<'a, '_, P> {
         match cell.mark {
             Mark::Extent => {}
             Mark::Inline => return Ok(()),
-            Mark::Apart => return self.record(leaf, slot),
+            Mark::OutOfLine => return self.record(leaf, slot),
             Mark::SubPage | Mark::SubTree => {
                 return Err(Error::corrupt(
                     leaf.number(),

@@ -368,11 +368,11 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
 
     /// Key and value of the record the cursor stands on.
     pub fn record(&mut self) -> Result<Option<(&[u8], &'p [u8])>> {
-        if self.view.record.kind.apart {
+        if self.view.record.kind.out_of_line {
             let Some(leaf) = self.leaf.as_ref().filter(|leaf| self.slot < leaf.len()) else {
                 return Ok(None);
             };
-            let value = self.view.apart_value(leaf, self.slot)?;
+            let value = self.view.out_of_line_value(leaf, self.slot)?;
             self.key.clear();
             self.key.extend_from_slice(leaf.pointer_key(self.slot)?);
             return Ok(Some((&self.key, value)));

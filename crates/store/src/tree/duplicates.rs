@@ -42,7 +42,7 @@ impl<'p> Values<'p> {
             Mark::SubTree => TreeRecord::decode(cell.payload)
                 .filter(|tree| tree.kind == kind.of_values() && tree.height > 0)
                 .map(Self::Tree),
-            Mark::Extent | Mark::Apart => None,
+            Mark::Extent | Mark::OutOfLine => None,
         };
         values.ok_or_else(|| Error::corrupt(leaf.number(), "duplicates are damaged"))
     }

@@ -20,7 +20,7 @@ pub struct MemoryPages {
     reusable: Vec<PageNo>,
     /// Pages of earlier commits freed by this one.
     freed: Vec<PageNo>,
-    /// Records that stand apart. Nothing makes room among them.
+    /// Records out of line. Nothing makes room among them.
     records: Vec<u8>,
 }
 

@@ -90,7 +90,7 @@ pub(crate) enum Mark {
     /// The record of a tree whose keys are the values.
     SubTree,
     /// A place, in leaves that hold nothing else: see [`crate::heap`].
-    Apart,
+    OutOfLine,
 }
 
 impl Mark {
@@ -101,7 +101,7 @@ impl Mark {
     fn encode(self, payload_len: usize) -> u16 {
         let bits = match self {
             // Leaves of places need not say what they hold.
-            Self::Inline | Self::Apart => 0,
+            Self::Inline | Self::OutOfLine => 0,
             Self::SubPage => 1,
             // Pointers have but one length.
             Self::Extent => return 2 << Self::SHIFT,
@@ -469,7 +469,7 @@ impl<'p> Node<'p> {
             suffix_len: key.len(),
             tail: tail_of(key),
             payload,
-            mark: Mark::Apart,
+            mark: Mark::OutOfLine,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Reading values that stand apart.
+//! Reading values out of line.
 
 use super::View;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         number: PageNo,
         level: usize,
     ) -> Result<Option<&'p PointerLeaf>> {
-        match self.record.kind.apart && level == 0 {
+        match self.record.kind.out_of_line && level == 0 {
             true => self.pages.shared_pointers(number),
             false => Ok(None),
         }
@@ -25,18 +25,22 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
 
     /// The value at a slot of a leaf.
     #[inline]
-    pub(in crate::tree) fn apart_value(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
+    pub(in crate::tree) fn out_of_line_value(
+        &self,
+        leaf: &Node<'p>,
+        slot: usize,
+    ) -> Result<&'p [u8]> {
         if let Some(pointers) = leaf.shared_pointers()
             && let Some((key, pointer)) = pointers.pair(slot)
             && self.pages.own_pointer(pointers.number(), slot).is_none()
         {
             return Record::as_of(self.pages, pointer, key, self.pages.as_of());
         }
-        self.apart_value_beside(leaf, slot)
+        self.out_of_line_value_beside(leaf, slot)
     }
 
     /// The same where the transaction that asks has something to say.
-    fn apart_value_beside(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
+    fn out_of_line_value_beside(&self, leaf: &Node<'p>, slot: usize) -> Result<&'p [u8]> {
         let pointer = pointer(self.pages, leaf, slot)?;
         let key = leaf.pointer_key(slot)?;
         Record::as_of(self.pages, pointer, key, self.pages.as_of())
@@ -56,7 +60,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
     }
 
     /// Asks the processor for the record of a key whose pair is in the leaf, if that is there already.
-    pub(in crate::tree) fn fetch_apart(&self, leaf: &Node<'p>, key: &[u8]) -> Result<()> {
+    pub(in crate::tree) fn fetch_out_of_line(&self, leaf: &Node<'p>, key: &[u8]) -> Result<()> {
         let found = leaf.search(key, 0, self.orders.keys)?;
         if found.exact {
             self.pages

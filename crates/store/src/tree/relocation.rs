@@ -107,7 +107,7 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         let cell = node.cell(slot)?;
         let damaged = || Error::corrupt(leaf, "a record leads nowhere");
         let is_stray = match cell.mark {
-            Mark::Inline | Mark::SubPage | Mark::Apart => false,
+            Mark::Inline | Mark::SubPage | Mark::OutOfLine => false,
             Mark::Extent => {
                 let pointer = ExtentPointer::decode(cell.payload).ok_or_else(damaged)?;
                 pointer.first.0 + u64::from(pointer.pages()) > tail.0

@@ -49,7 +49,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
         if page.commit() > since {
             page.verify(number)?;
             each(Written::Pages(number, 1));
-        } else if !self.record.kind.apart {
+        } else if !self.record.kind.out_of_line {
             return Ok(());
         }
         let node = self.open(number, level)?;
@@ -60,7 +60,7 @@ impl<P: ReadPages + ?Sized> View<'_, P> {
             }
             let cell = node.cell(slot)?;
             match cell.mark {
-                Mark::Inline | Mark::SubPage | Mark::Apart => {}
+                Mark::Inline | Mark::SubPage | Mark::OutOfLine => {}
                 Mark::Extent => self.extent_since(number, cell.payload, since, each)?,
                 Mark::SubTree => {
                     let tree = TreeRecord::decode(cell.payload)

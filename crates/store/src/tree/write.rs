@@ -70,8 +70,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if self.record.kind.duplicates.is_some() {
             return self.put_duplicate(key, value);
         }
-        if self.record.kind.apart {
-            return self.put_apart(key, value);
+        if self.record.kind.out_of_line {
+            return self.put_out_of_line(key, value);
         }
         if self.record.kind.counted || self.record.kind.packed {
             return self.find(key, value.len())?.store(key, value);
@@ -83,15 +83,17 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     /// Stores `value` under `key` unless the key exists already: then nothing changes and the answer is `false`.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let TreeKind {
-            duplicates, apart, ..
+            duplicates,
+            out_of_line,
+            ..
         } = self.record.kind;
         let has_duplicates = duplicates.is_some();
         let change = self.find(key, value.len())?;
         if change.place.exact {
             return Ok(false);
         }
-        if apart {
-            let is_new = change.store_apart(key, value)?;
+        if out_of_line {
+            let is_new = change.store_out_of_line(key, value)?;
             self.empty_segments()?;
             return Ok(is_new);
         }
@@ -110,8 +112,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             Some(Ordering::Less) => Err(Error::OutOfOrder),
             Some(Ordering::Equal) if !has_duplicates => Err(Error::OutOfOrder),
             _ if has_duplicates => self.append_duplicate(key, value),
-            _ if change.tree.kind.apart => {
-                change.store_apart(key, value)?;
+            _ if change.tree.kind.out_of_line => {
+                change.store_out_of_line(key, value)?;
                 self.empty_segments()
             }
             _ => change.store(key, value).map(drop),
@@ -123,8 +125,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         if self.record.kind.duplicates.is_some() {
             return Err(Error::Duplicates);
         }
-        if self.record.kind.apart {
-            return Err(Error::Apart);
+        if self.record.kind.out_of_line {
+            return Err(Error::OutOfLine);
         }
         let kind = self.record.page_kind(0);
         let change = self.find(key, len)?;
@@ -159,8 +161,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         }
         match has_duplicates {
             true => change.remove_with_duplicates()?,
-            false if change.tree.kind.apart => {
-                change.remove_apart()?;
+            false if change.tree.kind.out_of_line => {
+                change.remove_out_of_line()?;
                 self.empty_segments()?;
             }
             false => change.remove(1)?,
@@ -175,7 +177,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
             self.clear_below(self.record.root, level)?;
         }
         let TreeRecord { kind, heap, .. } = *self.record;
-        if kind.apart {
+        if kind.out_of_line {
             self.pages.clear_heap(heap)?;
         }
         *self.record = TreeRecord {
@@ -219,7 +221,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
                 expected: 0,
             });
         }
-        if kind.apart && key.len() != KEY_BYTES {
+        if kind.out_of_line && key.len() != KEY_BYTES {
             return Err(Error::ValueSize {
                 found: key.len(),
                 expected: KEY_BYTES,
@@ -239,9 +241,11 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         let kind = self.record.page_kind(level);
         let entries = Node::open(self.pages.page(number)?, number, kind, level)?.len();
         let TreeKind {
-            duplicates, apart, ..
+            duplicates,
+            out_of_line,
+            ..
         } = self.record.kind;
-        let only_counts = self.record.extent_pages == 0 && duplicates.is_none() && !apart;
+        let only_counts = self.record.extent_pages == 0 && duplicates.is_none() && !out_of_line;
         let mut records = 0;
         if level == 0 && only_counts {
             records = entries as u64;
@@ -264,7 +268,7 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
     fn clear_values(&mut self, leaf: PageNo, slot: usize) -> Result<u64> {
         let kind = self.record.page_kind(0);
         let node = Node::open(self.pages.page(leaf)?, leaf, kind, 0)?;
-        if self.record.kind.apart {
+        if self.record.kind.out_of_line {
             let pointer = out_of_line::pointer_at(&*self.pages, leaf, slot)?;
             self.pages.outdate_record(self.record.heap, pointer)?;
             return Ok(1);

@@ -71,7 +71,7 @@ impl BulkLoad {
         if self.txn.tree(name)?.is_some() {
             return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
         }
-        let heap = match kind.apart {
+        let heap = match kind.out_of_line {
             true => self.txn.own_mut().new_heap()?,
             false => HeapNo::default(),
         };

@@ -116,7 +116,7 @@ impl WriteTxn {
         self.change(tree, true, |tree| tree.clear())
     }
 
-    /// Writes the leaf of a tree with values apart in which a key is, and the way to it, once more.
+    /// Writes the leaf of a tree with values out of line in which a key is, and the way to it, once more.
     pub(crate) fn move_leaf(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         self.change(tree, false, |tree| tree.move_leaf(key))
     }

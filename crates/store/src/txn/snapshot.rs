@@ -133,7 +133,7 @@ impl Snapshot {
 
     /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each tells its records
     /// that differ. The work is in proportion to what was written in between, not to what there is: whatever both snapshots have in the
-    /// same pages is passed over. (Trees whose values stand apart are looked through leaf by leaf.) The snapshots may be given in any order; `older` is what
+    /// same pages is passed over. (Trees whose values stand out of line are looked through leaf by leaf.) The snapshots may be given in any order; `older` is what
     /// changes lead away from.
     ///
     /// Fails with [`Error::ForeignSnapshot`] if they are of different stores.
@@ -184,7 +184,7 @@ impl Snapshot {
         let mut cursor = now.view(&self.pages).cursor();
         while cursor.next()? {
             if let Some((name, stored)) = cursor.record()?
-                && now.record(name, stored)?.kind.apart
+                && now.record(name, stored)?.kind.out_of_line
             {
                 names.push(name.to_vec());
             }
@@ -202,7 +202,7 @@ impl Snapshot {
             };
             let differs = match (old, new) {
                 // The record says nothing of the values.
-                (Some(old), Some(new)) if old == new && new.kind.apart => {
+                (Some(old), Some(new)) if old == new && new.kind.out_of_line => {
                     tree.changes().next()?.is_some()
                 }
                 _ => old != new,

@@ -120,7 +120,7 @@ impl WriteTxn {
             return Err(Error::TreeKind);
         }
         let mut record = TreeRecord::empty(kind);
-        if kind.apart {
+        if kind.out_of_line {
             record.heap = self.own_mut().new_heap()?;
         }
         self.open_tree(name.into(), record, None)

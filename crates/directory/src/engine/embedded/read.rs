@@ -118,13 +118,13 @@ pub(super) trait Trees {
     }
 }
 
-/// About so many values that stand apart are in a page, which small entries are.
-const APART_VALUES: u64 = 12;
+/// About so many values out of line are in a page, which small entries are.
+const OUT_OF_LINE_VALUES: u64 = 12;
 
 fn is_large(tree: &Tree<'_>) -> bool {
     let record = tree.record();
-    let pages = match record.kind.apart {
-        true => record.leaf_pages + record.records / APART_VALUES,
+    let pages = match record.kind.out_of_line {
+        true => record.leaf_pages + record.records / OUT_OF_LINE_VALUES,
         false => record.leaf_pages,
     };
     pages >= FETCHED_LEAF_PAGES_MIN

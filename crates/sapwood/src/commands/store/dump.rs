@@ -230,7 +230,7 @@ pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 11] {
         ("counted", kind.counted),
         ("whole", kind.whole && is_plain),
         ("packed", kind.packed),
-        ("apart", kind.apart),
+        ("apart", kind.out_of_line),
     ]
 }
 

@@ -371,7 +371,7 @@ fn with_flag(kind: TreeKind, flag: &[u8]) -> TreeKind {
             ..kind
         },
         b"apart" => TreeKind {
-            apart: true,
+            out_of_line: true,
             ..kind
         },
         _ => kind,
@@ -482,7 +482,7 @@ mod tests {
         let kinds = [
             TreeKind::COMPACT,
             TreeKind::COUNTED,
-            TreeKind::APART,
+            TreeKind::OUT_OF_LINE,
             TreeKind::WHOLE,
             TreeKind::DUPLICATES,
             duplicates(true, KeyOrder::Integer),

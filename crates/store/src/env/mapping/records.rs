@@ -1,4 +1,4 @@
-//! What a write transaction has done to records that stand apart, and has not stored in its place yet.
+//! What a write transaction has done to records out of line, and has not stored in its place yet.
 
 use crate::format::page::PAGE_BYTES;
 use crate::format::pointer::{RecordPointer, Segment};

@@ -538,7 +538,7 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let mut separator = Vec::new();
         parent.push_key(slot + 1, &mut separator)?;
         // Only in a copy is what the transaction has stored in a leaf of places.
-        let (left, right) = match self.tree.kind.apart && level == 0 {
+        let (left, right) = match self.tree.kind.out_of_line && level == 0 {
             true => (
                 self.touch_child(level + 1, slot)?,
                 self.touch_child(level + 1, slot + 1)?,

@@ -1,4 +1,4 @@
-//! Changing a tree whose values stand apart.
+//! Changing a tree whose values stand out of line.
 
 use super::TreeMut;
 use crate::error::{Error, Result};
@@ -19,8 +19,8 @@ const SPARE_PAGES: u64 = 32;
 
 impl<P: WritePages + ?Sized> TreeMut<'_, P> {
     /// Stores a value, and makes room in the heap if much of it is taken by what was replaced.
-    pub(super) fn put_apart(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let is_new = self.find(key, value.len())?.store_apart(key, value)?;
+    pub(super) fn put_out_of_line(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let is_new = self.find(key, value.len())?.store_out_of_line(key, value)?;
         self.empty_segments()?;
         Ok(is_new)
     }
@@ -93,8 +93,8 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
 }
 
 impl<P: WritePages + ?Sized> Change<'_, P> {
-    /// Stores a value that stands apart. Answers whether the key is new.
-    pub(super) fn store_apart(self, key: &[u8], value: &[u8]) -> Result<bool> {
+    /// Stores a value out of line. Answers whether the key is new.
+    pub(super) fn store_out_of_line(self, key: &[u8], value: &[u8]) -> Result<bool> {
         let key: &[u8; KEY_BYTES] = key.try_into().map_err(|_| Error::ValueSize {
             found: key.len(),
             expected: KEY_BYTES,
@@ -135,11 +135,11 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         if self.place.exact && self.pages.store_pointer(leaf, self.place.slot, at)? {
             return Ok(());
         }
-        self.store_payload(key, &at.encode(), Mark::Apart)
+        self.store_payload(key, &at.encode(), Mark::OutOfLine)
     }
 
     /// Removes the record that the way leads to.
-    pub(super) fn remove_apart(self) -> Result<()> {
+    pub(super) fn remove_out_of_line(self) -> Result<()> {
         let at = self.pointer()?;
         self.pages.outdate_record(self.tree.heap, at)?;
         self.remove(1)

@@ -35,7 +35,7 @@ impl<P: WritePages + ?Sized> TreeMut<'_, P> {
         }
         self.mend_at(from)?;
         self.mend_at(to)?;
-        if self.record.kind.apart {
+        if self.record.kind.out_of_line {
             self.empty_segments()?;
         }
         Ok(before - self.record.records)

@@ -1,4 +1,4 @@
-//! Records that stand apart: a write transaction adds them to the segments of their heap, and keeps count of what lives there.
+//! Records out of line: a write transaction adds them to the segments of their heap, and keeps count of what lives there.
 
 mod emptying;
 mod logged;

@@ -1,4 +1,4 @@
-//! Values apart beside a simple model, with segments of a few pages: savepoints that are returned to across them, transactions that are too long for the log, large
+//! Values out of line beside a simple model, with segments of a few pages: savepoints that are returned to across them, transactions that are too long for the log, large
 //! values, trees that are dropped and made again. What is counted of each segment is exact after each commit, or [`Env::check`] says so.
 
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ impl Life {
         let tree = match txn.tree(name).unwrap() {
             Some(tree) => tree,
             None => {
-                let tree = txn.create_tree(name, TreeKind::APART)?;
+                let tree = txn.create_tree(name, TreeKind::OUT_OF_LINE)?;
                 now.insert(name, Values::new());
                 tree
             }
@@ -233,7 +233,7 @@ impl Life {
 }
 
 #[test]
-fn values_apart_are_those_of_a_map() {
+fn values_out_of_line_are_those_of_a_map() {
     let emptied = heap::emptied();
     for seed in 0..12 {
         for extent in [(30, 120), (600, 200), (100, 5000), (600, 20_000)] {
@@ -254,7 +254,7 @@ fn snapshots_of_any_age_see_their_values() {
         let mut random = Random::new(seed);
         let env = Env::on_storage(Arc::new(Disk::new()), &options()).unwrap();
         let mut txn = env.write().unwrap();
-        txn.create_tree("t", TreeKind::APART).unwrap();
+        txn.create_tree("t", TreeKind::OUT_OF_LINE).unwrap();
         txn.commit().unwrap().wait_durable().unwrap();
         let mut values = Values::new();
         let mut kept: Vec<(Snapshot, Values)> = Vec::new();
@@ -291,7 +291,7 @@ fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
     let put = |txn: &mut WriteTxn, name, byte| {
         let tree = match txn.tree(name).unwrap() {
             Some(tree) => tree,
-            None => txn.create_tree(name, TreeKind::APART).unwrap(),
+            None => txn.create_tree(name, TreeKind::OUT_OF_LINE).unwrap(),
         };
         txn.put(tree, &[0; 8], &[byte; 100]).unwrap();
     };
@@ -319,7 +319,7 @@ fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
 
 /// Whatever fails for want of room, half way through emptying a segment too, leaves no trace.
 #[test]
-fn values_apart_are_those_of_a_map_in_a_full_store() {
+fn values_out_of_line_are_those_of_a_map_in_a_full_store() {
     let emptied = heap::emptied();
     let mut refused = 0;
     for seed in 0..12 {

@@ -1,4 +1,4 @@
-//! The room that values apart take: what was replaced and removed makes place for what comes, and a small multiple of what lives is enough, unless a snapshot
+//! The room that values out of line take: what was replaced and removed makes place for what comes, and a small multiple of what lives is enough, unless a snapshot
 //! needs the rest.
 
 #![allow(clippy::unwrap_used)]
@@ -54,7 +54,7 @@ impl Store {
             content: Content::new(),
         };
         let mut txn = store.env.write().unwrap();
-        txn.create_tree("apart", TreeKind::APART).unwrap();
+        txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap();
         for key in 0..KEYS {
             store.put(&mut txn, key);
         }
@@ -69,7 +69,7 @@ impl Store {
             content: Content::new(),
         };
         let mut load = store.env.bulk().unwrap();
-        let mut tree = load.tree("apart", TreeKind::APART).unwrap();
+        let mut tree = load.tree("apart", TreeKind::OUT_OF_LINE).unwrap();
         for key in 0..KEYS {
             let value = value(&mut store.numbers);
             tree.push(&mut load, &key.to_be_bytes(), &value).unwrap();

@@ -1,4 +1,4 @@
-//! Whole stores with a tree whose values stand apart: checked, copied, compared, while later commits store to its leaves in their places.
+//! Whole stores with a tree whose values stand out of line: checked, copied, compared, while later commits store to its leaves in their places.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn change(env: &Env, numbers: &mut Random, count: u64) -> CommitNo {
     let mut txn = env.write().unwrap();
     let tree = match txn.tree("apart").unwrap() {
         Some(tree) => tree,
-        None => txn.create_tree("apart", TreeKind::APART).unwrap(),
+        None => txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap(),
     };
     for _ in 0..count {
         let key = (numbers.number() % KEYS).to_be_bytes();
@@ -330,7 +330,7 @@ fn a_check_finds_what_is_damaged() {
     let open = |disk: Disk| Env::on_storage(Arc::new(disk), &options());
     let env = open(disk.clone()).unwrap();
     let mut txn = env.write().unwrap();
-    let tree = txn.create_tree("apart", TreeKind::APART).unwrap();
+    let tree = txn.create_tree("apart", TreeKind::OUT_OF_LINE).unwrap();
     for n in 0..900_u64 {
         // Without any room between records.
         txn.put(

@@ -1,4 +1,4 @@
-//! Trees whose values stand apart, beside a simple model.
+//! Trees whose values stand out of line, beside a simple model.
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
@@ -77,7 +77,7 @@ fn begin(env: &Env) -> (WriteTxn, TreeId) {
     let mut txn = env.write().unwrap();
     let tree = match txn.tree("t").unwrap() {
         Some(tree) => tree,
-        None => txn.create_tree("t", TreeKind::APART).unwrap(),
+        None => txn.create_tree("t", TreeKind::OUT_OF_LINE).unwrap(),
     };
     (txn, tree)
 }

@@ -24,7 +24,7 @@ fn put_all(env: &Env, step: usize, seed: u64) -> Result<(), Error> {
     let mut txn = env.write()?;
     let tree = match txn.tree("apart")? {
         Some(tree) => tree,
-        None => txn.create_tree("apart", TreeKind::APART)?,
+        None => txn.create_tree("apart", TreeKind::OUT_OF_LINE)?,
     };
     for key in (0..KEYS).step_by(step) {
         let length = (key * 7 + seed * 13) % 400;
