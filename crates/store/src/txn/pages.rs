@@ -43,7 +43,7 @@ use crate::space::allocator::{PageAllocator, Resume};
 use crate::sync::Arc;
 use crate::txn::KnownTrees;
 
-use early_sealing::Early;
+use early_sealing::EarlySealing;
 use heap::{Heaps, HeapsBefore, Victims};
 use hot_pages::HotPages;
 use states::{OwnMap, State};
@@ -60,7 +60,7 @@ pub(crate) struct Workshop {
     hot_pages: HotPages,
     own: OwnMap,
     traces: Traces,
-    early: Early,
+    early_sealing: EarlySealing,
     known_trees: KnownTrees,
     victims: Victims,
     resume: Resume,
@@ -79,7 +79,7 @@ impl Workshop {
             hot_pages: HotPages::default(),
             own: OwnMap::default(),
             traces: Traces::default(),
-            early: Early::new(inner),
+            early_sealing: EarlySealing::new(inner),
             known_trees: KnownTrees::default(),
             victims: Victims::default(),
             resume: Resume::default(),
@@ -91,7 +91,7 @@ impl Workshop {
     /// Unmaps all windows, ends the thread that finishes pages, and gives memory back, since nobody has written for a while.
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
-        self.early.rest();
+        self.early_sealing.rest();
         self.victims = Victims::default();
         if let Some(plain) = &mut self.plain {
             **plain = PlainPages::default();
@@ -192,7 +192,7 @@ impl OwnPages {
         self.shop.named = self.allocator.take_named(self.commit);
         self.shop.own.clear();
         self.shop.traces.clear();
-        self.shop.early.clear();
+        self.shop.early_sealing.clear();
         self.shop.records = self.view.take_records();
         if let Some(records) = &mut self.shop.records {
             records.clear();
@@ -363,10 +363,10 @@ impl OwnPages {
         let Workshop {
             windows,
             traces,
-            early,
+            early_sealing,
             ..
         } = &mut *self.shop;
-        early.forget(number);
+        early_sealing.forget(number);
         let plain = self.view.plain_mut();
         let page = match plain.and_then(|plain| plain.get_mut(number)) {
             Some(page) => page,
@@ -533,7 +533,7 @@ impl OwnPages {
     }
 
     fn allocate_from(&mut self, base: PageNo) -> Result<PageNo> {
-        self.finish_early()?;
+        self.seal_early()?;
         let (page, source) = self.take_page(base)?;
         self.record_undo(Undo::Allocated {
             first: page,
@@ -550,7 +550,7 @@ impl OwnPages {
             plain.insert(page);
         }
         if self.inner.wal.is_some() {
-            self.shop.early.wait(page);
+            self.shop.early_sealing.wait(page);
         }
         Ok(page)
     }

@@ -36,7 +36,7 @@ const IN_VAIN: usize = 8;
 const HANDED_PAGES_MIN: usize = if cfg!(test) { 2 } else { 256 };
 
 /// What is finished, and what will be next.
-pub(super) struct Early {
+pub(super) struct EarlySealing {
     /// The oldest first.
     waiting: VecDeque<PageNo>,
     finished: ByNumber<Finished>,
@@ -70,7 +70,7 @@ struct Finished {
     is_branch: bool,
 }
 
-impl Early {
+impl EarlySealing {
     pub(super) fn new(inner: &Inner) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -166,8 +166,8 @@ impl Early {
 
 impl OwnPages {
     /// Finishes some of the pages that have waited longest, if many do. Between changes of pages.
-    pub(super) fn finish_early(&mut self) -> Result<()> {
-        if self.shop.early.waiting.len() < WAITING_PAGES {
+    pub(super) fn seal_early(&mut self) -> Result<()> {
+        if self.shop.early_sealing.waiting.len() < WAITING_PAGES {
             return Ok(());
         }
         self.finish_oldest(WAITING_PAGES / 2)
@@ -176,13 +176,13 @@ impl OwnPages {
     /// Finishes all pages that wait.
     #[cfg(test)]
     pub(crate) fn finish_waiting(&mut self) -> Result<()> {
-        self.finish_oldest(self.shop.early.waiting.len())
+        self.finish_oldest(self.shop.early_sealing.waiting.len())
     }
 
     fn finish_oldest(&mut self, count: usize) -> Result<()> {
         // In small transactions nobody would wait for less afterwards than here.
         self.shop.windows.unmap_outdated();
-        let early = &mut self.shop.early;
+        let early = &mut self.shop.early_sealing;
         if early.log_bytes() > LOGGED_BYTES_MAX {
             return Ok(());
         }
@@ -206,10 +206,10 @@ impl OwnPages {
                 self.hand_over(pages, true)?;
             }
         }
-        let mut logged = std::mem::take(&mut self.shop.early.logged);
+        let mut logged = std::mem::take(&mut self.shop.early_sealing.logged);
         let result = neighbours(&pages, self.pages_before())
             .try_for_each(|pages| self.finish_neighbours(pages, &mut logged));
-        self.shop.early.logged = logged;
+        self.shop.early_sealing.logged = logged;
         result
     }
 
@@ -229,7 +229,9 @@ impl OwnPages {
         self.write_plain(pages)?;
         for (&(number, _), end) in pages.iter().zip(ends) {
             let is_branch = self.page(number)?.level() > 0;
-            self.shop.early.note(number, is_branch, 0, from..end);
+            self.shop
+                .early_sealing
+                .note(number, is_branch, 0, from..end);
             from = end;
         }
         Ok(())
@@ -253,7 +255,7 @@ impl OwnPages {
             return Ok(());
         }
         let pages_before = self.pages_before();
-        let flusher = &mut self.shop.early.flusher;
+        let flusher = &mut self.shop.early_sealing.flusher;
         let mut batch = flusher.new_batch(is_logged, pages_before);
         let serial = batch.serial();
         for &(number, base) in pages {
@@ -269,9 +271,11 @@ impl OwnPages {
         for &(number, _) in pages {
             let is_branch = self.page(number)?.level() > 0;
             self.shop.hot_pages.count(number);
-            self.shop.early.note(number, is_branch, serial, 0..0);
+            self.shop
+                .early_sealing
+                .note(number, is_branch, serial, 0..0);
         }
-        let early = &mut self.shop.early;
+        let early = &mut self.shop.early_sealing;
         if early.flusher.has_room() || !early.may_write() {
             early.flusher.hand_over(batch);
         } else {
@@ -289,7 +293,7 @@ impl OwnPages {
         let page = self.page(number)?;
         // One that nobody has stored to yet is not this commit's.
         let is_stored_to = (page.number(), page.commit()) == (number, self.commit);
-        let is_wanted = self.shop.early.is_worth_it(page.level() > 0);
+        let is_wanted = self.shop.early_sealing.is_worth_it(page.level() > 0);
         Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
@@ -300,7 +304,7 @@ impl OwnPages {
         changed: &mut Vec<(PageNo, PageNo)>,
         max: Option<usize>,
     ) -> Result<bool> {
-        let early = &mut self.shop.early;
+        let early = &mut self.shop.early_sealing;
         changed.retain(|(number, _)| early.finished.get(*number).is_none());
         let mut fits = max.is_some();
         if changed.len() < HANDED_PAGES_MIN || !early.flusher.is_ready() {
@@ -309,10 +313,10 @@ impl OwnPages {
         }
         let in_memory = self.take_in_memory(changed);
         for pages in in_memory.chunks(WRITTEN_PAGES) {
-            fits &= max.is_some_and(|max| self.shop.early.log_bytes() <= max);
+            fits &= max.is_some_and(|max| self.shop.early_sealing.log_bytes() <= max);
             self.hand_over(pages, fits)?;
         }
-        let early = &mut self.shop.early;
+        let early = &mut self.shop.early_sealing;
         early.flusher.wait_for(early.overtaken)?;
         Ok(fits)
     }
@@ -320,7 +324,11 @@ impl OwnPages {
     /// Waits for all that is being finished, and adds to the log record, if there will be one, what it is to say of finished pages.
     pub(crate) fn log_finished(&mut self, record: Option<&mut Vec<u8>>) -> Result<()> {
         let OwnPages { shop, .. } = self;
-        let Workshop { early, own, .. } = &mut **shop;
+        let Workshop {
+            early_sealing: early,
+            own,
+            ..
+        } = &mut **shop;
         early.flusher.take_back(&mut early.batches)?;
         let Some(record) = record else {
             return Ok(());

@@ -103,7 +103,7 @@ impl OwnPages {
     /// Undoes everything behind the first `length` entries of the list.
     pub(crate) fn undo_to(&mut self, length: usize) -> Result<()> {
         // Pages that are taken away may be used again in another way.
-        self.shop.early.settle()?;
+        self.shop.early_sealing.settle()?;
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else {
                 break;
