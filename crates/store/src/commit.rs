@@ -37,7 +37,7 @@ use crate::log::checkpoint::CheckpointLock;
 use crate::log::record::{Parts, RecordHeader, encode_extent, encode_page};
 use crate::sync::{Arc, Ordering};
 use crate::txn::WriteTxn;
-use crate::txn::pages::{OwnPages, neighbours};
+use crate::txn::pages::{TxnPages, neighbours};
 
 /// The claim to a commit that is applied and logged but perhaps not durable yet: [`Ticket::wait_durable`] makes it so.
 /// A ticket may be cloned, sent to another thread and waited for any number of times, at any later time. A commit whose
@@ -232,7 +232,7 @@ pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> 
             continue;
         };
         let mut record = Vec::new();
-        is_logged &= finish_pages(txn.own_mut(), header, room, &mut record)?;
+        is_logged &= finish_pages(txn.pages_mut(), header, room, &mut record)?;
         room = room.saturating_sub(record.len());
         records.push(record);
     }
@@ -242,7 +242,7 @@ pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> 
         Some(Commit {
             inner: env.inner(),
             header: header.as_ref()?,
-            pages: txn.own_mut(),
+            pages: txn.pages_mut(),
         })
     });
     let mut parts: Vec<Commit<'_>> = parts.collect();
@@ -260,10 +260,10 @@ pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> 
 /// Saves the catalog and the free list, and says what the record begins with; `None` if nothing has changed.
 fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
     txn.env().inner().check_sound()?;
-    txn.own_mut().may_use_reserve = true;
+    txn.pages_mut().may_use_reserve = true;
     let catalog = txn.save_catalog()?;
     let Head { commit, log, roots } = txn.head();
-    if txn.own().is_unchanged() && catalog == roots.catalog {
+    if txn.pages().is_unchanged() && catalog == roots.catalog {
         return Ok(None);
     }
     let (before, log) = (*commit, *log);
@@ -295,7 +295,7 @@ const CACHED_PAGES: usize = 64;
 /// Seals all changed pages that are not finished yet, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
 /// in the file; gives whether the record is there.
 fn finish_pages(
-    pages: &mut OwnPages,
+    pages: &mut TxnPages,
     header: &RecordHeader,
     max: usize,
     record: &mut Vec<u8>,
@@ -341,7 +341,7 @@ fn finish_pages(
 struct Commit<'a> {
     inner: &'a Arc<Inner>,
     header: &'a RecordHeader,
-    pages: &'a mut OwnPages,
+    pages: &'a mut TxnPages,
 }
 
 /// How often a transaction that finds the log full empties it before it gives up: others may have filled it again.

@@ -319,7 +319,7 @@ fn find_values(
 /// Writes the first of these records anew, as long as there is room ahead of the tail; how many, and with which commit.
 fn move_records(env: &Env, found: &[Found], tail: PageNo) -> Result<(usize, Option<CommitNo>)> {
     let mut txn = env.write()?;
-    let mut room = txn.own_mut().use_only_below(tail)?;
+    let mut room = txn.pages_mut().use_only_below(tail)?;
     let mut moved = 0;
     for record in found {
         let needed = rewrite_pages(&mut txn, record)?;
@@ -391,16 +391,16 @@ fn rewrite(txn: &mut WriteTxn, record: &Found, tail: PageNo) -> Result<()> {
             segment,
         } => match id_of(txn, tree, Some(*heap))? {
             Some(id) => {
-                txn.own_mut().fill_none_behind(*heap, tail)?;
+                txn.pages_mut().fill_none_behind(*heap, tail)?;
                 txn.move_out_of(id, *segment, key)
             }
             None => Ok(()),
         },
         Found::Segment { heap, first } => {
-            txn.own_mut().fill_none_behind(*heap, tail)?;
-            txn.own_mut().free_if_empty(*heap, *first)
+            txn.pages_mut().fill_none_behind(*heap, tail)?;
+            txn.pages_mut().free_if_empty(*heap, *first)
         }
-        Found::SegmentRecord { key } => txn.own_mut().rewrite_segment_record(key),
+        Found::SegmentRecord { key } => txn.pages_mut().rewrite_segment_record(key),
     }
 }
 
@@ -417,7 +417,7 @@ fn id_of(txn: &mut WriteTxn, name: &[u8], heap: Option<HeapNo>) -> Result<Option
 /// Gives up the pages at the end of the store that nobody needs, and cuts the file; with which commit.
 fn cut(env: &Env) -> Result<Option<CommitNo>> {
     let mut txn = env.write()?;
-    if !txn.own_mut().cut_tail()? {
+    if !txn.pages_mut().cut_tail()? {
         return Ok(None);
     }
     let commit = txn.commit()?.wait_durable()?;

@@ -21,7 +21,7 @@ use crate::format::roots::Head;
 use crate::ids::{CommitNo, PageNo};
 use crate::log::checkpoint;
 use crate::sync::{Arc, Ordering, lock};
-use crate::txn::pages::{OwnPages, Workshop};
+use crate::txn::pages::{TxnPages, Workshop};
 
 use nested::Mark;
 use trees::OpenTree;
@@ -89,7 +89,7 @@ pub struct WriteTxn {
     number: TxnNo,
     head: Head,
     /// `None` once it is over.
-    pages: Option<Box<OwnPages>>,
+    pages: Option<Box<TxnPages>>,
     trees: Vec<OpenTree>,
     savepoints: Vec<Mark>,
     savepoints_so_far: u64,
@@ -125,7 +125,7 @@ impl WriteTxn {
         Ok(Self {
             number: TxnNo::next(),
             head,
-            pages: Some(OwnPages::new(inner, &head, shop)?),
+            pages: Some(TxnPages::new(inner, &head, shop)?),
             trees: Vec::new(),
             savepoints: Vec::new(),
             savepoints_so_far: 0,
@@ -148,7 +148,7 @@ impl WriteTxn {
 
     /// The size of the store as it is now, in bytes.
     pub fn store_bytes_now(&self) -> u64 {
-        self.own().view().limit() * PAGE_BYTES as u64
+        self.pages().view().limit() * PAGE_BYTES as u64
     }
 
     /// Refuses what cannot be committed, and ends all changes.
@@ -173,14 +173,14 @@ impl WriteTxn {
         &self.head
     }
 
-    pub(crate) fn own(&self) -> &OwnPages {
+    pub(crate) fn pages(&self) -> &TxnPages {
         match &self.pages {
             Some(pages) => pages,
             None => unreachable!("only `commit` and `drop` end a transaction"),
         }
     }
 
-    pub(crate) fn own_mut(&mut self) -> &mut OwnPages {
+    pub(crate) fn pages_mut(&mut self) -> &mut TxnPages {
         match &mut self.pages {
             Some(pages) => pages,
             None => unreachable!("only `commit` and `drop` end a transaction"),
@@ -188,7 +188,7 @@ impl WriteTxn {
     }
 
     /// The store, and the pages.
-    pub(crate) fn inner_and_pages(&mut self) -> (&Arc<Inner>, &mut OwnPages) {
+    pub(crate) fn inner_and_pages(&mut self) -> (&Arc<Inner>, &mut TxnPages) {
         match &mut self.pages {
             Some(pages) => (self.lock.env().inner(), pages),
             None => unreachable!("only `commit` and `drop` end a transaction"),

@@ -23,7 +23,7 @@ use crate::ids::{CommitNo, FileNo, PageNo, SnapshotId};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 pub(crate) use plain::PlainPages;
-pub(crate) use records::{OwnRecords, Tail};
+pub(crate) use records::{Tail, TxnRecords};
 
 /// The address range first asked for when a data file is mapped, in bytes; halved until the system grants it.
 const RESERVE_BYTES: usize = 4 << 40;
@@ -88,7 +88,7 @@ pub struct MappedPages {
     /// Pages of a write transaction that are not in the file yet.
     plain: Option<Box<PlainPages>>,
     /// Records and pointers of a write transaction that are not in the file yet.
-    records: Option<Box<OwnRecords>>,
+    records: Option<Box<TxnRecords>>,
     /// The commit whose records are read.
     as_of: CommitNo,
     /// How many pages the file has by now, where pointers may lead to the records of later commits.
@@ -154,25 +154,25 @@ impl MappedPages {
     }
 
     /// Keeps records and pointers in memory from now on.
-    pub(crate) fn set_records(&mut self, records: Box<OwnRecords>) {
+    pub(crate) fn set_records(&mut self, records: Box<TxnRecords>) {
         self.records = Some(records);
     }
 
     /// The records and pointers in memory, which are no longer looked at.
-    pub(crate) fn take_records(&mut self) -> Option<Box<OwnRecords>> {
+    pub(crate) fn take_records(&mut self) -> Option<Box<TxnRecords>> {
         self.records.take()
     }
 
-    pub(crate) fn records(&self) -> Option<&OwnRecords> {
+    pub(crate) fn records(&self) -> Option<&TxnRecords> {
         self.records.as_deref()
     }
 
     /// The records in memory, of which there may be some from now on.
-    pub(crate) fn records_or_new(&mut self) -> &mut OwnRecords {
+    pub(crate) fn records_or_new(&mut self) -> &mut TxnRecords {
         self.records.get_or_insert_default()
     }
 
-    pub(crate) fn records_mut(&mut self) -> Option<&mut OwnRecords> {
+    pub(crate) fn records_mut(&mut self) -> Option<&mut TxnRecords> {
         self.records.as_deref_mut()
     }
 

@@ -211,7 +211,7 @@ fn pages_are_used_again_in_the_order_of_their_numbers() {
     settle(&env);
     let mut txn = env.write().unwrap();
     let taken: Vec<u64> = (0..200)
-        .map(|_| txn.own_mut().allocate().unwrap().0)
+        .map(|_| txn.pages_mut().allocate().unwrap().0)
         .collect();
     drop(txn);
     // Behind those that the roots named.
@@ -244,14 +244,14 @@ fn a_value_of_many_pages_is_put_in_bounded_time_however_fragmented_the_file_is()
     settle(&env);
     for n in 0_u32..60 {
         change(&env, |txn, tree| {
-            let before = txn.own().examined();
+            let before = txn.pages().examined();
             txn.put(
                 tree,
                 &[&b"large"[..], &n.to_be_bytes()].concat(),
                 &[3; 30 * PAGE_BYTES],
             )
             .unwrap();
-            let examined = txn.own().examined() - before;
+            let examined = txn.pages().examined() - before;
             assert!(examined <= 400, "{examined} records of the free list");
         });
     }

@@ -11,7 +11,7 @@ use crate::format::pointer::Segment;
 use crate::format::tree_record::TreeKind;
 use crate::ids::HeapNo;
 use crate::ids::{CommitNo, PageNo};
-use crate::txn::pages::{OwnPages, WRITTEN_BYTES};
+use crate::txn::pages::{TxnPages, WRITTEN_BYTES};
 use crate::txn::{TxnNo, WriteTxn};
 
 /// Several trees being built from sorted input, to become visible with one commit. Input in any order goes through a
@@ -72,7 +72,7 @@ impl BulkLoad {
             return Err(Error::TreeExists(String::from_utf8_lossy(name).into()));
         }
         let heap = match kind.out_of_line {
-            true => self.txn.own_mut().new_heap()?,
+            true => self.txn.pages_mut().new_heap()?,
             false => HeapNo::default(),
         };
         self.unfinished += 1;
@@ -126,7 +126,7 @@ impl BulkTree {
         self.check_load(load)?;
         let builder = self.builder.as_mut().ok_or(Error::TxnFailed)?;
         let mut pages = BatchPages {
-            own: load.txn.own_mut(),
+            pages: load.txn.pages_mut(),
             batch: &mut self.batch,
         };
         let pushed = builder.push(&mut pages, key, value);
@@ -139,7 +139,7 @@ impl BulkTree {
         self.check_load(load)?;
         let builder = self.builder.take().ok_or(Error::TxnFailed)?;
         let mut pages = BatchPages {
-            own: load.txn.own_mut(),
+            pages: load.txn.pages_mut(),
             batch: &mut self.batch,
         };
         let finished = builder
@@ -196,7 +196,7 @@ impl Default for PageBatch {
 
 /// The pages of one tree of the transaction.
 struct BatchPages<'r> {
-    own: &'r mut OwnPages,
+    pages: &'r mut TxnPages,
     batch: &'r mut PageBatch,
 }
 
@@ -207,7 +207,7 @@ impl BatchPages<'_> {
         let PageBatch {
             first, pages, used, ..
         } = *self.batch;
-        self.own
+        self.pages
             .give_back_run(PageNo(first.0 + used as u64), (pages - used) as u32);
         *self.batch = PageBatch::default();
         Ok(())
@@ -216,7 +216,7 @@ impl BatchPages<'_> {
     fn write(&mut self) -> Result<()> {
         let written = self.batch.used - self.batch.bytes.len() / PAGE_BYTES;
         let first = PageNo(self.batch.first.0 + written as u64);
-        self.own.write_run(first, &[&self.batch.bytes])?;
+        self.pages.write_run(first, &[&self.batch.bytes])?;
         self.batch.bytes.clear();
         Ok(())
     }
@@ -224,7 +224,7 @@ impl BatchPages<'_> {
 
 impl AppendPages for BatchPages<'_> {
     fn commit(&self) -> CommitNo {
-        self.own.commit()
+        self.pages.commit()
     }
 
     fn append(&mut self, page: &mut Page) -> Result<PageNo> {
@@ -234,27 +234,27 @@ impl AppendPages for BatchPages<'_> {
         if self.batch.used == self.batch.pages {
             self.write()?;
             let pages = (2 * self.batch.pages).clamp(BATCH_PAGES_MIN, BATCH_PAGES_MAX);
-            self.batch.first = self.own.take_run(pages as u32)?;
+            self.batch.first = self.pages.take_run(pages as u32)?;
             (self.batch.pages, self.batch.used) = (pages, 0);
         }
         let number = PageNo(self.batch.first.0 + self.batch.used as u64);
         self.batch.used += 1;
         page.set_number(number);
-        page.set_commit(self.own.commit());
+        page.set_commit(self.pages.commit());
         page.seal();
         self.batch.bytes.extend_from_slice(page.bytes());
         Ok(number)
     }
 
     fn take_extent(&mut self, pages: u32) -> Result<PageNo> {
-        self.own.take_run(pages)
+        self.pages.take_run(pages)
     }
 
     fn write_extent(&mut self, first: PageNo, parts: [&[u8]; 3]) -> Result<()> {
-        self.own.write_run(first, &parts)
+        self.pages.write_run(first, &parts)
     }
 
     fn keep_segment(&mut self, heap: HeapNo, segment: Segment, used: u32) -> Result<()> {
-        self.own.keep_built_segment(heap, segment, used)
+        self.pages.keep_built_segment(heap, segment, used)
     }
 }

@@ -82,7 +82,7 @@ impl WriteTxn {
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints_so_far += 1;
         let number = self.savepoints_so_far;
-        let undo = self.own_mut().begin_savepoint(number);
+        let undo = self.pages_mut().begin_savepoint(number);
         let mark = Mark {
             number,
             undo,
@@ -120,7 +120,7 @@ impl WriteTxn {
         let Some(mark) = self.savepoints.pop() else {
             return;
         };
-        let pages = self.own_mut();
+        let pages = self.pages_mut();
         let undone = pages.undo_to(mark.undo);
         pages.end_savepoint(mark.number);
         self.failed = mark.failed || undone.is_err();
@@ -131,7 +131,7 @@ impl WriteTxn {
     fn forget(&mut self, at: usize) {
         self.savepoints.truncate(at);
         let around = self.savepoints.last().map_or(0, |mark| mark.number);
-        self.own_mut().end_savepoint(around);
+        self.pages_mut().end_savepoint(around);
     }
 
     fn find(&self, savepoint: &Savepoint) -> Option<usize> {

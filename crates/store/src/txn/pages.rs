@@ -23,7 +23,7 @@ mod undo;
 use std::collections::HashMap;
 use std::io::IoSlice;
 
-use crate::env::mapping::{MappedPages, OwnRecords, PlainPages, Windows};
+use crate::env::mapping::{MappedPages, PlainPages, TxnRecords, Windows};
 use crate::env::{Inner, RESERVE_PAGES};
 use crate::error::{Error, Result};
 use crate::format::free_list::recent::Named;
@@ -46,7 +46,7 @@ use crate::txn::KnownTrees;
 use early_sealing::EarlySealing;
 use heap::{Heaps, HeapsBefore, Victims};
 use hot_pages::HotPages;
-use states::{OwnMap, State};
+use states::{PageStates, State};
 use traces::Traces;
 use undo::{Destination, Source, Undo};
 
@@ -56,9 +56,9 @@ pub(crate) struct Workshop {
     /// While no transaction uses them.
     plain: Option<Box<PlainPages>>,
     /// While no transaction uses them.
-    records: Option<Box<OwnRecords>>,
+    records: Option<Box<TxnRecords>>,
     hot_pages: HotPages,
-    own: OwnMap,
+    states: PageStates,
     traces: Traces,
     early_sealing: EarlySealing,
     known_trees: KnownTrees,
@@ -77,7 +77,7 @@ impl Workshop {
             plain: inner.wal.as_ref().map(|_| Box::default()),
             records: None,
             hot_pages: HotPages::default(),
-            own: OwnMap::default(),
+            states: PageStates::default(),
             traces: Traces::default(),
             early_sealing: EarlySealing::new(inner),
             known_trees: KnownTrees::default(),
@@ -106,7 +106,7 @@ const GROWN_PAGES: u32 = if cfg!(test) { 3 } else { 16 };
 const COMMIT_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
 /// The pages of the one write transaction.
-pub(crate) struct OwnPages {
+pub(crate) struct TxnPages {
     inner: Arc<Inner>,
     commit: CommitNo,
     view: MappedPages,
@@ -138,7 +138,7 @@ pub(crate) struct OwnPages {
     has_cut: bool,
 }
 
-impl OwnPages {
+impl TxnPages {
     /// The pages of the transaction that begins from `head`; the caller holds the writer lock.
     pub(crate) fn new(
         inner: Arc<Inner>,
@@ -190,7 +190,7 @@ impl OwnPages {
             self.shop.resume = self.allocator.resume_at();
         }
         self.shop.named = self.allocator.take_named(self.commit);
-        self.shop.own.clear();
+        self.shop.states.clear();
         self.shop.traces.clear();
         self.shop.early_sealing.clear();
         self.shop.records = self.view.take_records();
@@ -222,7 +222,7 @@ impl OwnPages {
 
     /// Whether nothing has been changed.
     pub(crate) fn is_unchanged(&self) -> bool {
-        let has_changes = !self.shop.own.is_empty() || !self.extents.is_empty();
+        let has_changes = !self.shop.states.is_empty() || !self.extents.is_empty();
         !has_changes && self.records().is_none() && !self.appended && !self.has_cut
     }
 
@@ -246,7 +246,7 @@ impl OwnPages {
     pub(crate) fn changed_pages(&self) -> Vec<(PageNo, PageNo)> {
         let mut pages: Vec<_> = self
             .shop
-            .own
+            .states
             .iter()
             .filter_map(|(page, state)| match state {
                 State::Own { base, .. } => Some((page, base)),
@@ -269,7 +269,7 @@ impl OwnPages {
         })
     }
 
-    /// As [`OwnPages::base`], for whoever has done with it before the transaction ends.
+    /// As [`TxnPages::base`], for whoever has done with it before the transaction ends.
     fn base_until_end(&self, base: PageNo) -> Result<Option<(PageNo, &'static Page)>> {
         Ok(match base {
             PageNo(0) => None,
@@ -358,7 +358,7 @@ impl OwnPages {
     /// The same, and what is known of where pages come from.
     ///
     /// # Safety
-    /// As for [`OwnPages::place`].
+    /// As for [`TxnPages::place`].
     unsafe fn place_and_traces(&mut self, number: PageNo) -> Result<(&mut Page, &mut Traces)> {
         let Workshop {
             windows,
@@ -541,7 +541,7 @@ impl OwnPages {
             source,
         });
         let epoch = self.epoch;
-        self.shop.own.insert(page, State::Own { base, epoch });
+        self.shop.states.insert(page, State::Own { base, epoch });
         // What was the transaction's own before stays where it is.
         if source != Source::Recycled
             && !self.shop.hot_pages.has(page)
@@ -595,7 +595,7 @@ fn is_joined(one: PageNo, next: PageNo, pages_before: u64) -> bool {
 /// A log record's buffer that is larger than this is not kept.
 const RECORD_BUFFER_KEPT_BYTES: usize = 1 << 20;
 
-impl ReadPages for OwnPages {
+impl ReadPages for TxnPages {
     fn page(&self, number: PageNo) -> Result<&Page> {
         self.view.page(number)
     }
@@ -625,7 +625,7 @@ impl ReadPages for OwnPages {
     }
 }
 
-impl WritePages for OwnPages {
+impl WritePages for TxnPages {
     fn commit(&self) -> CommitNo {
         self.commit
     }
@@ -635,7 +635,7 @@ impl WritePages for OwnPages {
     }
 
     fn allocate_beside(&mut self, page: PageNo) -> Result<PageNo> {
-        match self.shop.own.get(page) {
+        match self.shop.states.get(page) {
             Some(State::Own { base, .. }) => self.allocate_from(base),
             _ => self.allocate(),
         }
@@ -747,14 +747,14 @@ impl WritePages for OwnPages {
     }
 
     fn is_own(&self, number: PageNo) -> bool {
-        self.shop.own.is_in_use(number)
+        self.shop.states.is_in_use(number)
     }
 
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()> {
         let born = self.born(first)?;
         // What is known of an earlier commit's pages are bits.
         let was = match born == self.commit {
-            true => self.shop.own.get(first),
+            true => self.shop.states.get(first),
             false => None,
         };
         let extent = FreeExtent {
@@ -765,7 +765,7 @@ impl WritePages for OwnPages {
         };
         let freed_twice = || Error::corrupt(first, "is freed a second time");
         let to = if born != self.commit {
-            let own = &mut self.shop.own;
+            let own = &mut self.shop.states;
             let is_known = own.is_in_use(first) || own.is_freed(first);
             if is_known || first.0 + u64::from(pages) > self.view.limit() {
                 return Err(freed_twice());
@@ -777,7 +777,7 @@ impl WritePages for OwnPages {
             if pages != 1 {
                 return Err(freed_twice());
             }
-            self.shop.own.insert(first, State::OwnFree);
+            self.shop.states.insert(first, State::OwnFree);
             self.shop.traces.remove(first);
             if epoch >= self.epoch {
                 self.recycled.push(first);

@@ -71,7 +71,7 @@ impl WriteTxn {
         if let Reserved::Extent { first, .. } = place {
             self.reserved.push(first);
         }
-        tree::reserved_mut(self.own_mut(), place)
+        tree::reserved_mut(self.pages_mut(), place)
     }
 
     /// Deletes a record; whether there was one. In a tree with duplicates, deletes the key with all its values.
@@ -131,8 +131,8 @@ impl WriteTxn {
         let reserved: Vec<PageNo> = std::mem::take(&mut self.reserved);
         for first in reserved {
             // It may have been freed again, or be another value's extent by now, which it does no harm to seal again.
-            if let Some(pages) = self.own().own_extent(first) {
-                tree::seal_extent(self.own_mut().extent_mut(first, pages)?);
+            if let Some(pages) = self.pages().own_extent(first) {
+                tree::seal_extent(self.pages_mut().extent_mut(first, pages)?);
             }
         }
         Ok(())

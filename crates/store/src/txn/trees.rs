@@ -9,7 +9,7 @@ use crate::limits::TREE_NAME_BYTES_MAX;
 use crate::sync::Arc;
 use crate::tree;
 use crate::tree::{Orders, TreeMut, View};
-use crate::txn::pages::OwnPages;
+use crate::txn::pages::TxnPages;
 use crate::txn::snapshot::Tree;
 
 /// A tree within one write transaction; given by [`WriteTxn::tree`] and [`WriteTxn::create_tree`]. Any other
@@ -76,12 +76,12 @@ impl WriteTxn {
         if self.trees.iter().any(is_gone) {
             return Ok(None);
         }
-        let known = self.own().known_trees().get(self.head.commit, name);
+        let known = self.pages().known_trees().get(self.head.commit, name);
         let (name, record) = match known {
             Some(known) => known.clone(),
             None => {
                 let catalog = &self.head.roots.catalog;
-                let Some(record) = catalog.get(self.own().view(), name)? else {
+                let Some(record) = catalog.get(self.pages().view(), name)? else {
                     return Ok(None);
                 };
                 (name.into(), record)
@@ -121,7 +121,7 @@ impl WriteTxn {
         }
         let mut record = TreeRecord::empty(kind);
         if kind.out_of_line {
-            record.heap = self.own_mut().new_heap()?;
+            record.heap = self.pages_mut().new_heap()?;
         }
         self.open_tree(name.into(), record, None)
     }
@@ -170,7 +170,7 @@ impl WriteTxn {
     /// The names of all trees as they are now, ascending bytewise.
     pub fn tree_names(&self) -> Result<Vec<Vec<u8>>> {
         let catalog = &self.head.roots.catalog;
-        let mut names = catalog.view(self.own().view()).keys()?;
+        let mut names = catalog.view(self.pages().view()).keys()?;
         names.retain(|name| {
             let is_this = |tree: &&OpenTree| {
                 tree.stored
@@ -189,7 +189,7 @@ impl WriteTxn {
     pub fn view(&self, tree: TreeId) -> Result<Tree<'_>> {
         let tree = self.open(tree)?;
         Ok(View::with_orders(
-            self.own().view(),
+            self.pages().view(),
             tree.state.record,
             tree.orders,
         ))
@@ -257,7 +257,7 @@ impl WriteTxn {
         &mut self,
         id: TreeId,
         frees: bool,
-        how: impl FnOnce(&mut TreeMut<'_, OwnPages>) -> Result<T>,
+        how: impl FnOnce(&mut TreeMut<'_, TxnPages>) -> Result<T>,
     ) -> Result<T> {
         self.env().inner().check_usable()?;
         let Self {

@@ -8,7 +8,7 @@ use crate::page_map::ByNumber;
 
 /// The records that a transaction has added, and the pointers that leaves will have when it is committed.
 #[derive(Default)]
-pub(crate) struct OwnRecords {
+pub(crate) struct TxnRecords {
     /// One for each segment that it has added to.
     pub(crate) tails: Vec<Tail>,
     /// Of leaves that are not its own.
@@ -62,7 +62,7 @@ impl Tail {
     }
 }
 
-impl OwnRecords {
+impl TxnRecords {
     /// The bytes of a record that is only in memory.
     #[inline]
     pub(super) fn record(&self, at: RecordPointer, bytes: usize) -> Option<&[u8]> {
@@ -151,9 +151,9 @@ impl OwnRecords {
 /// The lists of so many leaves are kept for the transactions that follow.
 const LEAVES_KEPT: usize = 1 << 12;
 
-impl std::fmt::Debug for OwnRecords {
+impl std::fmt::Debug for TxnRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OwnRecords")
+        f.debug_struct("TxnRecords")
             .field("tails", &self.tails.len())
             .field("stored", &self.stored)
             .finish_non_exhaustive()

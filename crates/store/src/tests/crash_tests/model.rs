@@ -29,7 +29,7 @@ pub(super) fn change(
     value_bytes: usize,
 ) -> Result<(), Error> {
     if random.below(8) == 0 {
-        txn.own_mut().finish_waiting()?;
+        txn.pages_mut().finish_waiting()?;
     }
     let name = TREES[random.below(TREES.len())];
     if random.below(100) == 0 {

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{OwnPages, WRITTEN_PAGES, Workshop, neighbours};
+use super::{TxnPages, WRITTEN_PAGES, Workshop, neighbours};
 use crate::env::Inner;
 use crate::error::{Error, Result};
 use crate::format::pages::ReadPages;
@@ -164,7 +164,7 @@ impl EarlySealing {
     }
 }
 
-impl OwnPages {
+impl TxnPages {
     /// Finishes some of the pages that have waited longest, if many do. Between changes of pages.
     pub(super) fn seal_early(&mut self) -> Result<()> {
         if self.shop.early_sealing.waiting.len() < WAITING_PAGES {
@@ -287,7 +287,7 @@ impl OwnPages {
 
     /// What an own page was copied from, 0 if nothing, if it is to be finished.
     fn base_to_finish(&self, number: PageNo) -> Result<Option<PageNo>> {
-        let Some(State::Own { base, .. }) = self.shop.own.get(number) else {
+        let Some(State::Own { base, .. }) = self.shop.states.get(number) else {
             return Ok(None);
         };
         let page = self.page(number)?;
@@ -297,7 +297,7 @@ impl OwnPages {
         Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
-    /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for it, if they are many: see [`OwnPages::log_finished`].
+    /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for it, if they are many: see [`TxnPages::log_finished`].
     /// `max` bounds the bytes of the log record; without it there will be none. Whether it holds.
     pub(crate) fn share_with_flusher(
         &mut self,
@@ -323,10 +323,10 @@ impl OwnPages {
 
     /// Waits for all that is being finished, and adds to the log record, if there will be one, what it is to say of finished pages.
     pub(crate) fn log_finished(&mut self, record: Option<&mut Vec<u8>>) -> Result<()> {
-        let OwnPages { shop, .. } = self;
+        let TxnPages { shop, .. } = self;
         let Workshop {
             early_sealing: early,
-            own,
+            states: own,
             ..
         } = &mut **shop;
         early.flusher.take_back(&mut early.batches)?;

@@ -4,8 +4,8 @@ mod emptying;
 mod logged;
 mod moved;
 
-use super::OwnPages;
-use crate::env::mapping::{OwnRecords, Tail};
+use super::TxnPages;
+use crate::env::mapping::{Tail, TxnRecords};
 use crate::error::{Error, Result};
 use crate::format::free_list::FreeExtent;
 use crate::format::page::PAGE_BYTES;
@@ -82,7 +82,7 @@ fn damaged(segment: PageNo) -> Error {
     Error::corrupt(segment, "what is known of a segment contradicts itself")
 }
 
-impl OwnPages {
+impl TxnPages {
     /// A number for the heap of a new tree.
     pub(crate) fn new_heap(&mut self) -> Result<HeapNo> {
         let key = segment_key(HeapNo::default(), PageNo(0));
@@ -504,10 +504,10 @@ impl OwnPages {
     /// Frees a segment. Snapshots of `met_since` and later may meet its records on their way back to older ones.
     fn free_records(&mut self, segment: Segment, met_since: CommitNo) -> Result<()> {
         let Segment { first, pages } = segment;
-        if self.shop.own.is_freed(first) || first.0 + u64::from(pages) > self.view.limit() {
+        if self.shop.states.is_freed(first) || first.0 + u64::from(pages) > self.view.limit() {
             return Err(Error::corrupt(first, "is freed a second time"));
         }
-        self.shop.own.insert(first, State::Freed);
+        self.shop.states.insert(first, State::Freed);
         self.freed.push(FreeExtent {
             freed: self.commit,
             born: met_since,
@@ -557,7 +557,7 @@ impl OwnPages {
     }
 
     /// The records and pointers to be logged.
-    pub(super) fn records(&self) -> Option<&OwnRecords> {
+    pub(super) fn records(&self) -> Option<&TxnRecords> {
         self.view.records().filter(|own| !own.is_empty())
     }
 

@@ -305,7 +305,7 @@ fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
     let savepoint = txn.savepoint();
     put(&mut txn, NAMES[1], 3);
     txn.rollback_to(&savepoint);
-    assert!(txn.own().stores_pointers());
+    assert!(txn.pages().stores_pointers());
     txn.commit().unwrap().wait_durable().unwrap();
     let disk = Disk::from_image(&disk.synced_image()).unwrap();
     let env = Env::on_storage(Arc::new(disk), &options()).unwrap();

@@ -2,14 +2,14 @@
 
 use std::io::IoSlice;
 
-use super::{NEW_PAGES, OwnPages};
+use super::{NEW_PAGES, TxnPages};
 use crate::error::Result;
 use crate::format::free_list::FreeExtent;
 use crate::format::page::PAGE_BYTES;
 use crate::ids::PageNo;
 
-impl OwnPages {
-    /// Takes `pages` pages, which nobody may look at before [`OwnPages::write_run`].
+impl TxnPages {
+    /// Takes `pages` pages, which nobody may look at before [`TxnPages::write_run`].
     pub(crate) fn take_run(&mut self, pages: u32) -> Result<PageNo> {
         self.appended = true;
         self.grow(pages)

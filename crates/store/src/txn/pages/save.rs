@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::OwnPages;
+use super::TxnPages;
 use crate::error::{Error, Result};
 use crate::format::free_list;
 use crate::format::free_list::recent::Recent;
@@ -16,7 +16,7 @@ use crate::tree::View;
 /// As many pages as writing the free list may need: its last leaves and the branches above them.
 const SAVING_PAGES: u64 = 8;
 
-impl OwnPages {
+impl TxnPages {
     /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they have room for it and
     /// nothing was taken from the free list. Otherwise the list is written, which itself uses and frees pages, until the roots have room for the rest. Pages
     /// changed once are changed again at no cost, so a few rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in the next.

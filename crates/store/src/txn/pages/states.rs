@@ -25,7 +25,7 @@ pub(super) enum State {
 /// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, and each page that is
 /// copied is freed, so there are bits for these: bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
 #[derive(Default)]
-pub(super) struct OwnMap {
+pub(super) struct PageStates {
     /// Of its own pages.
     states: HashMap<u64, State, BuildHasherDefault<PageHasher>>,
     in_use: PageSet,
@@ -35,7 +35,7 @@ pub(super) struct OwnMap {
 /// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that follow.
 const STATES_KEPT: usize = 4096;
 
-impl OwnMap {
+impl PageStates {
     pub(super) fn is_empty(&self) -> bool {
         self.states.is_empty() && self.freed.is_empty()
     }
@@ -119,7 +119,7 @@ mod tests {
 
         #[test]
         fn a_page_is_known_as_what_it_last_became(changes in prop::collection::vec((0..200_u64, 0..5_usize), 0..200)) {
-            let mut map = OwnMap::default();
+            let mut map = PageStates::default();
             for _ in 0..2 {
                 let mut model = BTreeMap::new();
                 for &(page, change) in &changes {

@@ -3,7 +3,7 @@
 // Own pages are stored to, as in `pages`.
 #![allow(unsafe_code)]
 
-use super::OwnPages;
+use super::TxnPages;
 use crate::error::{Error, Result};
 use crate::format::free_list::{FreeExtent, PageRange};
 use crate::format::page::Page;
@@ -66,7 +66,7 @@ pub(super) enum Destination {
     Held,
 }
 
-impl OwnPages {
+impl TxnPages {
     /// Begins savepoint number `epoch`; each is greater than those before.
     pub(crate) fn begin_savepoint(&mut self, epoch: u64) -> usize {
         self.epoch = epoch;
@@ -90,7 +90,7 @@ impl OwnPages {
                     self.spare_heaps = Some(before);
                 }
             }
-            let own = &self.shop.own;
+            let own = &self.shop.states;
             let reusable = |extent: &FreeExtent| own.get(extent.first) == Some(State::OwnFree);
             self.recycled.extend(
                 self.held
@@ -134,7 +134,7 @@ impl OwnPages {
                 let place = unsafe { self.place(page)? };
                 place.bytes_mut().copy_from_slice(image.bytes());
                 self.shop.traces.remove(page);
-                self.shop.own.insert(page, State::Own { base, epoch });
+                self.shop.states.insert(page, State::Own { base, epoch });
             }
             Undo::Allocated {
                 first,
@@ -142,7 +142,7 @@ impl OwnPages {
                 source,
             } => {
                 if pages == 1 {
-                    self.shop.own.remove(first);
+                    self.shop.states.remove(first);
                     self.shop.traces.remove(first);
                     if let Some(plain) =
                         self.view.plain_mut().filter(|_| source != Source::Recycled)
@@ -154,7 +154,7 @@ impl OwnPages {
                 match source {
                     Source::Recycled => {
                         self.recycled.push(first);
-                        self.shop.own.insert(first, State::OwnFree);
+                        self.shop.states.insert(first, State::OwnFree);
                     }
                     Source::Allocator(taken) => self.allocator.undo(taken),
                     // SAFETY: less than what was within the file before.
@@ -181,8 +181,8 @@ impl OwnPages {
                     Destination::Held => drop(self.held.pop()),
                 }
                 match was {
-                    Some(state) => self.shop.own.insert(first, state),
-                    None => self.shop.own.remove(first),
+                    Some(state) => self.shop.states.insert(first, state),
+                    None => self.shop.states.remove(first),
                 }
                 if to == Destination::Held && was.is_none() {
                     self.extents.insert(first, pages);
@@ -202,17 +202,17 @@ impl OwnPages {
     /// Makes sure that an own page can be changed and yet be restored by a savepoint.
     pub(super) fn keep_image(&mut self, number: PageNo) -> Result<()> {
         let newest = self.epoch;
-        if newest == 0 && self.shop.own.is_in_use(number) {
+        if newest == 0 && self.shop.states.is_in_use(number) {
             return Ok(());
         }
-        match self.shop.own.get(number) {
+        match self.shop.states.get(number) {
             Some(State::Own { epoch, .. }) if epoch >= newest => Ok(()),
             Some(State::Own { base, epoch }) => {
                 let now = State::Own {
                     base,
                     epoch: newest,
                 };
-                self.shop.own.insert(number, now);
+                self.shop.states.insert(number, now);
                 let image = Box::new(self.view.page(number)?.clone());
                 self.undo.push(Undo::Image {
                     page: number,

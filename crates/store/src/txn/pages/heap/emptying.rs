@@ -9,7 +9,7 @@ use crate::heap::{SegmentUse, segment_key, segment_of};
 use crate::ids::HeapNo;
 use crate::ids::PageNo;
 use crate::tree::View;
-use crate::txn::pages::OwnPages;
+use crate::txn::pages::TxnPages;
 
 /// For each page of a segment that new values begin so many pages of others are emptied at most, and for as much as a page holds of what is removed.
 pub(super) const PAGES_MAX: u32 = 4;
@@ -36,7 +36,7 @@ pub(crate) fn emptied() -> u64 {
     EMPTIED.get()
 }
 
-impl OwnPages {
+impl TxnPages {
     /// The segment of a heap with the fewest newest records, if one is to be emptied. What this transaction has added to stays.
     pub(in crate::txn::pages) fn segment_to_empty_of(
         &mut self,

@@ -10,9 +10,9 @@ use crate::log::append::AppendLock;
 use crate::log::record::{
     begin_value_deltas, encode_moved, encode_pointers, encode_records, encode_value_delta,
 };
-use crate::txn::pages::OwnPages;
+use crate::txn::pages::TxnPages;
 
-impl OwnPages {
+impl TxnPages {
     /// Has the log record tell of the records that were added.
     pub(crate) fn log_records(&self, out: &mut Vec<u8>) -> Result<()> {
         let tails = self.records().map_or(&[][..], |own| &own.tails);

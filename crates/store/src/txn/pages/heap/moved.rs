@@ -8,12 +8,12 @@ use crate::ids::HeapNo;
 use crate::ids::PageNo;
 use crate::tree;
 use crate::tree::View;
-use crate::txn::pages::OwnPages;
+use crate::txn::pages::TxnPages;
 
 /// A segment that a compaction begins has no more pages than its record needs, or so many: a larger one would not find its place between what is in use.
 const COMPACTED_SEGMENT_PAGES: u32 = if cfg!(test) { 4 } else { 32 };
 
-impl OwnPages {
+impl TxnPages {
     /// Pages for a segment that has room for a record of so many bytes, and more if they are to be had.
     pub(super) fn take_segment(&mut self, usage: HeapUse, record_bytes: usize) -> Result<Segment> {
         let mut pages = usage.next_segment_pages(record_bytes);
