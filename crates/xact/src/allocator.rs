@@ -1,13 +1,13 @@
-//! The persistent allocator of a space: areas whose sizes are powers of two, cut from free stretches, which join when they touch.
+//! The persistent allocator of a space: areas whose sizes are powers of two, cut from free extents, which join when they touch.
 //!
 //! ```text
 //!  page 0        the root, alone on its page: everybody reads it, hardly anybody writes it
 //!  page 1        the end of what was ever handed out
-//!  pages 2-17    arenas: their free stretches, see `stretches`
+//!  pages 2-17    arenas: their free extents, see `free_extents`
 //!  page 18 on    areas, and nodes
 //!
 //!  arena    0   328  lists: for each size the first free area, which begins with the offset of the next
-//!         512        the root of the tree of free stretches
+//!         512        the root of the tree of free extents
 //! ```
 //!
 //! All of it is read and written like everything else in a transaction, so an allocation happens or does not happen with the
@@ -19,8 +19,8 @@
 //! else, have left there. It goes into the tree before an arena gets another chunk.
 
 use crate::error::{Error, Result};
+use crate::free_extents::{CLASS_MAX, CLASS_MIN, FreeExtent, alignment};
 use crate::memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
-use crate::stretches::{CLASS_MAX, CLASS_MIN, Stretch, alignment};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const ROOT: Offset<u64> = Offset::new(8);
@@ -69,7 +69,7 @@ pub(crate) fn free(
     let mut heap = Heap::new(memory, arena, limit);
     heap.check(offset, class, "this was never allocated")?;
     let bytes = 1 << class;
-    heap.give(Stretch { offset, bytes })
+    heap.give(FreeExtent { offset, bytes })
 }
 
 /// The binary logarithm of the size of an area for so many bytes.
@@ -132,7 +132,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         })
     }
 
-    /// Makes what was never handed out a free stretch, enough for an area of a class together with what is free right before it. Gives
+    /// Makes what was never handed out a free extent, enough for an area of a class together with what is free right before it. Gives
     /// `false` if there is not enough.
     fn add_chunk(&mut self, class: u32) -> Result<bool> {
         let end = self.end()?;
@@ -148,7 +148,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         let Some(offset) = self.extend(bytes)? else {
             return Ok(false);
         };
-        self.give(Stretch { offset, bytes })?;
+        self.give(FreeExtent { offset, bytes })?;
         Ok(true)
     }
 
@@ -176,7 +176,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         Ok(end)
     }
 
-    /// Takes an area of a class from stretches that lie side by side in several arenas, or before what was never handed out.
+    /// Takes an area of a class from extents that lie side by side in several arenas, or before what was never handed out.
     fn take_across(&mut self, class: u32) -> Result<Option<u64>> {
         let own = self.arena;
         let mut pieces = Vec::new();
@@ -184,8 +184,8 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         for arena in 0..ARENAS {
             self.arena = arena;
             self.pop_listed(LISTED_MAX_WITHOUT_ROOM, &mut listed)?;
-            let stretches = self.all_stretches()?;
-            pieces.extend(stretches.into_iter().map(|piece| (piece, Some(arena))));
+            let extents = self.all_extents()?;
+            pieces.extend(extents.into_iter().map(|piece| (piece, Some(arena))));
         }
         pieces.extend(joined(listed).into_iter().map(|piece| (piece, None)));
         pieces.sort_unstable();
@@ -210,7 +210,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
     /// Takes an area of a class from pieces that lie side by side, each of an arena or of none, for the arena `own`.
     fn take_from_run(
         &mut self,
-        run: &[(Stretch, Option<u64>)],
+        run: &[(FreeExtent, Option<u64>)],
         end: u64,
         class: u32,
         own: u64,
@@ -220,7 +220,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         };
         let is_last = last.end() == end;
         let run_end = if is_last { self.limit } else { last.end() };
-        let whole = Stretch {
+        let whole = FreeExtent {
             offset: first.offset,
             bytes: run_end.saturating_sub(first.offset),
         };
@@ -243,18 +243,18 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         for (offset, end) in [(whole.offset, area), (area_end, rest_end)] {
             if offset < end {
                 let bytes = end - offset;
-                self.give(Stretch { offset, bytes })?;
+                self.give(FreeExtent { offset, bytes })?;
             }
         }
         self.give_emptied()?;
         Ok(Some(area))
     }
 
-    /// Puts a stretch into the lists, as areas.
-    pub(crate) fn list(&mut self, stretch: Stretch) -> Result<()> {
-        let mut offset = stretch.offset;
-        while offset < stretch.end() {
-            let left = stretch.end() - offset;
+    /// Puts an extent into the lists, as areas.
+    pub(crate) fn list(&mut self, extent: FreeExtent) -> Result<()> {
+        let mut offset = extent.offset;
+        while offset < extent.end() {
+            let left = extent.end() - offset;
             let mut class = left.ilog2().min(CLASS_MAX);
             while !offset.is_multiple_of(alignment(class)) {
                 class -= 1;
@@ -265,25 +265,25 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         Ok(())
     }
 
-    /// Takes some areas out of the lists and makes them free stretches; gives whether there were any.
+    /// Takes some areas out of the lists and makes them free extents; gives whether there were any.
     fn unlist(&mut self) -> Result<bool> {
         let mut listed = Vec::new();
         self.pop_listed(LISTED_MAX, &mut listed)?;
         let was_any = !listed.is_empty();
-        for stretch in joined(listed) {
-            self.give(stretch)?;
+        for extent in joined(listed) {
+            self.give(extent)?;
         }
         Ok(was_any)
     }
 
     /// Takes areas out of the lists until there are so many.
-    fn pop_listed(&mut self, most: usize, areas: &mut Vec<Stretch>) -> Result<()> {
+    fn pop_listed(&mut self, most: usize, areas: &mut Vec<FreeExtent>) -> Result<()> {
         for class in CLASS_MIN..=CLASS_MAX {
             while areas.len() < most
                 && let Some(offset) = self.pop(class)?
             {
                 let bytes = 1 << class;
-                areas.push(Stretch { offset, bytes });
+                areas.push(FreeExtent { offset, bytes });
             }
         }
         Ok(())
@@ -294,7 +294,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         for larger in class..=CLASS_MAX {
             if let Some(area) = self.pop(larger)? {
                 if larger > class {
-                    self.give(Stretch {
+                    self.give(FreeExtent {
                         offset: area + (1 << class),
                         bytes: (1 << larger) - (1 << class),
                     })?;
@@ -338,7 +338,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
 
     /// Refuses what cannot be a page of areas or a node.
     pub(crate) fn check_page(&self, offset: u64) -> Result<()> {
-        self.check(offset, PAGE.ilog2(), "free stretches lead elsewhere")
+        self.check(offset, PAGE.ilog2(), "free extents lead elsewhere")
     }
 
     /// Where the page of the arena is.
@@ -352,8 +352,8 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
     }
 }
 
-/// Areas as stretches, of which no two touch.
-fn joined(mut areas: Vec<Stretch>) -> Vec<Stretch> {
+/// Areas as extents, of which no two touch.
+fn joined(mut areas: Vec<FreeExtent>) -> Vec<FreeExtent> {
     areas.sort_unstable();
     areas.dedup_by(|area, before| {
         let touches = before.end() == area.offset;
@@ -376,23 +376,23 @@ pub(crate) fn audit(
     let mut pieces = Vec::new();
     for (offset, bytes) in areas {
         let bytes = 1 << class_of(bytes)?;
-        pieces.push((Stretch { offset, bytes }, "an area"));
+        pieces.push((FreeExtent { offset, bytes }, "an area"));
     }
     for arena in 0..ARENAS as u32 {
         let heap = Heap::new(memory, arena, limit);
         let nodes = heap.pages_of_tree(may_touch)?;
-        let page = |offset| Stretch {
+        let page = |offset| FreeExtent {
             offset,
             bytes: PAGE,
         };
         pieces.extend(nodes.into_iter().map(|at| (page(at), "a node")));
-        let free = heap.all_stretches()?;
-        pieces.extend(free.into_iter().map(|stretch| (stretch, "free")));
+        let free = heap.all_extents()?;
+        pieces.extend(free.into_iter().map(|extent| (extent, "free")));
         for class in CLASS_MIN..=CLASS_MAX {
             let mut offset = heap.memory.load(heap.list_of(class))?;
             while offset != 0 {
                 let bytes = 1 << class;
-                pieces.push((Stretch { offset, bytes }, "listed"));
+                pieces.push((FreeExtent { offset, bytes }, "listed"));
                 offset = heap.memory.load(Offset::<u64>::new(offset))?;
             }
         }

@@ -2,16 +2,16 @@
 //!
 //! Small areas are of a size class each, and each class has a list of the free ones. Large areas are so many pages, and free pages that
 //! are next to each other join: what was several areas becomes room for one that is larger, and what is free at the end was never
-//! handed out. The free stretches of pages stand in a table; when that is full, the smallest of them goes into the lists.
+//! handed out. The free extents of pages stand in a table; when that is full, the smallest of them goes into the lists.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
 //!      0     8  "sapwheap"
 //!      8     8  root
 //!     16     8  end of what is handed out
-//!     24     8  how many free stretches there are
+//!     24     8  how many free extents there are
 //!     32  2048  the first free area of each class; each free area begins with the offset of the next
-//!   2080  2016  the free stretches, each by offset and length, in order; no two of them touch
+//!   2080  2016  the free extents, each by offset and length, in order; no two of them touch
 //! ```
 
 use crate::memory::{Fault, Fixed, PAGE_BYTES};
@@ -21,7 +21,7 @@ const ROOT: usize = 8;
 const END: usize = 16;
 const COUNT: usize = 24;
 const LISTS: usize = 32;
-const STRETCHES: usize = LISTS + 8 * CLASSES;
+const EXTENTS: usize = LISTS + 8 * CLASSES;
 
 /// Sizes grow in quarters of a power of two.
 const CLASSES_PER_DOUBLING: u32 = 4;
@@ -41,9 +41,9 @@ const AREA_BYTES_MAX: u64 = 1 << 40;
 /// Areas from this size on are whole pages: from here on classes are, too.
 const LARGE_BYTES_MIN: u64 = CLASSES_PER_DOUBLING as u64 * PAGE;
 
-/// As many stretches as the first page has room for.
-const STRETCHES_MAX: usize = (HEAP_BYTES - STRETCHES) / STRETCH_BYTES;
-const STRETCH_BYTES: usize = 16;
+/// As many extents as the first page has room for.
+const EXTENTS_MAX: usize = (HEAP_BYTES - EXTENTS) / EXTENT_BYTES;
+const EXTENT_BYTES: usize = 16;
 
 /// Bytes that can grow: what the allocator needs of its memory.
 pub(crate) trait Growing {
@@ -86,7 +86,7 @@ pub(crate) fn allocate<G: Growing>(memory: &mut G, bytes: u64) -> Result<u64, G:
         return Ok(area);
     }
     if size.is_multiple_of(PAGE)
-        && let Some(area) = Stretches::load(memory.bytes())?.take(memory, size)?
+        && let Some(area) = FreeExtents::load(memory.bytes())?.take(memory, size)?
     {
         return Ok(area);
     }
@@ -101,7 +101,7 @@ fn allocate_large<G: Growing>(memory: &mut G, size: u64) -> Result<u64, G::Error
     {
         return Ok(area);
     }
-    if let Some(area) = Stretches::load(memory.bytes())?.take(memory, size)? {
+    if let Some(area) = FreeExtents::load(memory.bytes())?.take(memory, size)? {
         return Ok(area);
     }
     if let Some(area) = pop(memory, class, listed)? {
@@ -145,14 +145,14 @@ pub(crate) fn free<G: Growing>(memory: &mut G, offset: u64, bytes: u64) -> Resul
 
 /// Gives back pages, which may be any that are within the memory.
 fn free_pages<G: Growing>(memory: &mut G, offset: u64, bytes: u64) -> Result<(), G::Error> {
-    let mut stretches = Stretches::load(memory.bytes())?;
-    stretches.add((offset, bytes));
+    let mut extents = FreeExtents::load(memory.bytes())?;
+    extents.add((offset, bytes));
     let end = end(memory.bytes())?;
-    if let Some((start, _)) = stretches.pop_before(end) {
+    if let Some((start, _)) = extents.pop_before(end) {
         start.encode(&mut memory.bytes_mut()[END..END + 8]);
     }
-    let surplus = stretches.surplus();
-    stretches.store(memory.bytes_mut());
+    let surplus = extents.surplus();
+    extents.store(memory.bytes_mut());
     let Some((mut offset, mut bytes)) = surplus else {
         return Ok(());
     };
@@ -201,20 +201,17 @@ fn end(bytes: &[u8]) -> Result<u64, Fault> {
     }
 }
 
-/// The free stretches of pages: offset and length of each, all of them within the memory.
-struct Stretches(Vec<(u64, u64)>);
+/// The free extents of pages: offset and length of each, all of them within the memory.
+struct FreeExtents(Vec<(u64, u64)>);
 
-impl Stretches {
+impl FreeExtents {
     fn load(bytes: &[u8]) -> Result<Self, Fault> {
         let count = usize::try_from(u64::decode(&bytes[COUNT..COUNT + 8]));
-        let count = count.ok().filter(|count| *count <= STRETCHES_MAX);
-        let count = count.ok_or(damaged(
-            COUNT as u64,
-            "more free stretches than there can be",
-        ))?;
-        let table = bytes[STRETCHES..HEAP_BYTES].chunks_exact(STRETCH_BYTES);
-        let stretches = table.take(count).map(|stretch| {
-            let (offset, length) = (u64::decode(&stretch[..8]), u64::decode(&stretch[8..]));
+        let count = count.ok().filter(|count| *count <= EXTENTS_MAX);
+        let count = count.ok_or(damaged(COUNT as u64, "more free extents than there can be"))?;
+        let table = bytes[EXTENTS..HEAP_BYTES].chunks_exact(EXTENT_BYTES);
+        let extents = table.take(count).map(|extent| {
+            let (offset, length) = (u64::decode(&extent[..8]), u64::decode(&extent[8..]));
             let whole = offset.is_multiple_of(PAGE) && length.is_multiple_of(PAGE);
             if !whole || offset < HEAP_BYTES as u64 || length == 0 {
                 return Err(damaged(offset, "no free pages begin here"));
@@ -222,32 +219,32 @@ impl Stretches {
             part(bytes, offset, length)?;
             Ok((offset, length))
         });
-        Ok(Self(stretches.collect::<Result<_, _>>()?))
+        Ok(Self(extents.collect::<Result<_, _>>()?))
     }
 
     fn store(&self, bytes: &mut [u8]) {
         (self.0.len() as u64).encode(&mut bytes[COUNT..COUNT + 8]);
-        let table = bytes[STRETCHES..HEAP_BYTES].chunks_exact_mut(STRETCH_BYTES);
+        let table = bytes[EXTENTS..HEAP_BYTES].chunks_exact_mut(EXTENT_BYTES);
         for (to, (offset, length)) in table.zip(&self.0) {
             offset.encode(&mut to[..8]);
             length.encode(&mut to[8..]);
         }
     }
 
-    /// Takes pages from the smallest stretch that has so many.
+    /// Takes pages from the smallest extent that has so many.
     fn take<G: Growing>(mut self, memory: &mut G, size: u64) -> Result<Option<u64>, G::Error> {
         let enough = self.0.iter_mut().filter(|(_, length)| *length >= size);
-        let Some(stretch) = enough.min_by_key(|(_, length)| *length) else {
+        let Some(extent) = enough.min_by_key(|(_, length)| *length) else {
             return Ok(None);
         };
-        let offset = stretch.0;
-        *stretch = (offset + size, stretch.1 - size);
+        let offset = extent.0;
+        *extent = (offset + size, extent.1 - size);
         self.0.retain(|(_, length)| *length > 0);
         self.store(memory.bytes_mut());
         Ok(Some(offset))
     }
 
-    /// Adds a stretch, which joins those that it touches.
+    /// Adds an extent, which joins those that it touches.
     fn add(&mut self, (mut offset, mut length): (u64, u64)) {
         let mut place = self.0.partition_point(|(start, _)| *start < offset);
         if let Some((start, before)) = place.checked_sub(1).map(|before| self.0[before])
@@ -266,14 +263,14 @@ impl Stretches {
         self.0.insert(place, (offset, length));
     }
 
-    /// Takes out the stretch that ends there.
+    /// Takes out the extent that ends there.
     fn pop_before(&mut self, end: u64) -> Option<(u64, u64)> {
         self.0.pop_if(|(offset, length)| *offset + *length == end)
     }
 
     /// Takes out the smallest if there are too many.
     fn surplus(&mut self) -> Option<(u64, u64)> {
-        if self.0.len() <= STRETCHES_MAX {
+        if self.0.len() <= EXTENTS_MAX {
             return None;
         }
         let smallest = (0..self.0.len()).min_by_key(|place| self.0[*place].1)?;
@@ -385,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn more_stretches_than_the_table_holds_are_used_again_too() {
+    fn more_extents_than_the_table_holds_are_used_again_too() {
         let mut memory = Plain::new();
         let size = |number: u64| LARGE_BYTES_MIN + number % 7 * PAGE;
         let areas: Vec<u64> = (0..1000)
@@ -399,7 +396,7 @@ mod tests {
         let mut taken: Vec<u64> = every_second()
             .map(|(number, _)| memory.allocate(size(number)).unwrap())
             .collect();
-        // Stretches of a size that is no class lie in the lists as two areas.
+        // Extents of a size that is no class lie in the lists as two areas.
         assert!(end_of(&memory) - before < (before - HEAP_BYTES as u64) / 8);
         taken.extend(areas.iter().skip(1).step_by(2));
         taken.sort_unstable();
@@ -431,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_stretches_are_errors() {
+    fn impossible_extents_are_errors() {
         for (offset, length) in [
             (PAGE, u64::MAX - 4095),
             (8, PAGE),
@@ -441,7 +438,7 @@ mod tests {
         ] {
             let mut memory = Plain::new();
             let mut bytes = memory.as_bytes().to_vec();
-            Stretches(vec![(offset, length)]).store(&mut bytes);
+            FreeExtents(vec![(offset, length)]).store(&mut bytes);
             memory = Plain::from_bytes(bytes).unwrap();
             assert!(memory.allocate(1 << 20).is_err());
         }

@@ -1,8 +1,8 @@
-//! The free stretches of an arena: a tree in order of their offsets, so that a stretch that is given back meets its neighbours and joins them.
+//! The free extents of an arena: a tree in order of their offsets, so that an extent that is given back meets its neighbours and joins them.
 //!
 //! The root has what the arena's page has left; all other nodes are pages, which are taken from the end of what was ever handed out. A
-//! leaf's entries are stretches, in any order: one of them changes without the others being written. An inner node's entries are its
-//! children, each with the offset from which on stretches belong to it, and the largest area that a stretch below it has room for.
+//! leaf's entries are extents, in any order: one of them changes without the others being written. An inner node's entries are its
+//! children, each with the offset from which on extents belong to it, and the largest area that an extent below it has room for.
 //!
 //! ```text
 //! OFFSET  SIZE  DESCRIPTION
@@ -12,14 +12,14 @@
 //!      8     8  root: the first spare page, which begins with the offset of the next; 0 without one
 //!     16        entries
 //!
-//! leaf    0     8  offset of a stretch, a multiple of 16
+//! leaf    0     8  offset of an extent, a multiple of 16
 //!         8     8  its length, too
-//! inner   0     8  stretches from this offset on are in this child, up to where another one begins
-//!         8     8  the child's offset, plus the class of the largest area that fits into a stretch there
+//! inner   0     8  extents from this offset on are in this child, up to where another one begins
+//!         8     8  the child's offset, plus the class of the largest area that fits into an extent there
 //! ```
 //!
 //! Nothing here is looked at by anybody but an arena's own transactions, as long as there is room. In snapshot mode two of them may miss that what they give
-//! back touches; everything else that two could do to the same stretch or node is a write to the same page.
+//! back touches; everything else that two could do to the same extent or node is a write to the same page.
 
 use crate::allocator::Heap;
 use crate::error::{Error, Result};
@@ -47,9 +47,9 @@ const NODE_ENTRIES_MAX: usize = if cfg!(test) {
 } else {
     ((PAGE - ENTRIES_AT) / ENTRY_BYTES) as usize
 };
-/// More than a tree has whose nodes were split in halves, however many stretches there are.
+/// More than a tree has whose nodes were split in halves, however many extents there are.
 const LEVEL_MAX: u64 = 16;
-/// Pages that are kept for nodes; if there are more they become free stretches themselves.
+/// Pages that are kept for nodes; if there are more they become free extents themselves.
 const SPARES_MAX: u64 = 8;
 
 /// What stands in a node.
@@ -57,12 +57,12 @@ type Entry = (u64, u64);
 
 /// An area, or room for some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stretch {
+pub(crate) struct FreeExtent {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-impl Stretch {
+impl FreeExtent {
     pub(crate) fn end(self) -> u64 {
         self.offset + self.bytes
     }
@@ -101,9 +101,9 @@ struct Node {
 }
 
 impl Node {
-    fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    fn extents(&self) -> impl Iterator<Item = FreeExtent> {
         let entries = self.entries.iter();
-        entries.map(|(offset, bytes)| Stretch {
+        entries.map(|(offset, bytes)| FreeExtent {
             offset: *offset,
             bytes: *bytes,
         })
@@ -116,13 +116,13 @@ impl Node {
     /// The class of the largest area that fits below it; 0 if there is nothing.
     fn class(&self) -> u32 {
         let classes: Option<u32> = match self.level {
-            0 => self.stretches().map(Stretch::class).max(),
+            0 => self.extents().map(FreeExtent::class).max(),
             _ => self.children().map(|child| child.class).max(),
         };
         classes.unwrap_or(0)
     }
 
-    /// The place of the child that stretches from an offset on belong to.
+    /// The place of the child that extents from an offset on belong to.
     fn place_for(&self, offset: u64) -> Result<usize> {
         let from = |place: &usize| self.entries[*place].0;
         let places = 0..self.entries.len();
@@ -149,8 +149,8 @@ impl Child {
 /// What is done to a leaf.
 #[derive(Clone, Copy)]
 enum Change {
-    Insert(Stretch),
-    Replace(u64, Stretch),
+    Insert(FreeExtent),
+    Replace(u64, FreeExtent),
     Remove(u64),
 }
 
@@ -158,14 +158,14 @@ impl Change {
     /// The offset that says which leaf it is.
     fn key(self) -> u64 {
         match self {
-            Self::Insert(stretch) => stretch.offset,
+            Self::Insert(extent) => extent.offset,
             Self::Replace(offset, _) | Self::Remove(offset) => offset,
         }
     }
 }
 
 impl<M: Memory<Error = Error>> Heap<'_, M> {
-    /// Takes an area of a class from the smallest stretch that has room for it.
+    /// Takes an area of a class from the smallest extent that has room for it.
     pub(crate) fn take(&mut self, class: u32) -> Result<Option<u64>> {
         let mut node = self.root()?;
         while node.level > 0 {
@@ -176,92 +176,98 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
             };
             node = self.child(child, node.level)?;
         }
-        let places = node.stretches().filter_map(|stretch| {
-            let at = stretch.place(class)?;
-            Some((stretch, at))
+        let places = node.extents().filter_map(|extent| {
+            let at = extent.place(class)?;
+            Some((extent, at))
         });
-        let smallest = places.min_by_key(|(stretch, _)| (stretch.bytes, stretch.offset));
-        let Some((stretch, at)) = smallest else {
+        let smallest = places.min_by_key(|(extent, _)| (extent.bytes, extent.offset));
+        let Some((extent, at)) = smallest else {
             return Ok(None);
         };
-        self.cut(stretch, at, 1 << class)?;
+        self.cut(extent, at, 1 << class)?;
         Ok(Some(at))
     }
 
-    /// Takes so many bytes out of a stretch.
-    pub(crate) fn cut(&mut self, stretch: Stretch, at: u64, bytes: u64) -> Result<()> {
-        self.check_stretch(stretch)?;
-        let head = Stretch {
-            offset: stretch.offset,
-            bytes: at - stretch.offset,
+    /// Takes so many bytes out of an extent.
+    pub(crate) fn cut(&mut self, extent: FreeExtent, at: u64, bytes: u64) -> Result<()> {
+        self.check_extent(extent)?;
+        let head = FreeExtent {
+            offset: extent.offset,
+            bytes: at - extent.offset,
         };
-        let tail = Stretch {
+        let tail = FreeExtent {
             offset: at + bytes,
-            bytes: stretch.end() - (at + bytes),
+            bytes: extent.end() - (at + bytes),
         };
         match (head.bytes > 0, tail.bytes > 0) {
-            (false, false) => self.change(Change::Remove(stretch.offset))?,
-            (true, false) => self.change(Change::Replace(stretch.offset, head))?,
-            (false, true) => self.relocate(stretch.offset, tail)?,
+            (false, false) => self.change(Change::Remove(extent.offset))?,
+            (true, false) => self.change(Change::Replace(extent.offset, head))?,
+            (false, true) => self.relocate(extent.offset, tail)?,
             (true, true) => {
-                self.change(Change::Replace(stretch.offset, head))?;
+                self.change(Change::Replace(extent.offset, head))?;
                 self.insert(tail)?;
             }
         }
         self.give_emptied()
     }
 
-    /// Gives a stretch back, which joins those that it touches.
-    pub(crate) fn give(&mut self, stretch: Stretch) -> Result<()> {
-        self.join(stretch)?;
+    /// Gives an extent back, which joins those that it touches.
+    pub(crate) fn give(&mut self, extent: FreeExtent) -> Result<()> {
+        self.join(extent)?;
         self.give_emptied()
     }
 
-    fn join(&mut self, stretch: Stretch) -> Result<()> {
-        self.check_stretch(stretch)?;
-        let end = stretch.end();
+    fn join(&mut self, extent: FreeExtent) -> Result<()> {
+        self.check_extent(extent)?;
+        let end = extent.end();
         let mut before = self.last_until(end)?;
         let behind = before.filter(|found| found.offset == end);
         if behind.is_some() {
             before = self.last_until(end - 1)?;
         }
         if let Some(found) = before {
-            self.check_stretch(found)?;
-            if found.end() > stretch.offset {
-                return Err(damaged(stretch.offset, "this is free already"));
+            self.check_extent(found)?;
+            if found.end() > extent.offset {
+                return Err(damaged(extent.offset, "this is free already"));
             }
         }
         if let Some(found) = behind {
-            self.check_stretch(found)?;
+            self.check_extent(found)?;
         }
-        let before = before.filter(|before| before.end() == stretch.offset);
+        let before = before.filter(|before| before.end() == extent.offset);
         match (before, behind) {
-            (None, None) => self.insert(stretch),
+            (None, None) => self.insert(extent),
             (Some(before), None) => {
-                let bytes = before.bytes + stretch.bytes;
-                self.change(Change::Replace(before.offset, Stretch { bytes, ..before }))
+                let bytes = before.bytes + extent.bytes;
+                self.change(Change::Replace(
+                    before.offset,
+                    FreeExtent { bytes, ..before },
+                ))
             }
             (None, Some(behind)) => {
-                let bytes = stretch.bytes + behind.bytes;
-                self.relocate(behind.offset, Stretch { bytes, ..stretch })
+                let bytes = extent.bytes + behind.bytes;
+                self.relocate(behind.offset, FreeExtent { bytes, ..extent })
             }
             (Some(before), Some(behind)) => {
-                let bytes = before.bytes + stretch.bytes + behind.bytes;
+                let bytes = before.bytes + extent.bytes + behind.bytes;
                 self.change(Change::Remove(behind.offset))?;
-                self.change(Change::Replace(before.offset, Stretch { bytes, ..before }))
+                self.change(Change::Replace(
+                    before.offset,
+                    FreeExtent { bytes, ..before },
+                ))
             }
         }
     }
 
-    /// The last stretch that begins at an offset or before it.
-    pub(crate) fn last_until(&self, offset: u64) -> Result<Option<Stretch>> {
+    /// The last extent that begins at an offset or before it.
+    pub(crate) fn last_until(&self, offset: u64) -> Result<Option<FreeExtent>> {
         let root = self.root()?;
         self.last_below(&root, offset)
     }
 
-    fn last_below(&self, node: &Node, offset: u64) -> Result<Option<Stretch>> {
+    fn last_below(&self, node: &Node, offset: u64) -> Result<Option<FreeExtent>> {
         if node.level == 0 {
-            let before = node.stretches().filter(|found| found.offset <= offset);
+            let before = node.extents().filter(|found| found.offset <= offset);
             return Ok(before.max());
         }
         let mut until = Some(offset);
@@ -283,12 +289,12 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         Ok(None)
     }
 
-    /// All stretches, in any order.
-    pub(crate) fn all_stretches(&self) -> Result<Vec<Stretch>> {
+    /// All extents, in any order.
+    pub(crate) fn all_extents(&self) -> Result<Vec<FreeExtent>> {
         let mut found = Vec::new();
         self.visit(|node| {
             if node.level == 0 {
-                found.extend(node.stretches());
+                found.extend(node.extents());
             }
         })?;
         Ok(found)
@@ -310,8 +316,8 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         Ok(())
     }
 
-    /// Gives a stretch another offset and length.
-    fn relocate(&mut self, offset: u64, to: Stretch) -> Result<()> {
+    /// Gives an extent another offset and length.
+    fn relocate(&mut self, offset: u64, to: FreeExtent) -> Result<()> {
         if self.root()?.level == 0 {
             return self.change(Change::Replace(offset, to));
         }
@@ -319,18 +325,18 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         self.insert(to)
     }
 
-    /// Inserts a stretch; where there is no page for a node it goes into the lists.
-    fn insert(&mut self, stretch: Stretch) -> Result<()> {
-        if self.make_room(stretch.offset)? {
-            self.change(Change::Insert(stretch))
+    /// Inserts an extent; where there is no page for a node it goes into the lists.
+    fn insert(&mut self, extent: FreeExtent) -> Result<()> {
+        if self.make_room(extent.offset)? {
+            self.change(Change::Insert(extent))
         } else {
-            self.list(stretch)
+            self.list(extent)
         }
     }
 
-    /// Takes a stretch out of the tree. [`Heap::give_emptied`] is to follow.
-    pub(crate) fn remove(&mut self, stretch: Stretch) -> Result<()> {
-        self.change(Change::Remove(stretch.offset))
+    /// Takes an extent out of the tree. [`Heap::give_emptied`] is to follow.
+    pub(crate) fn remove(&mut self, extent: FreeExtent) -> Result<()> {
+        self.change(Change::Remove(extent.offset))
     }
 
     fn change(&mut self, change: Change) -> Result<()> {
@@ -368,9 +374,9 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
 
     fn change_leaf(&mut self, node: &mut Node, change: Change) -> Result<()> {
         let place = node.entries.iter().position(|(at, _)| *at == change.key());
-        let misplaced = || damaged(node.at, "a free stretch is in the wrong node");
+        let misplaced = || damaged(node.at, "a free extent is in the wrong node");
         match change {
-            Change::Insert(stretch) => self.push_entry(node, (stretch.offset, stretch.bytes)),
+            Change::Insert(extent) => self.push_entry(node, (extent.offset, extent.bytes)),
             Change::Replace(_, to) => {
                 let place = place.ok_or_else(misplaced)?;
                 self.set_entry(node, place, (to.offset, to.bytes))
@@ -476,7 +482,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         let (found, count) = (head % (1 << 16), (head >> 16) % (1 << 16));
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         if count > entries_max || found > LEVEL_MAX || level.is_some_and(|level| level != found) {
-            return Err(damaged(at, "this is no node of free stretches"));
+            return Err(damaged(at, "this is no node of free extents"));
         }
         let entries = (0..count).map(|place| {
             let at = (ENTRIES_AT + place as u64 * ENTRY_BYTES) as usize;
@@ -486,7 +492,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         // So that no sum of the two is too large.
         let is_outside = |(offset, bytes): &Entry| (*offset).max(*bytes) > self.limit;
         if found == 0 && entries.iter().any(is_outside) {
-            return Err(damaged(at, "a free stretch is outside of the space"));
+            return Err(damaged(at, "a free extent is outside of the space"));
         }
         Ok(Node {
             at,
@@ -616,7 +622,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
     /// Gives back the pages that are no nodes any more.
     pub(crate) fn give_emptied(&mut self) -> Result<()> {
         while let Some(offset) = self.emptied.pop() {
-            self.join(Stretch {
+            self.join(FreeExtent {
                 offset,
                 bytes: PAGE,
             })?;
@@ -624,13 +630,13 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         Ok(())
     }
 
-    fn check_stretch(&self, stretch: Stretch) -> Result<()> {
-        let Stretch { offset, bytes } = stretch;
+    fn check_extent(&self, extent: FreeExtent) -> Result<()> {
+        let FreeExtent { offset, bytes } = extent;
         let is_whole =
             offset.is_multiple_of(1 << CLASS_MIN) && bytes.is_multiple_of(1 << CLASS_MIN);
         let end = offset.checked_add(bytes);
         if !is_whole || bytes == 0 || end.is_none_or(|end| end > self.limit) {
-            return Err(damaged(offset, "a free stretch cannot be like this"));
+            return Err(damaged(offset, "a free extent cannot be like this"));
         }
         self.check_page(offset - offset % PAGE)
     }
@@ -665,10 +671,10 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
     pub(crate) fn pages_of_tree(&self, may_touch: bool) -> Result<Vec<u64>> {
         let root = self.root()?;
         let mut pages = Vec::new();
-        let mut stretches = Vec::new();
-        self.audit(&root, 0, u64::MAX, &mut pages, &mut stretches)?;
-        stretches.sort_unstable();
-        for pair in stretches.windows(2) {
+        let mut extents = Vec::new();
+        self.audit(&root, 0, u64::MAX, &mut pages, &mut extents)?;
+        extents.sort_unstable();
+        for pair in extents.windows(2) {
             assert!(pair[0].end() <= pair[1].offset, "{pair:?} overlap");
             assert!(
                 may_touch || pair[0].end() < pair[1].offset,
@@ -692,16 +698,16 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         from: u64,
         to: u64,
         pages: &mut Vec<u64>,
-        stretches: &mut Vec<Stretch>,
+        extents: &mut Vec<FreeExtent>,
     ) -> Result<()> {
         if node.level == 0 {
-            for stretch in node.stretches() {
-                self.check_stretch(stretch)?;
+            for extent in node.extents() {
+                self.check_extent(extent)?;
                 assert!(
-                    (from..to).contains(&stretch.offset),
-                    "{stretch:?} is not at {from}..{to}"
+                    (from..to).contains(&extent.offset),
+                    "{extent:?} is not at {from}..{to}"
                 );
-                stretches.push(stretch);
+                extents.push(extent);
             }
             return Ok(());
         }
@@ -715,7 +721,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
             let first = if place == 0 { from } else { child.from };
             let end = children.get(place + 1).map_or(to, |next| next.from);
             pages.push(child.at);
-            self.audit(&below, first, end, pages, stretches)?;
+            self.audit(&below, first, end, pages, extents)?;
         }
         Ok(())
     }
