@@ -65,7 +65,7 @@ impl Content {
 
 impl Env {
     /// Writes the newest durable state to the file `dest`, which must not exist, beside running readers and writers.
-    /// Every page keeps its number. [`restore`](crate::backup::restore) makes an environment of it.
+    /// Every page keeps its number. [`restore`](crate::restore()) makes an environment of it.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
         backup(self.inner(), &Content::Full, dest.as_ref())
     }

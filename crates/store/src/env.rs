@@ -114,7 +114,7 @@ impl Env {
         })
     }
 
-    /// Makes every commit so far durable and visible, whatever its [`Durability`], with one sync of the log. Gives the newest of
+    /// Makes every commit so far durable and visible, whatever its [`Durability`](crate::Durability), with one sync of the log. Gives the newest of
     /// them.
     pub fn sync(&self) -> Result<CommitNo> {
         self.inner().check_may_write()?;

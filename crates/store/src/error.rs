@@ -70,7 +70,7 @@ pub enum Error {
     #[error("bulk input is not sorted: record {0} does not come after its predecessor")]
     NotSorted(u64),
 
-    /// A tree would need more levels than [`HEIGHT_MAX`](crate::limits::HEIGHT_MAX).
+    /// A tree would need more levels than a tree may have (24).
     #[error("the tree is full: it would need more than {max} levels", max = crate::limits::HEIGHT_MAX)]
     TreeTooHigh,
 

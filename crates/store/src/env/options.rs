@@ -115,7 +115,7 @@ impl Options {
         self
     }
 
-    /// What [`WriteTxn::commit`] promises; [`WriteTxn::commit_with`] says it for one commit.
+    /// What [`WriteTxn::commit`](crate::WriteTxn::commit) promises; [`WriteTxn::commit_with`](crate::WriteTxn::commit_with) says it for one commit.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
@@ -154,7 +154,7 @@ impl Options {
         self
     }
 
-    /// After how long without a commit the environment compacts itself ([`Env::compact`]) if more than an eighth of it is free; never with
+    /// After how long without a commit the environment compacts itself ([`Env::compact`](crate::Env::compact)) if more than an eighth of it is free; never with
     /// `None`, or without [`Options::idle_checkpoint`]. What it does are commits like others, of which snapshots see nothing but the numbers. It
     /// ends as soon as somebody else commits, and where a reader keeps pages it waits longer each time.
     pub fn idle_compaction(mut self, after: Option<Duration>) -> Self {
@@ -163,7 +163,7 @@ impl Options {
     }
 
     /// How many stores the environment has at least, 1 to [`STORES_MAX`]: those that are missing are added when it is opened, which is
-    /// possible only while nobody else has it open. There is no way to take one away. See [`Env::store`].
+    /// possible only while nobody else has it open. There is no way to take one away. See [`Env::store`](crate::Env::store).
     pub fn stores(mut self, count: u16) -> Self {
         self.stores = count.clamp(1, STORES_MAX);
         self
@@ -193,7 +193,7 @@ impl Options {
         Ok(self)
     }
 
-    /// How many commits old a parked snapshot ([`Snapshot::park`]) may become, of whatever process, before a write transaction of this one that
+    /// How many commits old a parked snapshot ([`Snapshot::park`](crate::Snapshot::park)) may become, of whatever process, before a write transaction of this one that
     /// looks for pages ends it. Never, unless this is set. A snapshot that is not parked is not ended whatever its age, since
     /// nothing could take back what has been read from it.
     pub fn parked_age_max(mut self, commits: u64) -> Self {
@@ -233,7 +233,7 @@ impl Options {
 /// What a commit promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`] waits for: whatever anybody has
+    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`](crate::Ticket::wait_durable) waits for: whatever anybody has
     /// seen survives a power cut.
     #[default]
     Durable,
@@ -241,7 +241,7 @@ pub enum Durability {
     /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
     /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
     /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
-    /// durable commit, with [`Env::sync`] and [`Ticket::wait_durable`], and by themselves after about as long as
+    /// durable commit, with [`Env::sync`](crate::Env::sync) and [`Ticket::wait_durable`](crate::Ticket::wait_durable), and by themselves after about as long as
     /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
     Relaxed,
 }

@@ -227,7 +227,7 @@ impl Env {
         Ok(clear_dead(self.inner()))
     }
 
-    /// Ends the snapshots that are parked ([`Snapshot::park`]), in any process, and more than `age_max` commits old; how many there were.
+    /// Ends the snapshots that are parked ([`Snapshot::park`](crate::Snapshot::park)), in any process, and more than `age_max` commits old; how many there were.
     pub fn expire_parked(&self, age_max: u64) -> Result<usize> {
         self.inner().check_usable()?;
         Ok(expire_parked(self.inner(), age_max))

@@ -7,11 +7,11 @@ use crate::limits::HEIGHT_MAX;
 /// How a tree is kept. It is chosen when the tree is created, and part of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeKind {
-    /// Branch pages carry the number of records below each entry: [`View::rank`], [`Cursor::seek_nth`] and [`View::count`] work,
+    /// Branch pages carry the number of records below each entry: [`View::rank`](crate::tree::View::rank), [`Cursor::seek_nth`](crate::tree::Cursor::seek_nth) and [`View::count`](crate::tree::View::count) work,
     /// at the price of changing the whole path from the root on each insertion (which copy on write does anyway). Not
     /// together with duplicates.
     pub counted: bool,
-    /// Each key stands in its page in one piece: [`Cursor::whole_key`] lends it for as long as the snapshot lives. Otherwise
+    /// Each key stands in its page in one piece: [`Cursor::whole_key`](crate::tree::Cursor::whole_key) lends it for as long as the snapshot lives. Otherwise
     /// pages store what their keys have in common only once, and a cursor puts keys together. Needed for any order but
     /// [`KeyOrder::Bytes`], and for duplicates.
     pub whole: bool,
@@ -29,11 +29,11 @@ pub struct TreeKind {
 }
 
 /// How the values of one key are kept, where there may be several: in order, each value once, each at most
-/// [`DUPLICATE_BYTES_MAX`] long.
+/// [`DUPLICATE_BYTES_MAX`](crate::DUPLICATE_BYTES_MAX) long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Duplicates {
     /// All values of a key have the same length. They are packed without any bookkeeping, and can be
-    /// read and stored many at a time ([`Cursor::duplicates_here`], [`WriteTxn::put_multiple`](crate::WriteTxn::put_multiple)).
+    /// read and stored many at a time ([`Cursor::duplicates_here`](crate::tree::Cursor::duplicates_here), [`WriteTxn::put_multiple`](crate::WriteTxn::put_multiple)).
     pub fixed: bool,
     /// How the values are ordered.
     pub order: KeyOrder,
@@ -262,7 +262,7 @@ pub enum KeyOrder {
     Reverse,
     /// As unsigned little-endian integers, a shorter one before a longer one.
     Integer,
-    /// As a [`Comparator`] says that the program registers after each opening ([`Env::set_comparators`](crate::Env::set_comparators)).
+    /// As a [`Comparator`](crate::Comparator) says that the program registers after each opening ([`Env::set_comparators`](crate::Env::set_comparators)).
     /// Without it the tree can be read from end to end, and everything that has to compare is
     /// [`Error::NoComparator`](crate::Error::NoComparator).
     Custom,

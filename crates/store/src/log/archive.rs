@@ -82,7 +82,7 @@ impl Drop for ArchiveLock<'_> {
 }
 
 impl Env {
-    /// Archives everything up to now, if the environment has an archive ([`Options::archive`]). Checkpoints do so too.
+    /// Archives everything up to now, if the environment has an archive ([`Options::archive`](crate::Options::archive)). Checkpoints do so too.
     pub fn archive(&self) -> Result<()> {
         self.sync()?;
         archive(self.inner())

@@ -28,20 +28,20 @@ impl WriteTxn {
         self.change(tree, false, |tree| tree.insert(key, value))
     }
 
-    /// Stores a record behind all others, without searching for its place. [`Error::OutOfOrder`] if its key is not greater than the last
+    /// Stores a record behind all others, without searching for its place. [`Error::OutOfOrder`](crate::Error::OutOfOrder) if its key is not greater than the last
     /// one; then nothing changes. In a tree with duplicates the key may be the last one, if the value is greater than its
     /// last.
     pub fn append(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.change(tree, false, |tree| tree.append(key, value))
     }
 
-    /// Adds a value behind the other values of its key. [`Error::OutOfOrder`] if it is not greater than the last one; then nothing changes.
+    /// Adds a value behind the other values of its key. [`Error::OutOfOrder`](crate::Error::OutOfOrder) if it is not greater than the last one; then nothing changes.
     pub fn append_duplicate(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.change(tree, false, |tree| tree.append_duplicate(key, value))
     }
 
     /// Adds many values of the same length to a key; how many of them were not there.
-    /// [`Error::ValueSize`] unless `values` is a whole number of values of `size` bytes.
+    /// [`Error::ValueSize`](crate::Error::ValueSize) unless `values` is a whole number of values of `size` bytes.
     pub fn put_multiple(
         &mut self,
         tree: TreeId,
@@ -53,7 +53,7 @@ impl WriteTxn {
     }
 
     /// Stores a record whose value of `len` bytes the caller writes into the answer, in its final place. It is zero until then.
-    /// Not for trees with duplicates, whose values are ordered: [`Error::Duplicates`].
+    /// Not for trees with duplicates, whose values are ordered: [`Error::Duplicates`](crate::Error::Duplicates).
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
