@@ -1,8 +1,8 @@
 //! Large attributes: those of very many values, such as the members of a group of a hundred thousand.
 //!
-//! In the record of an entry ([`crate::entry`]) they would make every change of the entry as long as all their values. So
-//! their values stand in a table of their own, [`Table::Values`], and the record tells how many they are: adding,
-//! removing or comparing one value costs as much as looking it up.
+//! In the record of an entry ([`crate::entry`]) they would make every change of the entry as long as all their values.
+//! So their values stand in a table of their own, [`Table::Values`], and the record tells how many they are: to add,
+//! remove or compare one value costs as much as to look it up.
 //!
 //! ```text
 //!  offset  size  field
@@ -21,7 +21,7 @@ use sapwood_ldap::dn::Dn;
 use crate::access::is_protected;
 use crate::attributes::AttributeTable;
 use crate::engine::{self, AttributeNo, Cursor, Direction, EntryId, Range, Read, Table};
-use crate::entry::{Damaged, Entry, LargeAttribute, RecordBuilder};
+use crate::entry::{Damaged, Entry, LargeAttribute, RecordBuilder, StoredAttribute};
 use crate::error::{Error, Result};
 use crate::indexes::shorten;
 use crate::schema::{AttributeType, Schema};
@@ -53,7 +53,7 @@ pub(crate) fn can_be_large(schema: &Schema, known: &AttributeType, name: &str) -
 }
 
 /// Whether values of a type are in the first RDN of a name.
-pub(crate) fn names(schema: &Schema, known: &AttributeType, name: &str) -> bool {
+fn names(schema: &Schema, known: &AttributeType, name: &str) -> bool {
     // A name that cannot be read tells nothing: then no attribute leaves the record.
     let Ok(name) = Dn::parse(name) else {
         return true;
@@ -214,17 +214,26 @@ pub(crate) fn split(
         return Ok(None);
     }
     let name = entry.rdn()?;
+    let type_if_large = |stored: &StoredAttribute<'_>| {
+        if stored.ber().len() < 2 * KEPT_VALUES
+            || !is_large(stored.values().iter().count(), was_large(stored.number()))
+        {
+            return None;
+        }
+        let known = schema.type_of(attributes.get(stored.number())?.attribute_type());
+        can_be_large(schema, known, name).then_some(known)
+    };
+    // Hardly any record has one.
+    let mut stored = entry.attributes().flatten();
+    if !stored.any(|stored| type_if_large(&stored).is_some()) {
+        return Ok(None);
+    }
     let mut builder = RecordBuilder::new();
     let mut large = Vec::new();
     entry.large().for_each(|large| builder.push_large(large));
     for stored in entry.attributes() {
         let stored = stored?;
-        let rows = (stored.ber().len() >= 2 * KEPT_VALUES)
-            .then(|| attributes.get(stored.number()))
-            .flatten()
-            .map(|known| schema.type_of(known.attribute_type()))
-            .filter(|_| is_large(stored.values().iter().count(), was_large(stored.number())))
-            .filter(|known| can_be_large(schema, known, name))
+        let rows = type_if_large(&stored)
             .and_then(|known| to_rows(schema, known, stored.values().into_iter()));
         match rows {
             Some(rows) => {
