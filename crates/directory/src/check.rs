@@ -16,7 +16,7 @@ use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::examined;
 use crate::indexes::{AttributeIndexes, Completeness};
-use crate::large::{self, LargeValues, Row};
+use crate::large::{self, LargeValues, ValueRow};
 use crate::names::{Child, DnCache, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::schema::NormalDn;
@@ -250,8 +250,9 @@ impl<E: Engine> Snapshot<E> {
                 return Ok(None);
             };
             let attribute_type = self.schema().type_of(known.attribute_type());
-            let is_sound =
-                |(form, value): &Row| *form == large::form_of(self.schema(), attribute_type, value);
+            let is_sound = |(form, value): &ValueRow| {
+                *form == large::form_of(self.schema(), attribute_type, value)
+            };
             if !values.rows.iter().all(is_sound) {
                 report.problem(format!(
                     "entry {id}: a value of {} does not stand under its normal form",

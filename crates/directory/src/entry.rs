@@ -329,13 +329,18 @@ impl<'r> Entry<'r> {
     #[cold]
     fn examine_large(&self, is_protected: impl Fn(AttributeNo) -> bool) -> Result<(), Damaged> {
         let (rows, _) = self.large_rows()?;
+        let mut numbers = Vec::with_capacity(self.attributes_count());
+        for stored in self.attributes() {
+            numbers.push(stored?.number());
+        }
+        numbers.sort_unstable();
         let mut last = None;
         for large in rows.iter().map(LargeAttribute::read) {
             let is_sound = large.count > 0
                 && large.bytes <= RECORD_BYTES_MAX as u64
                 && last < Some(large.number)
                 && !is_protected(large.number)
-                && self.attribute(large.number)?.is_none();
+                && numbers.binary_search(&large.number).is_err();
             if !is_sound {
                 return Err(Damaged);
             }
@@ -579,9 +584,10 @@ impl RecordBuilder {
         let rows = self.public.rows.len() + self.protected.rows.len();
         let ber_bytes = self.public.ber.len() + self.protected.ber.len();
         let bytes = HEADER_BYTES + rows * ROW_BYTES + rdn.len() + ber_bytes;
-        let large_bytes: u64 = self.large.iter().map(|large| large.bytes).sum();
+        let large = self.large.iter();
+        let large_bytes = large.fold(0, |sum: u64, large| sum.saturating_add(large.bytes));
         let fits = rows + self.large.len() <= ATTRIBUTES_MAX
-            && bytes as u64 + large_bytes <= RECORD_BYTES_MAX as u64;
+            && large_bytes.saturating_add(bytes as u64) <= RECORD_BYTES_MAX as u64;
         // The description, which stands before the values, is bounded by the length of attribute descriptions.
         let (Ok(row_count), true) = (u16::try_from(rows), fits) else {
             return Err(EntryTooLarge);

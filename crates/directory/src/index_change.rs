@@ -25,6 +25,8 @@ use crate::update::reindex::{KeySet, Side, index_keys, ordering_keys};
 
 /// Entries filed in one transaction.
 const FILED_ENTRIES: usize = 1000;
+/// The same with so many values of large attributes; one entry has as many as it has.
+const FILED_VALUES: usize = 10_000;
 
 /// Attributes whose equality index stays: searches for entries by class and by UUID are never slow.
 const KEPT: [&str; 2] = ["objectClass", "entryUUID"];
@@ -303,8 +305,12 @@ impl File<'_> {
             attributes: &self.state.attributes,
         };
         let mut spelled = Vec::new();
-        let (mut last, mut filed) = (None, 0);
-        while filed < FILED_ENTRIES as u64 {
+        let is_wanted = |number| {
+            let mut kinds = self.kinds.iter();
+            kinds.any(|(known, _)| self.state.attributes.numbers_of(*known).contains(&number))
+        };
+        let (mut last, mut filed, mut values) = (None, 0, 0);
+        while filed < FILED_ENTRIES as u64 && values < FILED_VALUES {
             let Some((key, record)) = entries.next()? else {
                 break;
             };
@@ -314,7 +320,8 @@ impl File<'_> {
             let user = Entry::new(record).map_err(damaged)?;
             let operational =
                 operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
-            let large = large::all(txn, id, &user)?;
+            let large = large::all_of(txn, id, &user, &is_wanted)?;
+            values += large.iter().map(|values| values.rows.len()).sum::<usize>();
             let side = Side {
                 records: Some([user, operational]),
                 large: &large,

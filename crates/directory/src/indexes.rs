@@ -14,7 +14,7 @@ use crate::steps;
 
 /// Normal forms up to this length stand in an index as they are; of longer ones a prefix and a hash.
 const VALUE_BYTES_MAX: usize = 256;
-const HASH_BYTES: usize = 16;
+const HASH_BYTES: usize = 32;
 const PREFIX_BYTES: usize = VALUE_BYTES_MAX - HASH_BYTES;
 /// What [`append_escaped`] puts at the end.
 const TERMINATOR_BYTES: usize = 2;
@@ -280,9 +280,7 @@ pub(crate) fn shorten(normal: &mut Vec<u8>) {
     }
 }
 
-/// A part of SHA-256: nobody finds two values with the same.
+/// Whoever chooses values finds no two with the same.
 fn hash(normal: &[u8]) -> [u8; HASH_BYTES] {
-    let mut hash = [0; HASH_BYTES];
-    hash.copy_from_slice(&Sha256::digest(normal)[..HASH_BYTES]);
-    hash
+    Sha256::digest(normal).into()
 }

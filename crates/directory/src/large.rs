@@ -129,17 +129,17 @@ pub(crate) fn ber_bytes(value: &[u8]) -> u64 {
 }
 
 /// A value behind its form.
-pub(crate) type Row = (Vec<u8>, Vec<u8>);
+pub(crate) type ValueRow = (Vec<u8>, Vec<u8>);
 
 /// Values of a large attribute, by their forms.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct LargeValues {
     pub(crate) number: AttributeNo,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<ValueRow>,
 }
 
 /// All values of a large attribute.
-pub(crate) fn rows<R: Read>(view: &R, id: EntryId, large: LargeAttribute) -> Result<Vec<Row>> {
+pub(crate) fn rows<R: Read>(view: &R, id: EntryId, large: LargeAttribute) -> Result<Vec<ValueRow>> {
     let mut cursor = scan(view, id, large.number, None)?;
     let mut rows = Vec::new();
     while let Some((key, value)) = cursor.next()? {
@@ -163,13 +163,24 @@ pub(crate) fn not_as_told(id: EntryId, number: AttributeNo) -> Error {
 
 /// All values of the large attributes of an entry.
 pub(crate) fn all<R: Read>(view: &R, id: EntryId, entry: &Entry<'_>) -> Result<Vec<LargeValues>> {
+    all_of(view, id, entry, |_| true)
+}
+
+/// All values of those of the large attributes of an entry that are wanted.
+pub(crate) fn all_of<R: Read>(
+    view: &R,
+    id: EntryId,
+    entry: &Entry<'_>,
+    is_wanted: impl Fn(AttributeNo) -> bool,
+) -> Result<Vec<LargeValues>> {
     let of = |large: LargeAttribute| {
         Ok(LargeValues {
             number: large.number,
             rows: rows(view, id, large)?,
         })
     };
-    entry.large().map(of).collect()
+    let wanted = entry.large().filter(|large| is_wanted(large.number));
+    wanted.map(of).collect()
 }
 
 /// The values of an attribute as rows in the order of their forms; `None` if two of them have the same.
@@ -177,8 +188,8 @@ pub(crate) fn to_rows<'v>(
     schema: &Schema,
     known: &AttributeType,
     values: impl Iterator<Item = &'v [u8]>,
-) -> Option<Vec<Row>> {
-    let mut rows: Vec<Row> = values
+) -> Option<Vec<ValueRow>> {
+    let mut rows: Vec<ValueRow> = values
         .map(|value| (form_of(schema, known, value), value.to_vec()))
         .collect();
     steps::count(rows.len());
@@ -188,7 +199,7 @@ pub(crate) fn to_rows<'v>(
 }
 
 /// What a record tells of an attribute with these values.
-pub(crate) fn told(number: AttributeNo, rows: &[Row]) -> LargeAttribute {
+pub(crate) fn told(number: AttributeNo, rows: &[ValueRow]) -> LargeAttribute {
     LargeAttribute {
         number,
         count: rows.len() as u32,

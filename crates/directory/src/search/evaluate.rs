@@ -389,26 +389,45 @@ impl<'e> Evaluator<'e> {
         candidate: &Candidate<'_, R>,
     ) -> Result<Option<bool>> {
         let mut begun = self.interrupted.large.take();
+        let is_wanted = |number: AttributeNo| match numbers.len() {
+            ..=NUMBERS_TO_LOOK_UP_MAX => numbers.contains(&number),
+            _ => numbers.binary_search(&number).is_ok(),
+        };
+        let mut is_first = true;
         for large in candidate.entry().large() {
             // They are in ascending order.
-            if begun
-                .as_ref()
-                .is_some_and(|(number, _)| large.number < *number)
-                || !numbers.contains(&large.number)
-            {
+            let is_behind = |(number, _): &(AttributeNo, Vec<u8>)| large.number < *number;
+            if begun.as_ref().is_some_and(is_behind) {
                 continue;
             }
+            if !is_wanted(large.number) {
+                self.spend(1);
+                continue;
+            }
+            if let Test::Present = item.test {
+                return Ok(Some(true));
+            }
+            // Each step comes further.
+            if self.work == 0 && !is_first {
+                self.interrupted.large = Some((large.number, Vec::new()));
+                return Ok(None);
+            }
+            is_first = false;
             let found = match item.forms_of(candidate.type_of(large.number)) {
                 Some(forms) => {
                     let mut found = false;
                     for form in forms {
                         self.spend(LOOKUP_WORK);
-                        found |= candidate.large_value(large.number, &form)?.is_some();
+                        found = candidate.large_value(large.number, form)?.is_some();
+                        if found {
+                            break;
+                        }
                     }
                     found
                 }
                 None => {
                     let from = begun.take().map(|(_, key)| key);
+                    let from = from.filter(|key| !key.is_empty());
                     let mut values = candidate.large_values(large.number, from.as_deref())?;
                     let mut found = false;
                     while !found && let Some((key, value)) = values.next()? {

@@ -1,6 +1,6 @@
 //! Search filters made ready once and evaluated on many entries (RFC 4511 §4.5.1.7).
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -80,6 +80,8 @@ pub(crate) struct Item {
     pub(crate) test: Test,
     /// About how many nanoseconds the test takes for each byte of a value.
     byte_work: u32,
+    /// See [`Item::forms_of`]; once they are asked for.
+    forms: OnceCell<Box<[Vec<u8>]>>,
 }
 
 impl Item {
@@ -98,6 +100,7 @@ impl Item {
             target,
             test,
             byte_work,
+            forms: OnceCell::new(),
         }
     }
 
@@ -115,32 +118,30 @@ impl Item {
 
     /// The forms of the values that match, if they are those of a few values and can be looked up among the values of a
     /// large attribute of a type ([`crate::large`]).
-    pub(crate) fn forms_of(&self, known: Option<&AttributeType>) -> Option<Vec<Vec<u8>>> {
-        let is_rule = |rule: &MatchingRule| {
-            let equality = known.and_then(AttributeType::equality);
-            equality.is_some_and(|equality| equality.has_forms_of(rule))
-        };
-        match &self.test {
+    pub(crate) fn forms_of(&self, known: Option<&AttributeType>) -> Option<&[Vec<u8>]> {
+        let is_short = |form: &[u8]| form.len() <= FORM_BYTES_MAX;
+        let rule = match &self.test {
             Test::Equal(assertion)
-                if assertion.is_decided_by_key()
-                    && assertion.key().len() <= FORM_BYTES_MAX
-                    && is_rule(assertion.rule()) =>
+                if assertion.is_decided_by_key() && is_short(assertion.key()) =>
             {
-                Some(vec![large::form_of_normal(&equality_key(assertion.key()))])
+                assertion.rule()
             }
             Test::AnyOf(rule, forms)
-                if forms.len() <= FORMS_MAX
-                    && forms.iter().all(|form| form.len() <= FORM_BYTES_MAX)
-                    && is_rule(rule) =>
+                if forms.len() <= FORMS_MAX && forms.iter().all(|form| is_short(form)) =>
             {
-                Some(
-                    (forms.iter())
-                        .map(|form| large::form_of_normal(&equality_key(form)))
-                        .collect(),
-                )
+                *rule
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        known?
+            .equality()
+            .filter(|equality| equality.has_forms_of(rule))?;
+        let form = |normal: &[u8]| large::form_of_normal(&equality_key(normal));
+        Some(self.forms.get_or_init(|| match &self.test {
+            Test::Equal(assertion) => [form(assertion.key())].into(),
+            Test::AnyOf(_, forms) => forms.iter().map(|normal| form(normal)).collect(),
+            _ => [].into(),
+        }))
     }
 
     /// The work of testing values of so many bytes.
@@ -150,8 +151,8 @@ impl Item {
     }
 }
 
-/// No more values, and no longer ones, are looked up at once among those of a large attribute: what is longer is
-/// compared with one value after the other, which ends with the first byte that differs.
+/// No more values, and no longer ones, are looked up among those of a large attribute: others are compared with one value
+/// after the other, which is done in steps.
 const FORMS_MAX: usize = 1 << 8;
 const FORM_BYTES_MAX: usize = 1 << 12;
 

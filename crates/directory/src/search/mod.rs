@@ -250,6 +250,12 @@ impl<E: Engine> Search<E> {
         !matches!(self.stage, Stage::Planning(_))
     }
 
+    /// Whether the values of an entry are being gathered, in memory that the room for its message is for: until that is
+    /// appended, the search had better go on before others.
+    pub fn is_gathering(&self) -> bool {
+        matches!(&self.stage, Stage::Running(running) if running.gathered.is_some())
+    }
+
     /// Goes on: appends whole SearchResultEntry and SearchResultReference messages to `out`.
     ///
     /// # Errors

@@ -149,6 +149,11 @@ impl Selection {
         all || self.named.contains(number)
     }
 
+    /// Whether the values of a large attribute are sent.
+    fn wants_values(&self, number: AttributeNo) -> bool {
+        !self.types_only && self.wants_number(self.all_user, number)
+    }
+
     fn sends_operational(&self) -> bool {
         self.all_operational || self.names_operational
     }
@@ -191,24 +196,24 @@ const VIRTUAL_BYTES_MAX: usize = 128;
 /// gathered in steps.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    /// Each attribute with where its values end in `ber`.
-    attributes: Vec<(AttributeNo, usize)>,
+    /// So many of the entry's large attributes are done with.
+    attributes: usize,
     ber: Vec<u8>,
-    /// The key to go on with in the attribute that is not in the list yet.
+    /// Where the values of each of them end that is sent, in their order.
+    ends: Vec<usize>,
+    /// The key to go on with in the next attribute.
     next: Option<Vec<u8>>,
 }
 
 impl Gathered {
-    fn values(&self, number: AttributeNo) -> Option<&[u8]> {
-        let at = self
-            .attributes
-            .iter()
-            .position(|(known, _)| *known == number)?;
-        let start = at
-            .checked_sub(1)
-            .and_then(|before| self.attributes.get(before));
-        let (start, (_, end)) = (start.map_or(0, |(_, end)| *end), self.attributes.get(at)?);
-        self.ber.get(start..*end)
+    /// The values of each attribute that is sent.
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let values = self.ber.get(start..*end).unwrap_or_default();
+            start = *end;
+            values
+        })
     }
 }
 
@@ -295,11 +300,8 @@ impl<'s> Sender<'s> {
             self.put_wanted(candidate.entry(), selection.all_user, &mut writer)
         };
         user.map_err(|damaged| candidate.damaged(damaged))?;
-        for large in candidate.entry().large() {
-            if selection.wants_number(selection.all_user, large.number) {
-                let put = self.put_large(large, &mut writer);
-                put.ok_or_else(|| candidate.not_as_told(large.number))?;
-            }
+        if candidate.entry().has_large() {
+            self.put_large(candidate, &mut writer)?;
         }
         if selection.sends_operational() {
             self.put_operational(candidate, &mut writer)?;
@@ -321,31 +323,38 @@ impl<'s> Sender<'s> {
         candidate: &Candidate<'_, R>,
         work: &mut u64,
     ) -> Result<bool> {
-        let selection = self.selection;
         let gathered = self.gathered.get_or_insert_default();
-        for large in candidate.entry().large() {
-            let is_wanted = selection.wants_number(selection.all_user, large.number);
-            if !is_wanted || selection.types_only || gathered.values(large.number).is_some() {
-                continue;
-            }
-            let from = gathered.next.take();
-            let mut values = candidate.large_values(large.number, from.as_deref())?;
-            while let Some((key, value)) = values.next()? {
-                if *work == 0 {
-                    gathered.next = Some(key.to_vec());
-                    return Ok(false);
+        for large in candidate.entry().large().skip(gathered.attributes) {
+            steps::count(1);
+            if self.selection.wants_values(large.number) {
+                let start = gathered.ends.last().copied().unwrap_or_default();
+                let damaged = || candidate.not_as_told(large.number);
+                let bytes = usize::try_from(large.bytes).map_err(|_| damaged())?;
+                let end = start.checked_add(bytes).ok_or_else(damaged)?;
+                let from = gathered.next.take();
+                if from.is_none() {
+                    gathered.ber.reserve_exact(bytes);
                 }
-                *work = work.saturating_sub(VALUE_WORK + value.len() as u64 / 16);
-                ber::put_octets(&mut gathered.ber, ber::OCTET_STRING, value);
+                let mut values = candidate.large_values(large.number, from.as_deref())?;
+                while let Some((key, value)) = values.next()? {
+                    if *work == 0 {
+                        gathered.next = Some(key.to_vec());
+                        return Ok(false);
+                    }
+                    steps::count(1);
+                    *work = work.saturating_sub(VALUE_WORK + value.len() as u64 / 16);
+                    // No message is longer than there is room for.
+                    if gathered.ber.len() + ber::element_len(value.len()) > end {
+                        return Err(damaged());
+                    }
+                    ber::put_octets(&mut gathered.ber, ber::OCTET_STRING, value);
+                }
+                if gathered.ber.len() != end {
+                    return Err(damaged());
+                }
+                gathered.ends.push(end);
             }
-            let end = gathered.ber.len();
-            gathered.attributes.push((large.number, end));
-            // No message is longer than there is room for.
-            let is_as_told =
-                gathered.values(large.number).map(<[u8]>::len) == usize::try_from(large.bytes).ok();
-            if !is_as_told {
-                return Err(candidate.not_as_told(large.number));
-            }
+            gathered.attributes += 1;
         }
         Ok(true)
     }
@@ -363,7 +372,9 @@ impl<'s> Sender<'s> {
             return Ok(None);
         }
         // What is gathered first is there twice.
-        let gathered: u64 = candidate.entry().large().map(|large| large.bytes).sum();
+        let large = candidate.entry().large();
+        let gathered = large.filter(|large| self.selection.wants_values(large.number));
+        let gathered = gathered.fold(0, |sum: u64, large| sum.saturating_add(large.bytes));
         let bytes = self.message_bytes_max(candidate)?;
         let bytes = bytes.saturating_add(usize::try_from(gathered).unwrap_or(usize::MAX));
         Ok((bytes > room).then_some(bytes))
@@ -414,20 +425,34 @@ impl<'s> Sender<'s> {
         values.saturating_add(LARGE_ENVELOPE_BYTES_MAX + description)
     }
 
-    /// Appends a large attribute whose values are gathered.
-    fn put_large(&self, large: LargeAttribute, writer: &mut EntryWriter<'_>) -> Option<()> {
-        let description = self.attributes.get(large.number)?.text().as_bytes();
-        if self.selection.types_only {
-            writer.put_attribute(description, []);
-            return Some(());
+    /// Appends the large attributes, whose values are gathered.
+    #[cold]
+    fn put_large<R: Read>(
+        &self,
+        candidate: &Candidate<'_, R>,
+        writer: &mut EntryWriter<'_>,
+    ) -> Result<()> {
+        let selection = self.selection;
+        let mut gathered = self.gathered.iter().flat_map(|gathered| gathered.values());
+        for large in candidate.entry().large() {
+            if !selection.wants_number(selection.all_user, large.number) {
+                continue;
+            }
+            let damaged = || candidate.not_as_told(large.number);
+            let known = self.attributes.get(large.number).ok_or_else(damaged)?;
+            let description = known.text().as_bytes();
+            if selection.types_only {
+                writer.put_attribute(description, []);
+                continue;
+            }
+            let values = gathered.next().ok_or_else(damaged)?;
+            let out = writer.attributes();
+            let attribute = ber::open(out, ber::SEQUENCE, values.len());
+            ber::put_octets(out, ber::OCTET_STRING, description);
+            ber::put_octets(out, ber::SET, values);
+            ber::close(out, attribute);
         }
-        let values = self.gathered.as_deref()?.values(large.number)?;
-        let out = writer.attributes();
-        let attribute = ber::open(out, ber::SEQUENCE, values.len());
-        ber::put_octets(out, ber::OCTET_STRING, description);
-        ber::put_octets(out, ber::SET, values);
-        ber::close(out, attribute);
-        Some(())
+        Ok(())
     }
 
     fn put_wanted(

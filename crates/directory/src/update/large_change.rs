@@ -13,7 +13,7 @@ use super::modify::Resolved;
 use crate::engine::{AttributeNo, EntryId, Read, Table, Write};
 use crate::entry::LargeAttribute;
 use crate::error::Error;
-use crate::large::{self, LargeValues, Row};
+use crate::large::{self, LargeValues, ValueRow};
 use crate::outcome::Stop;
 use crate::schema::Schema;
 
@@ -47,7 +47,7 @@ enum What {
     /// These values are all there are: instead of those that are stored, if any are.
     All {
         stored: Option<LargeAttribute>,
-        rows: Vec<Row>,
+        rows: Vec<ValueRow>,
     },
 }
 
@@ -91,7 +91,7 @@ impl LargeDraft {
         }
         if let Some(after) = &new {
             self.now.count = self.now.count.saturating_add(1);
-            self.now.bytes += large::ber_bytes(after);
+            self.now.bytes = self.now.bytes.saturating_add(large::ber_bytes(after));
         }
         edit.new = new;
         Ok(())
@@ -230,16 +230,23 @@ impl<T: Write> Run<'_, T> {
         let Some((large, values)) = draft.large(change.known.id(), &change.options) else {
             return Ok(false);
         };
-        let is_edit = matches!(change.kind, Modification::Add | Modification::Delete)
-            && !change.values.is_empty();
-        if is_edit {
-            large.modify(self.txn, id, self.schema, change)?;
-        }
-        let stays = large::is_large(large.now.count as usize, true);
-        if !(is_edit && stays) {
-            values.take(large.values(self.txn, id)?);
-        }
-        Ok(is_edit)
+        let is_made = match (change.kind, change.values.is_empty()) {
+            (Modification::Add | Modification::Delete, false) => {
+                large.modify(self.txn, id, self.schema, change)?;
+                if large::is_large(large.now.count as usize, true) {
+                    return Ok(true);
+                }
+                true
+            }
+            // None of them stays.
+            (kind @ (Modification::Delete | Modification::Replace), _) => {
+                values.take(Vec::new());
+                return Ok(kind == Modification::Delete);
+            }
+            _ => false,
+        };
+        values.take(large.values(self.txn, id)?);
+        Ok(is_made)
     }
 
     /// Reads all values of the large attributes that a name is made of.

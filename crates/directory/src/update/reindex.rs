@@ -114,6 +114,8 @@ struct Kept<'k> {
     id: EntryId,
     /// Each with the form of a value that goes, if one goes.
     attributes: Vec<(AttributeNo, &'k [u8])>,
+    /// How many values they have.
+    values: usize,
 }
 
 impl<'k> Kept<'k> {
@@ -136,10 +138,12 @@ impl<'k> Kept<'k> {
             .filter(|large| of_type.contains(&large.number))
             .map(|large| (large.number, going(large.number).unwrap_or_default()))
             .collect();
+        let values = user.large().map(|large| large.count as usize).sum();
         (!attributes.is_empty()).then_some(Kept {
             indexed,
             id,
             attributes,
+            values,
         })
     }
 
@@ -160,7 +164,7 @@ impl<'k> Kept<'k> {
         let suspects = doubtful.clone();
         match kind {
             Some(IndexKind::Presence) => doubtful.clear(),
-            Some(IndexKind::Equality) => {
+            Some(IndexKind::Equality) if suspects.len() * self.attributes.len() <= self.values => {
                 for normal in &suspects {
                     if self.has(view, normal)? {
                         doubtful.remove(normal);
@@ -175,7 +179,7 @@ impl<'k> Kept<'k> {
                     }
                 }
             }
-            Some(IndexKind::Substring) | None => {
+            Some(_) | None => {
                 self.seek(view, schema, kind, &mut doubtful)?;
             }
         }

@@ -6,11 +6,13 @@ use std::io::Cursor;
 
 use sapwood_directory::engine::{Engine, Model, Range, Read, Table};
 use sapwood_directory::{
-    Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource, IndexDefinition,
-    Ticket, Transaction,
+    Budget, Directory, IMPORT_MEMORY_BYTES_MIN, ImportFormat, ImportOptions, ImportSource,
+    IndexDefinition, Search, SearchOptions, Step, Ticket, Transaction,
 };
+use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::{self, Add, Delete, Increment, Replace};
-use sapwood_ldap::message::Scope;
+use sapwood_ldap::list::OctetStringsBuf;
+use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::*;
 
@@ -80,6 +82,12 @@ fn values<E: Engine>(directory: &Directory<E>, attribute: &str) -> BTreeSet<Stri
             ..query(GROUP, Scope::Base, "(objectClass=*)")
         };
         let found = search(directory, &query);
+        let in_small_steps = Query {
+            step_work: 1,
+            step_bytes: 1,
+            ..query
+        };
+        assert_eq!(search(directory, &in_small_steps), found);
         let lines = found.entries.into_iter().flat_map(|(_, lines)| lines);
         let prefix = format!("{attribute}: ");
         let values = lines.filter_map(|line| line.strip_prefix(&prefix).map(str::to_owned));
@@ -307,6 +315,46 @@ fn definition(attribute: &str) -> IndexDefinition {
         attribute: attribute.into(),
         ..IndexDefinition::default()
     }
+}
+
+#[test]
+fn what_is_not_asked_for_takes_no_room() {
+    let directory = with_group();
+    let steps = |attributes: &[&str], types_only: bool| {
+        let attributes: OctetStringsBuf = attributes.iter().collect();
+        let filter = filter_text::parse(&format!("(member={})", member(7))).unwrap();
+        let request = SearchRequest {
+            attributes: attributes.view(),
+            types_only,
+            ..SearchRequest::new(GROUP, Scope::Base, filter.as_filter())
+        };
+        let snapshot = directory.snapshot().unwrap();
+        let mut search = Search::new(snapshot, &admin(), &request, SearchOptions::default());
+        let budget = Budget {
+            entries: 100,
+            work: u64::MAX,
+            out_bytes: 500,
+        };
+        let mut out = Vec::new();
+        loop {
+            match search.step(&mut out, budget).unwrap() {
+                Step::More => {}
+                step => return (step, out.len()),
+            }
+        }
+    };
+    for (attributes, types_only) in [(&["1.1"][..], false), (&["cn"], false), (&[], true)] {
+        let (step, bytes) = steps(attributes, types_only);
+        assert!(
+            matches!(step, Step::Done(_)) && bytes > 0,
+            "{attributes:?}: {step:?}"
+        );
+    }
+    let (step, bytes) = steps(&["member"], false);
+    assert!(
+        matches!(step, Step::Room(needed) if needed > 30_000) && bytes == 0,
+        "{step:?}"
+    );
 }
 
 #[test]

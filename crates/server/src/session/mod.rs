@@ -355,7 +355,7 @@ impl Session {
             self.written = 0;
             // One answer may be much larger than the rest; its memory is not kept.
             self.output.shrink_to(2 * output_bytes_max);
-            if flushed {
+            if flushed && !self.searches.is_gathering() {
                 self.room
                     .shrink_to(output_bytes_max + self.answers_due * UPDATE_ANSWER_BYTES);
             }
@@ -375,7 +375,7 @@ impl Session {
         if !self.output.is_empty() {
             return None;
         }
-        if self.flushed {
+        if self.flushed && !self.searches.is_gathering() {
             self.room.shrink_to(
                 (self.answers_due * UPDATE_ANSWER_BYTES).saturating_sub(OUTPUT_FREE_BYTES),
             );

@@ -100,6 +100,11 @@ impl Reading {
         }
     }
 
+    /// Whether a part of the next message is gathered.
+    fn is_gathering(&self) -> bool {
+        matches!(self, Reading::Search(search) if search.is_gathering())
+    }
+
     /// Whether candidates are still being looked for in the indexes: so far nothing is answered.
     fn is_planning(&self) -> bool {
         matches!(self, Reading::Search(search) if !search.is_planned())
@@ -186,6 +191,17 @@ impl Running {
 
     pub(super) fn push(&mut self, queued: Queued) {
         self.queue.push_back(queued);
+    }
+
+    /// Puts one before all others.
+    fn push_first(&mut self, queued: Queued) {
+        self.queue.push_front(queued);
+    }
+
+    /// Whether one has gathered a part of its next message.
+    pub(super) fn is_gathering(&self) -> bool {
+        let first = self.under_way().next();
+        first.is_some_and(|running| running.reading.is_gathering())
     }
 
     /// A number for one that a worker makes ready.
@@ -398,8 +414,13 @@ impl Session {
                 Ok(Step::More) => {
                     self.turn_used = true;
                     self.ahead = 1;
-                    running.needed = 0;
-                    self.searches.push(Queued::UnderWay(running));
+                    if running.reading.is_gathering() {
+                        // It keeps its room, and has its message finished before another one begins one.
+                        self.searches.push_first(Queued::UnderWay(running));
+                    } else {
+                        running.needed = 0;
+                        self.searches.push(Queued::UnderWay(running));
+                    }
                 }
                 Ok(Step::Room(needed)) => {
                     // What is free was enough so far.
