@@ -408,9 +408,11 @@ fn choose<E: Engine>(
         };
         let cardinality = term.cardinality();
         // Reading all entries in order costs about half as much for each as finding them one by one.
-        if cardinality <= walked.unwrap_or(entries / 2)
-            && let Some(mut reader) = planner.with_small_ranges(term)
-        {
+        let is_few = cardinality <= walked.unwrap_or(entries / 2);
+        if is_few && !term.may_have_ranges() {
+            return Ok(Some(Source::Postings(term)));
+        }
+        if is_few && let Some(mut reader) = planner.with_small_ranges(term) {
             let read = reader.go_on(planner.view, work)?;
             if read.is_none() {
                 progress.reader = Some(Box::new(reader));

@@ -69,6 +69,11 @@ impl Default for Term {
 }
 
 impl Term {
+    /// Whether there may be ranges in it, which are read before it drives.
+    pub(crate) fn may_have_ranges(&self) -> bool {
+        !matches!(self, Term::List { .. } | Term::Ids(_))
+    }
+
     /// No candidates.
     pub(crate) const NOTHING: Term = Term::Ids(Vec::new());
 

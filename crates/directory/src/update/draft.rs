@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use sapwood_ldap::dn::Rdn;
+use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::is_protected;
@@ -48,11 +49,18 @@ pub(crate) struct DraftAttribute<'a> {
     attribute_type: AttributeTypeId,
     /// In their normal form, empty for none.
     options: String,
-    stored: Option<StoredAttribute<'a>>,
-    /// What was stored, if it is a large attribute.
-    large: Option<Box<LargeDraft>>,
+    stored: Stored<'a>,
     /// The values, once the attribute was touched; of a large one, once they were all read.
     values: Option<Values<'a>>,
+}
+
+/// What was stored of an attribute.
+#[derive(Debug)]
+enum Stored<'a> {
+    Nothing,
+    Attribute(StoredAttribute<'a>),
+    /// A large attribute: boxed, as it hardly ever is one.
+    Large(Box<LargeDraft>),
 }
 
 /// Where the values of a large attribute go when they are read: it is changed like any other then.
@@ -191,8 +199,8 @@ impl<'a> DraftAttribute<'a> {
     fn append_current<'v>(&'v self, out: &mut Vec<&'v [u8]>) {
         match (&self.values, &self.stored) {
             (Some(values), _) => out.extend(values.iter()),
-            (None, Some(stored)) => out.extend(stored.values()),
-            (None, None) => {}
+            (None, Stored::Attribute(stored)) => out.extend(stored.values()),
+            (None, Stored::Nothing | Stored::Large(_)) => {}
         }
     }
 
@@ -236,8 +244,7 @@ impl<'a> Draft<'a> {
                 draft.attributes.push(DraftAttribute {
                     attribute_type: known.attribute_type(),
                     options: known.options().to_owned(),
-                    stored: Some(stored),
-                    large: None,
+                    stored: Stored::Attribute(stored),
                     values: None,
                 });
             }
@@ -256,8 +263,7 @@ impl<'a> Draft<'a> {
             self.attributes.push(DraftAttribute {
                 attribute_type: known.attribute_type(),
                 options: known.options().to_owned(),
-                stored: None,
-                large: Some(Box::new(LargeDraft::of(large))),
+                stored: Stored::Large(Box::new(LargeDraft::of(large))),
                 values: None,
             });
             self.has_large = true;
@@ -275,8 +281,10 @@ impl<'a> Draft<'a> {
             return None;
         }
         let at = self.find(attribute_type, options)?;
-        let DraftAttribute { large, values, .. } = &mut self.attributes[at];
-        let large = large.as_deref_mut().filter(|_| values.is_none())?;
+        let DraftAttribute { stored, values, .. } = &mut self.attributes[at];
+        let (Stored::Large(large), None) = (stored, &values) else {
+            return None;
+        };
         let unread = Unread {
             values,
             shape_changed: &mut self.shape_changed,
@@ -337,8 +345,11 @@ impl<'a> Draft<'a> {
     ) -> &mut Values<'a> {
         let DraftAttribute { stored, values, .. } = self.place(schema, attribute_type, options);
         values.get_or_insert_with(|| {
-            let stored = stored.iter().flat_map(|stored| stored.values());
-            Values::new(stored.map(Cow::Borrowed))
+            let stored = match stored {
+                Stored::Attribute(stored) => stored.values(),
+                Stored::Nothing | Stored::Large(_) => OctetStrings::EMPTY,
+            };
+            Values::new(stored.into_iter().map(Cow::Borrowed))
         })
     }
 
@@ -358,8 +369,7 @@ impl<'a> Draft<'a> {
             self.attributes.push(DraftAttribute {
                 attribute_type,
                 options: options.to_owned(),
-                stored: None,
-                large: None,
+                stored: Stored::Nothing,
                 values: Some(Values::default()),
             });
             self.attributes.len() - 1
@@ -699,7 +709,8 @@ impl<'a> Draft<'a> {
             .any(|known| known.attribute_type == named.id() && known.values.is_some())
     }
 
-    /// Makes the records of user and operational attributes; what was read or is new of large ones is in them. `number` answers the number of a type with options, giving a new one where there is none.
+    /// Makes the records of user and operational attributes; what was read or is new of large ones is in them. `number`
+    /// answers the number of a type with options, giving a new one where there is none.
     pub(crate) fn write(
         &self,
         schema: &Schema,
@@ -723,16 +734,17 @@ impl<'a> Draft<'a> {
             } else {
                 &mut *user
             };
-            match (&known.large, &known.values) {
-                (None, _) => {}
-                (Some(stored), None) => {
-                    builder.push_large(stored.told());
-                    large.extend(LargeWrite::edits(stored));
+            if let Stored::Large(stored) = &known.stored {
+                match &known.values {
+                    None => {
+                        builder.push_large(stored.told());
+                        large.extend(LargeWrite::edits(stored));
+                    }
+                    Some(_) => large.push(LargeWrite::instead_of(stored)),
                 }
-                (Some(stored), Some(_)) => large.push(LargeWrite::instead_of(stored)),
             }
             match (&known.values, &known.stored) {
-                (None, Some(stored)) => builder.copy(stored),
+                (None, Stored::Attribute(stored)) => builder.copy(stored),
                 (Some(values), _) if !values.is_empty() => {
                     let number = number(known.attribute_type, &known.options)?;
                     let description = match known.options.as_str() {

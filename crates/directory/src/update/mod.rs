@@ -41,7 +41,7 @@ use crate::engine::{
 use crate::entry::{Entry, set_parent};
 use crate::error::Error;
 use crate::import::Prepared;
-use crate::large;
+use crate::large::{self, LARGE_VALUES};
 use crate::names::{self, Child, name_key};
 use crate::operational::{self, Vocabulary};
 use crate::outcome::{Outcome, Settlement, Stop};
@@ -676,6 +676,10 @@ impl<'r, T: Write> Run<'r, T> {
             large,
             ..
         } = &mut *self.records;
+        // A value has two bytes at least.
+        if user.len() < 2 * LARGE_VALUES && large.is_empty() {
+            return Ok(());
+        }
         let damaged = |damaged| Error::corrupt(format!("a record that was just made: {damaged}"));
         let entry = Entry::new(user).map_err(damaged)?;
         let was_large = |number| large.iter().any(|write| write.number() == number);
