@@ -320,7 +320,7 @@ impl File<'_> {
             let user = Entry::new(record).map_err(damaged)?;
             let operational =
                 operational::spell(&user, vocabulary, &mut spelled).map_err(damaged)?;
-            let large = large::all_of(txn, id, &user, &is_wanted)?;
+            let large = large::all_of(txn, id, &user, is_wanted)?;
             values += large.iter().map(|values| values.rows.len()).sum::<usize>();
             let side = Side {
                 records: Some([user, operational]),

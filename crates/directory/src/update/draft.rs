@@ -40,7 +40,7 @@ pub(crate) struct Draft<'a> {
     places: OnceCell<HashMap<AttributeTypeId, HashMap<String, usize>>>,
     /// Whether an attribute came or went, or objectClass changed: then the classes must be asked again.
     shape_changed: bool,
-    has_large: bool,
+    large: Vec<LargeDraft>,
 }
 
 /// One attribute of a draft.
@@ -55,12 +55,12 @@ pub(crate) struct DraftAttribute<'a> {
 }
 
 /// What was stored of an attribute.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Stored<'a> {
     Nothing,
     Attribute(StoredAttribute<'a>),
-    /// A large attribute: boxed, as it hardly ever is one.
-    Large(Box<LargeDraft>),
+    /// One of the large ones.
+    Large(usize),
 }
 
 /// Where the values of a large attribute go when they are read: it is changed like any other then.
@@ -263,10 +263,10 @@ impl<'a> Draft<'a> {
             self.attributes.push(DraftAttribute {
                 attribute_type: known.attribute_type(),
                 options: known.options().to_owned(),
-                stored: Stored::Large(Box::new(LargeDraft::of(large))),
+                stored: Stored::Large(self.large.len()),
                 values: None,
             });
-            self.has_large = true;
+            self.large.push(LargeDraft::of(large));
         }
         Ok(())
     }
@@ -277,14 +277,12 @@ impl<'a> Draft<'a> {
         attribute_type: AttributeTypeId,
         options: &str,
     ) -> Option<(&mut LargeDraft, Unread<'_, 'a>)> {
-        if !self.has_large {
-            return None;
-        }
         let at = self.find(attribute_type, options)?;
         let DraftAttribute { stored, values, .. } = &mut self.attributes[at];
-        let (Stored::Large(large), None) = (stored, &values) else {
+        let (Stored::Large(large), None) = (*stored, &values) else {
             return None;
         };
+        let large = self.large.get_mut(large)?;
         let unread = Unread {
             values,
             shape_changed: &mut self.shape_changed,
@@ -295,7 +293,7 @@ impl<'a> Draft<'a> {
     /// Whether there may be such an attribute.
     #[inline]
     pub(super) fn has_large(&self) -> bool {
-        self.has_large
+        !self.large.is_empty()
     }
 
     fn find(&self, attribute_type: AttributeTypeId, options: &str) -> Option<usize> {
@@ -734,7 +732,8 @@ impl<'a> Draft<'a> {
             } else {
                 &mut *user
             };
-            if let Stored::Large(stored) = &known.stored {
+            if let Stored::Large(stored) = known.stored {
+                let stored = &self.large[stored];
                 match &known.values {
                     None => {
                         builder.push_large(stored.told());
