@@ -50,6 +50,9 @@ pub(crate) const ATTRIBUTES_MAX: usize = u16::MAX as usize;
 /// Largest record.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 30;
 
+/// A builder keeps so much memory for the next record.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 const FORM: u8 = 2;
 /// The same, and large attributes.
 const FORM_LARGE: u8 = 3;
@@ -513,6 +516,15 @@ impl RecordBuilder {
             part.ber.clear();
         }
         self.large.clear();
+    }
+
+    /// Gives the memory of a long record back, once it is finished: it is there a second time.
+    pub(crate) fn give_back(&mut self) {
+        for part in [&mut self.public, &mut self.protected] {
+            if part.ber.capacity() > KEPT_BYTES_MAX {
+                part.ber = Vec::new();
+            }
+        }
     }
 
     /// Says that there is an attribute whose values stand elsewhere.

@@ -761,6 +761,7 @@ impl<'a> Draft<'a> {
             |error: EntryTooLarge| Stop::refuse(ResultCode::AdminLimitExceeded, error.to_string());
         user.finish(frame.parent, frame.flags, frame.rdn, &mut bytes[0])
             .map_err(too_large)?;
+        user.give_back();
         operational
             .finish(EntryId::ROOT, EntryFlags::default(), "", &mut bytes[1])
             .map_err(too_large)
