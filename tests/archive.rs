@@ -1,4 +1,5 @@
-//! What a running server archives brings a backup to any moment behind it, also when the server was killed, and of several stores.
+//! What a running server archives brings a backup to any moment behind it, also when the server was killed, and of
+//! several stores.
 
 #![allow(clippy::unwrap_used)]
 

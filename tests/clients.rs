@@ -1,5 +1,5 @@
-//! The clients that people use, against the server as they would start it: ldap-utils, python-ldap and Java's JNDI, over
-//! ldap, ldaps, StartTLS and ldapi.
+//! The clients that people use, against the server as they would start it: ldap-utils, python-ldap and Java's JNDI,
+//! over ldap, ldaps, StartTLS and ldapi.
 
 #![allow(clippy::unwrap_used)]
 

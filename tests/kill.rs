@@ -20,7 +20,8 @@ const QUEUE: u32 = 32;
 /// The message id of number 0: before it come the bind and the setting up.
 const FIRST_ID: u32 = 1000;
 
-/// What update `number` does: every tenth adds a device of its own, the others set the description of one of the shared ones.
+/// What update `number` does: every tenth adds a device of its own, the others set the description of one of the shared
+/// ones.
 fn is_add(number: u32) -> bool {
     number % 10 == 9
 }

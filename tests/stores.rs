@@ -1,5 +1,5 @@
-//! A directory in several stores: real clients see one tree, what was acknowledged survives kill -9 whole or not at all, and
-//! the commands know about all stores.
+//! A directory in several stores: real clients see one tree, what was acknowledged survives kill -9 whole or not at
+//! all, and the commands know about all stores.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Syntaxes, normal forms and comparisons of every matching rule: they never panic, an index agrees with a comparison, and
-//! what a rule calls the normal form of a string is its own normal form.
+//! Syntaxes, normal forms and comparisons of every matching rule: they never panic, an index agrees with a comparison,
+//! and what a rule calls the normal form of a string is its own normal form.
 
 #![no_main]
 

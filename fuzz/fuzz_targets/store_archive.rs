@@ -1,4 +1,5 @@
-//! Archive files that were damaged anyhow, with the right checksums: a backup is brought to what they hold, or they are refused.
+//! Archive files that were damaged anyhow, with the right checksums: a backup is brought to what they hold, or they are
+//! refused.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Any bytes as an increment that follows a backup: restoring them gives an error or an environment whose check is clean.
+//! Any bytes as an increment that follows a backup: restoring them gives an error or an environment whose check is
+//! clean.
 
 #![no_main]
 

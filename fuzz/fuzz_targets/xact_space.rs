@@ -1,4 +1,5 @@
-//! A space whose files were damaged anyhow, or whose log holds any records: it is refused, or opened and good for further use.
+//! A space whose files were damaged anyhow, or whose log holds any records: it is refused, or opened and good for
+//! further use.
 
 #![no_main]
 

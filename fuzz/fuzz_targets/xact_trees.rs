@@ -27,8 +27,8 @@ fn value(number: u16) -> Vec<u8> {
     vec![number as u8; length]
 }
 
-/// What the fuzzer does to a whole tree. First how many patches there are, each of which is a page, a place in it (two bytes), a length and so
-/// many bytes; then operations, each of which is a kind and a key's number (two bytes).
+/// What the fuzzer does to a whole tree. First how many patches there are, each of which is a page, a place in it (two
+/// bytes), a length and so many bytes; then operations, each of which is a kind and a key's number (two bytes).
 macro_rules! target {
     ($name:ident, $tree:ident, $create:expr) => {
         fn $name(input: &[u8]) {

@@ -24,7 +24,8 @@ pub(crate) struct Audit {
     /// The store, memory-mapped transactions and the log under AddressSanitizer (a nightly toolchain).
     #[arg(long)]
     sanitize: bool,
-    /// What of the store and the log works on plain memory alone, under Miri (a nightly toolchain with miri and rust-src).
+    /// What of the store and the log works on plain memory alone, under Miri (a nightly toolchain with miri and
+    /// rust-src).
     #[arg(long)]
     miri: bool,
     /// Whether the store compiles for the systems it does not run on yet (rustup fetches their standard libraries).
@@ -94,8 +95,8 @@ fn deny(checks: &[&str]) -> Result<()> {
     cargo(["deny", "check"].iter().chain(checks))
 }
 
-/// Whether the store compiles where there are no calls of a system yet. Unlike [`portable`] it needs no other system's standard library, and
-/// so does not notice the use of what only some of them have: [`crate::tidy`] looks for that.
+/// Whether the store compiles where there are no calls of a system yet. Unlike [`portable`] it needs no other system's
+/// standard library, and so does not notice the use of what only some of them have: [`crate::tidy`] looks for that.
 pub(crate) fn portable_by_feature() -> Result<()> {
     cargo(
         ["check", "--package", "sapwood-store"]
@@ -131,7 +132,8 @@ fn sanitize() -> Result<()> {
         .current_dir(root()))
 }
 
-/// Miri knows neither mapped files nor files in memory, so these are the unit tests that need none; the others are for [`sanitize`].
+/// Miri knows neither mapped files nor files in memory, so these are the unit tests that need none; the others are for
+/// [`sanitize`].
 fn miri() -> Result<()> {
     let store = [
         "env::mapping::plain",
@@ -169,8 +171,8 @@ fn miri() -> Result<()> {
     Ok(())
 }
 
-/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit and transactions are run
-/// under a model checker besides.
+/// The tests read `SAPWOOD_CRASH_FACTOR` and multiply the number of crash states and kills by it. Group commit and
+/// transactions are run under a model checker besides.
 fn crash(factor: u32) -> Result<()> {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     run(Command::new(program)

@@ -22,8 +22,8 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Add members to a small and to a large group, in Sapwood and in slapd; print what a member costs, and fail where it
-    /// costs more in the large one.
+    /// Add members to a small and to a large group, in Sapwood and in slapd; print what a member costs, and fail where
+    /// it costs more in the large one.
     Members {
         /// Arguments for the benchmark; `-- --help` lists them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,5 +1,5 @@
-//! `cargo xtask judge-lmdb`: programs written for LMDB judge `liblmdb.so`. Each does the same once with the original library and
-//! once with ours, and what it says must be the same.
+//! `cargo xtask judge-lmdb`: programs written for LMDB judge `liblmdb.so`. Each does the same once with the original
+//! library and once with ours, and what it says must be the same.
 
 mod bindings;
 mod programs;

@@ -35,7 +35,8 @@ enum Command {
     /// Check what the compiler cannot: layers of crates, circles of modules, file sizes, where `unsafe` lives.
     Tidy,
     Lines(lines::Lines),
-    /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs, instruction counts.
+    /// Run the checks that need extra tools or time: cargo-deny, fuzzing, sanitizers, long crash runs, instruction
+    /// counts.
     Audit(audit::Audit),
     JudgeLmdb(judge_lmdb::JudgeLmdb),
     /// Measure against peers, in one run, as ratios.

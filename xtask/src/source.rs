@@ -84,8 +84,8 @@ impl Source {
     }
 }
 
-/// Those of some files that are no tests, by path: not in a folder `tests`, not named `*_tests.rs`, not a module that is
-/// declared for tests only.
+/// Those of some files that are no tests, by path: not in a folder `tests`, not named `*_tests.rs`, not a module that
+/// is declared for tests only.
 pub(crate) fn without_tests(texts: Vec<(PathBuf, String)>) -> BTreeMap<PathBuf, Source> {
     let sources = texts
         .into_iter()

@@ -1,4 +1,5 @@
-//! Entries added one by one over the wire, each durable before it is answered: how long it takes, and what is written for it.
+//! Entries added one by one over the wire, each durable before it is answered: how long it takes, and what is written
+//! for it.
 //!
 //! The experiment of the article on OpenLDAP's back-hdb, whose log took 20.8 MB for 9.8 MB of entries.
 
@@ -12,7 +13,8 @@ use crate::load::plan;
 use crate::server::{ADMIN_DN, ADMIN_PASSWORD, Indexes, Prepared, Product, Shape};
 use crate::{Folder, SUFFIX, stat};
 
-/// Bytes of log that are allowed for each byte of the entries where attributes have no indexes, and how many are hoped for.
+/// Bytes of log that are allowed for each byte of the entries where attributes have no indexes, and how many are hoped
+/// for.
 const LOG_RATIO_MAX: (f64, f64) = (2.1, 1.5);
 
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,5 @@
-//! Instructions that the server takes for each operation, counted by callgrind: a count does not depend on what else the
-//! machine does.
+//! Instructions that the server takes for each operation, counted by callgrind: a count does not depend on what else
+//! the machine does.
 //!
 //! The server runs under callgrind from its start, counting nothing. For each work counting is switched on once the
 //! load client's connections are made, and what was counted is written out when it has its last answer. Work that the
@@ -325,8 +325,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Reads a file with whole positions and names. The sums in it count calls that were under way when counting began as
-    /// less than nothing; what functions took themselves is right.
+    /// Reads a file with whole positions and names. The sums in it count calls that were under way when counting began
+    /// as less than nothing; what functions took themselves is right.
     fn read(text: impl BufRead) -> Result<Self> {
         let mut counts = Counts::default();
         let (mut function, mut is_call) = (String::new(), false);

@@ -92,8 +92,8 @@ pub(crate) fn plan(text: &str, shape: Shape, entries: u64, seed: u64) -> Result<
 }
 
 impl Load {
-    /// Runs one row. Work that the server puts off until after its last answer is part of what it costs; what connecting and the
-    /// administrator's binds take is not.
+    /// Runs one row. Work that the server puts off until after its last answer is part of what it costs; what
+    /// connecting and the administrator's binds take is not.
     pub(crate) fn run(&self, row: &Row, server: &Server) -> Result<Sample> {
         let quiet = match row.is_write {
             true => REST_OF_UPDATES,
@@ -182,8 +182,8 @@ impl Load {
     }
 }
 
-/// What a server, and the threads of its sessions, had used when all connections were made and bound: checking a password takes longer than
-/// a thousand operations, and sessions last longer than rows.
+/// What a server, and the threads of its sessions, had used when all connections were made and bound: checking a
+/// password takes longer than a thousand operations, and sessions last longer than rows.
 struct Before<'s> {
     server: &'s Server,
     cpu: Option<Result<(Duration, Option<Duration>)>>,

@@ -1,6 +1,6 @@
-//! Sapwood beside OpenLDAP's slapd: both get the same entries and the same load, in turns, on this machine; the
-//! outcome is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and
-//! runs it.
+//! Sapwood beside OpenLDAP's slapd: both get the same entries and the same load, in turns, on this machine; the outcome
+//! is one table of ratios. And what Sapwood costs in instructions. `cargo xtask bench` builds what is needed and runs
+//! it.
 
 mod abuse;
 mod adds;
@@ -67,8 +67,8 @@ struct Options {
     /// Entries of the shape org, 0 for none
     #[arg(long, value_name = "N", default_value_t = 250_000)]
     org: u64,
-    /// Entries of the shape flat over four stores, on disk and then in memory, for what `sapwood drive --preset dvtds` measures,
-    /// 0 for none
+    /// Entries of the shape flat over four stores, on disk and then in memory, for what `sapwood drive --preset dvtds`
+    /// measures, 0 for none
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     dvtds: u64,
     /// What the entries and the load are made from
@@ -167,7 +167,8 @@ fn is_wanted(row: &Row, shape: Shape, options: &Options) -> bool {
         && (names.is_empty() || names.iter().any(|text| row.name.contains(text.as_str())))
 }
 
-/// Loads both servers with one kind of entries and measures the rows on them; nothing when no server that is wanted can have them.
+/// Loads both servers with one kind of entries and measures the rows on them; nothing when no server that is wanted can
+/// have them.
 fn measure_shape(load: &Load, folder: &Folder, options: &Options) -> Result<Option<Report>> {
     let ldif = folder.path.join("entries.ldif");
     let bytes = write_ldif(load, &ldif)?;

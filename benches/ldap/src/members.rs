@@ -1,5 +1,5 @@
-//! Members added to groups of a thousand and of hundreds of thousands, each durable before it is answered: a member costs
-//! the same, however many there are.
+//! Members added to groups of a thousand and of hundreds of thousands, each durable before it is answered: a member
+//! costs the same, however many there are.
 
 use std::fs;
 use std::io::Write;

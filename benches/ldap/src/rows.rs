@@ -44,8 +44,8 @@ pub(crate) enum Required {
     CpuMost { us: f64, ratio: Option<f64> },
     /// CPU per operation is at most so many times that of another row.
     CpuOfRow { row: &'static str, times: f64 },
-    /// The threads of sessions take for each request at most `cpu` times what they take for the reads alone, and the 99th
-    /// percentile of the reads is at most `p99` times as long.
+    /// The threads of sessions take for each request at most `cpu` times what they take for the reads alone, and the
+    /// 99th percentile of the reads is at most `p99` times as long.
     Beside {
         alone: &'static str,
         cpu: f64,
@@ -69,8 +69,8 @@ pub(crate) enum Aim {
 pub(crate) const SCAN: &str = "whole tree, (objectClass=*)";
 const READS: &str = "equality search, queue 1, 8 connections, alone";
 
-/// DVTDS answered 38,000 searches a second with one virtual core of its machines, and did as many modifies in transactions in memory, 20,000 on
-/// disk.
+/// DVTDS answered 38,000 searches a second with one virtual core of its machines, and did as many modifies in
+/// transactions in memory, 20,000 on disk.
 const DVTDS_SEARCH: Required = Required::CpuMost {
     us: 26.3,
     ratio: None,

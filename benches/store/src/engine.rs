@@ -17,8 +17,9 @@ pub(crate) trait Engine: Send + Sync {
         })
     }
 
-    /// One transaction that writes. On return it is visible to new readers, and survives a power cut if it is `durable`; otherwise
-    /// it must still be wholly there or wholly absent afterwards. `work` may be repeated if the engine has to begin again.
+    /// One transaction that writes. On return it is visible to new readers, and survives a power cut if it is
+    /// `durable`; otherwise it must still be wholly there or wholly absent afterwards. `work` may be repeated if the
+    /// engine has to begin again.
     fn write(&self, durable: bool, work: &mut WriteWork<'_>) -> Result<()>;
 
     /// One transaction that reads a single state.
@@ -84,8 +85,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Berkeley DB needs a cache for every page as a reader has seen it and as it has become since: with one as large as the
-    /// data it makes a few hundred updates a second.
+    /// Berkeley DB needs a cache for every page as a reader has seen it and as it has become since: with one as large
+    /// as the data it makes a few hundred updates a second.
     pub(crate) fn keeps_old_states_in_its_cache(self) -> bool {
         match self {
             #[cfg(feature = "system-peers")]

@@ -1,7 +1,7 @@
 //! Instructions for a get and a put, counted by callgrind: a count does not depend on what else the machine does.
 //!
-//! The records are loaded by this process. Then this program runs under callgrind twice, with few operations and with many, in one
-//! transaction; the difference is what the operations take, without opening and closing.
+//! The records are loaded by this process. Then this program runs under callgrind twice, with few operations and with
+//! many, in one transaction; the difference is what the operations take, without opening and closing.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The store beside other embedded key-value stores: the same records, the same work, in turns, on this machine and this
-//! disk; everything that is read is compared with what it should be. `cargo xtask bench store` builds what is needed and
-//! runs it.
+//! The store beside other embedded key-value stores: the same records, the same work, in turns, on this machine and
+//! this disk; everything that is read is compared with what it should be. `cargo xtask bench store` builds what is
+//! needed and runs it.
 
 mod data;
 mod engine;

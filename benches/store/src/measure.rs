@@ -65,8 +65,8 @@ impl Meter {
         })
     }
 
-    /// Bytes that have been written to the device, by whomever; `None` if it is none that counts. (What the kernel counts for a process
-    /// is of no use here: a store of one byte counts as a whole folio of the page cache.)
+    /// Bytes that have been written to the device, by whomever; `None` if it is none that counts. (What the kernel
+    /// counts for a process is of no use here: a store of one byte counts as a whole folio of the page cache.)
     pub(crate) fn written_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(&self.device).ok()?;
         let sectors: u64 = text.split_ascii_whitespace().nth(6)?.parse().ok()?;
@@ -153,7 +153,8 @@ impl Disk {
         })
     }
 
-    /// How long overwrites take, in microseconds, 99 of 100, while another thread writes `bytes_per_second` to another file.
+    /// How long overwrites take, in microseconds, 99 of 100, while another thread writes `bytes_per_second` to another
+    /// file.
     pub(crate) fn p99_beside(&mut self, times: u64, bytes_per_second: f64) -> Result<Outcome> {
         let beside = self.beside.try_clone()?;
         let over = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! What the parts of a transaction cost, whether the oldest gets through where all want the same, and a checksum beside a second
-//! sync.
+//! What the parts of a transaction cost, whether the oldest gets through where all want the same, and a checksum beside
+//! a second sync.
 
 use std::fs;
 use std::io::Write as _;
@@ -241,7 +241,8 @@ fn checksums_of_pages(report: &mut Report, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How a log finds out that its last record is not whole: by a checksum, or by a second sync after which a mark says so.
+/// How a log finds out that its last record is not whole: by a checksum, or by a second sync after which a mark says
+/// so.
 fn checksum(report: &mut Report, folder: &Path) -> Result<()> {
     report.paragraph(
         "\nA log record of so many bytes: its checksum, one append and sync, and the second sync that a mark instead of a checksum \

@@ -135,8 +135,8 @@ fn phase_name(phase: Phase) -> String {
         .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Writes the files of a folder to the disk and lets the system forget what it caches of them, so that the next worker begins
-/// cold.
+/// Writes the files of a folder to the disk and lets the system forget what it caches of them, so that the next worker
+/// begins cold.
 pub(crate) fn forget(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,5 +1,5 @@
-//! The search trees and memory-mapped transactions beside Berkeley DB and LMDB: the same keys on the same disk, in turns.
-//! `cargo xtask bench xact` builds what is needed and runs it.
+//! The search trees and memory-mapped transactions beside Berkeley DB and LMDB: the same keys on the same disk, in
+//! turns. `cargo xtask bench xact` builds what is needed and runs it.
 
 mod costs;
 mod crew;
@@ -52,7 +52,8 @@ struct Options {
     /// Memory of a worker without transactions, its page cache included, in MiB
     #[arg(long, default_value_t = 24)]
     memory_mib: u64,
-    /// Add what trees and durable inserts did to what is in this file, and report both; with --rounds 0 only what is in it
+    /// Add what trees and durable inserts did to what is in this file, and report both; with --rounds 0 only what is in
+    /// it
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
     /// Let what is cached stay between phases

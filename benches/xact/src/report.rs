@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::plot::Plot;
 
-/// A section of the results: printed when it is complete, and put in its place in the documentation if that is asked for.
+/// A section of the results: printed when it is complete, and put in its place in the documentation if that is asked
+/// for.
 #[derive(Debug)]
 pub(crate) struct Report {
     section: &'static str,

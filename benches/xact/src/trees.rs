@@ -23,7 +23,8 @@ const SHOWN_BYTES: [usize; 3] = [4 << 10, 64 << 10, 512 << 10];
 /// How many keys are searched for.
 const SEARCHES: u64 = 1000;
 
-/// The phases, and how often each is done in a round: the short ones several times, as one delay of the disk would decide them.
+/// The phases, and how often each is done in a round: the short ones several times, as one delay of the disk would
+/// decide them.
 const PHASES: [(Phase, &str, u64); 4] = [
     (Phase::InsertRandom, "random inserts", 1),
     (Phase::Scan, "walk through all", 5),

@@ -170,8 +170,8 @@ impl Cursor {
         Ok(shown)
     }
 
-    /// `MDB_NEXT` where a read transaction's cursor stands on a record already, and nothing has happened that would have to be looked at: the
-    /// step that a scan consists of. Otherwise `None`, and nothing is done.
+    /// `MDB_NEXT` where a read transaction's cursor stands on a record already, and nothing has happened that would
+    /// have to be looked at: the step that a scan consists of. Otherwise `None`, and nothing is done.
     #[inline]
     pub(crate) fn step(&mut self, txn: &Txn) -> Option<Result<Shown>> {
         if !self.has_stood || self.turn != txn.turn() || !txn.is_reading_on() {
@@ -397,8 +397,8 @@ impl Cursor {
         txn.note_failure(deleted)
     }
 
-    /// The key of the record to be changed. In the gap that a deletion has left that is what followed, and there it stands from
-    /// now on.
+    /// The key of the record to be changed. In the gap that a deletion has left that is what followed, and there it
+    /// stands from now on.
     fn current_key(&mut self, txn: &mut Txn) -> Result<Vec<u8>> {
         if !self.has_stood {
             return Err(Code::EINVAL);
@@ -537,7 +537,7 @@ impl Walk<'_> {
 /// A cursor without the lifetime of its snapshot.
 #[allow(unsafe_code)] // A handle of a C program borrows from another one, which no lifetime can say.
 fn outlive(tree: Tree<'_>) -> TreeCursor<'static> {
-    // SAFETY: the snapshot stays where it is as long as the transaction's turn lasts. `Cursor::forget_other_turns` drops the
-    // cursor, which looks at no page, before anything else is done with it in another turn.
+    // SAFETY: the snapshot stays where it is as long as the transaction's turn lasts. `Cursor::forget_other_turns`
+    // drops the cursor, which looks at no page, before anything else is done with it in another turn.
     unsafe { std::mem::transmute::<TreeCursor<'_>, TreeCursor<'static>>(tree.cursor()) }
 }

@@ -245,8 +245,8 @@ impl Open {
         })
     }
 
-    /// `mdb_env_sync`: every commit that has been answered becomes durable, unless it is asked for politely where commits
-    /// need not be.
+    /// `mdb_env_sync`: every commit that has been answered becomes durable, unless it is asked for politely where
+    /// commits need not be.
     pub(crate) fn sync(&self, force: bool) -> Result {
         if self.flags() & RDONLY != 0 {
             return Err(Code::EACCES);
@@ -270,7 +270,8 @@ impl Open {
         Ok(lines)
     }
 
-    /// One line for each slot in use, in this process and in others: process, thread, transaction. Under `MDB_NOLOCK` there are none.
+    /// One line for each slot in use, in this process and in others: process, thread, transaction. Under `MDB_NOLOCK`
+    /// there are none.
     pub(crate) fn reader_lines(&self) -> Result<Vec<String>> {
         let line = |pid: u32, thread: u64, txn: Option<u64>| {
             let txn = txn.map_or_else(|| "-".into(), |txn| txn.to_string());
@@ -414,8 +415,9 @@ impl Place {
         })
     }
 
-    /// Opens the store, and the data file with a lock of its own. `MDB_NOLOCK` leaves it to the programs that nobody writes while others read
-    /// or write. Where there is a lock file it keeps that promise for them; one is made for nobody who wants none and writes.
+    /// Opens the store, and the data file with a lock of its own. `MDB_NOLOCK` leaves it to the programs that nobody
+    /// writes while others read or write. Where there is a lock file it keeps that promise for them; one is made for
+    /// nobody who wants none and writes.
     fn open(
         &self,
         options: &sapwood_store::Options,
@@ -434,8 +436,8 @@ impl Place {
         self.open_unlocked(options, reads)
     }
 
-    /// A store whose files can be written to is opened for writing even for those who only read: another environment of the program
-    /// may want to write, and is the same to the store.
+    /// A store whose files can be written to is opened for writing even for those who only read: another environment of
+    /// the program may want to write, and is the same to the store.
     fn open_locked(
         &self,
         options: &sapwood_store::Options,
@@ -492,7 +494,8 @@ impl Place {
         }
     }
 
-    /// Opens the data file, if it is there, and sees to it that nobody else has it open where one of both wants no locks.
+    /// Opens the data file, if it is there, and sees to it that nobody else has it open where one of both wants no
+    /// locks.
     fn lock_data(&self, lock: Lock) -> Result<Option<File>> {
         let file = match File::open(&self.data) {
             Ok(file) => file,

@@ -1,7 +1,8 @@
 //! `liblmdb.so`: the C interface of LMDB 0.9 over Sapwood's store.
 //!
-//! The contract is `lmdb.h`; its prose is not repeated here. What C programs call is in [`abi`], which knows raw pointers and
-//! nothing else; what they mean by it is in the other modules, which are safe Rust. The file format is the store's own.
+//! The contract is `lmdb.h`; its prose is not repeated here. What C programs call is in [`abi`], which knows raw
+//! pointers and nothing else; what they mean by it is in the other modules, which are safe Rust. The file format is the
+//! store's own.
 
 pub mod abi;
 mod copy;

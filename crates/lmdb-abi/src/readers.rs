@@ -1,5 +1,6 @@
-//! Slots of readers, as LMDB counts them: one for each thread that has ever read, or one for each read transaction under
-//! `MDB_NOTLS`. The store has a reader table of its own, which is what protects pages; this one keeps LMDB's rules.
+//! Slots of readers, as LMDB counts them: one for each thread that has ever read, or one for each read transaction
+//! under `MDB_NOTLS`. The store has a reader table of its own, which is what protects pages; this one keeps LMDB's
+//! rules.
 
 // A thread that ends ends the transaction it reads in, which belongs to the C program.
 #![allow(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What C programs rely on beside the results that `cargo xtask judge-lmdb` compares with the original's: refusals, limits, and what
-//! happens where programs break the rules. (Of environments and their files: `environments.rs`.)
+//! What C programs rely on beside the results that `cargo xtask judge-lmdb` compares with the original's: refusals,
+//! limits, and what happens where programs break the rules. (Of environments and their files: `environments.rs`.)
 
 // A C program, in Rust.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks)]

@@ -257,7 +257,8 @@ pub(crate) struct Sources {
     /// Go on with what the archive in this folder has behind the last of them
     #[arg(long, value_name = "FOLDER")]
     pub(crate) archive: Option<PathBuf>,
-    /// How far to go: a moment such as 2026-11-21T18:00:00Z or, of one store, a commit's number [default: the archive's end]
+    /// How far to go: a moment such as 2026-11-21T18:00:00Z or, of one store, a commit's number [default: the archive's
+    /// end]
     #[arg(long, value_name = "WHEN", requires = "archive", value_parser = until)]
     pub(crate) until: Option<Until>,
 }
@@ -314,7 +315,8 @@ pub(crate) struct Passwd {
     /// The folder of the directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Read the new password from the first line of a file ('-' is standard input); without it one is generated and printed once
+    /// Read the new password from the first line of a file ('-' is standard input); without it one is generated and
+    /// printed once
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 }

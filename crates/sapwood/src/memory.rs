@@ -1,12 +1,12 @@
 //! How the C library's allocator keeps freed memory: hardly.
 //!
-//! A password hash takes 19 MiB for 20 ms. Left to itself glibc sees such blocks come and go, moves them from maps of their
-//! own into its heaps, where they leave holes: some dozens of binds cost more than 100 MiB for good. With a fixed threshold every
-//! large block is a map of its own, given back when it is freed.
+//! A password hash takes 19 MiB for 20 ms. Left to itself glibc sees such blocks come and go, moves them from maps of
+//! their own into its heaps, where they leave holes: some dozens of binds cost more than 100 MiB for good. With a fixed
+//! threshold every large block is a map of its own, given back when it is freed.
 
 //!
-//! What is freed in small blocks leaves holes as well: after a thousand connections the heaps keep 30 MiB. So a server looks
-//! every second whether much is free, and gives back the pages that nothing is on.
+//! What is freed in small blocks leaves holes as well: after a thousand connections the heaps keep 30 MiB. So a server
+//! looks every second whether much is free, and gives back the pages that nothing is on.
 
 #![allow(unsafe_code)] // mallopt(3), mallinfo2(3) and malloc_trim(3) have no safe wrappers.
 

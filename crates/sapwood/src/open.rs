@@ -124,7 +124,8 @@ pub(crate) fn save_memory(folder: &Path, directory: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory in memory of what is in `directory`, in one step: what was there before stays until the new one is complete.
+/// Makes a directory in memory of what is in `directory`, in one step: what was there before stays until the new one is
+/// complete.
 pub(crate) fn write_memory(folder: &Path, directory: &Directory) -> Result<()> {
     let (new, file) = (folder.join(MEMORY_NEW), folder.join(MEMORY_FILE));
     // Left by one that was interrupted; a backup never overwrites anything.

@@ -1,4 +1,5 @@
-//! Durable transactions of large values, logged, and with a log so short that they are committed without it: how long each takes.
+//! Durable transactions of large values, logged, and with a log so short that they are committed without it: how long
+//! each takes.
 //!
 //! `cargo run --release -p sapwood-store --example large_values -- FOLDER [ROUNDS]`
 

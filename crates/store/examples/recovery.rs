@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p sapwood-store --example recovery -- FOLDER [ENTRIES]`
 //!
-//! `FOLDER` is made anew. The tree has `ENTRIES` entries (a million unless said) of 100 bytes, and each commit changes one
-//! of them, so that the log refers to pages all over the file. Opening is timed twice, each time of the same crashed
-//! files: *cold*, after the system was told to forget them, and *warm*.
+//! `FOLDER` is made anew. The tree has `ENTRIES` entries (a million unless said) of 100 bytes, and each commit changes
+//! one of them, so that the log refers to pages all over the file. Opening is timed twice, each time of the same
+//! crashed files: *cold*, after the system was told to forget them, and *warm*.
 
 #![allow(clippy::unwrap_used)]
 
@@ -120,7 +120,8 @@ fn forget(folder: &Path) {
     }
 }
 
-/// A folder in which no checkpoint ever ends, because the thread that makes them waits for ever for the data file's sync.
+/// A folder in which no checkpoint ever ends, because the thread that makes them waits for ever for the data file's
+/// sync.
 #[derive(Debug)]
 struct NoCheckpoints(Folder);
 

@@ -1,5 +1,5 @@
-//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody waits for, growth of the file
-//! and the log ahead of need, and compaction of a store that rests.
+//! What happens beside commits: checkpoints when the log has grown or nobody commits, syncs for commits that nobody
+//! waits for, growth of the file and the log ahead of need, and compaction of a store that rests.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::log::checkpoint;
 use crate::sync::{Arc, Weak, lock};
 use crate::txn::pages::Workshop;
 
-/// A compaction that was of no use, such as one beside a reader that keeps pages, is tried again after twice the time, at most this.
+/// A compaction that was of no use, such as one beside a reader that keeps pages, is tried again after twice the time,
+/// at most this.
 const COMPACTION_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Does what is asked for until it is told to stop.

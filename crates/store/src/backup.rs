@@ -1,8 +1,9 @@
 //! Backups: a hot copy of the pages, and what has changed since one.
 //!
-//! A *full* backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number it had;
-//! pages that were free, and what was not in use of segments, are holes. In a *compacted* one there are no free pages, and pages have other numbers. An *increment* holds
-//! the pages that were written since a full backup or another increment.
+//! A *full* backup is a data file whose two meta pages hold the same commit and name no log. Every page has the number
+//! it had; pages that were free, and what was not in use of segments, are holes. In a *compacted* one there are no free
+//! pages, and pages have other numbers. An *increment* holds the pages that were written since a full backup or another
+//! increment.
 
 mod compact;
 mod copied;
@@ -70,15 +71,17 @@ impl Env {
         backup(self.inner(), &Content::Full, dest.as_ref())
     }
 
-    /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty, beside running readers and
-    /// writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a backup of its store too. Gives the commit of each store.
+    /// Writes the durable state of all stores at one moment to the folder `dest`, which must not exist or be empty,
+    /// beside running readers and writers. [`Restore`](crate::Restore) makes an environment of it. Each file is a
+    /// backup of its store too. Gives the commit of each store.
     pub fn backup_stores(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
         backup_stores(&self.owner().stores, &Content::Full, dest.as_ref())
     }
 
     /// As [`Env::backup_stores`], of what has changed since such a backup, full or incremental.
     ///
-    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is one of something else, from before a restore, or of fewer stores.
+    /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is one of something else, from before a restore, or of
+    /// fewer stores.
     pub fn backup_stores_since(
         &self,
         base: impl AsRef<Path>,
@@ -88,19 +91,21 @@ impl Env {
         backup_stores(&self.owner().stores, &content, dest.as_ref())
     }
 
-    /// As [`Env::backup_stores`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    /// As [`Env::backup_stores`], without free pages and with full pages: as small as the records allow. No increment
+    /// can follow it.
     pub fn backup_stores_compacted(&self, dest: impl AsRef<Path>) -> Result<Vec<CommitNo>> {
         backup_stores(&self.owner().stores, &Content::Compacted, dest.as_ref())
     }
 
-    /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can follow it.
+    /// As [`Env::backup`], without free pages and with full pages: as small as the records allow. No increment can
+    /// follow it.
     pub fn backup_compacted(&self, dest: impl AsRef<Path>) -> Result<CommitNo> {
         backup(self.inner(), &Content::Compacted, dest.as_ref())
     }
 
-    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`, which must not exist. The backup may be
-    /// one of all stores ([`Env::backup_stores`]).
-    /// [`Restore`](crate::Restore) puts them together. The work is in proportion to what has changed.
+    /// Writes what has changed since a backup of this environment, full or an increment itself, to the file `dest`,
+    /// which must not exist. The backup may be one of all stores ([`Env::backup_stores`]). [`Restore`](crate::Restore)
+    /// puts them together. The work is in proportion to what has changed.
     ///
     /// [`Error::NotTheBase`](crate::Error::NotTheBase) if it is a backup of something else, or from before a restore.
     pub fn backup_since(&self, base: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
@@ -117,8 +122,8 @@ pub(crate) fn backup(inner: &Arc<Inner>, content: &Content, dest: &Path) -> Resu
     Ok(state.1.commit)
 }
 
-/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each. The first one's says how many there
-/// are, and comes last.
+/// Writes all stores of an environment as they are at one moment to the folder `dest`, a file for each. The first one's
+/// says how many there are, and comes last.
 pub(crate) fn backup_stores(
     stores: &[Arc<Inner>],
     content: &Content,
@@ -204,7 +209,8 @@ pub(crate) fn remove(folder: &Folder, names: impl Iterator<Item = String>) {
     }
 }
 
-/// Makes a file that must not exist; if writing it fails, removes it: what was begun is nothing, and the failure is what counts.
+/// Makes a file that must not exist; if writing it fails, removes it: what was begun is nothing, and the failure is
+/// what counts.
 fn in_new_file(
     folder: &Folder,
     name: &str,

@@ -171,8 +171,8 @@ pub(crate) struct Checked {
     pub(crate) heaps: Heaps,
 }
 
-/// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list. Trees with orders of their
-/// own are not checked for order.
+/// Checks a commit. Every page is to be found in exactly one place: in a tree, or in the free list. Trees with orders
+/// of their own are not checked for order.
 pub(crate) fn check_pages(pages: &MappedPages, head: &Head) -> Result<Checked> {
     check_ordered(pages, head, &Registry::default())
 }

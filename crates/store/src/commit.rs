@@ -6,13 +6,14 @@
 //! 4. The log is synced up to the record, once for all that wait: the commit is *durable*.
 //! 5. It is shown to new snapshots: it is *visible*, and acknowledged.
 //!
-//! A crash before 4 leaves a record that is whole, and then the commit has happened, or one that is not, and then it has not;
-//! nobody has been told either way. The pages written in place of free ones say nothing by themselves.
+//! A crash before 4 leaves a record that is whole, and then the commit has happened, or one that is not, and then it
+//! has not; nobody has been told either way. The pages written in place of free ones say nothing by themselves.
 //!
-//! A transaction that is too large for a log record, or wrote pages outside of the log, takes another way: the data file is
-//! synced, and a record that holds only the new roots commits it. It is preceded and followed by a checkpoint. Preceded,
-//! because a replay from further back would write over pages of this commit that an earlier one had used for something else;
-//! followed, because only a meta page or a checkpoint's target protects pages which the log does not hold.
+//! A transaction that is too large for a log record, or wrote pages outside of the log, takes another way: the data
+//! file is synced, and a record that holds only the new roots commits it. It is preceded and followed by a checkpoint.
+//! Preceded, because a replay from further back would write over pages of this commit that an earlier one had used for
+//! something else; followed, because only a meta page or a checkpoint's target protects pages which the log does not
+//! hold.
 
 pub(crate) mod multi_store;
 
@@ -91,8 +92,8 @@ impl Ticket {
 
     /// Waits until the commit is durable and visible; one sync of the log serves all that wait.
     ///
-    /// A failed sync is an error for all that wait for it: whether the commit survives is decided when the environment is
-    /// opened again.
+    /// A failed sync is an error for all that wait for it: whether the commit survives is decided when the environment
+    /// is opened again.
     pub fn wait_durable(&self) -> Result<CommitNo> {
         let inner = self.env.inner();
         inner.check_usable()?;
@@ -129,8 +130,8 @@ impl WriteTxn {
     }
 
     /// Commits transactions in several stores of one environment at once: all of them happen, or none. As
-    /// [`MultiStoreTxn::commit`](crate::MultiStoreTxn::commit), for whoever begins and uses them one by one. Begin them in ascending order of their stores if
-    /// others do the same: two that wait for each other wait for ever.
+    /// [`MultiStoreTxn::commit`](crate::MultiStoreTxn::commit), for whoever begins and uses them one by one. Begin them
+    /// in ascending order of their stores if others do the same: two that wait for each other wait for ever.
     ///
     /// Fails with [`Error::ForeignTxn`] if one of them belongs to another environment.
     pub fn commit_stores(mut txns: Vec<Self>) -> Result<MultiStoreTicket> {
@@ -167,7 +168,8 @@ impl WriteTxn {
     }
 }
 
-/// Does everything up to having the commit applied. Gives its head, or the one the transaction began from if nothing changed.
+/// Does everything up to having the commit applied. Gives its head, or the one the transaction began from if nothing
+/// changed.
 pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head> {
     let Some(header) = prepare(txn)? else {
         return Ok(*txn.head());
@@ -191,8 +193,8 @@ pub(crate) fn commit(txn: &mut WriteTxn, durability: Durability) -> Result<Head>
     Ok(header.head(log?))
 }
 
-/// Appends the record of a transaction in the place of a process that dies behind that, perhaps after it has stored its places; the number of the commit, unless
-/// there is nothing that the log might tell of.
+/// Appends the record of a transaction in the place of a process that dies behind that, perhaps after it has stored its
+/// places; the number of the commit, unless there is nothing that the log might tell of.
 #[cfg(test)]
 pub(crate) fn append_and_die(
     mut txn: WriteTxn,
@@ -217,8 +219,8 @@ pub(crate) fn append_and_die(
     Ok(Some(header.commit))
 }
 
-/// Commits transactions of several stores at once, with one record: all of them happen, or none. Gives the heads of those that
-/// changed something.
+/// Commits transactions of several stores at once, with one record: all of them happen, or none. Gives the heads of
+/// those that changed something.
 pub(crate) fn commit_stores(txns: &mut [WriteTxn]) -> Result<Vec<Option<Head>>> {
     let headers = txns.iter_mut().map(prepare);
     let headers = headers.collect::<Result<Vec<_>>>()?;
@@ -292,8 +294,8 @@ fn prepare(txn: &mut WriteTxn) -> Result<Option<RecordHeader>> {
 /// So many pages of a transaction, and what they were copied from, are still in the processor's caches when it commits.
 const CACHED_PAGES: usize = 64;
 
-/// Seals all changed pages that are not finished yet, puts the log record together, unless that would have more than `max` bytes, and has all pages in their places
-/// in the file; gives whether the record is there.
+/// Seals all changed pages that are not finished yet, puts the log record together, unless that would have more than
+/// `max` bytes, and has all pages in their places in the file; gives whether the record is there.
 fn finish_pages(
     pages: &mut TxnPages,
     header: &RecordHeader,
@@ -505,8 +507,8 @@ fn wait_for_place(inner: &Inner, before: CommitNo, log: Position) -> Result<()> 
     Ok(())
 }
 
-/// What is left to do once the writer lock is free again. The commit has happened: what fails here is told to whoever waits for
-/// it, or by the next one.
+/// What is left to do once the writer lock is free again. The commit has happened: what fails here is told to whoever
+/// waits for it, or by the next one.
 pub(crate) fn afterwards(env: &Env, head: &Head) {
     let inner = env.inner();
     let Some(wal) = &inner.wal else {

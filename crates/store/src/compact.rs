@@ -1,10 +1,11 @@
 //! Online compaction: what lies at the end of the file moves to free pages further ahead, and the file is cut.
 //!
-//! A *pass* looks for all records whose pages, or whose ways from the root, lead to pages behind the size that the store ought to have; bounded
-//! transactions then write these records once more, as anybody might, with free pages ahead of that size only: copy on
-//! write moves everything on their ways. Values that stand in segments at the end are moved out of them, and then these are given up. When nothing that is
-//! pinned refers to the pages at the end any more, a transaction gives them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what
-//! they undo is done again by the next pass.
+//! A *pass* looks for all records whose pages, or whose ways from the root, lead to pages behind the size that the
+//! store ought to have; bounded transactions then write these records once more, as anybody might, with free pages
+//! ahead of that size only: copy on write moves everything on their ways. Values that stand in segments at the end are
+//! moved out of them, and then these are given up. When nothing that is pinned refers to the pages at the end any more,
+//! a transaction gives them up, and behind a checkpoint the file is cut. Readers and writers go on meanwhile; what they
+//! undo is done again by the next pass.
 
 use crate::env::mapping::MappedPages;
 use crate::env::{Env, Inner};
@@ -58,11 +59,13 @@ pub struct Compacted {
 }
 
 impl Env {
-    /// Moves what lies at the end of the store to free pages ahead of it, in bounded transactions, and gives the space behind back to
-    /// the file system, while readers and writers go on. `progress` is told after each pass over the store.
+    /// Moves what lies at the end of the store to free pages ahead of it, in bounded transactions, and gives the space
+    /// behind back to the file system, while readers and writers go on. `progress` is told after each pass over the
+    /// store.
     ///
-    /// What a snapshot pins stays where it is, so that a long reader keeps the store from getting smaller; so do trees whose comparators are not
-    /// registered. Each pass walks all branches of all trees, and the leaves of those with values of many pages or with duplicates.
+    /// What a snapshot pins stays where it is, so that a long reader keeps the store from getting smaller; so do trees
+    /// whose comparators are not registered. Each pass walks all branches of all trees, and the leaves of those with
+    /// values of many pages or with duplicates.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
@@ -97,7 +100,8 @@ pub(crate) fn is_due(inner: &Arc<Inner>) -> Result<bool> {
     Ok(target_pages(inner, pages)? + pages / FREE_SHARE_DUE < pages)
 }
 
-/// Compacts as long as `may_go_on` says so, which is told the newest commit that was there at the beginning or made by this.
+/// Compacts as long as `may_go_on` says so, which is told the newest commit that was there at the beginning or made by
+/// this.
 pub(crate) fn compact(
     env: &Env,
     progress: &mut dyn FnMut(Compacted),
@@ -404,7 +408,8 @@ fn rewrite(txn: &mut WriteTxn, record: &Found, tail: PageNo) -> Result<()> {
     }
 }
 
-/// A tree with values out of line, and with this heap, if it is still there: it may have been made anew, as one of another kind.
+/// A tree with values out of line, and with this heap, if it is still there: it may have been made anew, as one of
+/// another kind.
 fn id_of(txn: &mut WriteTxn, name: &[u8], heap: Option<HeapNo>) -> Result<Option<TreeId>> {
     let Some(id) = txn.tree(name)? else {
         return Ok(None);

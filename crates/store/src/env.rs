@@ -83,12 +83,13 @@ impl Env {
         self.owner.stores.len()
     }
 
-    /// A handle to another store of the environment, by its number from 0 on; `None` if there are fewer. ([`Env::open`] gives one to the first.)
+    /// A handle to another store of the environment, by its number from 0 on; `None` if there are fewer. ([`Env::open`]
+    /// gives one to the first.)
     ///
-    /// Each store is a data file with trees, commits and a writer of its own, so that several transactions can be under way at a time.
-    /// What is done with a handle is done with its store. The stores share the log, and so each sync of it: commits become durable in the order in which
-    /// they were made, whatever their stores, and a power cut leaves none without those before it. See [`Env::read_stores`] and
-    /// [`Env::write_stores`] for what they do together.
+    /// Each store is a data file with trees, commits and a writer of its own, so that several transactions can be under
+    /// way at a time. What is done with a handle is done with its store. The stores share the log, and so each sync of
+    /// it: commits become durable in the order in which they were made, whatever their stores, and a power cut leaves
+    /// none without those before it. See [`Env::read_stores`] and [`Env::write_stores`] for what they do together.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
@@ -114,8 +115,8 @@ impl Env {
         })
     }
 
-    /// Makes every commit so far durable and visible, whatever its [`Durability`](crate::Durability), with one sync of the log. Gives the newest of
-    /// them.
+    /// Makes every commit so far durable and visible, whatever its [`Durability`](crate::Durability), with one sync of
+    /// the log. Gives the newest of them.
     pub fn sync(&self) -> Result<CommitNo> {
         self.inner().check_may_write()?;
         self.inner().sync()
@@ -206,8 +207,9 @@ impl Owner {
     }
 }
 
-/// Pages at the end of the file that are kept for deletions when it cannot grow: what they need at most to free more. Half of them are also
-/// for what the commit of another transaction needs, which is not much, but might be all there is if there were many of them.
+/// Pages at the end of the file that are kept for deletions when it cannot grow: what they need at most to free more.
+/// Half of them are also for what the commit of another transaction needs, which is not much, but might be all there is
+/// if there were many of them.
 pub(crate) const RESERVE_PAGES: u64 = if cfg!(test) { 16 } else { 64 };
 
 /// The file grows by one part in 32, but at most by this many pages at a time.
@@ -296,7 +298,8 @@ impl Inner {
         }
     }
 
-    /// Sees to it that the file has room for `end` pages, and for the reserve behind them; where it cannot grow, for `kept` pages of that.
+    /// Sees to it that the file has room for `end` pages, and for the reserve behind them; where it cannot grow, for
+    /// `kept` pages of that.
     pub(crate) fn make_room(&self, end: u64, kept: u64) -> Result<()> {
         self.check_size(end, kept)?;
         let room = self.region.growth.pages.load(Ordering::Acquire);

@@ -138,8 +138,8 @@ pub enum Error {
     )]
     StoresFixed(usize),
 
-    /// Nothing would keep a snapshot's pages from being used again: the environment is open for reading only, and its lock file
-    /// cannot be written to.
+    /// Nothing would keep a snapshot's pages from being used again: the environment is open for reading only, and its
+    /// lock file cannot be written to.
     #[error("no snapshot would be safe from writers: {0}")]
     Unprotected(&'static str),
 
@@ -165,8 +165,8 @@ pub enum Error {
     #[error("too many snapshots at a time: the reader table has {max} slots", max = crate::limits::READERS_MAX)]
     ReadersFull,
 
-    /// The store may have only so many pages ([`Env::set_bytes_max`](crate::Env::set_bytes_max)), and all that may be used
-    /// again are.
+    /// The store may have only so many pages ([`Env::set_bytes_max`](crate::Env::set_bytes_max)), and all that may be
+    /// used again are.
     #[error("the store is full: it may have {0} pages")]
     StoreFull(u64),
 
@@ -204,8 +204,8 @@ pub enum Error {
     #[error("the transaction failed earlier and cannot be committed")]
     TxnFailed,
 
-    /// A write or sync failed, and nothing may be assumed about what reached the disk. No more commits are accepted until the
-    /// environment has been closed by everybody and is opened again.
+    /// A write or sync failed, and nothing may be assumed about what reached the disk. No more commits are accepted
+    /// until the environment has been closed by everybody and is opened again.
     #[error(
         "the environment refuses commits since a failed write, until all have closed it and it is opened anew"
     )]
@@ -282,7 +282,8 @@ impl Error {
         )
     }
 
-    /// Whether the store has as many pages as it may have, be it for want of disk space, quota, or by a limit of the process.
+    /// Whether the store has as many pages as it may have, be it for want of disk space, quota, or by a limit of the
+    /// process.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Self::StoreFull(_) => true,

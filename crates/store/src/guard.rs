@@ -11,7 +11,8 @@ pub(crate) enum Guard {
     SyncLogToApplied,
     /// Pointers in a leaf that a meta page may lead to are stored when the record that has them is durable.
     SyncLogBeforePointers,
-    /// A transaction without log that stores pointers syncs the data file once more before the meta page that follows it.
+    /// A transaction without log that stores pointers syncs the data file once more before the meta page that follows
+    /// it.
     SyncPointersBeforeMeta,
     /// A recovery makes the log durable before it stores pointers in such a leaf.
     SyncLogBeforeReplayedPointers,
@@ -55,8 +56,8 @@ pub(crate) enum Guard {
 
 #[cfg(test)]
 impl Guard {
-    /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values out of line what `out_of_line_crash_tests`
-    /// and `pointer_crash_tests` say.
+    /// All that one store needs; several need `KeepLogOfOtherStores` too, a full disk `MetasBeforeLap`, and values out
+    /// of line what `out_of_line_crash_tests` and `pointer_crash_tests` say.
     pub(crate) const ALL: [Self; 18] = [
         Self::SyncBeforeMeta,
         Self::SyncLogBeforeMeta,

@@ -1,9 +1,11 @@
 //! Values out of line, one behind the other in the order in which they were written.
 //!
-//! The leaves of such a tree have a word for each key, its [`RecordPointer`]: where in the file the [`record`] with the value begins. A change of a value adds a
-//! record and stores a pointer to it where the old one was, in the leaf itself. So a leaf is not copied for each change, and many records share a page.
+//! The leaves of such a tree have a word for each key, its [`RecordPointer`]: where in the file the [`record`] with the
+//! value begins. A change of a value adds a record and stores a pointer to it where the old one was, in the leaf
+//! itself. So a leaf is not copied for each change, and many records share a page.
 //!
-//! A snapshot that comes upon the record of a later commit goes on to the one that it replaced, until it finds what it may see.
+//! A snapshot that comes upon the record of a later commit goes on to the one that it replaced, until it finds what it
+//! may see.
 
 mod record;
 mod segment;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_wal::process::fork_count;
 
-/// The number of a page within its store: its byte offset in the file divided by [`PAGE_BYTES`](crate::page::PAGE_BYTES).
+/// The number of a page within its store: its byte offset in the file divided by
+/// [`PAGE_BYTES`](crate::page::PAGE_BYTES).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PageNo(pub u64);
 

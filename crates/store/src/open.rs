@@ -9,8 +9,9 @@
 //! (or whatever [`FileNames`](crate::FileNames) calls them).
 //!
 //! Everything here happens while the lock file's opening byte is held, so one process at a time looks around. If no
-//! process has the environment open, the lock region is of no value but for the records in its log buffer: those are added to the log if
-//! they are the ones that follow there. Then it is written anew from the meta pages and the log. Who cannot write to the files looks at them as they are, see [`still`].
+//! process has the environment open, the lock region is of no value but for the records in its log buffer: those are
+//! added to the log if they are the ones that follow there. Then it is written anew from the meta pages and the log.
+//! Who cannot write to the files looks at them as they are, see [`still`].
 
 mod still;
 
@@ -96,13 +97,13 @@ impl Known {
 impl Env {
     /// Opens the environment in the folder `path`, recovering it if its last user died.
     ///
-    /// The data file of a store may be a symbolic link to a block device, made before the environment is. Of a device whose first page is
-    /// zero a store is made, as long as the device.
+    /// The data file of a store may be a symbolic link to a block device, made before the environment is. Of a device
+    /// whose first page is zero a store is made, as long as the device.
     ///
     /// Fails with `NotFound` if there is none and it is not to be created, with
-    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond what
-    /// the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of this
-    /// library wrote it.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Damaged`](crate::Error::Damaged) if it is damaged beyond
+    /// what the log can mend, and with [`Error::UnknownVersion`](crate::Error::UnknownVersion) if another version of
+    /// this library wrote it.
     ///
     /// As long as the environment is open, its files are its own: all processes read the data file through a shared
     /// map, in which a page that somebody else writes to is damaged, and a page that somebody cuts off ends the process
@@ -118,8 +119,8 @@ impl Env {
         in_memory(options)
     }
 
-    /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]), which is copied,
-    /// checked in full, and stays as it is.
+    /// An environment in memory that begins with the contents of a backup ([`Env::backup`], [`Env::backup_stores`]),
+    /// which is copied, checked in full, and stays as it is.
     pub fn in_memory_from(backup: impl AsRef<Path>, options: &Options) -> Result<Self> {
         in_memory_from(backup.as_ref(), options)
     }
@@ -247,8 +248,8 @@ fn open_folder(path: &Path, storage: Arc<dyn Storage>, options: &Options) -> Res
     Ok(env)
 }
 
-/// Adds to the log what processes that died have left in the lock region's log buffer only. This may be interrupted and done again: the region
-/// stays as it is until the log has it.
+/// Adds to the log what processes that died have left in the lock region's log buffer only. This may be interrupted and
+/// done again: the region stays as it is until the log has it.
 fn salvage(places: &StoreFiles<'_>, lock_file: &fs::File) -> Result<()> {
     let regions = Region::join(lock_file).unwrap_or_default();
     let Some(left) = regions.first() else {
@@ -346,7 +347,8 @@ struct Opened {
 struct OpenedStore {
     data: DataFile,
     identity: StoreIdentity,
-    /// There are commits behind the meta pages whose pages the log does not hold: they are protected by a meta page only.
+    /// There are commits behind the meta pages whose pages the log does not hold: they are protected by a meta page
+    /// only.
     must_checkpoint: bool,
 }
 
@@ -640,8 +642,8 @@ fn create_store(places: &StoreFiles<'_>, meta: &Meta) -> Result<Arc<dyn File>> {
     Ok(file)
 }
 
-/// Makes an empty store of a device that holds nothing, or what an interrupted attempt has left. The first meta page comes last: without it
-/// the device is blank.
+/// Makes an empty store of a device that holds nothing, or what an interrupted attempt has left. The first meta page
+/// comes last: without it the device is blank.
 fn create_on_device(
     device: Arc<dyn File>,
     meta: &Meta,
@@ -667,7 +669,8 @@ fn create_log(storage: &Arc<dyn Storage>, id: LogId, options: &Options) -> Resul
     const SEGMENTS_MIN: u64 = 8;
     const SEGMENTS_MAX: u64 = 64;
     const GRANULE: u64 = 4096;
-    // They are made when they are needed: a long log of a store that is seldom written to need not take more room than a short one.
+    // They are made when they are needed: a long log of a store that is seldom written to need not take more room than
+    // a short one.
     let segments =
         (options.log_bytes / options.log_segment_bytes).clamp(SEGMENTS_MIN, SEGMENTS_MAX);
     Wal::remove(&**storage, &options.names.log)?;
@@ -790,7 +793,8 @@ impl Drop for Owner {
             && let Some(wal) = &store.wal
             && !store.options.read_only
         {
-            // Commits that nobody has waited for are not lost because this is closed. Who closes it cannot be told of a failure.
+            // Commits that nobody has waited for are not lost because this is closed. Who closes it cannot be told of a
+            // failure.
             let _: sapwood_wal::Result<()> = wal.write_through();
         }
         for store in &self.stores {

@@ -49,7 +49,8 @@ impl<T> ByNumber<T> {
         self.place(number).map(|place| &mut self.items[place])
     }
 
-    /// What there is for the page; if there is nothing, something that was kept, or new, with contents arbitrary, unless there are `max` pages already.
+    /// What there is for the page; if there is nothing, something that was kept, or new, with contents arbitrary,
+    /// unless there are `max` pages already.
     pub(crate) fn insert(
         &mut self,
         number: PageNo,

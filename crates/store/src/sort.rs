@@ -1,8 +1,8 @@
 //! Sorting more records than fit into memory, on several threads: what unsorted input goes through before a bulk build.
 //!
-//! Records are collected in buffers. A full buffer is sorted and written as a *run* to a temporary file by one of a few threads
-//! while the next one is being filled; at the end the runs are merged. The order is that of the keys, and of the values among equal keys. Nothing
-//! is dropped: records that are wholly equal come out as often as they went in.
+//! Records are collected in buffers. A full buffer is sorted and written as a *run* to a temporary file by one of a few
+//! threads while the next one is being filled; at the end the runs are merged. The order is that of the keys, and of
+//! the values among equal keys. Nothing is dropped: records that are wholly equal come out as often as they went in.
 //!
 //! Temporary files have no name once they are open: nothing stays behind, however the process ends.
 
@@ -48,7 +48,8 @@ struct Workers {
 
 impl Sorter {
     /// A sorter that keeps its temporary files in `folder`, uses about `memory_bytes` (at least
-    /// [`SORT_MEMORY_BYTES_MIN`]; more only for single records that are larger) and `threads` threads besides the caller's.
+    /// [`SORT_MEMORY_BYTES_MIN`]; more only for single records that are larger) and `threads` threads besides the
+    /// caller's.
     pub fn new(folder: &Path, memory_bytes: usize, threads: usize) -> Self {
         let memory_bytes = memory_bytes.max(SORT_MEMORY_BYTES_MIN);
         let threads = threads.clamp(1, 64);

@@ -54,7 +54,8 @@ pub struct Stat {
     pub log_syncs: u64,
     /// Those of the reader table's slots that hold a snapshot.
     pub readers: Vec<Reader>,
-    /// What is taken by the values of trees that have them out of line. `None` if all slots of the reader table are taken, and nobody can look.
+    /// What is taken by the values of trees that have them out of line. `None` if all slots of the reader table are
+    /// taken, and nobody can look.
     pub segments: Option<Segments>,
 }
 

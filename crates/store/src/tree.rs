@@ -1,7 +1,8 @@
 //! B+trees of ordered byte keys over pages.
 //!
-//! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing
-//! through [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing and seals nothing but the extents of its large values.
+//! A tree is known by its [`TreeRecord`]; everything else is in pages. Reading goes through a [`View`], writing through
+//! [`TreeMut`], which changes the record in place; whoever owns the transaction stores the record. A tree logs nothing
+//! and seals nothing but the extents of its large values.
 
 mod catalog;
 mod changes;
@@ -140,9 +141,10 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         }
     }
 
-    /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from memory at the same time
-    /// and not one after the other. A tree that the caches hold gains nothing from it. Tells `each` where the leaf is that a key, given by its place in
-    /// `keys`, is in if it is there: for [`get_in`](Self::get_in).
+    /// Asks the processor for what [`get`](Self::get) is going to read for these keys, so that their leaves come from
+    /// memory at the same time and not one after the other. A tree that the caches hold gains nothing from it. Tells
+    /// `each` where the leaf is that a key, given by its place in `keys`, is in if it is there: for
+    /// [`get_in`](Self::get_in).
     pub fn fetch_ahead<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -168,8 +170,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         self.find_in(&self.node(leaf.page, 0)?, key)
     }
 
-    /// Gives the value of each of these keys to `each`, with the key's place in `keys` and in their order, so that their leaves come from memory
-    /// at the same time.
+    /// Gives the value of each of these keys to `each`, with the key's place in `keys` and in their order, so that
+    /// their leaves come from memory at the same time.
     pub fn get_each<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -210,7 +212,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         })
     }
 
-    /// Finds the leaf of each key, has what `fetch_leaf` asks for of several of them come from memory, and then tells `each` of them.
+    /// Finds the leaf of each key, has what `fetch_leaf` asks for of several of them come from memory, and then tells
+    /// `each` of them.
     fn each_leaf<K: AsRef<[u8]>>(
         &self,
         keys: &[K],

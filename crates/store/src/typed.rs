@@ -1,7 +1,8 @@
 //! Trees whose keys and values have types.
 //!
-//! The store keeps bytes. A [`TypedTree`] says of a tree what its keys and values are, and how they become bytes that are ordered as they are
-//! ([`Encoding`], [`KeyEncoding`]); nothing of it is stored. [`TypedTreeId::id`] and [`TypedView::raw`] lead to the tree as it is.
+//! The store keeps bytes. A [`TypedTree`] says of a tree what its keys and values are, and how they become bytes that
+//! are ordered as they are ([`Encoding`], [`KeyEncoding`]); nothing of it is stored. [`TypedTreeId::id`] and
+//! [`TypedView::raw`] lead to the tree as it is.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -17,8 +18,8 @@ use crate::txn::{TreeId, WriteTxn};
 
 /// How the items of a type are kept as bytes.
 ///
-/// There are encodings of integers, `bool`, `str`, `[u8]` and arrays of bytes, `()`, and of pairs whose first part is of one length ([`FixedEncoding`]).
-/// A program adds its own:
+/// There are encodings of integers, `bool`, `str`, `[u8]` and arrays of bytes, `()`, and of pairs whose first part is
+/// of one length ([`FixedEncoding`]). A program adds its own:
 ///
 /// ```
 /// # fn main() -> sapwood_store::Result<()> {
@@ -61,7 +62,8 @@ pub trait Encoding {
     fn decode(bytes: &[u8]) -> Option<Self::Item<'_>>;
 }
 
-/// An [`Encoding`] whose bytes, compared one after the other from the first, are ordered as the items are, and differ if the items do: keys can have it.
+/// An [`Encoding`] whose bytes, compared one after the other from the first, are ordered as the items are, and differ
+/// if the items do: keys can have it.
 pub trait KeyEncoding: Encoding {}
 
 /// An [`Encoding`] whose bytes are always as many, so that something else can stand behind them.
@@ -199,7 +201,8 @@ impl<const N: usize> FixedEncoding for [u8; N] {
     const BYTES: usize = N;
 }
 
-/// The first part is of one length, so the second one needs no mark where it begins, and pairs are ordered by their parts.
+/// The first part is of one length, so the second one needs no mark where it begins, and pairs are ordered by their
+/// parts.
 impl<A: FixedEncoding, B: Encoding + ?Sized> Encoding for (A, B)
 where
     for<'a> B::Item<'a>: Sized,

@@ -1,4 +1,5 @@
-//! Integers of variable length: seven bits to a byte, the low ones first, the highest bit set in all bytes but the last.
+//! Integers of variable length: seven bits to a byte, the low ones first, the highest bit set in all bytes but the
+//! last.
 
 #![deny(clippy::indexing_slicing)]
 

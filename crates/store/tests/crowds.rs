@@ -1,4 +1,5 @@
-//! What the world around an environment may do to it: many processes at once, forks, second openings, a disk that is full.
+//! What the world around an environment may do to it: many processes at once, forks, second openings, a disk that is
+//! full.
 
 // Forks and limits of the process are the point.
 #![allow(unsafe_code)]
@@ -84,7 +85,8 @@ fn one_of_many(folder: &Path) {
     pause();
 }
 
-/// All at once they create it, all at once they come back after all were killed, and each time one of them has to recover.
+/// All at once they create it, all at once they come back after all were killed, and each time one of them has to
+/// recover.
 #[test]
 fn thirty_two_processes_open_at_once_to_create_and_to_recover() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,8 +134,9 @@ fn pids(env: &Env) -> Vec<Vec<u8>> {
     keys
 }
 
-/// A child that was forked off opens the environment anew, as another process; what it inherited is refused, and neither keeps the
-/// parent's locks nor gives them back. (What is refused: `a_forked_child_is_refused` in `processes.rs`.)
+/// A child that was forked off opens the environment anew, as another process; what it inherited is refused, and
+/// neither keeps the parent's locks nor gives them back. (What is refused: `a_forked_child_is_refused` in
+/// `processes.rs`.)
 #[test]
 fn a_forked_child_opens_it_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +151,8 @@ fn fork(folder: &Path) {
     let env = Env::open(folder, &options()).unwrap();
     store(&env, b"before", b"").unwrap();
     let snapshot = env.read().unwrap();
-    // SAFETY: no other thread of this process uses what the child uses; the child ends without unwinding into the harness.
+    // SAFETY: no other thread of this process uses what the child uses; the child ends without unwinding into the
+    // harness.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let inherited = env.read().is_err();

@@ -12,8 +12,8 @@ use sapwood_store::{
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Keys and values as byte strings that are ordered as the tree orders what they stand for: descending orders are those of inverted
-/// bytes.
+/// Keys and values as byte strings that are ordered as the tree orders what they stand for: descending orders are those
+/// of inverted bytes.
 type Model = BTreeSet<Pair>;
 
 const CURSORS: usize = 3;

@@ -466,7 +466,8 @@ fn the_file_stays_at_a_steady_size() {
     }
     env.checkpoint().unwrap();
     assert_clean(&env);
-    // Three states are kept: the visible one and those of the two meta pages, which differ from round 900 on at the latest.
+    // Three states are kept: the visible one and those of the two meta pages, which differ from round 900 on at the
+    // latest.
     assert!(sizes[1499] < 4 * sizes[0], "{sizes:?}");
     assert!(sizes[1499] < sizes[900] + sizes[900] / 10, "{sizes:?}");
 }

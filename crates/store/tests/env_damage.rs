@@ -1,5 +1,5 @@
-//! Damaged files: an environment made of them is refused, or reports the damage, or was not harmed by it. It never panics, runs
-//! forever, or asks for memory by a damaged number.
+//! Damaged files: an environment made of them is refused, or reports the damage, or was not harmed by it. It never
+//! panics, runs forever, or asks for memory by a damaged number.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Random work on an environment against plain ordered maps: savepoints, several trees, snapshots that are kept, commits that are
-//! not waited for, checkpoints, reopening.
+//! Random work on an environment against plain ordered maps: savepoints, several trees, snapshots that are kept,
+//! commits that are not waited for, checkpoints, reopening.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Whatever call to the system fails, what was acknowledged stays, each commit is whole or absent, and the next opening mends
-//! everything.
+//! Whatever call to the system fails, what was acknowledged stays, each commit is whole or absent, and the next opening
+//! mends everything.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -104,7 +104,8 @@ fn stride() -> usize {
     (5_usize).div_ceil(factor)
 }
 
-/// Meets calls all over a run with some fault: which one depends on the call, so that all kinds are spread over all places.
+/// Meets calls all over a run with some fault: which one depends on the call, so that all kinds are spread over all
+/// places.
 fn run_all(faults: &[Fault], lasting: bool) {
     let calls = calls_without_fault();
     assert!(calls > 100, "{calls} calls");

@@ -127,7 +127,8 @@ fn a_crash_during_the_recovery_of_a_crash_during_a_recovery() {
                 u64::from(found) >= acknowledged,
                 "{when}: {found} of {acknowledged}"
             );
-            // All that has happened to this disk is the recovery, and nobody has been told of more than was known before.
+            // All that has happened to this disk is the recovery, and nobody has been told of more than was known
+            // before.
             next.extend(
                 disk.crashes(depth, 4)
                     .map(|crash| (crash.image().clone(), acknowledged)),
@@ -140,7 +141,8 @@ fn a_crash_during_the_recovery_of_a_crash_during_a_recovery() {
     assert!(interrupted > 80, "{interrupted}");
 }
 
-// ---- Files that say more than they have ------------------------------------------------------------------------------
+// ---- Files that say more than they have
+// ------------------------------------------------------------------------------
 
 /// A folder with an environment of two megabytes, closed, all of it in the data file.
 fn sample() -> (tempfile::TempDir, PathBuf) {
@@ -283,7 +285,8 @@ fn the_header_of_a_backup_says_more_than_the_file_has() {
     }
 }
 
-// ---- Pages that refer to what they should not --------------------------------------------------------------------------
+// ---- Pages that refer to what they should not
+// --------------------------------------------------------------------------
 
 /// The largest allocation that was asked for, in bytes.
 struct Largest;
@@ -337,7 +340,8 @@ fn reseal(file: &mut [u8], number: usize) {
     page[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The places in the file that hold, as `u48`, the number of a page one level below the branch page in which they are, with that page.
+/// The places in the file that hold, as `u48`, the number of a page one level below the branch page in which they are,
+/// with that page.
 fn references(file: &[u8]) -> Vec<(usize, usize)> {
     let pages = file.len() / PAGE_BYTES;
     let mut found = Vec::new();
@@ -434,10 +438,11 @@ fn a_huge_allocation_from_a_bad_length() {
     assert!(LARGEST.load(Ordering::Relaxed) < ALLOCATION_BYTES_MAX);
 }
 
-// ---- Pages in two hands ------------------------------------------------------------------------------------------------
+// ---- Pages in two hands
+// ------------------------------------------------------------------------------------------------
 
-/// What is allocated and freed behind a savepoint is as if it had not been once the savepoint is returned to: nothing is given away that
-/// is in use, nothing is lost.
+/// What is allocated and freed behind a savepoint is as if it had not been once the savepoint is returned to: nothing
+/// is given away that is in use, nothing is lost.
 #[test]
 fn a_savepoint_against_the_allocator() {
     let env = Env::in_memory(&options()).unwrap();
@@ -486,7 +491,8 @@ fn a_savepoint_against_the_allocator() {
     assert!(env.stat().unwrap().pages <= pages + 64, "pages were lost");
 }
 
-/// Opening the file once more, by another name for the same folder, must not give a second allocator for the same pages.
+/// Opening the file once more, by another name for the same folder, must not give a second allocator for the same
+/// pages.
 #[test]
 fn two_environments_of_one_file_in_one_process() {
     let (folder, path) = sample();
@@ -537,8 +543,9 @@ fn a_lock_that_a_second_opener_initialises_again() {
     assert_clean(&env);
 }
 
-/// Slots belong to snapshots and processes, not to threads: however many threads have come and gone, and however they went, their slots are there
-/// for others. (Of dead processes: `what_a_dead_process_held_is_taken_over` in `processes.rs`.)
+/// Slots belong to snapshots and processes, not to threads: however many threads have come and gone, and however they
+/// went, their slots are there for others. (Of dead processes: `what_a_dead_process_held_is_taken_over` in
+/// `processes.rs`.)
 #[test]
 fn a_reader_slot_leaked_by_a_dead_thread() {
     let env = Env::in_memory(&options()).unwrap();

@@ -1,5 +1,5 @@
-//! The room that values out of line take: what was replaced and removed makes place for what comes, and a small multiple of what lives is enough, unless a snapshot
-//! needs the rest.
+//! The room that values out of line take: what was replaced and removed makes place for what comes, and a small
+//! multiple of what lives is enough, unless a snapshot needs the rest.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Whole stores with a tree whose values stand out of line: checked, copied, compared, while later commits store to its leaves in their places.
+//! Whole stores with a tree whose values stand out of line: checked, copied, compared, while later commits store to its
+//! leaves in their places.
 
 #![allow(clippy::unwrap_used)]
 

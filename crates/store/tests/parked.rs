@@ -132,7 +132,8 @@ fn a_parked_snapshot_that_is_dropped_leaves_nothing() {
     assert!(content_of(&snapshot) == model(40));
 }
 
-/// Any order of commits, snapshots, parking and resuming: what is resumed is what it was, and only what is too old is over.
+/// Any order of commits, snapshots, parking and resuming: what is resumed is what it was, and only what is too old is
+/// over.
 #[test]
 fn any_history_of_parking_shows_what_was_there_or_an_error() {
     const AGE_MAX: u64 = 6;
@@ -184,7 +185,8 @@ fn any_history_of_parking_shows_what_was_there_or_an_error() {
     assert_clean(&env);
 }
 
-/// A writer that ends whatever is parked, against readers that park all the time: nobody ever sees a page that has become another one.
+/// A writer that ends whatever is parked, against readers that park all the time: nobody ever sees a page that has
+/// become another one.
 #[test]
 fn readers_that_park_against_a_writer_that_wants_their_pages() {
     let env = Env::in_memory(&options().parked_age_max(0)).unwrap();

@@ -1,5 +1,5 @@
-//! Several processes on one environment, which are killed at any moment: nothing acknowledged is lost or unseen, what a dead
-//! process held is taken over, and nothing is ever half there.
+//! Several processes on one environment, which are killed at any moment: nothing acknowledged is lost or unseen, what a
+//! dead process held is taken over, and nothing is ever half there.
 
 // Forking is the point of one of these tests.
 #![allow(unsafe_code)]
@@ -50,7 +50,8 @@ fn child() {
     }
 }
 
-/// Each transaction adds one item, removes an old one, replaces a value and counts. It tells about itself when it is durable.
+/// Each transaction adds one item, removes an old one, replaces a value and counts. It tells about itself when it is
+/// durable.
 fn write_for_ever(env: &Env, writer: u8) {
     loop {
         let mut txn = env.write().unwrap();

@@ -1,5 +1,5 @@
-//! Environments opened for reading only: of others that live, of files that cannot be written to, of whatever a crash has left.
-//! In none of these is a byte of data or log written.
+//! Environments opened for reading only: of others that live, of files that cannot be written to, of whatever a crash
+//! has left. In none of these is a byte of data or log written.
 
 #![allow(clippy::unwrap_used)]
 

@@ -225,7 +225,8 @@ fn the_sample_is_sound() {
     }
 }
 
-/// Every seventeenth bit of what leads to the entries of a page (which bits these are differs from page to page), few of the rest.
+/// Every seventeenth bit of what leads to the entries of a page (which bits these are differs from page to page), few
+/// of the rest.
 #[test]
 fn a_flipped_bit_is_survived_and_noticed() {
     for counted in [false, true] {

@@ -1,4 +1,5 @@
-//! Whichever trees commits are about, created, changed, renamed and dropped by turns: every snapshot has those that it should have.
+//! Whichever trees commits are about, created, changed, renamed and dropped by turns: every snapshot has those that it
+//! should have.
 
 #![allow(clippy::unwrap_used)]
 

@@ -22,8 +22,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// One end of a connection, over TCP, TLS or whatever carries bytes. It sends what it is given, so requests of one burst
-/// may have any message IDs; those that it makes itself have 1, 2, 3 and so on.
+/// One end of a connection, over TCP, TLS or whatever carries bytes. It sends what it is given, so requests of one
+/// burst may have any message IDs; those that it makes itself have 1, 2, 3 and so on.
 pub struct Client {
     stream: Box<dyn Stream>,
     /// Bytes received and not yet taken.

@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 /// The `sapwood` command under test.
 pub fn sapwood_command() -> Command {
-    // Cargo names it to the tests that it runs. A test program that is run by itself has it in the folder above its own.
+    // Cargo names it to the tests that it runs. A test program that is run by itself has it in the folder above its
+    // own.
     let program = std::env::var_os("CARGO_BIN_EXE_sapwood").map_or_else(
         || {
             std::env::current_exe()

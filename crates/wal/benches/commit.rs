@@ -1,6 +1,8 @@
-//! What a durable record costs: an append and a sync of the log, beside a plain overwrite and fdatasync(2) of a file of the same kind.
+//! What a durable record costs: an append and a sync of the log, beside a plain overwrite and fdatasync(2) of a file of
+//! the same kind.
 //!
-//! `cargo bench -p sapwood-wal` runs it in a scratch folder of the current one; `SAPWOOD_BENCH_FOLDER` names another place.
+//! `cargo bench -p sapwood-wal` runs it in a scratch folder of the current one; `SAPWOOD_BENCH_FOLDER` names another
+//! place.
 #![allow(clippy::unwrap_used)]
 
 use std::io::IoSlice;

@@ -1,11 +1,13 @@
 //! The end of the log in memory: records that are on their way to the disk.
 //!
-//! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory that all users
-//! of the log share, and whoever leads the next sync writes whole blocks from there past the page cache, in one call that returns when
-//! they are on the disk. That takes less time, and less of the processor's, than a write and a sync of it. Nor need others be that must
-//! survive the death of all processes ([`Wal::append`](crate::Wal::append)), if the memory does: whoever comes next salvages them (`salvage`), and until
-//! then some of them at a time are handed to the system, or synced with the rest. Everything else is written
-//! to the files as it is appended, and synced as any file is: large records, and all of them where the file system or a missing buffer leave no other way.
+//! A record that somebody is going to wait for need not be handed to the system first. It goes into a *buffer*, memory
+//! that all users of the log share, and whoever leads the next sync writes whole blocks from there past the page cache,
+//! in one call that returns when they are on the disk. That takes less time, and less of the processor's, than a write
+//! and a sync of it. Nor need others be that must survive the death of all processes
+//! ([`Wal::append`](crate::Wal::append)), if the memory does: whoever comes next salvages them (`salvage`), and until
+//! then some of them at a time are handed to the system, or synced with the rest. Everything else is written to the
+//! files as it is appended, and synced as any file is: large records, and all of them where the file system or a
+//! missing buffer leave no other way.
 //!
 //! ```text
 //!            on the disk          with the system, or there       in the buffer
@@ -13,14 +15,14 @@
 //!                               durable                   written                end
 //! ```
 //!
-//! - The buffer is a ring. It holds everything from the beginning of the block of `written` on, if it is `primed`; if it is not,
-//!   everything is written.
+//! - The buffer is a ring. It holds everything from the beginning of the block of `written` on, if it is `primed`; if
+//!   it is not, everything is written.
 //! - What is behind the end of the last block that is written is filled with zeroes. So the room of the log ends at the
 //!   beginning of a block ([`Wal::room`](crate::Wal::room)).
-//! - Blocks are written only if all before them is on the disk. If the system still has something in its cache, the rest is
-//!   handed to it too, and the files are synced.
-//! - Who writes to the files of a log with a buffer holds the lock `writing`: two writes of the same block must not meet. If a holder
-//!   dies, the same blocks are written once more.
+//! - Blocks are written only if all before them is on the disk. If the system still has something in its cache, the
+//!   rest is handed to it too, and the files are synced.
+//! - Who writes to the files of a log with a buffer holds the lock `writing`: two writes of the same block must not
+//!   meet. If a holder dies, the same blocks are written once more.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,8 +35,8 @@ use crate::sync::{AtomicU64, Ordering};
 // Blocks of the stream are blocks of the files.
 const _: () = assert!(SEGMENT_HEADER_BYTES.is_multiple_of(BLOCK_BYTES as u64));
 
-/// A larger part of the buffer than one in so many is not taken by a single record. With more than that on its way, some of it had better be
-/// written; while that much is free still, nobody has to wait for it.
+/// A larger part of the buffer than one in so many is not taken by a single record. With more than that on its way,
+/// some of it had better be written; while that much is free still, nobody has to wait for it.
 pub(crate) const PARTS: u64 = 4;
 
 /// Memory that all users of a log share, and what they need to exclude each other from the files.
@@ -112,7 +114,8 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     memory: Vec<u8>,
-    /// The part of the log that it holds, from the beginning of a block on, and zeroes behind it. What was ever written does not change.
+    /// The part of the log that it holds, from the beginning of a block on, and zeroes behind it. What was ever written
+    /// does not change.
     pub(crate) holds: Range<Lsn>,
 }
 

@@ -1,8 +1,9 @@
-//! The log survives power cuts, dying writers, failing syncs and damaged sectors, and it survives them because of its guards: without
-//! any single one of them this suite fails.
+//! The log survives power cuts, dying writers, failing syncs and damaged sectors, and it survives them because of its
+//! guards: without any single one of them this suite fails.
 //!
-//! A *life* is what happens on a disk between two power cuts: recovery, then random work that notes on the recording what it is
-//! about to append and what was acknowledged. Each life is cut off in many states, each of which is the beginning of another life.
+//! A *life* is what happens on a disk between two power cuts: recovery, then random work that notes on the recording
+//! what it is about to append and what was acknowledged. Each life is cut off in many states, each of which is the
+//! beginning of another life.
 
 #![allow(clippy::unwrap_used)]
 
@@ -88,7 +89,8 @@ struct History {
     attempts: Vec<Attempt>,
     /// Places where the log was said to be no longer needed before.
     checkpoints: Vec<(Position, usize)>,
-    /// Which of the attempts must be there, by record number. Behind `acknowledged` they may be absent from some point on.
+    /// Which of the attempts must be there, by record number. Behind `acknowledged` they may be absent from some point
+    /// on.
     expected: Vec<usize>,
     acknowledged: usize,
     floor: (Position, usize),
@@ -454,7 +456,8 @@ fn open(storage: &Arc<dyn Storage>, shared: Arc<Shared>, guards: Guards) -> Resu
     Wal::open_with(storage, NAME, OpenMode::Write, shared, guards)
 }
 
-/// Records of the same number have the same length whatever the salt, and now and then they are large or hold nothing but zeros.
+/// Records of the same number have the same length whatever the salt, and now and then they are large or hold nothing
+/// but zeros.
 fn payload_of(record: usize, salt: u8) -> Vec<u8> {
     let mut dice = Dice(record as u64);
     let length = match dice.below(8) {
@@ -527,7 +530,8 @@ fn segment(place: u32) -> String {
     format!("{NAME}.{place}")
 }
 
-/// Whatever bit of an acknowledged record flips: the records before are read, it is not, and if others follow, the damage is told.
+/// Whatever bit of an acknowledged record flips: the records before are read, it is not, and if others follow, the
+/// damage is told.
 fn damaged_records_are_never_read(guards: Guards) -> Verdict {
     let (disk, ends) = log_to_damage().map_err(|error| error.to_string())?;
     let image = disk.synced_image();

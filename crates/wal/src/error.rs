@@ -8,7 +8,8 @@ use crate::Lsn;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused. Nothing was acknowledged; the log goes on, unless it says [`Error::Poisoned`] from now on.
+    /// The operating system refused. Nothing was acknowledged; the log goes on, unless it says [`Error::Poisoned`] from
+    /// now on.
     #[error("{action} {file}: {source}")]
     Io {
         /// What was being done, as in "cannot write".
@@ -26,11 +27,12 @@ pub enum Error {
         /// The bytes that are free.
         room: u64,
     },
-    /// There is no space on the disk for the segment that the record needs; the log may be able to do with those that it has
-    /// ([`Wal::begin_lap`](crate::Wal::begin_lap)).
+    /// There is no space on the disk for the segment that the record needs; the log may be able to do with those that
+    /// it has ([`Wal::begin_lap`](crate::Wal::begin_lap)).
     #[error("the log cannot become longer: {0}")]
     NoSegment(#[source] Box<Error>),
-    /// The record is larger than [`Wal::record_bytes_max`](crate::Wal::record_bytes_max), so it would not fit even into an empty log.
+    /// The record is larger than [`Wal::record_bytes_max`](crate::Wal::record_bytes_max), so it would not fit even into
+    /// an empty log.
     #[error("a log record of {bytes} bytes is larger than the {max} bytes this log takes")]
     RecordTooLarge {
         /// The bytes of the record.
@@ -64,14 +66,15 @@ pub enum Error {
         /// The version this release writes and reads.
         known: u32,
     },
-    /// A sync or the repair of a failed write failed, so nobody knows what is on the disk. Nothing is acknowledged any more until all
-    /// processes have closed the log and it was recovered anew.
+    /// A sync or the repair of a failed write failed, so nobody knows what is on the disk. Nothing is acknowledged any
+    /// more until all processes have closed the log and it was recovered anew.
     #[error("an earlier write to the disk failed; the log must be closed and recovered")]
     Poisoned,
     /// The log was opened but [`Wal::start`](crate::Wal::start) was not called yet.
     #[error("the log has not been recovered yet")]
     NotStarted,
-    /// [`Wal::start`](crate::Wal::start) was called before all records had been read, which would have cut off the others.
+    /// [`Wal::start`](crate::Wal::start) was called before all records had been read, which would have cut off the
+    /// others.
     #[error("the log cannot be started before all of its records were read")]
     Unread,
     /// The log has records in a buffer which this process does not share, so it cannot make them durable

@@ -1,8 +1,8 @@
 //! What the log looks like on disk. All numbers are little-endian.
 //!
-//! A log is a ring of segment files of equal size. Each begins with a header page, written once; the pages after it are written
-//! with zeros before the first use, so that a later write changes neither the size nor the extents of the file and `fdatasync(2)`
-//! has no metadata to write.
+//! A log is a ring of segment files of equal size. Each begins with a header page, written once; the pages after it are
+//! written with zeros before the first use, so that a later write changes neither the size nor the extents of the file
+//! and `fdatasync(2)` has no metadata to write.
 //!
 //! | offset | size | segment header |
 //! | --- | --- | --- |
@@ -15,8 +15,8 @@
 //! | 44 | 4 | place of this segment in the ring |
 //! | 48 | 16 | zero |
 //!
-//! The space after the headers is one endless stream of bytes, addressed by LSN and wound around the ring. A record is wherever its
-//! predecessor ends and may run over segment borders:
+//! The space after the headers is one endless stream of bytes, addressed by LSN and wound around the ring. A record is
+//! wherever its predecessor ends and may run over segment borders:
 //!
 //! | offset | size | record |
 //! | --- | --- | --- |
@@ -31,9 +31,9 @@
 //! | 52 | 4 | zero |
 //! | 56 | | payload, then zeros up to a multiple of 8 |
 //!
-//! Log id and exact LSN tell a record from what an earlier lap left there. The predecessor's checksum, which covers its own
-//! predecessor's and so on, tells it from what an abandoned future left there. The durable LSN tells damage from an end: whatever
-//! lies before the durable LSN of any intact record was once acknowledged.
+//! Log id and exact LSN tell a record from what an earlier lap left there. The predecessor's checksum, which covers its
+//! own predecessor's and so on, tells it from what an abandoned future left there. The durable LSN tells damage from an
+//! end: whatever lies before the durable LSN of any intact record was once acknowledged.
 
 #![deny(clippy::indexing_slicing)]
 

@@ -1,18 +1,19 @@
 //! Group commit: how a record becomes durable.
 //!
-//! Whoever waits while nobody syncs becomes the *leader*: it syncs everything that has been appended so far, says so, and wakes the
-//! others. Whoever comes while the leader syncs waits for it to finish; by then more records have been appended, and one of
-//! those still waiting leads the next sync. There is no timer: the group is whatever came in while the disk was busy.
+//! Whoever waits while nobody syncs becomes the *leader*: it syncs everything that has been appended so far, says so,
+//! and wakes the others. Whoever comes while the leader syncs waits for it to finish; by then more records have been
+//! appended, and one of those still waiting leads the next sync. There is no timer: the group is whatever came in while
+//! the disk was busy.
 //!
-//! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the sync under
-//! way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and sleeps on one of two
-//! *bells*: that of even syncs or that of odd ones. The leader rings the other bell for a single sleeper, which leads the next
-//! sync, and then its own for all who sleep on it, since they are done. So each waiter is woken once. A sleeper woken to lead who has nothing to wait for
-//! any more rings for the next one.
+//! `Shared::turn` is odd while somebody leads, and changes with every beginning and end: its half is the number of the
+//! sync under way, or of the next one. Everybody else knows which sync it waits for, the one under way or the next, and
+//! sleeps on one of two *bells*: that of even syncs or that of odd ones. The leader rings the other bell for a single
+//! sleeper, which leads the next sync, and then its own for all who sleep on it, since they are done. So each waiter is
+//! woken once. A sleeper woken to lead who has nothing to wait for any more rings for the next one.
 //!
-//! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what
-//! its own sync has shown. So a leader that was killed is simply replaced by whoever finds out first, since the lock `writing` still names it, or
-//! else by whoever loses patience.
+//! Leading is a courtesy and no lock: two who sync at the same time do no harm, since each one says only what its own
+//! sync has shown. So a leader that was killed is simply replaced by whoever finds out first, since the lock `writing`
+//! still names it, or else by whoever loses patience.
 
 use std::time::Duration;
 
@@ -47,12 +48,12 @@ enum For {
 }
 
 impl Wal {
-    /// Waits until everything before `lsn` is durable, which is what [`Wal::append`] returned. All who wait at the same time, in
-    /// this process and others, share a sync.
+    /// Waits until everything before `lsn` is durable, which is what [`Wal::append`] returned. All who wait at the same
+    /// time, in this process and others, share a sync.
     ///
     /// # Errors
-    /// [`Error::Io`] for the one whose sync failed and [`Error::Poisoned`] for everybody else, from then on: what was not durable before
-    /// may or may not be after the next recovery. [`Error::NotInLog`] if nothing was appended there.
+    /// [`Error::Io`] for the one whose sync failed and [`Error::Poisoned`] for everybody else, from then on: what was
+    /// not durable before may or may not be after the next recovery. [`Error::NotInLog`] if nothing was appended there.
     pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
         let shared = self.shared();
         // The sync that we may have been woken to lead.
@@ -89,7 +90,8 @@ impl Wal {
         is_led(self.shared().turn.load(Ordering::SeqCst))
     }
 
-    /// Syncs what there is, unless somebody else has begun to since `turn`. An odd turn is one whose leader has taken too long.
+    /// Syncs what there is, unless somebody else has begun to since `turn`. An odd turn is one whose leader has taken
+    /// too long.
     fn lead(&self, turn: u32) -> Result<()> {
         let shared = self.shared();
         let is_late = is_led(turn);
@@ -105,14 +107,16 @@ impl Wal {
             let number = sync_of(mine);
             // Nobody has rung for those who waited for a leader that is late.
             let whom = if is_late { For::All } else { For::One };
-            // The next leader comes first: the disk has nothing to do meanwhile, and those who are done may take the processor from us.
+            // The next leader comes first: the disk has nothing to do meanwhile, and those who are done may take the
+            // processor from us.
             self.ring(number.wrapping_add(1), whom);
             self.ring(number, For::All);
         }
         synced
     }
 
-    /// Waits until the turn has changed. Whoever waits for the sync of another number than the turn's may be woken to lead it.
+    /// Waits until the turn has changed. Whoever waits for the sync of another number than the turn's may be woken to
+    /// lead it.
     fn wait_for_end_of(&self, turn: u32, number: u32) -> Waited {
         let shared = self.shared();
         let bell = &shared.bells[bell_of(number)];
@@ -137,8 +141,8 @@ impl Wal {
         waited
     }
 
-    /// Has somebody else lead the sync that this thread was woken to lead, and need not. If somebody leads already, the end of that
-    /// wakes everybody who has to be.
+    /// Has somebody else lead the sync that this thread was woken to lead, and need not. If somebody leads already, the
+    /// end of that wakes everybody who has to be.
     fn pass_on(&self, next: Option<u32>) {
         if let Some(number) = next
             && !is_led(self.shared().turn.load(Ordering::SeqCst))
@@ -165,7 +169,8 @@ impl Wal {
             .is_ok()
     }
 
-    /// Syncs the segments of `from..to` and says that everything before `durable` is durable. A failure is the end of the log.
+    /// Syncs the segments of `from..to` and says that everything before `durable` is durable. A failure is the end of
+    /// the log.
     pub(crate) fn sync_range(&self, from: Lsn, to: Lsn, durable: Lsn) -> Result<()> {
         let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_poisoned() {

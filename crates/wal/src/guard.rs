@@ -86,8 +86,9 @@ impl Guard {
     ];
 }
 
-/// Defines `Guards`, which says whether each measure of a type is taken: all of them are outside of the tests of the crate that uses
-/// this, and all but one in those of its tests that say so. The type is that of the crate, a [`Copy`] and [`PartialEq`] one.
+/// Defines `Guards`, which says whether each measure of a type is taken: all of them are outside of the tests of the
+/// crate that uses this, and all but one in those of its tests that say so. The type is that of the crate, a [`Copy`]
+/// and [`PartialEq`] one.
 #[macro_export]
 macro_rules! guards {
     ($guard:ty) => {

@@ -1,27 +1,29 @@
 //! A durable redo log: opaque records, group commit, recycled segments, replay after a crash.
 //!
-//! [`Wal`] is the log. It knows nothing of what is in its records; whoever appends them keeps what they describe elsewhere, and
-//! tells the log from time to time how much of it is no longer needed ([`Wal::recycle_before`]).
+//! [`Wal`] is the log. It knows nothing of what is in its records; whoever appends them keeps what they describe
+//! elsewhere, and tells the log from time to time how much of it is no longer needed ([`Wal::recycle_before`]).
 //!
-//! [`storage`] is the one place that touches files, shared with whatever is built on the log; so are [`process`] and [`lock`],
-//! by which processes know of each other, and [`sync`], through which they share memory.
+//! [`storage`] is the one place that touches files, shared with whatever is built on the log; so are [`process`] and
+//! [`lock`], by which processes know of each other, and [`sync`], through which they share memory.
 //!
 //! # The life of a log
 //!
 //! 1. [`Wal::create`] makes it, [`Wal::open`] opens it.
-//! 2. The first process to open it rescues what dead ones have left in memory ([`Wal::salvage`]), reads everything back from the last
-//!    checkpoint on ([`Wal::records`]) and starts it at the end it found ([`Wal::start`]). Processes that come later share the first one's [`Shared`] state and find it started.
-//! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`], [`Wal::append_buffered`]); anybody waits
-//!    for them to be durable ([`Wal::sync_to`]), and all who wait at the same time share one sync.
+//! 2. The first process to open it rescues what dead ones have left in memory ([`Wal::salvage`]), reads everything back
+//!    from the last checkpoint on ([`Wal::records`]) and starts it at the end it found ([`Wal::start`]). Processes that
+//!    come later share the first one's [`Shared`] state and find it started.
+//! 3. Whoever has the writer lock, which is the caller's, appends records ([`Wal::append`], [`Wal::append_buffered`]);
+//!    anybody waits for them to be durable ([`Wal::sync_to`]), and all who wait at the same time share one sync.
 //! 4. When the holder of the writer lock died, its heir calls [`Wal::inherit`] first.
 //! 5. A checkpoint lets the space be used again ([`Wal::recycle_before`]).
 //!
 //! # What is assumed of the disk
 //!
-//! After `fdatasync(2)` has returned success, what was written before is there after a power cut, and so is what a write with
-//! `RWF_DSYNC` has written when it returns, past the page cache or through it. A write that was not synced may
-//! be there wholly, in part (sector by sector, in any order) or not at all. A sector that is written again with the same bytes at its
-//! start keeps these bytes. A read returns what was written, or an error, or damage that a CRC-32 shows.
+//! After `fdatasync(2)` has returned success, what was written before is there after a power cut, and so is what a
+//! write with `RWF_DSYNC` has written when it returns, past the page cache or through it. A write that was not synced
+//! may be there wholly, in part (sector by sector, in any order) or not at all. A sector that is written again with the
+//! same bytes at its start keeps these bytes. A read returns what was written, or an error, or damage that a CRC-32
+//! shows.
 
 mod buffer;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -61,8 +63,8 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// A place between two records: where the next one begins, and what it must say about the one before. A checkpoint keeps the
-/// position from which the log is to be replayed.
+/// A place between two records: where the next one begins, and what it must say about the one before. A checkpoint
+/// keeps the position from which the log is to be replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Where the next record begins.
@@ -88,7 +90,8 @@ pub struct LogId(pub [u8; 16]);
 pub struct Options {
     /// The size of a segment file in bytes: a multiple of 4096, at least 8192.
     pub segment_bytes: u64,
-    /// How many segment files there are: at least 2. They are made when they are first needed, or by [`Wal::make_segment`] a little before.
+    /// How many segment files there are: at least 2. They are made when they are first needed, or by
+    /// [`Wal::make_segment`] a little before.
     pub segments: u32,
 }
 

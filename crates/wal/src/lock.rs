@@ -1,12 +1,13 @@
 //! A mutual exclusion between processes that names its owner.
 //!
-//! One word holds the number of the owner's entry in the process table, so that a waiter can tell whether the owner still
-//! lives and take over from a dead one; and since it is a process and not a thread that owns it, a write
+//! One word holds the number of the owner's entry in the process table, so that a waiter can tell whether the owner
+//! still lives and take over from a dead one; and since it is a process and not a thread that owns it, a write
 //! transaction may move between threads, which a robust pthread mutex forbids.
 //!
-//! What is done under the lock mostly takes less time than going to sleep and being woken. So one waiter, the *heir*, stays awake for
-//! a while, and the others sleep: more than one would take from the owner the processor that it needs. Whoever unlocks wakes a sleeper
-//! only if there is no heir, and now and then all the same, so that no sleeper is passed over for ever.
+//! What is done under the lock mostly takes less time than going to sleep and being woken. So one waiter, the *heir*,
+//! stays awake for a while, and the others sleep: more than one would take from the owner the processor that it needs.
+//! Whoever unlocks wakes a sleeper only if there is no heir, and now and then all the same, so that no sleeper is
+//! passed over for ever.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::sync::{AtomicU32, Ordering, wait_while, wake_one};
 /// How long a waiter sleeps before it looks whether the owner still lives.
 const LOOK_AFTER: Duration = Duration::from_millis(50);
 
-/// How often the heir looks again before it sleeps like the others, some fifty microseconds altogether. (A model checker has nothing to
-/// wait for.)
+/// How often the heir looks again before it sleeps like the others, some fifty microseconds altogether. (A model
+/// checker has nothing to wait for.)
 const LOOKS: u32 = if cfg!(feature = "shuttle") { 1 } else { 400 };
 /// Pauses between two looks.
 const PAUSES: u32 = 8;
@@ -123,7 +124,8 @@ impl Lock {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
             self.take_free(me)
         });
-        // Whoever has counted on this one has unlocked before: it is seen when the lock is looked at once more, before sleeping.
+        // Whoever has counted on this one has unlocked before: it is seen when the lock is looked at once more, before
+        // sleeping.
         self.heir.store(0, Ordering::SeqCst);
         taken
     }

@@ -32,8 +32,8 @@ pub(crate) enum Way {
 pub struct Wal {
     pub(crate) ring: Ring,
     pub(crate) shared: Arc<dyn AsRef<Shared> + Send + Sync>,
-    /// Taken for each sync in this process: a failed sync is reported once per open file, so a second one beside it could
-    /// succeed and know nothing of the failure.
+    /// Taken for each sync in this process: a failed sync is reported once per open file, so a second one beside it
+    /// could succeed and know nothing of the failure.
     pub(crate) syncing: Mutex<Blocks>,
     /// From where records are handed to the system, by the holder of `writing`.
     pub(crate) handed: Mutex<Blocks>,
@@ -65,8 +65,8 @@ impl Wal {
         Ring::create(storage, name, id, *options, guards)
     }
 
-    /// Opens a log. `shared` is the state it shares with all others who have the same log open; unless one of them has started the
-    /// log already, [`Wal::start`] must be called before anything can be appended.
+    /// Opens a log. `shared` is the state it shares with all others who have the same log open; unless one of them has
+    /// started the log already, [`Wal::start`] must be called before anything can be appended.
     ///
     /// # Errors
     /// [`Error::UnknownVersion`], [`Error::CorruptSegment`], [`Error::Io`].
@@ -104,8 +104,8 @@ impl Wal {
         self.ring.segments()
     }
 
-    /// Refuses a log without the segments that it had when it had got to `lsn`: so many, or, if that is not known (0), all that a log
-    /// has whose laps never begin early.
+    /// Refuses a log without the segments that it had when it had got to `lsn`: so many, or, if that is not known (0),
+    /// all that a log has whose laps never begin early.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::CorruptSegment`], [`Error::Io`].
@@ -147,8 +147,9 @@ impl Wal {
         (self.capacity() / 2).min(RECORD_BYTES_MAX) - RECORD_HEADER_BYTES as u64
     }
 
-    /// Reads the records from a position on that an append returned, or from [`Position::START`]. Nothing is changed, and
-    /// [`Wal::start`] need not have been called. While others append, the end is wherever the reader happens to meet it.
+    /// Reads the records from a position on that an append returned, or from [`Position::START`]. Nothing is changed,
+    /// and [`Wal::start`] need not have been called. While others append, the end is wherever the reader happens to
+    /// meet it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the log cannot reach so far, [`Error::CorruptSegment`], [`Error::Io`].
@@ -157,9 +158,9 @@ impl Wal {
         Records::new(&self.ring, from, self.record_bytes_max(), self.guards)
     }
 
-    /// Starts the log after a crash or a clean stop, while nobody else has it open: erases what lies behind the last of `records`,
-    /// which have been read to the end, makes everything before it durable, and has new records appended there. Everything before
-    /// `floor` may be overwritten.
+    /// Starts the log after a crash or a clean stop, while nobody else has it open: erases what lies behind the last of
+    /// `records`, which have been read to the end, makes everything before it durable, and has new records appended
+    /// there. Everything before `floor` may be overwritten.
     ///
     /// # Errors
     /// [`Error::Unread`]; [`Error::Io`]. The log is not started then.
@@ -175,8 +176,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Makes all of `records` durable, which have been read to the end, before [`Wal::start`] does: for who has to do something then that must not reach the disk
-    /// before them. Nobody else has the log open.
+    /// Makes all of `records` durable, which have been read to the end, before [`Wal::start`] does: for who has to do
+    /// something then that must not reach the disk before them. Nobody else has the log open.
     ///
     /// # Errors
     /// [`Error::Unread`]; [`Error::Io`].
@@ -191,8 +192,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Writes what is in the log once more. After a sync has failed, the system may hold as clean in its cache what never
-    /// reached the disk, and would have nothing to do for the next sync.
+    /// Writes what is in the log once more. After a sync has failed, the system may hold as clean in its cache what
+    /// never reached the disk, and would have nothing to do for the next sync.
     fn rewrite(&self, from: Lsn, to: Lsn) -> Result<()> {
         let mut buffer = vec![0; REWRITE_BYTES];
         let mut at = from;
@@ -209,7 +210,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes the files of the log, which is of no use then. For whoever has it alone, and does not need what it holds.
+    /// Removes the files of the log, which is of no use then. For whoever has it alone, and does not need what it
+    /// holds.
     ///
     /// # Errors
     /// [`Error::Io`]; some of the files may be gone.
@@ -217,8 +219,8 @@ impl Wal {
         self.ring.remove()
     }
 
-    /// Takes over from a dead holder of the writer lock: erases the record it may have left unfinished, makes everything before
-    /// durable, and returns where the log goes on.
+    /// Takes over from a dead holder of the writer lock: erases the record it may have left unfinished, makes
+    /// everything before durable, and returns where the log goes on.
     ///
     /// # Errors
     /// [`Error::Io`], after which the log is poisoned; [`Error::Poisoned`], [`Error::NotStarted`].
@@ -241,8 +243,8 @@ impl Wal {
         Ok(tail)
     }
 
-    /// Makes sure that a record of so many bytes can be appended: that there is room in the log, and space for it on the disk. For the
-    /// holder of the writer lock, before it begins what the record will describe.
+    /// Makes sure that a record of so many bytes can be appended: that there is room in the log, and space for it on
+    /// the disk. For the holder of the writer lock, before it begins what the record will describe.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::NoSegment`], [`Error::RecordTooLarge`], [`Error::Io`]; nothing has happened then.
@@ -277,15 +279,16 @@ impl Wal {
         self.holding(&self.shared().making, || self.ring.prepare(from, to))
     }
 
-    /// Whether a quarter of a segment or less is left until one that this process has not opened yet, or that does not exist.
+    /// Whether a quarter of a segment or less is left until one that this process has not opened yet, or that does not
+    /// exist.
     pub fn is_segment_due(&self) -> bool {
         !self
             .ring
             .is_open(self.ring.a_quarter_segment_behind(self.end()))
     }
 
-    /// Makes the segment that will be needed next, which takes some time, so that no append has to. For anybody, beside whoever appends; the log is
-    /// shared in the sense of [`Wal::share_buffer`] or nobody else uses it now.
+    /// Makes the segment that will be needed next, which takes some time, so that no append has to. For anybody, beside
+    /// whoever appends; the log is shared in the sense of [`Wal::share_buffer`] or nobody else uses it now.
     ///
     /// # Errors
     /// [`Error::Io`]; the append that needs the segment tries again.
@@ -294,8 +297,8 @@ impl Wal {
         self.make_segments(end, Lsn(self.ring.a_quarter_segment_behind(end).0 + 1))
     }
 
-    /// Where the log would go on if it began its next lap now, leaving out the rest of this one: at the first segment. `None` if it is there
-    /// already. For the holder of the writer lock.
+    /// Where the log would go on if it began its next lap now, leaving out the rest of this one: at the first segment.
+    /// `None` if it is there already. For the holder of the writer lock.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::NotStarted`].
@@ -313,9 +316,9 @@ impl Wal {
         }
     }
 
-    /// Goes on at `lap`, which is what [`Wal::next_lap`] says: a log that cannot get the segments of this lap ([`Error::NoSegment`]) has
-    /// those of the one before for the next. All records are durable, and whoever reads the log after a crash begins at `lap`, since nothing in
-    /// the log leads there. For the holder of the writer lock.
+    /// Goes on at `lap`, which is what [`Wal::next_lap`] says: a log that cannot get the segments of this lap
+    /// ([`Error::NoSegment`]) has those of the one before for the next. All records are durable, and whoever reads the
+    /// log after a crash begins at `lap`, since nothing in the log leads there. For the holder of the writer lock.
     ///
     /// # Errors
     /// [`Error::NotInLog`] if there are records that are not durable; nothing has happened then.
@@ -330,20 +333,21 @@ impl Wal {
         })
     }
 
-    /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not durable yet, see
-    /// [`Wal::sync_to`], but with the system: it survives the death of all processes. For the holder of the writer lock only.
+    /// Appends a record, whose bytes are those of all parts, and returns the position behind it. The record is not
+    /// durable yet, see [`Wal::sync_to`], but with the system: it survives the death of all processes. For the holder
+    /// of the writer lock only.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::NoSegment`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log then. (If the machine stops right after
-    /// [`Error::Io`], it may be there all the same.)
+    /// [`Error::Full`], [`Error::NoSegment`], [`Error::RecordTooLarge`], [`Error::Io`]; the record is not in the log
+    /// then. (If the machine stops right after [`Error::Io`], it may be there all the same.)
     pub fn append(&self, parts: &[IoSlice<'_>]) -> Result<Position> {
         let end = self.write_record(parts, Way::Kept)?;
         self.shared().advance(end);
         Ok(end)
     }
 
-    /// As [`Wal::append`], for a record that somebody will wait for: until it is durable it may be lost if all processes die that have the log
-    /// open. It is on its way to the disk in less time.
+    /// As [`Wal::append`], for a record that somebody will wait for: until it is durable it may be lost if all
+    /// processes die that have the log open. It is on its way to the disk in less time.
     ///
     /// # Errors
     /// As [`Wal::append`].
@@ -405,13 +409,15 @@ impl Wal {
         }
     }
 
-    /// Allows everything before `lsn` to be overwritten. For whoever has made a checkpoint durable that needs nothing before.
+    /// Allows everything before `lsn` to be overwritten. For whoever has made a checkpoint durable that needs nothing
+    /// before.
     pub fn recycle_before(&self, lsn: Lsn) {
         let shared = self.shared();
         shared.raise_floor(lsn.min(shared.durable()));
     }
 
-    /// Where the last record begins; for the holder of the writer lock. `None` if none has been appended since the log was started.
+    /// Where the last record begins; for the holder of the writer lock. `None` if none has been appended since the log
+    /// was started.
     pub fn before_last(&self) -> Option<Position> {
         self.shared().before_last()
     }

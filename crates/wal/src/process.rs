@@ -27,13 +27,14 @@ const OPENING_BYTE: i64 = 0;
 const STILL_BYTE: i64 = 1;
 const PROCESS_BYTES_FROM: i64 = 16;
 
-/// The number of this run of the system: what was left in memory under another one is gone, or stale. 0 if it cannot be told.
+/// The number of this run of the system: what was left in memory under another one is gone, or stale. 0 if it cannot be
+/// told.
 pub fn boot_id() -> u128 {
     sys::boot_id().unwrap_or(0)
 }
 
-/// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock byte
-/// may change it.
+/// An entry of the process table, in memory that processes share. All zeroes is a free one; who holds the entry's lock
+/// byte may change it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ProcessEntry {
@@ -130,8 +131,8 @@ impl Membership {
         }
     }
 
-    /// Takes the first entry of the table that no living process has. `clear` removes what a dead one has left under that
-    /// entry, and refuses it while there is something that others have to clear up first.
+    /// Takes the first entry of the table that no living process has. `clear` removes what a dead one has left under
+    /// that entry, and refuses it while there is something that others have to clear up first.
     pub fn join(
         locks: LockFile,
         table: &[ProcessEntry],
@@ -163,7 +164,8 @@ impl Membership {
         }
     }
 
-    /// Keeps others from opening what is shared until this is dropped, unless somebody else has it open or is about to; whether it does.
+    /// Keeps others from opening what is shared until this is dropped, unless somebody else has it open or is about to;
+    /// whether it does.
     pub fn lock_opening_if_last(&self) -> io::Result<bool> {
         let Some(locks) = &self.locks else {
             return Ok(true);
@@ -225,8 +227,8 @@ impl Membership {
             entry.is_some_and(|entry| entry.get().has_ended())
         };
         let own = process_byte(index);
-        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever would take the entry
-        // over is kept from opening.
+        // A child that came about without the fork handler may hold the lock of its dead parent for ever. Then whoever
+        // would take the entry over is kept from opening.
         let byte = if take(own) {
             own
         } else if has_ended() && take(OPENING_BYTE) {
@@ -277,8 +279,8 @@ impl LockFile {
         self.0.is_locked(PROCESS_BYTES_FROM, PROCESSES_MAX as i64)
     }
 
-    /// From now on, and as long as this is kept, [`LockFile::is_held_still`] tells others that this process looks at what is shared
-    /// without having joined them. For the holder of the opening lock, while nobody has it open.
+    /// From now on, and as long as this is kept, [`LockFile::is_held_still`] tells others that this process looks at
+    /// what is shared without having joined them. For the holder of the opening lock, while nobody has it open.
     pub fn hold_still(&self) -> io::Result<()> {
         self.0.lock_shared(STILL_BYTE)
     }

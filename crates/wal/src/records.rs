@@ -72,11 +72,12 @@ impl<'a> Records<'a> {
         })
     }
 
-    /// The next record, or `None` at the end of the log, where an append that was never acknowledged may have left anything.
+    /// The next record, or `None` at the end of the log, where an append that was never acknowledged may have left
+    /// anything.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a later record proves that the one here had been durable, [`Error::Io`] if it cannot be read. Both are
-    /// final.
+    /// [`Error::Corrupt`] if a later record proves that the one here had been durable, [`Error::Io`] if it cannot be
+    /// read. Both are final.
     #[expect(
         clippy::should_implement_trait,
         reason = "the record borrows the buffer"
@@ -139,8 +140,8 @@ impl<'a> Records<'a> {
         Ok((is_whole && is_intact).then_some((header, end)))
     }
 
-    /// There is no record here. If a record further on was written when this place was durable already, one is lost; otherwise
-    /// whatever is found from here on was left by an interrupted append or an abandoned future.
+    /// There is no record here. If a record further on was written when this place was durable already, one is lost;
+    /// otherwise whatever is found from here on was left by an interrupted append or an abandoned future.
     fn judge_end(&mut self) -> Result<()> {
         let end = self.at.lsn;
         let leftovers = &mut self.leftovers;
@@ -172,7 +173,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The bytes from `lsn` on, fewer than `length` where the log has no more segments. `length` is at most what the ring holds.
+    /// The bytes from `lsn` on, fewer than `length` where the log has no more segments. `length` is at most what the
+    /// ring holds.
     fn peek(&mut self, lsn: Lsn, length: usize) -> Result<&[u8]> {
         let is_buffered = |skip: &usize| {
             let left = self.filled.checked_sub(*skip);
@@ -221,7 +223,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Visits the intact headers of this log that begin behind `end` and less than a lap away, each exactly where it says.
+    /// Visits the intact headers of this log that begin behind `end` and less than a lap away, each exactly where it
+    /// says.
     fn for_each_header_after(
         &mut self,
         end: Lsn,

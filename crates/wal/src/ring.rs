@@ -16,7 +16,8 @@ const ZEROS_BYTES: usize = 256 * 1024;
 /// A segment opened with [`OpenMode::Blocks`], if the system does that.
 type BlockFile = OnceLock<Option<Arc<dyn File>>>;
 
-/// The segments of one log. A segment file is made when the stream first reaches it, or is about to, and is used again on every lap.
+/// The segments of one log. A segment file is made when the stream first reaches it, or is about to, and is used again
+/// on every lap.
 #[derive(Debug)]
 pub(crate) struct Ring {
     storage: Arc<dyn Storage>,
@@ -151,7 +152,8 @@ impl Ring {
         }
     }
 
-    /// Makes the name of a segment durable before anything is written to it. Whoever made it may have been killed before that.
+    /// Makes the name of a segment durable before anything is written to it. Whoever made it may have been killed
+    /// before that.
     fn sync_name(&self, name: &str) -> Result<()> {
         if self.mode != OpenMode::Read && self.guards.has(Guard::SyncNewName) {
             self.storage.sync_names().doing("cannot name", name)?;
@@ -198,7 +200,8 @@ impl Ring {
                 self.storage.rename(&new_name, &name)
             })
             .inspect_err(|_| {
-                // A part of it would take the last space that there is. If it stays, it is removed with the next attempt.
+                // A part of it would take the last space that there is. If it stays, it is removed with the next
+                // attempt.
                 let _: std::io::Result<()> = self.storage.remove(&new_name);
             })
             .doing("cannot make", &name)
@@ -321,8 +324,8 @@ impl Ring {
         file.as_deref()
     }
 
-    /// Writes whole blocks past the page cache, durably; gives `false` if the system does not do that. `lsn` is at the beginning of a block,
-    /// and `blocks` is where blocks can be written from.
+    /// Writes whole blocks past the page cache, durably; gives `false` if the system does not do that. `lsn` is at the
+    /// beginning of a block, and `blocks` is where blocks can be written from.
     pub(crate) fn write_blocks(&self, mut lsn: Lsn, mut blocks: &[u8]) -> Result<bool> {
         while !blocks.is_empty() {
             let place = self.place(lsn);
@@ -382,7 +385,8 @@ impl Ring {
         Ok(())
     }
 
-    /// How many segments there are, counted from the first place. Segments are made in stream order, so a gap is damage.
+    /// How many segments there are, counted from the first place. Segments are made in stream order, so a gap is
+    /// damage.
     pub(crate) fn segments(&self) -> Result<u32> {
         let mut missing = None;
         for place in 0..self.shape.segments {
@@ -400,8 +404,8 @@ impl Ring {
         Ok(missing.unwrap_or(self.shape.segments))
     }
 
-    /// Whether the stream could get to this place with the segments that there are: every lap begins in the first one. `in_full` says that no
-    /// lap has begun early.
+    /// Whether the stream could get to this place with the segments that there are: every lap begins in the first one.
+    /// `in_full` says that no lap has begun early.
     pub(crate) fn has_reached(&self, lsn: Lsn, in_full: bool) -> Result<bool> {
         let there = self.stream_bytes() * u64::from(self.segments()?);
         let is_complete = there == self.capacity();

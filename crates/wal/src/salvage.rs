@@ -1,8 +1,10 @@
-//! What the users of a log leave in the memory they shared when all of them die: records that were appended and not written yet.
+//! What the users of a log leave in the memory they shared when all of them die: records that were appended and not
+//! written yet.
 //!
-//! Nothing in that memory is believed. Records are taken from it one after the other as long as each is one that recovery would take if it
-//! were in the files: whole, of this log, at its place, and naming the checksum of the one before it, the first of them that of the last
-//! record in the files. So memory in which something else is left, or which the log has outlived, changes nothing.
+//! Nothing in that memory is believed. Records are taken from it one after the other as long as each is one that
+//! recovery would take if it were in the files: whole, of this log, at its place, and naming the checksum of the one
+//! before it, the first of them that of the last record in the files. So memory in which something else is left, or
+//! which the log has outlived, changes nothing.
 
 use std::io::IoSlice;
 
@@ -16,9 +18,10 @@ use crate::sync::AtomicU64;
 use crate::{Lsn, Position};
 
 impl Wal {
-    /// Hands to the system what the last users of the log, all of whom are dead, have left in the memory of [`Wal::share_buffer`], `words`,
-    /// with their state `left`. For whoever opens the log first, before it is read for [`Wal::start`]; `floor` is a position from
-    /// which it can be read. The memory stays as it is, so that this can be interrupted and done again.
+    /// Hands to the system what the last users of the log, all of whom are dead, have left in the memory of
+    /// [`Wal::share_buffer`], `words`, with their state `left`. For whoever opens the log first, before it is read for
+    /// [`Wal::start`]; `floor` is a position from which it can be read. The memory stays as it is, so that this can be
+    /// interrupted and done again.
     ///
     /// # Errors
     /// Those of [`Wal::records`] and [`Records::next`](crate::Records::next); [`Error::Io`](crate::Error::Io).

@@ -4,12 +4,13 @@ use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{Lsn, Position};
 
-/// The state of a running log: where it ends, what is durable, who syncs. It consists of atomics only and is valid when all its
-/// bytes are zero (a log that has not been started), so it may live in private memory (`Arc<Shared>`) or in memory that several
-/// processes map, behind any type that gives `AsRef<Shared>`. It is volatile: after a reboot or a crash of all processes it must
-/// begin with zeros again, and [`Wal::start`](crate::Wal::start) fills it.
+/// The state of a running log: where it ends, what is durable, who syncs. It consists of atomics only and is valid when
+/// all its bytes are zero (a log that has not been started), so it may live in private memory (`Arc<Shared>`) or in
+/// memory that several processes map, behind any type that gives `AsRef<Shared>`. It is volatile: after a reboot or a
+/// crash of all processes it must begin with zeros again, and [`Wal::start`](crate::Wal::start) fills it.
 ///
-/// One process at a time changes the end, floor and tails: the one with the caller's writer lock. Everybody takes part in the rest.
+/// One process at a time changes the end, floor and tails: the one with the caller's writer lock. Everybody takes part
+/// in the rest.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Shared {
@@ -19,7 +20,8 @@ pub struct Shared {
     pub(crate) turn: AtomicU32,
     /// The futex words on which others wait for that to end.
     pub(crate) bells: [Bell; 2],
-    /// Not 0 if the buffer holds what the block of `written` begins with; see `buffer`. For the holder of the writer lock.
+    /// Not 0 if the buffer holds what the block of `written` begins with; see `buffer`. For the holder of the writer
+    /// lock.
     primed: AtomicU32,
     unused: AtomicU32,
     /// The sync under way makes everything before this durable.
@@ -32,8 +34,8 @@ pub struct Shared {
     end: AtomicU64,
     /// Everything before it may be overwritten.
     floor: AtomicU64,
-    /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so that whoever
-    /// dies between two stores leaves the other one whole.
+    /// The end with the checksum of the last record. The one whose LSN is not `end` is free for the next record, so
+    /// that whoever dies between two stores leaves the other one whole.
     tails: [Tail; 2],
     /// Everything before it is in the files, if perhaps in the page cache only.
     written: AtomicU64,
@@ -145,8 +147,9 @@ impl Shared {
         self.end.store(to.lsn.0, Ordering::Release);
     }
 
-    /// Moves the end to a place where nothing is, from one that everything before is durable to; for the one with the writer lock, and with
-    /// `writing`. Whoever dies at this leaves an end that is not behind `written`, and nothing said to be durable that is not.
+    /// Moves the end to a place where nothing is, from one that everything before is durable to; for the one with the
+    /// writer lock, and with `writing`. Whoever dies at this leaves an end that is not behind `written`, and nothing
+    /// said to be durable that is not.
     pub(crate) fn skip_to(&self, to: Position) {
         self.set_primed(false);
         self.set_written(to.lsn);
@@ -159,14 +162,16 @@ impl Shared {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// Whether a process of this number may be writing to the files of the log; see [`Wal::share_buffer`](crate::Wal::share_buffer).
+    /// Whether a process of this number may be writing to the files of the log; see
+    /// [`Wal::share_buffer`](crate::Wal::share_buffer).
     pub fn is_writer(&self, process: u16) -> bool {
         [&self.writing, &self.making]
             .iter()
             .any(|lock| lock.owner() == Some(process))
     }
 
-    /// Whether everything that was appended is in the files; if it is not, and all users are dead, see [`Wal::salvage`](crate::Wal::salvage).
+    /// Whether everything that was appended is in the files; if it is not, and all users are dead, see
+    /// [`Wal::salvage`](crate::Wal::salvage).
     pub fn is_written(&self) -> bool {
         self.written() >= self.end()
     }

@@ -1,5 +1,5 @@
-//! Atomics, the mutex and the futex: everything that threads and processes share goes through here, so that the same code can
-//! be run under a model checker (feature `shuttle`). What is built on the log and shares memory uses it too.
+//! Atomics, the mutex and the futex: everything that threads and processes share goes through here, so that the same
+//! code can be run under a model checker (feature `shuttle`). What is built on the log and shares memory uses it too.
 
 #[cfg(not(feature = "shuttle"))]
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,8 +22,8 @@ pub use shuttle::sync::{Mutex, MutexGuard, PoisonError};
 #[cfg(feature = "shuttle")]
 pub use shuttle::{thread::yield_now, thread_local};
 
-/// The futex under the model checker. A wait has no end in time here, so a wake-up that gets lost is a deadlock, which the
-/// checker reports.
+/// The futex under the model checker. A wait has no end in time here, so a wake-up that gets lost is a deadlock, which
+/// the checker reports.
 #[cfg(feature = "shuttle")]
 mod model {
     use std::time::Duration;

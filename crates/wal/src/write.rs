@@ -13,11 +13,11 @@ use crate::storage::BLOCK_BYTES;
 use crate::sync::{AtomicU64, PoisonError};
 
 impl Wal {
-    /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least 8 KiB. All
-    /// users of the log who write to it must have the same memory, which may hold anything when the log is started, before anybody appends to the log or
-    /// waits for its records. `outlives` says that the memory survives the death of all of them, and that whoever opens the log
-    /// next calls [`Wal::salvage`]. `me` and `is_alive` are what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first
-    /// call counts.
+    /// Gives the log memory for records that are on their way to the disk ([`Wal::append_buffered`]): `words`, at least
+    /// 8 KiB. All users of the log who write to it must have the same memory, which may hold anything when the log is
+    /// started, before anybody appends to the log or waits for its records. `outlives` says that the memory survives
+    /// the death of all of them, and that whoever opens the log next calls [`Wal::salvage`]. `me` and `is_alive` are
+    /// what [`Lock`](crate::lock::Lock) wants to know of processes. Only the first call counts.
     pub fn share_buffer(
         &self,
         words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
@@ -41,7 +41,8 @@ impl Wal {
         (fits && self.ring.takes_blocks(lsn)).then_some(buffer)
     }
 
-    /// Stores a record in the buffer, from `lsn` up to `end`; gives `false` if it has to be written. For the holder of the writer lock.
+    /// Stores a record in the buffer, from `lsn` up to `end`; gives `false` if it has to be written. For the holder of
+    /// the writer lock.
     pub(crate) fn put(&self, lsn: Lsn, end: Lsn, pieces: &[IoSlice<'_>]) -> Result<bool> {
         let Some(buffer) = self.buffer_for(lsn, end.0 - lsn.0) else {
             return Ok(false);
@@ -66,8 +67,8 @@ impl Wal {
         Ok(true)
     }
 
-    /// Sees to it that a record which was put into the buffer survives the death of all processes, with everything before it. For the
-    /// holder of the writer lock.
+    /// Sees to it that a record which was put into the buffer survives the death of all processes, with everything
+    /// before it. For the holder of the writer lock.
     pub(crate) fn keep_put(&self, lsn: Lsn, end: Lsn) -> Result<()> {
         let written = self.shared().written();
         if self
@@ -105,8 +106,8 @@ impl Wal {
         Err(error)
     }
 
-    /// Whether so much in the buffer has not been handed to the system that somebody who has the time had better do that
-    /// ([`Wal::write_through`]), before appends have to.
+    /// Whether so much in the buffer has not been handed to the system that somebody who has the time had better do
+    /// that ([`Wal::write_through`]), before appends have to.
     pub fn is_write_due(&self) -> bool {
         let part = |buffer: &Buffer| buffer.bytes() / PARTS;
         let unwritten = || self.end().0.saturating_sub(self.shared().written().0);
@@ -150,8 +151,8 @@ impl Wal {
             .is_some_and(|(owner, buffer)| !(buffer.is_alive)(owner))
     }
 
-    /// Hands what is in the buffer before `to` to the system, for the holder of `writing`: in whole blocks, since of others the system would
-    /// read the rest first.
+    /// Hands what is in the buffer before `to` to the system, for the holder of `writing`: in whole blocks, since of
+    /// others the system would read the rest first.
     pub(crate) fn write_buffered(&self, to: Lsn) -> Result<()> {
         let shared = self.shared();
         let from = shared.written();
@@ -196,7 +197,8 @@ impl Wal {
         synced.inspect_err(|_| self.poison_after_sync())
     }
 
-    /// Has everything before `end` written, for the holder of `writing`. Gives whether it is on the disk, too, and not only with the system.
+    /// Has everything before `end` written, for the holder of `writing`. Gives whether it is on the disk, too, and not
+    /// only with the system.
     fn write_durably(&self, end: Lsn, blocks: &mut Blocks) -> Result<bool> {
         let shared = self.shared();
         let written = shared.written();

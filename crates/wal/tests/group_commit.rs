@@ -194,7 +194,8 @@ impl Family {
         }
     }
 
-    /// Everything that was acknowledged is in the log, each thread's records in order. Returns how many records there are.
+    /// Everything that was acknowledged is in the log, each thread's records in order. Returns how many records there
+    /// are.
     fn check(&self) -> u32 {
         let log = open(&self.storage).unwrap();
         let (payloads, _) = read_all(&log, Position::START).unwrap();

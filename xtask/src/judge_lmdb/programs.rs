@@ -1,8 +1,8 @@
-//! LMDB's own programs: `mtest`..`mtest5` and the tools, compiled against its `lmdb.h`; and a program of ours, which does
-//! random things and prints what came of each.
+//! LMDB's own programs: `mtest`..`mtest5` and the tools, compiled against its `lmdb.h`; and a program of ours, which
+//! does random things and prints what came of each.
 //!
-//! Its sources are in a crate. With them come both libraries' programs: the original's have its library in them, ours are
-//! linked with ours.
+//! Its sources are in a crate. With them come both libraries' programs: the original's have its library in them, ours
+//! are linked with ours.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -169,8 +169,8 @@ fn without_addresses(text: &str) -> String {
     without
 }
 
-/// How many duplicates `MDB_NEXT_MULTIPLE` shows at a time is a matter of pages. `mtest4` prints a line for each time, before
-/// it deletes; those about single records have addresses in them.
+/// How many duplicates `MDB_NEXT_MULTIPLE` shows at a time is a matter of pages. `mtest4` prints a line for each time,
+/// before it deletes; those about single records have addresses in them.
 fn without_pieces(text: &str) -> String {
     let (before, after) = text.split_once("Deleted").unwrap_or((text, ""));
     let is_piece = |line: &str| line.starts_with("key: 001");

@@ -238,8 +238,8 @@ impl Report {
         figure
     }
 
-    /// What the threads of sessions take for a request, and how long the 99th percentile of the reads lasts, through the
-    /// same of reads alone.
+    /// What the threads of sessions take for a request, and how long the 99th percentile of the reads lasts, through
+    /// the same of reads alone.
     fn beside(&self, row: &Row, alone: &str) -> (Option<f64>, Option<f64>) {
         let through = |of: &dyn Fn(&Sample) -> f64| {
             let sapwood = |name| self.row_median(name, of).and_then(|median| median.sapwood);

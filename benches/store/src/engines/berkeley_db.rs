@@ -1,4 +1,5 @@
-//! Berkeley DB, Debian's library, as a B-tree with log, locks and transactions, and a cache as large as the data; `berkeley_db.c` has its settings.
+//! Berkeley DB, Debian's library, as a B-tree with log, locks and transactions, and a cache as large as the data;
+//! `berkeley_db.c` has its settings.
 //!
 //! Bulk: puts in one transaction. Transactions that need not be durable: `DB_TXN_NOSYNC`. Reads are from a snapshot
 //! (`DB_TXN_SNAPSHOT`), so that they wait for no writer, as with the others.

@@ -1,7 +1,8 @@
 //! fjall with a cache as large as the data, without compression.
 //!
-//! Bulk: sorted input by its ingestion, any other by batches of 1,000 that are synced once at the end. Transactions are batches (a single writer's, so that nothing else
-//! is needed to make them atomic): durable ones with `PersistMode::SyncData`, others with `PersistMode::Buffer`.
+//! Bulk: sorted input by its ingestion, any other by batches of 1,000 that are synced once at the end. Transactions are
+//! batches (a single writer's, so that nothing else is needed to make them atomic): durable ones with
+//! `PersistMode::SyncData`, others with `PersistMode::Buffer`.
 
 use std::path::Path;
 use std::time::Duration;

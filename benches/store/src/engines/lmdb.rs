@@ -1,7 +1,7 @@
 //! LMDB through heed, with its defaults (two syncs a commit, no writable map) and a map that is large enough.
 //!
-//! Bulk: sorted input by puts that append, any other by puts in one transaction. Transactions that need not be durable: `MDB_NOSYNC`, which on
-//! a file system that keeps the order of writes loses commits and nothing else.
+//! Bulk: sorted input by puts that append, any other by puts in one transaction. Transactions that need not be durable:
+//! `MDB_NOSYNC`, which on a file system that keeps the order of writes loses commits and nothing else.
 
 #![allow(unsafe_code)] // heed's way to say that nobody may map the file twice, or change its flags under a writer.
 

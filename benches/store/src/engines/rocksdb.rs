@@ -1,8 +1,9 @@
-//! RocksDB, Debian's library through its C interface, with a block cache as large as the data, bloom filters of 10 bits, no compression, two
-//! background threads, its other options at their defaults.
+//! RocksDB, Debian's library through its C interface, with a block cache as large as the data, bloom filters of 10
+//! bits, no compression, two background threads, its other options at their defaults.
 //!
-//! Bulk: sorted input goes into a table file that is then ingested, any other by batches of 1,000 without the log, flushed at the end. Transactions are write
-//! batches: durable ones with `sync`. Reads are from a snapshot; ranges keep their iterator for as long as it.
+//! Bulk: sorted input goes into a table file that is then ingested, any other by batches of 1,000 without the log,
+//! flushed at the end. Transactions are write batches: durable ones with `sync`. Reads are from a snapshot; ranges keep
+//! their iterator for as long as it.
 
 #![allow(unsafe_code)] // A C library.
 
@@ -176,7 +177,8 @@ impl RocksDb {
 
     fn load_sorted(&self, input: &Input<'_>) -> Result<()> {
         let path = path(&self.folder.join("sorted.sst"))?;
-        // SAFETY: handles are used between their creation and their destruction; keys and values are as long as it is said.
+        // SAFETY: handles are used between their creation and their destruction; keys and values are as long as it is
+        // said.
         unsafe {
             let env = rocksdb_envoptions_create();
             let writer = rocksdb_sstfilewriter_create(env, self.options);

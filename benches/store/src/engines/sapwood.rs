@@ -1,8 +1,9 @@
-//! Our store with its default options: a log of 64 MiB, checkpoints when three eighths of it are used. Only that it compacts itself when it rests is left to the row
-//! that measures it: it would do so while others are measured.
+//! Our store with its default options: a log of 64 MiB, checkpoints when three eighths of it are used. Only that it
+//! compacts itself when it rests is left to the row that measures it: it would do so while others are measured.
 //!
-//! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more thread.
-//! Compaction: `Env::compact` online, otherwise a compacting backup, restored. Transactions that need not be durable are `Durability::Relaxed`: logged, and not waited for.
+//! Bulk: sorted input goes into the bulk builder, any other through the sorter first, which gets 256 MiB and one more
+//! thread. Compaction: `Env::compact` online, otherwise a compacting backup, restored. Transactions that need not be
+//! durable are `Durability::Relaxed`: logged, and not waited for.
 
 use std::fs;
 use std::path::{Path, PathBuf};

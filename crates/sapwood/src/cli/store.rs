@@ -18,8 +18,8 @@ pub(crate) enum Store {
     Compact(Place),
     /// Make another environment of the same contents, beside running readers and writers
     Copy(Copy),
-    /// Copy to one file, or of several stores to a folder, all or what has changed since a backup, beside running readers and
-    /// writers
+    /// Copy to one file, or of several stores to a folder, all or what has changed since a backup, beside running
+    /// readers and writers
     Backup(Backup),
     /// Make an environment of a backup and the increments that follow it
     Restore(Restore),

@@ -1,8 +1,8 @@
 //! `sapwood export`: entries as LDIF.
 //!
-//! Searches give entries in the order in which they are stored, where a moved entry can come before its new parent. So the
-//! whole tree is walked level by level, into the entries that have subordinates. With a filter, which may well leave parents
-//! out, one search does.
+//! Searches give entries in the order in which they are stored, where a moved entry can come before its new parent. So
+//! the whole tree is walked level by level, into the entries that have subordinates. With a filter, which may well
+//! leave parents out, one search does.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;

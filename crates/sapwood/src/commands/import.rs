@@ -246,8 +246,9 @@ const COMPRESSED: [(&[u8], &str, &str); 5] = [
 /// The tag and the length of a message, and the tag of its ID. It is more than anything else is told by.
 const MESSAGE_START_BYTES_MAX: usize = 1 + 1 + ber::LENGTH_OCTETS_MAX + 1;
 
-/// Whether a source begins with an LDAP message. No LDIF does: the tag of a SEQUENCE is the digit 0, with which no name, version or comment begins. The tag
-/// of an INTEGER behind the length tells it from other text, as it is a control character.
+/// Whether a source begins with an LDAP message. No LDIF does: the tag of a SEQUENCE is the digit 0, with which no
+/// name, version or comment begins. The tag of an INTEGER behind the length tells it from other text, as it is a
+/// control character.
 fn begins_a_message(start: &[u8]) -> bool {
     let Some((&ber::SEQUENCE, [length, rest @ ..])) = start.split_first() else {
         return false;

@@ -80,8 +80,8 @@ pub(crate) fn run(args: &Serve) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Saves a directory in memory, and does not end before that has succeeded: its entries are nowhere else, and what is in the way, such as a full
-/// disk, can be mended meanwhile. Whoever would rather lose them sends another signal.
+/// Saves a directory in memory, and does not end before that has succeeded: its entries are nowhere else, and what is
+/// in the way, such as a full disk, can be mended meanwhile. Whoever would rather lose them sends another signal.
 fn save_memory(folder: &Path, directory: &Directory, signals: &mut Signals) -> Result<()> {
     let mut is_last = false;
     loop {

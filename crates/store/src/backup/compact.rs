@@ -1,5 +1,5 @@
-//! A backup without free pages: its trees are copied one after the other. Its pages have other numbers than the store's, so it is
-//! of another *generation*, and no increment can follow it.
+//! A backup without free pages: its trees are copied one after the other. Its pages have other numbers than the
+//! store's, so it is of another *generation*, and no increment can follow it.
 
 use std::io::IoSlice;
 

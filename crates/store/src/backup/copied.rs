@@ -1,7 +1,8 @@
 //! What is copied of a store, page by page, as a snapshot sees it.
 //!
-//! Most pages stand still. To leaves of places others store, so that they are put together anew from what the snapshot finds in them; and behind the end that
-//! a segment had when the snapshot was taken, others add records, of which nothing is read.
+//! Most pages stand still. To leaves of places others store, so that they are put together anew from what the snapshot
+//! finds in them; and behind the end that a segment had when the snapshot was taken, others add records, of which
+//! nothing is read.
 
 #![deny(clippy::indexing_slicing)]
 

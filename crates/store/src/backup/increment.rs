@@ -17,8 +17,8 @@
 //!               the pages
 //! ```
 //!
-//! The pages carry their numbers and checksums themselves, and the free list says of every page whether it is in use. So
-//! nothing here has to be believed: a store that was put together is checked as a whole.
+//! The pages carry their numbers and checksums themselves, and the free list says of every page whether it is in use.
+//! So nothing here has to be believed: a store that was put together is checked as a whole.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -243,8 +243,9 @@ fn changed_pages(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<
     })
 }
 
-/// What was added to segments since a commit. Of each heap one segment is filled at a time: what is older than the newest of those that were there then was not
-/// added to. (A commit that began several may have gone on with any of them.)
+/// What was added to segments since a commit. Of each heap one segment is filled at a time: what is older than the
+/// newest of those that were there then was not added to. (A commit that began several may have gone on with any of
+/// them.)
 fn changed_segments(pages: &MappedPages, roots: &Roots, since: CommitNo) -> Result<Vec<Part>> {
     let mut changed = Vec::new();
     // Of the heap before, and the newest of its older segments.

@@ -1,7 +1,9 @@
-//! Restoring: an environment made of a backup, of the increments that follow it, and of what the archive has behind those.
+//! Restoring: an environment made of a backup, of the increments that follow it, and of what the archive has behind
+//! those.
 //!
-//! Nothing in them is believed. The backup is copied, increments are put into the copy, and the copy is checked in full; so is the result, once
-//! the archive's records have been applied to it. It becomes an environment with its name, which it gets last, and is on a timeline of its own.
+//! Nothing in them is believed. The backup is copied, increments are put into the copy, and the copy is checked in
+//! full; so is the result, once the archive's records have been applied to it. It becomes an environment with its name,
+//! which it gets last, and is on a timeline of its own.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -71,8 +73,9 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Of a full backup: a file ([`Env::backup`](crate::Env::backup), [`Env::backup_compacted`](crate::Env::backup_compacted)), or the folder with those of
-    /// several stores ([`Env::backup_stores`](crate::Env::backup_stores)).
+    /// Of a full backup: a file ([`Env::backup`](crate::Env::backup),
+    /// [`Env::backup_compacted`](crate::Env::backup_compacted)), or the folder with those of several stores
+    /// ([`Env::backup_stores`](crate::Env::backup_stores)).
     pub fn of(backup: impl Into<PathBuf>) -> Self {
         Self {
             backup: backup.into(),
@@ -81,17 +84,19 @@ impl Restore {
         }
     }
 
-    /// Goes on with an increment that follows what was given before ([`Env::backup_since`](crate::Env::backup_since)), or with the folder of those of several stores
-    /// ([`Env::backup_stores_since`](crate::Env::backup_stores_since)).
+    /// Goes on with an increment that follows what was given before ([`Env::backup_since`](crate::Env::backup_since)),
+    /// or with the folder of those of several stores ([`Env::backup_stores_since`](crate::Env::backup_stores_since)).
     pub fn increment(mut self, path: impl Into<PathBuf>) -> Self {
         self.increments.push(path.into());
         self
     }
 
-    /// Goes on with what the archive in this folder has behind the backup and its increments ([`Options::archive`](crate::Options::archive)).
+    /// Goes on with what the archive in this folder has behind the backup and its increments
+    /// ([`Options::archive`](crate::Options::archive)).
     ///
-    /// Restoring then fails with [`Error::NotInArchive`] if the archive does not lead there: because it begins later, or has a gap, or because a commit in
-    /// between wrote its pages outside of the log, as bulk loads and very large transactions do. A backup or an increment from behind that commit is needed then.
+    /// Restoring then fails with [`Error::NotInArchive`] if the archive does not lead there: because it begins later,
+    /// or has a gap, or because a commit in between wrote its pages outside of the log, as bulk loads and very large
+    /// transactions do. A backup or an increment from behind that commit is needed then.
     pub fn archive(mut self, folder: impl Into<PathBuf>, until: Until) -> Self {
         self.archive = Some((folder.into(), until));
         self
@@ -184,7 +189,8 @@ impl Restore {
     }
 }
 
-/// Makes an environment in the folder `dest`, which must not exist or be empty, of the backup file `src` alone: see [`Restore`].
+/// Makes an environment in the folder `dest`, which must not exist or be empty, of the backup file `src` alone: see
+/// [`Restore`].
 pub fn restore(src: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<CommitNo> {
     let restored = Restore::of(src.as_ref()).into_folder(dest)?;
     Ok(restored.first().copied().unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Copying a tree into a place without holes, page by page: nothing has to be compared, so every kind of tree can be copied.
+//! Copying a tree into a place without holes, page by page: nothing has to be compared, so every kind of tree can be
+//! copied.
 
 use crate::bulk::TreeBuilder;
 use crate::error::{Error, Result};
@@ -11,8 +12,9 @@ use crate::tree::value;
 use crate::tree::value::ExtentPointer;
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
-    /// Copies the whole tree behind the pages that `to` has so far, which need not be of the same store; the record of the copy. Where
-    /// records can be put in order without the program's help, pages are filled anew. The tree has been checked.
+    /// Copies the whole tree behind the pages that `to` has so far, which need not be of the same store; the record of
+    /// the copy. Where records can be put in order without the program's help, pages are filled anew. The tree has been
+    /// checked.
     pub(crate) fn copy_to(&self, to: &mut dyn AppendPages) -> Result<TreeRecord> {
         let kind = self.record.kind;
         if kind.duplicates.is_some() || kind.packed || kind.order == KeyOrder::Custom {

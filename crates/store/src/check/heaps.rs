@@ -81,7 +81,8 @@ impl Heaps {
         self.trees.insert(heap)
     }
 
-    /// Notes that a key leads to a record of so many bytes; whether it is among what is in use of a segment of the heap.
+    /// Notes that a key leads to a record of so many bytes; whether it is among what is in use of a segment of the
+    /// heap.
     pub(super) fn note_record(&mut self, heap: HeapNo, at: RecordPointer, bytes: usize) -> bool {
         let mut before = self
             .segments
@@ -170,7 +171,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Compares what trees lead to with what the tree of segments says. After a problem not all of the trees has been seen.
+    /// Compares what trees lead to with what the tree of segments says. After a problem not all of the trees has been
+    /// seen.
     pub(super) fn sums(&mut self) {
         if self.report.is_clean() {
             self.heaps

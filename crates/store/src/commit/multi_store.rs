@@ -1,8 +1,9 @@
 //! Transactions and snapshots over several stores of an environment.
 //!
-//! A multi-store transaction is one record in the log, so it is durable in all its stores or in none. It becomes visible when the log is
-//! durable up to its record, and whoever wants to see several stores at one moment first shows in each of them all that is
-//! durable and applied; if nothing became durable or visible while the snapshots were taken, they belong together.
+//! A multi-store transaction is one record in the log, so it is durable in all its stores or in none. It becomes
+//! visible when the log is durable up to its record, and whoever wants to see several stores at one moment first shows
+//! in each of them all that is durable and applied; if nothing became durable or visible while the snapshots were
+//! taken, they belong together.
 
 use std::fmt;
 
@@ -50,8 +51,8 @@ pub(crate) fn read<T>(
     }
 }
 
-/// A write transaction over several stores: one commit, which happens in all of them or in none. While it is open it is the one write
-/// transaction of each. Dropped without [`MultiStoreTxn::commit`], it leaves no trace.
+/// A write transaction over several stores: one commit, which happens in all of them or in none. While it is open it is
+/// the one write transaction of each. Dropped without [`MultiStoreTxn::commit`], it leaves no trace.
 #[must_use = "a transaction that is dropped without being committed changes nothing"]
 pub struct MultiStoreTxn {
     /// In ascending order of their stores, which is the order in which everybody waits for them.
@@ -59,13 +60,14 @@ pub struct MultiStoreTxn {
 }
 
 impl Env {
-    /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show everything or
-    /// nothing, and with a commit all that was visible before it.
+    /// A snapshot of each store, by number, all of the same moment: of a transaction over several stores they show
+    /// everything or nothing, and with a commit all that was visible before it.
     pub fn read_stores(&self) -> Result<Vec<Snapshot>> {
         read(&self.owner().stores, Snapshot::begin, Snapshot::commit)
     }
 
-    /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each of them.
+    /// Begins a transaction over several stores, named by their numbers, which waits for the write transactions in each
+    /// of them.
     ///
     /// Fails with [`Error::NoSuchStore`] if there are not so many.
     ///
@@ -113,8 +115,8 @@ impl MultiStoreTxn {
         txn.map(|(_, txn)| txn).ok_or(Error::NoSuchStore(number))
     }
 
-    /// As [`WriteTxn::commit`], for all stores at once. Whatever the environment's [`Durability`](crate::Durability), the commit is visible only when it is
-    /// durable.
+    /// As [`WriteTxn::commit`], for all stores at once. Whatever the environment's [`Durability`](crate::Durability),
+    /// the commit is visible only when it is durable.
     pub fn commit(self) -> Result<MultiStoreTicket> {
         WriteTxn::commit_stores(self.txns.into_iter().map(|(_, txn)| txn).collect())
     }

@@ -31,8 +31,8 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) struct Archive {
     pub(crate) folder: Arc<dyn Storage>,
-    /// The file that was the last one when this process looked: the next one, if there is one by now, is found by its name. So nobody has to list
-    /// all that has ever been archived.
+    /// The file that was the last one when this process looked: the next one, if there is one by now, is found by its
+    /// name. So nobody has to list all that has ever been archived.
     pub(crate) last: Mutex<Option<Header>>,
 }
 
@@ -44,7 +44,8 @@ impl Archive {
         }
     }
 
-    /// Where the archive of a log ends, if there is one and that is before `durable`; otherwise how far it reaches at least.
+    /// Where the archive of a log ends, if there is one and that is before `durable`; otherwise how far it reaches at
+    /// least.
     pub(crate) fn end(&self, log: LogId, durable: Lsn) -> Result<Option<Position>> {
         let known = lock(&self.last).filter(|last| last.log == log);
         if let Some(last) = known

@@ -108,7 +108,8 @@ impl Background {
         }
     }
 
-    /// Waits until something is asked for, or until there has been no commit for a while. `None` when it is time to stop.
+    /// Waits until something is asked for, or until there has been no commit for a while. `None` when it is time to
+    /// stop.
     pub(crate) fn wait(&self, inner: &Inner, idle: Duration) -> Option<Work> {
         let mut asked = lock(&self.asked);
         // When there will have been a while since which commit.

@@ -32,11 +32,11 @@ impl fmt::Debug for Registry {
 }
 
 impl Env {
-    /// Registers how the tree of this name is ordered, in this process until the environment is closed. It is in force for every tree that is
-    /// looked up or created by this name afterwards, and replaces what was registered before.
+    /// Registers how the tree of this name is ordered, in this process until the environment is closed. It is in force
+    /// for every tree that is looked up or created by this name afterwards, and replaces what was registered before.
     ///
-    /// Nothing else in the store compares keys: recovery, backup and compaction need no comparator. [`Env::check`] without
-    /// it cannot check the order.
+    /// Nothing else in the store compares keys: recovery, backup and compaction need no comparator. [`Env::check`]
+    /// without it cannot check the order.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {

@@ -51,7 +51,8 @@ impl FileNames {
             && !of_data.into_iter().any(|name| is_taken(&name))
     }
 
-    /// The data file of a store: that of the first one has the name that was given, usually one that ends with its number.
+    /// The data file of a store: that of the first one has the name that was given, usually one that ends with its
+    /// number.
     pub(crate) fn data_of(&self, store: u16) -> String {
         match (store, self.data.strip_suffix("-0")) {
             (0, _) => self.data.clone(),

@@ -61,8 +61,8 @@ impl DataFile {
     /// The first `pages` pages.
     ///
     /// # Safety
-    /// The file has that many pages, and pages that are looked at stand still meanwhile: they belong to a commit that is
-    /// pinned, or to the write transaction whose turn it is to look.
+    /// The file has that many pages, and pages that are looked at stand still meanwhile: they belong to a commit that
+    /// is pinned, or to the write transaction whose turn it is to look.
     pub(crate) unsafe fn pages(&self, pages: u64) -> MappedPages {
         MappedPages {
             base: self.map.as_ptr(),
@@ -95,7 +95,8 @@ pub struct MappedPages {
     room: Option<NonNull<AtomicU64>>,
 }
 
-// SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; whoever made this value keeps the mapping.
+// SAFETY: a pointer into a mapping that belongs to no thread, and pages that belong to none either; whoever made this
+// value keeps the mapping.
 unsafe impl Send for MappedPages {}
 // SAFETY: as above; there is only reading.
 unsafe impl Sync for MappedPages {}
@@ -129,7 +130,8 @@ impl MappedPages {
     /// It is not stored to while the reference lives, which may be longer than `self` is borrowed.
     pub(crate) unsafe fn mapped<'p>(&self, number: PageNo) -> Result<&'p Page> {
         let at = self.at(number, 1)?.cast::<Page>();
-        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the caller's promise.
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the
+        // caller's promise.
         Ok(unsafe { &*at })
     }
 
@@ -185,7 +187,8 @@ impl MappedPages {
         if !is_behind_metas || (end > limit && end > self.room_bytes()) {
             return Err(outside_of_store(at));
         }
-        // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a pointer leads to as long as there is somebody who may look for it.
+        // SAFETY: within the file, and thus the mapping. Nobody writes to a record that a pointer leads to as long as
+        // there is somebody who may look for it.
         Ok(unsafe { std::slice::from_raw_parts(self.base.add(at.offset() as usize), bytes) })
     }
 
@@ -242,8 +245,8 @@ impl ReadPages for MappedPages {
         if let Some(page) = self.plain().and_then(|plain| plain.get(number)) {
             return Ok(page);
         }
-        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the promise made to
-        // `DataFile::pages`.
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a page. It stands still by the promise
+        // made to `DataFile::pages`.
         Ok(unsafe { &*at })
     }
 
@@ -263,7 +266,8 @@ impl ReadPages for MappedPages {
         {
             return Ok(None);
         }
-        // SAFETY: inside the file, aligned to the page's size, and any bytes are a leaf, of which all that does not stand still is atomic.
+        // SAFETY: inside the file, aligned to the page's size, and any bytes are a leaf, of which all that does not
+        // stand still is atomic.
         Ok(Some(unsafe { &*at }))
     }
 
@@ -296,10 +300,10 @@ impl ReadPages for MappedPages {
 /// tests, so that the crash tests see more of both.)
 pub(crate) const WINDOW_PAGES: u64 = if cfg!(test) { 16 } else { 256 };
 
-/// How many windows stay mapped: enough for the pages of the largest transactions, which come back to them in any order (a
-/// window mapped anew costs a hundred times what a change of a page does), and far from the number of mappings that the system allows a
-/// process. A window that a process keeps open cannot be strayed into by safe code, and it lets the next transaction write
-/// without a system call.
+/// How many windows stay mapped: enough for the pages of the largest transactions, which come back to them in any order
+/// (a window mapped anew costs a hundred times what a change of a page does), and far from the number of mappings that
+/// the system allows a process. A window that a process keeps open cannot be strayed into by safe code, and it lets the
+/// next transaction write without a system call.
 const WINDOWS_MAX: usize = 4096;
 
 /// So many windows are unmapped at a time, which takes some 15 µs for each.
@@ -363,13 +367,13 @@ impl Windows {
     /// A leaf of pointers to store to, which others may be reading.
     ///
     /// # Safety
-    /// The page lies within the file. While the reference lives, nothing of it is changed but the words that are stored at once, and nobody has a reference to it
-    /// as a [`Page`] that is looked at.
+    /// The page lies within the file. While the reference lives, nothing of it is changed but the words that are stored
+    /// at once, and nobody has a reference to it as a [`Page`] that is looked at.
     pub(crate) unsafe fn pointer_leaf(&mut self, leaf: PageNo) -> Result<&PointerLeaf> {
         let (window, page) = (leaf.0 / WINDOW_PAGES, leaf.0 % WINDOW_PAGES);
         let place = place(self.window(window as usize)?, page, PAGE_BYTES)?;
-        // SAFETY: within the window, and as aligned as pages, which lie at multiples of their size; any bytes are a leaf. What changes meanwhile are
-        // atomics, by promise.
+        // SAFETY: within the window, and as aligned as pages, which lie at multiples of their size; any bytes are a
+        // leaf. What changes meanwhile are atomics, by promise.
         let leaf_of = unsafe { place.cast::<PointerLeaf>().as_ref() };
         match leaf_of.is(leaf) {
             true => Ok(leaf_of),
@@ -377,8 +381,9 @@ impl Windows {
         }
     }
 
-    /// A checkpoint has begun, which is going to write out what was stored to through these windows. Of each page that is mapped for writing it has to take the
-    /// right to store to it from all processors, which costs more than all else that it does with the page: better it finds none.
+    /// A checkpoint has begun, which is going to write out what was stored to through these windows. Of each page that
+    /// is mapped for writing it has to take the right to store to it from all processors, which costs more than all
+    /// else that it does with the page: better it finds none.
     pub(crate) fn outdate(&mut self) {
         self.outdated = self.mapped.len();
     }

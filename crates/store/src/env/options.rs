@@ -80,15 +80,15 @@ impl Options {
     /// Whether only reading is wanted: nothing is created, and whatever would change the store fails with
     /// [`Error::ReadOnly`](crate::Error::ReadOnly).
     ///
-    /// - While others have the environment open, data file and log are opened for reading, and snapshots are as new and as safe
-    ///   as theirs. That takes write access to the lock file, where the reader table is; without it opening fails with
-    ///   [`Error::Unprotected`](crate::Error::Unprotected).
+    /// - While others have the environment open, data file and log are opened for reading, and snapshots are as new and
+    ///   as safe as theirs. That takes write access to the lock file, where the reader table is; without it opening
+    ///   fails with [`Error::Unprotected`](crate::Error::Unprotected).
     /// - When nobody has, whoever comes first recovers as ever, and the files are opened for reading then.
-    /// - If the files cannot be written to (for want of permission, or on a read-only medium), or on a storage that no other
-    ///   process sees, the environment is what the files hold: what the log has behind the data file is replayed in memory.
-    ///   As long as it is open, others can open it in the same way only; who wants to write gets
-    ///   [`Error::HeldStill`](crate::Error::HeldStill). On a read-only medium without a lock file, and
-    ///   without [`Options::shared`], the caller answers for nobody writing.
+    /// - If the files cannot be written to (for want of permission, or on a read-only medium), or on a storage that no
+    ///   other process sees, the environment is what the files hold: what the log has behind the data file is replayed
+    ///   in memory. As long as it is open, others can open it in the same way only; who wants to write gets
+    ///   [`Error::HeldStill`](crate::Error::HeldStill). On a read-only medium without a lock file, and without
+    ///   [`Options::shared`], the caller answers for nobody writing.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
@@ -99,9 +99,9 @@ impl Options {
         self.read_only
     }
 
-    /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When three eighths of it are used,
-    /// a checkpoint begins; so it bounds the work of a recovery. A transaction that changes more than half of it is
-    /// committed by syncing the data file instead.
+    /// The length of the log of a new environment, in bytes, at least [`LOG_BYTES_MIN`]. When three eighths of it are
+    /// used, a checkpoint begins; so it bounds the work of a recovery. A transaction that changes more than half of it
+    /// is committed by syncing the data file instead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes.max(LOG_BYTES_MIN);
         self
@@ -115,7 +115,8 @@ impl Options {
         self
     }
 
-    /// What [`WriteTxn::commit`](crate::WriteTxn::commit) promises; [`WriteTxn::commit_with`](crate::WriteTxn::commit_with) says it for one commit.
+    /// What [`WriteTxn::commit`](crate::WriteTxn::commit) promises;
+    /// [`WriteTxn::commit_with`](crate::WriteTxn::commit_with) says it for one commit.
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
@@ -146,56 +147,63 @@ impl Options {
         self
     }
 
-    /// After how long without a commit the environment checkpoints by itself. With `None` there is no background thread at
-    /// all, and checkpoints happen within a commit that finds three eighths of the log used. Otherwise each store that is written to has one, and
-    /// until it rests a second one after transactions of hundreds of pages, which does a part of their work.
+    /// After how long without a commit the environment checkpoints by itself. With `None` there is no background thread
+    /// at all, and checkpoints happen within a commit that finds three eighths of the log used. Otherwise each store
+    /// that is written to has one, and until it rests a second one after transactions of hundreds of pages, which does
+    /// a part of their work.
     pub fn idle_checkpoint(mut self, after: Option<Duration>) -> Self {
         self.idle_checkpoint = after;
         self
     }
 
-    /// After how long without a commit the environment compacts itself ([`Env::compact`](crate::Env::compact)) if more than an eighth of it is free; never with
-    /// `None`, or without [`Options::idle_checkpoint`]. What it does are commits like others, of which snapshots see nothing but the numbers. It
-    /// ends as soon as somebody else commits, and where a reader keeps pages it waits longer each time.
+    /// After how long without a commit the environment compacts itself ([`Env::compact`](crate::Env::compact)) if more
+    /// than an eighth of it is free; never with `None`, or without [`Options::idle_checkpoint`]. What it does are
+    /// commits like others, of which snapshots see nothing but the numbers. It ends as soon as somebody else commits,
+    /// and where a reader keeps pages it waits longer each time.
     pub fn idle_compaction(mut self, after: Option<Duration>) -> Self {
         self.idle_compaction = after;
         self
     }
 
-    /// How many stores the environment has at least, 1 to [`STORES_MAX`]: those that are missing are added when it is opened, which is
-    /// possible only while nobody else has it open. There is no way to take one away. See [`Env::store`](crate::Env::store).
+    /// How many stores the environment has at least, 1 to [`STORES_MAX`]: those that are missing are added when it is
+    /// opened, which is possible only while nobody else has it open. There is no way to take one away. See
+    /// [`Env::store`](crate::Env::store).
     pub fn stores(mut self, count: u16) -> Self {
         self.stores = count.clamp(1, STORES_MAX);
         self
     }
 
-    /// The existing folder in which the data file of this store is, perhaps on another device than the log, which is in the environment's.
-    /// Everybody who opens the environment has to say so. The first store, number 0, stays where the log is.
+    /// The existing folder in which the data file of this store is, perhaps on another device than the log, which is in
+    /// the environment's. Everybody who opens the environment has to say so. The first store, number 0, stays where the
+    /// log is.
     pub fn store_folder(mut self, store: u16, folder: impl Into<PathBuf>) -> Self {
         self.store_folders.insert(store, folder.into());
         self
     }
 
-    /// Whether the last to close the environment removes the log, so that each data file stands alone, as a backup does, and can be copied and moved. It gets
-    /// another one when it is opened again, which takes a few syncs more. Without effect with an archive, whose logs have to follow each other.
+    /// Whether the last to close the environment removes the log, so that each data file stands alone, as a backup
+    /// does, and can be copied and moved. It gets another one when it is opened again, which takes a few syncs more.
+    /// Without effect with an archive, whose logs have to follow each other.
     pub fn alone_when_closed(mut self, yes: bool) -> Self {
         self.alone_when_closed = yes;
         self
     }
 
     /// Keeps all that is written to the log in this folder, which exists and serves no other environment, so that
-    /// [`Restore::archive`](crate::Restore::archive) can bring a backup to any commit or moment after it. A checkpoint archives before it lets the log be used again: if that
-    /// fails, the log fills up, and then commits fail with that error. Every process that writes has to say the same. Nothing is ever removed
-    /// from the folder: what is older than the oldest backup is no longer needed.
+    /// [`Restore::archive`](crate::Restore::archive) can bring a backup to any commit or moment after it. A checkpoint
+    /// archives before it lets the log be used again: if that fails, the log fills up, and then commits fail with that
+    /// error. Every process that writes has to say the same. Nothing is ever removed from the folder: what is older
+    /// than the oldest backup is no longer needed.
     pub fn archive(mut self, folder: impl AsRef<Path>) -> Result<Self> {
         let folder = Folder::open(folder.as_ref())?.creating_with(self.permissions);
         self.archive = Some(Arc::new(Archive::new(Arc::new(folder))));
         Ok(self)
     }
 
-    /// How many commits old a parked snapshot ([`Snapshot::park`](crate::Snapshot::park)) may become, of whatever process, before a write transaction of this one that
-    /// looks for pages ends it. Never, unless this is set. A snapshot that is not parked is not ended whatever its age, since
-    /// nothing could take back what has been read from it.
+    /// How many commits old a parked snapshot ([`Snapshot::park`](crate::Snapshot::park)) may become, of whatever
+    /// process, before a write transaction of this one that looks for pages ends it. Never, unless this is set. A
+    /// snapshot that is not parked is not ended whatever its age, since nothing could take back what has been read from
+    /// it.
     pub fn parked_age_max(mut self, commits: u64) -> Self {
         self.parked_age_max = commits;
         self
@@ -208,22 +216,23 @@ impl Options {
         self
     }
 
-    /// Whether a data file without a byte, such as one made to reserve a name, is as good as none. Otherwise it counts as damaged.
+    /// Whether a data file without a byte, such as one made to reserve a name, is as good as none. Otherwise it counts
+    /// as damaged.
     pub fn over_empty(mut self, yes: bool) -> Self {
         self.over_empty = yes;
         self
     }
 
-    /// The permission bits of the files that are created, before the process's umask; by default only the owner reads and
-    /// writes them.
+    /// The permission bits of the files that are created, before the process's umask; by default only the owner reads
+    /// and writes them.
     pub fn permissions(mut self, bits: u32) -> Self {
         self.permissions = bits & 0o777;
         self
     }
 
-    /// Whether other processes may open the environment meanwhile, which is what the lock file is for. Without one (for a folder
-    /// in which none can be made, or on a file system that knows no locks) the caller answers for nobody else having the
-    /// environment open: that would damage it.
+    /// Whether other processes may open the environment meanwhile, which is what the lock file is for. Without one (for
+    /// a folder in which none can be made, or on a file system that knows no locks) the caller answers for nobody else
+    /// having the environment open: that would damage it.
     pub fn shared(mut self, yes: bool) -> Self {
         self.shared = yes;
         self
@@ -233,15 +242,16 @@ impl Options {
 /// What a commit promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`](crate::Ticket::wait_durable) waits for: whatever anybody has
-    /// seen survives a power cut.
+    /// The commit is visible only once it is durable, which [`Ticket::wait_durable`](crate::Ticket::wait_durable) waits
+    /// for: whatever anybody has seen survives a power cut.
     #[default]
     Durable,
     /// The commit is logged but nobody waits for the disk: it is visible as soon as all [`Durability::Durable`] commits
     /// before it are durable. A power cut may take the last of these commits away (whole ones, and none without its
-    /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the lock
-    /// file stays with the others, and the machine on, until the environment is opened for writing again. They become durable with the next
-    /// durable commit, with [`Env::sync`](crate::Env::sync) and [`Ticket::wait_durable`](crate::Ticket::wait_durable), and by themselves after about as long as
+    /// successors), but never damages anything; the death of processes, of all of them too, takes none, as long as the
+    /// lock file stays with the others, and the machine on, until the environment is opened for writing again. They
+    /// become durable with the next durable commit, with [`Env::sync`](crate::Env::sync) and
+    /// [`Ticket::wait_durable`](crate::Ticket::wait_durable), and by themselves after about as long as
     /// [`Options::idle_checkpoint`](crate::Options::idle_checkpoint) says.
     Relaxed,
 }

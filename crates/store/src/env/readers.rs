@@ -10,10 +10,11 @@
 //! reader, looking again, finds a commit that is at least the one the writer noted, and a page is never used again
 //! while that one, or a later one, can see it (see `space`).
 //!
-//! *Parking.* Whoever reads from a snapshot holds references into its pages, which nothing can take back. An owner that will not read for a
-//! while marks its slot as parked: the commit stays pinned, but whoever wants its pages may exchange the mark for that of an expired
-//! snapshot, and the owner takes its own mark back the same way. Both are exchanges of the one word, so one of them comes first: either
-//! the snapshot goes on, pinned without a gap, or its owner learns that it is over.
+//! *Parking.* Whoever reads from a snapshot holds references into its pages, which nothing can take back. An owner that
+//! will not read for a while marks its slot as parked: the commit stays pinned, but whoever wants its pages may
+//! exchange the mark for that of an expired snapshot, and the owner takes its own mark back the same way. Both are
+//! exchanges of the one word, so one of them comes first: either the snapshot goes on, pinned without a gap, or its
+//! owner learns that it is over.
 
 // Idle handles are passed around as raw pointers, so that taking one and putting it back is one atomic operation each.
 #![allow(unsafe_code)]
@@ -58,7 +59,8 @@ pub(crate) struct Pinned {
 }
 
 impl Slot {
-    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that commit.
+    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that
+    /// commit.
     #[inline]
     pub(crate) fn pin_visible<T>(
         &self,
@@ -179,7 +181,8 @@ impl ReaderHandle {
         }))
     }
 
-    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that commit.
+    /// Pins the visible commit; gives what `look` finds for it. `look` gives nothing if it came too late for that
+    /// commit.
     #[inline]
     pub(crate) fn pin<T>(&self, look: impl Fn(CommitNo) -> Option<T>) -> (CommitNo, T) {
         let region = &self.inner.region;
@@ -220,14 +223,15 @@ impl Drop for ReaderHandle {
 }
 
 impl Env {
-    /// Ends the snapshots of processes that died with them, which otherwise happens when their pages are wanted; how many
-    /// there were.
+    /// Ends the snapshots of processes that died with them, which otherwise happens when their pages are wanted; how
+    /// many there were.
     pub fn clear_dead_readers(&self) -> Result<usize> {
         self.inner().check_usable()?;
         Ok(clear_dead(self.inner()))
     }
 
-    /// Ends the snapshots that are parked ([`Snapshot::park`](crate::Snapshot::park)), in any process, and more than `age_max` commits old; how many there were.
+    /// Ends the snapshots that are parked ([`Snapshot::park`](crate::Snapshot::park)), in any process, and more than
+    /// `age_max` commits old; how many there were.
     pub fn expire_parked(&self, age_max: u64) -> Result<usize> {
         self.inner().check_usable()?;
         Ok(expire_parked(self.inner(), age_max))
@@ -419,7 +423,8 @@ impl IdleReaders {
         drop(unsafe { Box::from_raw(handle) });
     }
 
-    /// Gives all idle slots back and takes no more, which undoes the circle of an environment that owns handles that own it.
+    /// Gives all idle slots back and takes no more, which undoes the circle of an environment that owns handles that
+    /// own it.
     pub(crate) fn close(&self) {
         for place in &self.places {
             let handle = place.swap(CLOSED, Ordering::Acquire);

@@ -1,8 +1,10 @@
-//! The lock region: what all threads and processes that have an environment open share. There is one for each store; those parts
-//! that the whole environment has once are in the first store's: the log, the appender's lock, the processes, poison.
+//! The lock region: what all threads and processes that have an environment open share. There is one for each store;
+//! those parts that the whole environment has once are in the first store's: the log, the appender's lock, the
+//! processes, poison.
 //!
 //! It consists of atomics only, is valid when all its bytes are zero, and is volatile: the first process to open the
-//! environment salvages the records that dead ones have left in it, and writes it anew (see `open`). Everything in it that changes often has a cache line to itself.
+//! environment salvages the records that dead ones have left in it, and writes it anew (see `open`). Everything in it
+//! that changes often has a cache line to itself.
 //!
 //! ```text
 //!  magic, layout version
@@ -252,8 +254,8 @@ impl Layout {
             .unwrap_or_else(|| Err(Error::Damaged("the applied head is missing".into())))
     }
 
-    /// Makes a commit the newest one; for the holder of the writer lock. The caller has seen to it that the place in the
-    /// ring is not that of a commit which may still be asked for.
+    /// Makes a commit the newest one; for the holder of the writer lock. The caller has seen to it that the place in
+    /// the ring is not that of a commit which may still be asked for.
     pub(crate) fn apply(&self, head: &Head, durability: Durability) {
         self.store_head(head, durability);
         self.applied.store(head.commit.0, Ordering::Release);
@@ -281,8 +283,8 @@ impl Layout {
         self.visible.fetch_max(commit.0, Ordering::SeqCst);
     }
 
-    /// Shows the next commits, in order, up to the first that has to be durable and is not. Called when the log has become
-    /// durable up to a position that `durable` gives, and when a relaxed commit was applied.
+    /// Shows the next commits, in order, up to the first that has to be durable and is not. Called when the log has
+    /// become durable up to a position that `durable` gives, and when a relaxed commit was applied.
     pub(crate) fn publish_ready(&self, durable: impl FnOnce() -> Lsn) {
         // Whoever calls this has stored either the durable position or the applied commit before, and looks at both
         // afterwards: of two that come at the same time, one sees what the other has stored.
@@ -298,7 +300,8 @@ impl Layout {
         }
     }
 
-    /// Whether a commit may be shown once all before it are. Of one that has left the ring, somebody has shown a successor.
+    /// Whether a commit may be shown once all before it are. Of one that has left the ring, somebody has shown a
+    /// successor.
     fn is_ready(&self, commit: CommitNo, durable: Lsn) -> bool {
         let cell = self.cell(commit);
         let is_there = || cell.commit.load(Ordering::Acquire) == commit.0;
@@ -386,10 +389,10 @@ impl Deref for Region {
 
     #[inline]
     fn deref(&self) -> &Layout {
-        // SAFETY: `parts` has seen to it that the structure lies within the mapping. That is page-aligned, the structure's size is a
-        // multiple of its alignment, and the mapping lives as long as `self`. All fields are atomics, for which every bit
-        // pattern is a value and which others, also other processes, may change at any time. Nobody cuts the lock
-        // file while it is locked.
+        // SAFETY: `parts` has seen to it that the structure lies within the mapping. That is page-aligned, the
+        // structure's size is a multiple of its alignment, and the mapping lives as long as `self`. All fields are
+        // atomics, for which every bit pattern is a value and which others, also other processes, may change at any
+        // time. Nobody cuts the lock file while it is locked.
         unsafe { &*self.window.as_mut_ptr().add(self.offset).cast::<Layout>() }
     }
 }

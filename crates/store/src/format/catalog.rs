@@ -1,8 +1,9 @@
 //! The catalog: which trees there are.
 //!
-//! It is a tree itself, of names and [`TreeRecord`]s. Mostly one commit after the other is about the same tree, whose record would
-//! be all that changes in the catalog: it is then held beside the catalog's root, in the roots of each commit, and goes into the
-//! catalog when a commit changes another tree, or more than one. So whoever wants a tree's record asks here.
+//! It is a tree itself, of names and [`TreeRecord`]s. Mostly one commit after the other is about the same tree, whose
+//! record would be all that changes in the catalog: it is then held beside the catalog's root, in the roots of each
+//! commit, and goes into the catalog when a commit changes another tree, or more than one. So whoever wants a tree's
+//! record asks here.
 //!
 //! ```text
 //!  offset  size  field
@@ -88,7 +89,8 @@ impl Catalog {
         self.held.as_ref().map(|held| (held.name(), &held.record))
     }
 
-    /// Holds the new record of a tree that the tree of trees has under this name; whether it can: there is place for one.
+    /// Holds the new record of a tree that the tree of trees has under this name; whether it can: there is place for
+    /// one.
     pub(crate) fn hold(&mut self, name: &[u8], record: TreeRecord) -> bool {
         if self.held().is_some_and(|(held, _)| held != name) {
             return false;

@@ -15,19 +15,21 @@
 //! - `freed` is visible: otherwise commits that can still become visible refer to it;
 //! - no reader slot, neither meta page on disk and no checkpoint target lies in [born, freed).
 //!
-//! The test is made when an extent is taken, so that one long reader keeps only what it can see, and not everything freed
-//! after it began. What has passed it once is free for good, since later readers and checkpoints pin later commits; zones
-//! and ready extents have passed.
+//! The test is made when an extent is taken, so that one long reader keeps only what it can see, and not everything
+//! freed after it began. What has passed it once is free for good, since later readers and checkpoints pin later
+//! commits; zones and ready extents have passed.
 //!
-//! *Pending* records hold what commits have freed, as if the one that writes them had freed it itself, each under its *blocker*: the newest commit that
-//! forbids reuse, or [`UNBLOCKED`], the last of all. A later commit that wants pages looks at several of them at once, and files what the rule still
-//! forbids anew. As long as a blocker is there, a search passes over all that it blocks with a single step.
+//! *Pending* records hold what commits have freed, as if the one that writes them had freed it itself, each under its
+//! *blocker*: the newest commit that forbids reuse, or [`UNBLOCKED`], the last of all. A later commit that wants pages
+//! looks at several of them at once, and files what the rule still forbids anew. As long as a blocker is there, a
+//! search passes over all that it blocks with a single step.
 //!
 //! *Ready* extents are what the next transaction begins with. When there are too many, they go to the *zones*, where
 //! neighbours merge whatever commit freed them.
 //!
-//! Of both, a few are in the roots themselves (see [`recent`]), so that a small commit does not change this tree at all: what it frees and
-//! nobody else can see any more is what the next one uses first, and is in the caches, dirty, and mapped for writing.
+//! Of both, a few are in the roots themselves (see [`recent`]), so that a small commit does not change this tree at
+//! all: what it frees and nobody else can see any more is what the next one uses first, and is in the caches, dirty,
+//! and mapped for writing.
 
 pub(crate) mod recent;
 pub(crate) mod zone;
@@ -108,7 +110,8 @@ impl PageRange {
 pub struct FreePages {
     /// The commit that freed them; none if they may be used again whatever that was.
     pub freed: Option<CommitNo>,
-    /// The commit that wrote them, as far as `freed` is known: a reader of a commit from this one up to `freed` still sees them.
+    /// The commit that wrote them, as far as `freed` is known: a reader of a commit from this one up to `freed` still
+    /// sees them.
     pub born: Option<CommitNo>,
     /// The first of them.
     pub first: PageNo,

@@ -73,8 +73,8 @@ impl StoreIdentity {
 }
 
 impl StoreIdentity {
-    /// The number of a timeline that begins here. It is drawn by lot, since two restores of one backup know nothing of each other and must
-    /// not be taken for the same.
+    /// The number of a timeline that begins here. It is drawn by lot, since two restores of one backup know nothing of
+    /// each other and must not be taken for the same.
     pub(crate) fn another_timeline(&self) -> u32 {
         loop {
             let drawn = uuid::Uuid::new_v4().as_u128() as u32;
@@ -126,7 +126,8 @@ impl Meta {
         page.bytes()[PAGE_HEADER_BYTES..].starts_with(&MAGIC)
     }
 
-    /// Reads the meta page number `slot`. `None` if it is not a whole meta page; an error if it is one of another version.
+    /// Reads the meta page number `slot`. `None` if it is not a whole meta page; an error if it is one of another
+    /// version.
     pub(crate) fn decode(page: &Page, slot: usize, verify: bool) -> Result<Option<Self>> {
         let (_, body) = page.bytes().split_at(PAGE_HEADER_BYTES);
         let mut fields = Fields(body);
@@ -193,8 +194,8 @@ impl Fields<'_> {
     }
 }
 
-/// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it already; then it is
-/// there.
+/// How many stores the meta pages of the first one know of. If adding one was interrupted, one meta page knows of it
+/// already; then it is there.
 pub(crate) fn stores_of(metas: &[Option<Meta>; 2]) -> u16 {
     let known = metas.iter().flatten().map(|meta| meta.identity.stores);
     known.max().unwrap_or_default().clamp(1, STORES_MAX)

@@ -155,7 +155,8 @@ impl Page {
         self.0[..4].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Checks the page's checksum and that it is the page `number`. Not for extents: see [`crate::tree::verify_extent`].
+    /// Checks the page's checksum and that it is the page `number`. Not for extents: see
+    /// [`crate::tree::verify_extent`].
     pub fn verify(&self, number: PageNo) -> Result<()> {
         if self.checksum() != checksum(&[&self.0[4..]]) {
             return Err(Error::corrupt(number, "checksum does not match"));

@@ -20,13 +20,15 @@ pub trait ReadPages {
         Ok(())
     }
 
-    /// The page with this number. A number that lies outside the store is [`Error::Corrupt`]: nothing else produces one.
+    /// The page with this number. A number that lies outside the store is [`Error::Corrupt`]: nothing else produces
+    /// one.
     fn page(&self, number: PageNo) -> Result<&Page>;
 
     /// `pages` consecutive pages as one slice of bytes. A run that does not lie inside the store is [`Error::Corrupt`].
     fn extent(&self, first: PageNo, pages: u32) -> Result<&[u8]>;
 
-    /// The leaf of pointers with this number, if others may store to it while it is read; `None` if [`ReadPages::page`] may give it.
+    /// The leaf of pointers with this number, if others may store to it while it is read; `None` if [`ReadPages::page`]
+    /// may give it.
     fn shared_pointers(&self, number: PageNo) -> Result<Option<&PointerLeaf>> {
         let _ = number;
         Ok(None)
@@ -97,8 +99,8 @@ pub trait WritePages: ReadPages {
         }
     }
 
-    /// Frees a page and takes a new one into use, which the caller puts together from it, to the end; `None` if the page is the
-    /// transaction's own already.
+    /// Frees a page and takes a new one into use, which the caller puts together from it, to the end; `None` if the
+    /// page is the transaction's own already.
     fn succeed(&mut self, number: PageNo) -> Result<Option<Successor<'_>>>;
 
     /// Whether the page is known to be the transaction's own, without looking at it.
@@ -110,7 +112,8 @@ pub trait WritePages: ReadPages {
     /// Gives pages back: a page of a tree (`pages` = 1) or a whole extent.
     fn free(&mut self, first: PageNo, pages: u32) -> Result<()>;
 
-    /// Adds a record to those of a heap; where it is. `previous` points to the record that an earlier commit has for the key.
+    /// Adds a record to those of a heap; where it is. `previous` points to the record that an earlier commit has for
+    /// the key.
     fn add_record(
         &mut self,
         heap: HeapNo,
@@ -119,14 +122,15 @@ pub trait WritePages: ReadPages {
         value: &[u8],
     ) -> Result<RecordPointer>;
 
-    /// Adds a record of the heap to it once more, because the room that it takes is wanted; where it is now. Earlier commits go on from there to where it was,
-    /// and never learn of the room that they do not know.
+    /// Adds a record of the heap to it once more, because the room that it takes is wanted; where it is now. Earlier
+    /// commits go on from there to where it was, and never learn of the room that they do not know.
     fn move_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<RecordPointer>;
 
     /// A record of a heap is not the newest of its key any more.
     fn outdate_record(&mut self, heap: HeapNo, at: RecordPointer) -> Result<()>;
 
-    /// Has a leaf that is not the transaction's own say from the commit on that a record is there, if that may be stored where the leaf is; whether it may.
+    /// Has a leaf that is not the transaction's own say from the commit on that a record is there, if that may be
+    /// stored where the leaf is; whether it may.
     fn store_pointer(&mut self, leaf: PageNo, slot: usize, at: RecordPointer) -> Result<bool>;
 
     /// A segment of the heap whose records had better be moved out of it, with the length of what it holds.
@@ -150,7 +154,8 @@ pub trait AppendPages {
     /// Takes a finished page: gives it its number, seals it, writes it.
     fn append(&mut self, page: &mut Page) -> Result<PageNo>;
 
-    /// The next `pages` pages, to be written as a whole by [`AppendPages::write_extent`] before anything else is appended.
+    /// The next `pages` pages, to be written as a whole by [`AppendPages::write_extent`] before anything else is
+    /// appended.
     fn take_extent(&mut self, pages: u32) -> Result<PageNo>;
 
     /// Writes the extent that was taken last, from parts one after the other.

@@ -6,7 +6,8 @@ use crate::ids::PageNo;
 /// Records begin at multiples of so many bytes.
 pub(crate) const STEP_BYTES: u64 = 8;
 
-/// A pointer to a record: the bytes of the file before it, divided by eight. 0 points to none, as the first page has no records.
+/// A pointer to a record: the bytes of the file before it, divided by eight. 0 points to none, as the first page has no
+/// records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct RecordPointer(pub(crate) u64);
 

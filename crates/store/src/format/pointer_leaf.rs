@@ -11,8 +11,8 @@
 //!    4088     8  zero
 //! ```
 //!
-//! What changes while others look are `changed` and the pointers, words that are loaded and stored at once. All else is only changed by the transaction that
-//! the leaf belongs to, before anybody else can look at it.
+//! What changes while others look are `changed` and the pointers, words that are loaded and stored at once. All else is
+//! only changed by the transaction that the leaf belongs to, before anybody else can look at it.
 
 // Pages are looked at as what they are.
 #![allow(unsafe_code)]
@@ -66,7 +66,8 @@ impl PointerLeaf {
     /// A page in plain memory.
     #[cfg(test)]
     pub(crate) fn of(page: &mut Page) -> &Self {
-        // SAFETY: of the same size, not more aligned, and any bytes are a leaf. Nobody else has the page as long as it is borrowed.
+        // SAFETY: of the same size, not more aligned, and any bytes are a leaf. Nobody else has the page as long as it
+        // is borrowed.
         unsafe { &*std::ptr::from_mut(page).cast::<Self>() }
     }
 
@@ -135,8 +136,9 @@ impl PointerLeaf {
         usize::from(u16::from_le_bytes(self.n)) > PAIRS_MAX
     }
 
-    /// The leaf as it was when a commit was the newest, sealed: each key leads to the record that `seen` gives for it, with the commit that wrote that. Whatever was
-    /// stored here since the leaf was made was the pointer of a record of the commit that stored it.
+    /// The leaf as it was when a commit was the newest, sealed: each key leads to the record that `seen` gives for it,
+    /// with the commit that wrote that. Whatever was stored here since the leaf was made was the pointer of a record of
+    /// the commit that stored it.
     pub(crate) fn to_page(
         &self,
         mut seen: impl FnMut(&[u8; KEY_BYTES], RecordPointer) -> Result<(RecordPointer, CommitNo)>,
@@ -174,7 +176,8 @@ impl PointerLeaf {
         Ok(page)
     }
 
-    /// Where a key would be if all numbers from the first key's on were keys, which it mostly is where they are given out one after the other.
+    /// Where a key would be if all numbers from the first key's on were keys, which it mostly is where they are given
+    /// out one after the other.
     fn guess(&self, key: [u8; KEY_BYTES]) -> Option<usize> {
         let first = self.pairs().first()?;
         let steps = u64::from_be_bytes(key).checked_sub(u64::from_be_bytes(first.key))?;

@@ -1,6 +1,7 @@
 //! Asking the processor for cache lines before they are needed.
 //!
-//! The one place of the tree that needs `unsafe`: the intrinsic takes a raw pointer. It never faults, whatever it points to.
+//! The one place of the tree that needs `unsafe`: the intrinsic takes a raw pointer. It never faults, whatever it
+//! points to.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +12,8 @@ use crate::format::tree_record::TreeRecord;
 
 const LINE_BYTES: usize = 64;
 
-/// The lines of a page that a search reads before its last comparison. They arrive together instead of one after the other.
+/// The lines of a page that a search reads before its last comparison. They arrive together instead of one after the
+/// other.
 const LEAF_LINES: usize = 4;
 const BRANCH_LINES: usize = 12;
 
@@ -24,11 +26,12 @@ const SLOT_BYTES: u64 = 6;
 const BEFORE_SLOTS_BYTES: u64 = 64;
 /// Most lines of a page that are fetched for its slots.
 const SLOT_LINES_MAX: u64 = 24;
-/// Most bytes of a cell that are fetched. A processor fetches more itself when it finds that they are read one after the other.
+/// Most bytes of a cell that are fetched. A processor fetches more itself when it finds that they are read one after
+/// the other.
 const CELL_BYTES_MAX: u64 = 384;
 
-/// How many lines a look-up reads of a tree's pages, by how full they are on average. To have them all matters when nothing else keeps the
-/// processor busy: each that is missing is waited for by itself.
+/// How many lines a look-up reads of a tree's pages, by how full they are on average. To have them all matters when
+/// nothing else keeps the processor busy: each that is missing is waited for by itself.
 pub(crate) struct ReadLines {
     leaf: usize,
     branch: usize,

@@ -7,24 +7,26 @@ use crate::limits::HEIGHT_MAX;
 /// How a tree is kept. It is chosen when the tree is created, and part of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeKind {
-    /// Branch pages carry the number of records below each entry: [`View::rank`](crate::tree::View::rank), [`Cursor::seek_nth`](crate::tree::Cursor::seek_nth) and [`View::count`](crate::tree::View::count) work,
-    /// at the price of changing the whole path from the root on each insertion (which copy on write does anyway). Not
-    /// together with duplicates.
+    /// Branch pages carry the number of records below each entry: [`View::rank`](crate::tree::View::rank),
+    /// [`Cursor::seek_nth`](crate::tree::Cursor::seek_nth) and [`View::count`](crate::tree::View::count) work, at the
+    /// price of changing the whole path from the root on each insertion (which copy on write does anyway). Not together
+    /// with duplicates.
     pub counted: bool,
-    /// Each key stands in its page in one piece: [`Cursor::whole_key`](crate::tree::Cursor::whole_key) lends it for as long as the snapshot lives. Otherwise
-    /// pages store what their keys have in common only once, and a cursor puts keys together. Needed for any order but
-    /// [`KeyOrder::Bytes`], and for duplicates.
+    /// Each key stands in its page in one piece: [`Cursor::whole_key`](crate::tree::Cursor::whole_key) lends it for as
+    /// long as the snapshot lives. Otherwise pages store what their keys have in common only once, and a cursor puts
+    /// keys together. Needed for any order but [`KeyOrder::Bytes`], and for duplicates.
     pub whole: bool,
     /// How keys are ordered.
     pub order: KeyOrder,
     /// Whether a key may have several values, and how those are kept.
     pub duplicates: Option<Duplicates>,
-    /// All keys have the same length, and there are no values: a leaf is nothing but its keys. Only together with whole keys, without
-    /// counts and duplicates.
+    /// All keys have the same length, and there are no values: a leaf is nothing but its keys. Only together with whole
+    /// keys, without counts and duplicates.
     pub packed: bool,
-    /// Values stand out of line, apart from the leaves, one behind the other in the order in which they were written: to change one of many costs little more than to
-    /// change one of few. Keys have eight bytes, of which the leaves hold hundreds; a value has at most 2 GiB. For many values of some hundred bytes that are changed at random.
-    /// Room that changed values leave is used again once it is as much as the others take. Together with counts only.
+    /// Values stand out of line, apart from the leaves, one behind the other in the order in which they were written:
+    /// to change one of many costs little more than to change one of few. Keys have eight bytes, of which the leaves
+    /// hold hundreds; a value has at most 2 GiB. For many values of some hundred bytes that are changed at random. Room
+    /// that changed values leave is used again once it is as much as the others take. Together with counts only.
     pub out_of_line: bool,
 }
 
@@ -32,8 +34,9 @@ pub struct TreeKind {
 /// [`DUPLICATE_BYTES_MAX`](crate::DUPLICATE_BYTES_MAX) long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Duplicates {
-    /// All values of a key have the same length. They are packed without any bookkeeping, and can be
-    /// read and stored many at a time ([`Cursor::duplicates_here`](crate::tree::Cursor::duplicates_here), [`WriteTxn::put_multiple`](crate::WriteTxn::put_multiple)).
+    /// All values of a key have the same length. They are packed without any bookkeeping, and can be read and stored
+    /// many at a time ([`Cursor::duplicates_here`](crate::tree::Cursor::duplicates_here),
+    /// [`WriteTxn::put_multiple`](crate::WriteTxn::put_multiple)).
     pub fixed: bool,
     /// How the values are ordered.
     pub order: KeyOrder,
@@ -262,9 +265,9 @@ pub enum KeyOrder {
     Reverse,
     /// As unsigned little-endian integers, a shorter one before a longer one.
     Integer,
-    /// As a [`Comparator`](crate::Comparator) says that the program registers after each opening ([`Env::set_comparators`](crate::Env::set_comparators)).
-    /// Without it the tree can be read from end to end, and everything that has to compare is
-    /// [`Error::NoComparator`](crate::Error::NoComparator).
+    /// As a [`Comparator`](crate::Comparator) says that the program registers after each opening
+    /// ([`Env::set_comparators`](crate::Env::set_comparators)). Without it the tree can be read from end to end, and
+    /// everything that has to compare is [`Error::NoComparator`](crate::Error::NoComparator).
     Custom,
 }
 

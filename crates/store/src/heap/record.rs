@@ -136,8 +136,8 @@ impl<'v> Record<'v> {
         Self::find(pages, newest, key, commit).map(|(_, record)| record.value)
     }
 
-    /// The record that a commit has under `key`, whose newest one is there, and where it is. The records before the newest are of ever earlier commits,
-    /// so that no damage makes this go on for ever.
+    /// The record that a commit has under `key`, whose newest one is there, and where it is. The records before the
+    /// newest are of ever earlier commits, so that no damage makes this go on for ever.
     pub(crate) fn find<P: ReadPages + ?Sized>(
         pages: &'v P,
         newest: RecordPointer,

@@ -8,9 +8,9 @@
 //!      32        records, across page borders
 //! ```
 //!
-//! A snapshot meets a record of a later commit where that commit stored a pointer to it in a leaf that both have. That is not
-//! done to a leaf that a meta page leads to. So no snapshot as old as the newest meta page meets records of a segment
-//! that is begun now, and one that stays keeps only what was written before the next checkpoint.
+//! A snapshot meets a record of a later commit where that commit stored a pointer to it in a leaf that both have. That
+//! is not done to a leaf that a meta page leads to. So no snapshot as old as the newest meta page meets records of a
+//! segment that is begun now, and one that stays keeps only what was written before the next checkpoint.
 //!
 //! One tree of the store has a record for each segment, behind one for its heap. All numbers of keys are big-endian:
 //!
@@ -252,7 +252,8 @@ pub(crate) fn segment_of(heap: HeapNo, key: &[u8]) -> Option<PageNo> {
     (1..=PAGE_NO_MAX).contains(&page).then_some(PageNo(page))
 }
 
-/// The heap and the segment that a record of the tree of segments tells of, with how many of its bytes are in use; `None` if it is the record of a heap.
+/// The heap and the segment that a record of the tree of segments tells of, with how many of its bytes are in use;
+/// `None` if it is the record of a heap.
 pub(crate) fn segment_in_use(key: &[u8], value: &[u8]) -> Result<Option<(HeapNo, Segment, u32)>> {
     let damaged = || Error::Damaged("what is known of a segment is damaged".into());
     let heap = key.first_chunk().map(|heap| u32::from_be_bytes(*heap));
@@ -265,8 +266,8 @@ pub(crate) fn segment_in_use(key: &[u8], value: &[u8]) -> Result<Option<(HeapNo,
     Ok(Some((heap, Segment { first, pages }, used)))
 }
 
-/// What the tree of segments says of heaps up to `last` that were written anew, of whose segments so many bytes are in use. They are in the order of heaps and
-/// pages.
+/// What the tree of segments says of heaps up to `last` that were written anew, of whose segments so many bytes are in
+/// use. They are in the order of heaps and pages.
 pub(crate) fn segment_records(
     last: HeapNo,
     segments: &[(HeapNo, Segment, u32)],

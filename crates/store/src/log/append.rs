@@ -1,11 +1,12 @@
 //! The end of the log, which the writers of all stores share: one at a time appends a record and applies what is in it.
 //!
-//! Whoever holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most one that is
-//! not, the last, and the next to take the lock completes it, to whichever stores it belongs.
+//! Whoever holds the lock has behind it a log whose records have all been applied; so a dead holder leaves at most one
+//! that is not, the last, and the next to take the lock completes it, to whichever stores it belongs.
 //!
-//! Pointers to records in leaves that are there already are stored between the two: not before the record is appended, since a commit that never happens
-//! would leave pointers whose records are taken for those of the next one of its number; and not after it is applied, since the next transaction goes on from
-//! them. Whoever completes what a dead holder left stores them again.
+//! Pointers to records in leaves that are there already are stored between the two: not before the record is appended,
+//! since a commit that never happens would leave pointers whose records are taken for those of the next one of its
+//! number; and not after it is applied, since the next transaction goes on from them. Whoever completes what a dead
+//! holder left stores them again.
 
 use std::io::IoSlice;
 
@@ -50,8 +51,9 @@ impl<'i> AppendLock<'i> {
         }
     }
 
-    /// Appends a record, which the caller applies before it gives the lock back. That of a relaxed commit survives the death of all
-    /// processes, in the lock file or in the log; that of a durable one has until then been seen by nobody.
+    /// Appends a record, which the caller applies before it gives the lock back. That of a relaxed commit survives the
+    /// death of all processes, in the lock file or in the log; that of a durable one has until then been seen by
+    /// nobody.
     pub(crate) fn append(&self, parts: &[IoSlice<'_>], durability: Durability) -> Result<Position> {
         match (&self.inner.wal, durability) {
             (Some(wal), Durability::Durable) => Ok(wal.append_buffered(parts)?),
@@ -60,11 +62,12 @@ impl<'i> AppendLock<'i> {
         }
     }
 
-    /// Stores pointers to records of the commit with this head, whose record is appended, in one leaf, before the commit is applied. Whoever did not get so far
-    /// as to apply it afterwards has left the store in an order that only a recovery mends, and nobody else goes on with it.
+    /// Stores pointers to records of the commit with this head, whose record is appended, in one leaf, before the
+    /// commit is applied. Whoever did not get so far as to apply it afterwards has left the store in an order that only
+    /// a recovery mends, and nobody else goes on with it.
     ///
-    /// To a leaf that is no younger than a checkpoint's target a meta page may lead, now or soon. What is stored there must not be on the disk without the record,
-    /// from which every replay stores it again.
+    /// To a leaf that is no younger than a checkpoint's target a meta page may lead, now or soon. What is stored there
+    /// must not be on the disk without the record, from which every replay stores it again.
     #[allow(unsafe_code)] // Everybody else stores, and loads, words of a leaf at once.
     pub(crate) fn store_pointers(
         &self,
@@ -76,8 +79,8 @@ impl<'i> AppendLock<'i> {
     ) -> Result<()> {
         let stored = || {
             check_inside(leaf, head)?;
-            // SAFETY: within the file by the test, as the store's pages are. It is a leaf of the newest commit, of which only words change, and only in the
-            // hands of whoever holds this lock.
+            // SAFETY: within the file by the test, as the store's pages are. It is a leaf of the newest commit, of
+            // which only words change, and only in the hands of whoever holds this lock.
             let leaf = unsafe { windows.pointer_leaf(leaf)? };
             if let Some(wal) = &store.wal
                 && leaf.commit() <= store.region.metas.newest()
@@ -98,8 +101,8 @@ impl<'i> AppendLock<'i> {
         }
     }
 
-    /// Applies the record that a dead holder appended whole, and cuts off what it left of another one. The pages of that need no
-    /// attention, since nothing refers to them.
+    /// Applies the record that a dead holder appended whole, and cuts off what it left of another one. The pages of
+    /// that need no attention, since nothing refers to them.
     fn complete(&self) -> Result<()> {
         let Some(wal) = &self.inner.wal else {
             return Ok(());

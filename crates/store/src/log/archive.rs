@@ -1,7 +1,7 @@
 //! Archives: the log's records kept for good, from which a backup is brought to any later commit or moment.
 //!
-//! A checkpoint archives what is durable before it lets the log be used again. Each time makes a file of its own, which gets its name
-//! when it is complete and synced:
+//! A checkpoint archives what is durable before it lets the log be used again. Each time makes a file of its own, which
+//! gets its name when it is complete and synced:
 //!
 //! ```text
 //!  offset  size  field
@@ -18,7 +18,8 @@
 //!      72        records    each a u32 length, and the record
 //! ```
 //!
-//! The files of a log are called by their `begin`, so that the order of their names is that of the records. All integers are little-endian.
+//! The files of a log are called by their `begin`, so that the order of their names is that of the records. All
+//! integers are little-endian.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -44,7 +45,8 @@ use crate::log::record::{Parts, RecordHeader};
 use crate::log::recovery::Recovering;
 use crate::sync::lock;
 
-/// A file is ended when it has so many bytes of records: what archiving and restoring keep in memory, beside one record.
+/// A file is ended when it has so many bytes of records: what archiving and restoring keep in memory, beside one
+/// record.
 const FILE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 16 << 20 };
 
 /// The longest file that is read: the largest record of the log, and what may stand before it.
@@ -58,7 +60,8 @@ pub enum Until {
     /// To this commit, and not beyond. It is an error if the archive does not have it.
     Commit(CommitNo),
     /// To the last commit that was archived at this time. An environment archives with each checkpoint and
-    /// [`Env::archive`](crate::Env::archive); so this is as exact as those are frequent, and never later than asked for.
+    /// [`Env::archive`](crate::Env::archive); so this is as exact as those are frequent, and never later than asked
+    /// for.
     Time(SystemTime),
 }
 
@@ -82,7 +85,8 @@ impl Drop for ArchiveLock<'_> {
 }
 
 impl Env {
-    /// Archives everything up to now, if the environment has an archive ([`Options::archive`](crate::Options::archive)). Checkpoints do so too.
+    /// Archives everything up to now, if the environment has an archive
+    /// ([`Options::archive`](crate::Options::archive)). Checkpoints do so too.
     pub fn archive(&self) -> Result<()> {
         self.sync()?;
         archive(self.inner())
@@ -106,8 +110,9 @@ pub(crate) fn archive(inner: &Inner) -> Result<()> {
                 from = header.end;
                 *lock(&archive.last) = Some(header);
             }
-            // Nothing is there, or something else is. Perhaps another process has begun a lap early and archived that; or the log has begun one, and
-            // nothing is missing. Or somebody has used the log without archiving it. What is lost is lost; a restore will refuse to go across.
+            // Nothing is there, or something else is. Perhaps another process has begun a lap early and archived that;
+            // or the log has begun one, and nothing is missing. Or somebody has used the log without archiving it. What
+            // is lost is lost; a restore will refuse to go across.
             Ok(None) | Err(Error::Log(sapwood_wal::Error::Corrupt { .. })) => {
                 *lock(&archive.last) = None;
                 let end = archive.end(wal.id(), durable)?;
@@ -287,8 +292,9 @@ fn log_of(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(log, _)| log)
 }
 
-/// The first of the files that have something behind the commit of a store, looked for by halves: an archive may be years longer than
-/// what a backup lacks. Since commits ascend, files before one that begins with the next commit, or an earlier one, have nothing newer.
+/// The first of the files that have something behind the commit of a store, looked for by halves: an archive may be
+/// years longer than what a backup lacks. Since commits ascend, files before one that begins with the next commit, or
+/// an earlier one, have nothing newer.
 fn first_needed(
     store: &Recovering,
     archive: &dyn Storage,
@@ -467,7 +473,8 @@ mod tests {
         }
     }
 
-    /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is not looked at.
+    /// The last file is known, and the one behind it is found by its name: what else is in the folder, and how much, is
+    /// not looked at.
     #[test]
     fn the_folder_is_listed_once() {
         let disk = Disk::new();

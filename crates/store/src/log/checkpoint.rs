@@ -1,15 +1,16 @@
 //! Checkpoints: the data file is made to hold a commit by itself, so that the log before it can be used again.
 //!
-//! 1. Pin the visible commit N as the *target*: its pages are not used again from here on, and nobody who begins a commit now stores places in them. Nobody
-//!    stores any at this moment, since that takes the append lock.
-//! 2. Sync the log up to the newest commit that is applied, whose places may be in N's pages, and N's part of the data file. Commits go on
-//!    meanwhile; copy on write keeps them off N's pages. A commit that has begun before may still store places in them, once its record is durable.
+//! 1. Pin the visible commit N as the *target*: its pages are not used again from here on, and nobody who begins a
+//!    commit now stores places in them. Nobody stores any at this moment, since that takes the append lock.
+//! 2. Sync the log up to the newest commit that is applied, whose places may be in N's pages, and N's part of the data
+//!    file. Commits go on meanwhile; copy on write keeps them off N's pages. A commit that has begun before may still
+//!    store places in them, once its record is durable.
 //! 3. Write the meta page for N over the older of the two, and make it durable.
 //! 4. Do the same with the other one. Now nothing refers to older pages.
 //! 5. Let the log be used again before N, as far as no other store needs it.
 //!
-//! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches back
-//! to it. After 3, recovery begins at N. During 4, the page that 3 has written is whole.
+//! A crash before 3 changes nothing. During 3, one meta page may be torn: the other one is whole, and the log reaches
+//! back to it. After 3, recovery begins at N. During 4, the page that 3 has written is whole.
 
 use std::time::{Duration, Instant};
 
@@ -35,10 +36,11 @@ const SYNCED_PARTS: u64 = 32;
 /// A part has at least so many bytes.
 const SYNCED_BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 
-/// Of so many bytes of the data file the changed ones are written out at a time while others commit: log writes queue behind them in
-/// the device.
+/// Of so many bytes of the data file the changed ones are written out at a time while others commit: log writes queue
+/// behind them in the device.
 const WRITTEN_OUT_BYTES_MIN: u64 = 64 << 10;
-/// The same while nobody waits for the disk, or where commits would otherwise have to wait for the end of the checkpoint.
+/// The same while nobody waits for the disk, or where commits would otherwise have to wait for the end of the
+/// checkpoint.
 const WRITTEN_OUT_BYTES_MAX: u64 = 4 << 20;
 /// How long after somebody has waited for the disk others are expected to do so again.
 const WAITED_FOR: Duration = Duration::from_millis(10);
@@ -121,11 +123,11 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// Protects the visible commit. For nobody who holds the append lock: whoever does has either stored the places of its commit, which is applied then, or
-    /// looks at the target before it stores them.
+    /// Protects the visible commit. For nobody who holds the append lock: whoever does has either stored the places of
+    /// its commit, which is applied then, or looks at the target before it stores them.
     ///
-    /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to others. Otherwise
-    /// a store that rests would keep the log for ever.
+    /// If nothing has been committed to this store since, its log goes on at the end: what is before that belongs to
+    /// others. Otherwise a store that rests would keep the log for ever.
     pub(crate) fn pin(&self) -> Result<Pinned> {
         let inner = self.inner;
         let region = &inner.region;
@@ -144,7 +146,8 @@ impl<'i> CheckpointLock<'i> {
         Ok(Pinned { head, applied })
     }
 
-    /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages again or store places in them.
+    /// Protects a commit that is not visible yet; for the holder of the writer lock, who alone could use its pages
+    /// again or store places in them.
     pub(crate) fn pin_applied(&self, commit: CommitNo) {
         self.inner
             .region
@@ -153,9 +156,10 @@ impl<'i> CheckpointLock<'i> {
             .store(commit.0, Ordering::SeqCst);
     }
 
-    /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how it goes
-    /// on: otherwise the other meta page would not lead to this commit. Nor must it end before a commit whose places the meta page leads to: they would be there
-    /// without the commit, and be taken for those of the next one of its number.
+    /// A relaxed commit may be visible without being durable. The log must not end before the meta page that says how
+    /// it goes on: otherwise the other meta page would not lead to this commit. Nor must it end before a commit whose
+    /// places the meta page leads to: they would be there without the commit, and be taken for those of the next one of
+    /// its number.
     pub(crate) fn sync_log(&self, pinned: &Pinned) -> Result<()> {
         let guards = self.inner.options.guards;
         let lsn = match guards.has(Guard::SyncLogToApplied) {
@@ -168,8 +172,8 @@ impl<'i> CheckpointLock<'i> {
         }
     }
 
-    /// Makes the pages of a commit that is pinned durable, a part of the file at a time: a sync of all of it would write, in one go, also what
-    /// commits have changed meanwhile.
+    /// Makes the pages of a commit that is pinned durable, a part of the file at a time: a sync of all of it would
+    /// write, in one go, also what commits have changed meanwhile.
     pub(crate) fn sync_pages(&self, head: &Head) -> Result<()> {
         let inner = self.inner;
         inner.check_sound()?;
@@ -186,8 +190,9 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// What the sync itself has left to write are pages that were changed again since they were written out. It writes them in one go, which whoever waits
-    /// for the disk then would wait for: so these are written out, too, and once more those that were changed during that, far fewer each time.
+    /// What the sync itself has left to write are pages that were changed again since they were written out. It writes
+    /// them in one go, which whoever waits for the disk then would wait for: so these are written out, too, and once
+    /// more those that were changed during that, far fewer each time.
     fn sync_part(&self, start: u64, length: u64, pace: &mut Pace) -> Result<()> {
         for _ in 0..TIMES_WRITTEN_OUT {
             self.write_out_part(start, length, pace)?;
@@ -271,8 +276,8 @@ impl<'i> CheckpointLock<'i> {
         Ok(())
     }
 
-    /// Gives back to the file system what the file has behind the pages of the newest commit and of those that the meta pages hold, but for
-    /// a little. For the holder of the writer lock: nobody else looks there.
+    /// Gives back to the file system what the file has behind the pages of the newest commit and of those that the meta
+    /// pages hold, but for a little. For the holder of the writer lock: nobody else looks there.
     pub(crate) fn trim_file(&self, newest: &Head) -> Result<()> {
         let inner = self.inner;
         let mut needed = newest.roots.pages;
@@ -457,8 +462,8 @@ pub(crate) fn settle(inner: &Inner) -> Result<()> {
 /// With fewer superseded pages than this no checkpoint is due on their account.
 const SUPERSEDED_PAGES_MIN: u64 = if cfg!(test) { 64 } else { 2048 };
 
-/// Whether a checkpoint is due: half as many pages as the store whose newest commit this is has in all serve the last checkpoint's
-/// commit only, and are not used again before the next checkpoint; or a store keeps much of the log.
+/// Whether a checkpoint is due: half as many pages as the store whose newest commit this is has in all serve the last
+/// checkpoint's commit only, and are not used again before the next checkpoint; or a store keeps much of the log.
 pub(crate) fn is_due(inner: &Inner, newest: &Head) -> bool {
     has_many_superseded(inner, newest.roots.pages)
         || inner.regions.iter().any(|region| keeps_much(inner, region))
@@ -486,15 +491,15 @@ fn keeps_much(inner: &Inner, region: &Region) -> bool {
     used > wal.capacity() / 8 * 3
 }
 
-/// Has the log go on in its first segment, for want of space on the disk for the next one: deleting has to work on a full disk. Gives `false` if
-/// it is there already. For nobody who holds a checkpoint lock.
+/// Has the log go on in its first segment, for want of space on the disk for the next one: deleting has to work on a
+/// full disk. Gives `false` if it is there already. For nobody who holds a checkpoint lock.
 ///
 /// 1. Everything is checkpointed, and nobody appends meanwhile: the log is of no use to anybody.
 /// 2. All meta pages are written once more, with the same commits, and with the place where the log will go on.
 /// 3. The log goes on there.
 ///
-/// A crash during 2 leaves meta pages that name that place and others that name the end of the log, behind which there is nothing: recovery
-/// does the rest.
+/// A crash during 2 leaves meta pages that name that place and others that name the end of the log, behind which there
+/// is nothing: recovery does the rest.
 pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
     empty_log(inner)?;
     let Some(wal) = &inner.wal else {
@@ -523,8 +528,9 @@ pub(crate) fn begin_lap(inner: &Inner) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the visible commit the target; gives what `look` finds for it, which is nothing if it came too late for that commit. As with a reader's
-/// slot: whoever does not see the target has noted an earlier visible commit, which then is not the one we find when looking again.
+/// Makes the visible commit the target; gives what `look` finds for it, which is nothing if it came too late for that
+/// commit. As with a reader's slot: whoever does not see the target has noted an earlier visible commit, which then is
+/// not the one we find when looking again.
 pub(crate) fn pin_target<T>(
     metas: &Metas,
     visible: impl Fn() -> CommitNo,
@@ -541,8 +547,8 @@ pub(crate) fn pin_target<T>(
     }
 }
 
-/// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who holds a
-/// checkpoint lock.
+/// Waits for room in the log: every commit so far, to whichever store, is made durable and checkpointed. For nobody who
+/// holds a checkpoint lock.
 pub(crate) fn empty_log(inner: &Inner) -> Result<()> {
     if inner.wal.is_none() {
         return Err(Error::Damaged("there is no log to be emptied".into()));

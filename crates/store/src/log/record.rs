@@ -33,7 +33,8 @@
 //!           v  slots between this one and the one before, v place
 //! ```
 //!
-//! Of a leaf that the same commit has made there are no places beside the page. See [`crate::heap`] for what these two are about.
+//! Of a leaf that the same commit has made there are no places beside the page. See [`crate::heap`] for what these two
+//! are about.
 //!
 //! A transaction over several stores is one record, of kind 3, with such a record for each of them in it:
 //!
@@ -45,8 +46,8 @@
 //!    4+4n        records    one after the other, in ascending order of their stores
 //! ```
 //!
-//! All integers are little-endian; `v` is a variable-length integer, seven bits to a byte, the low ones first. A page is
-//! rebuilt from its base as of the commit before, so records are replayed one after the other and none is left out.
+//! All integers are little-endian; `v` is a variable-length integer, seven bits to a byte, the low ones first. A page
+//! is rebuilt from its base as of the commit before, so records are replayed one after the other and none is left out.
 //! A page's own number, commit and checksum are not among the changes: they follow from the item.
 
 #![deny(clippy::indexing_slicing)]
@@ -120,7 +121,8 @@ impl RecordHeader {
         out.extend_from_slice(&self.store.to_le_bytes());
         out.extend_from_slice(&self.timeline.to_le_bytes());
         out.extend_from_slice(&self.commit.0.to_le_bytes());
-        // Mostly small numbers: they take a third of the room, of which there is little in the record of a small commit.
+        // Mostly small numbers: they take a third of the room, of which there is little in the record of a small
+        // commit.
         let Roots {
             pages,
             catalog,
@@ -271,7 +273,8 @@ pub(crate) fn encode_page(page: &Page, base: Option<Base<'_>>, out: &mut Vec<u8>
     }
 }
 
-/// How many bytes there are before the zeroes at the end. Zeroes may fill most of a page, so blocks of them are passed over at once.
+/// How many bytes there are before the zeroes at the end. Zeroes may fill most of a page, so blocks of them are passed
+/// over at once.
 fn used_bytes(extent: &[u8]) -> usize {
     let is_zero = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) == 0;
     let blocks = extent.rchunks(BLOCK_BYTES);

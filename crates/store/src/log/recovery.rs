@@ -1,13 +1,14 @@
 //! Recovery: the newest meta page of each store, and what the log holds behind it.
 //!
-//! Replay is sequential and complete: each record is applied to what the one before it left, and none is skipped because
-//! it seems to be there already, since a page on disk may come from any moment between its first store and the crash.
-//! Only pages that the meta page's commit does not refer to are written (the reuse rule protects those it does), so a crash
-//! during recovery changes nothing: the next one does the same again.
+//! Replay is sequential and complete: each record is applied to what the one before it left, and none is skipped
+//! because it seems to be there already, since a page on disk may come from any moment between its first store and the
+//! crash. Only pages that the meta page's commit does not refer to are written (the reuse rule protects those it does),
+//! so a crash during recovery changes nothing: the next one does the same again.
 //!
-//! Pointers are the exception: they are stored in leaves that the meta page may lead to, as they were when they were committed. That, too, is done
-//! again as often as recovery is, since each of them is stored as what it is, whatever stood there; but before the first one all of the log
-//! that was read has to be durable: otherwise the next recovery might find pointers of commits that it no longer finds in the log.
+//! Pointers are the exception: they are stored in leaves that the meta page may lead to, as they were when they were
+//! committed. That, too, is done again as often as recovery is, since each of them is stored as what it is, whatever
+//! stood there; but before the first one all of the log that was read has to be durable: otherwise the next recovery
+//! might find pointers of commits that it no longer finds in the log.
 
 // The recovering process has the file for itself: nobody else looks at any page.
 #![allow(unsafe_code)]
@@ -30,7 +31,8 @@ use crate::ids::{CommitNo, PageNo};
 use crate::log::record::{Item, Items, PageItem, Parts, PointersItem, RecordHeader};
 use crate::sync::{Arc, Ordering};
 
-/// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log goes on.
+/// Brings the data files to the newest commits in the log, starts the log, and fills the regions. Gives where the log
+/// goes on.
 pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal, guards: Guards) -> Result<Position> {
     let keeps = guards.has(Guard::SyncLogBeforeReplayedPointers);
     let records = replay(stores, wal, keeps)?;
@@ -52,8 +54,8 @@ pub(crate) fn recover(stores: &mut [Recovering], wal: &Wal, guards: Guards) -> R
     Ok(end)
 }
 
-/// As [`recover`], but only for this process to look at: the stores' files are private copies, and nothing is written to the disk. Without
-/// a log the files stand alone.
+/// As [`recover`], but only for this process to look at: the stores' files are private copies, and nothing is written
+/// to the disk. Without a log the files stand alone.
 pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
     if let Some(wal) = wal {
         replay(stores, wal, false)?;
@@ -64,8 +66,9 @@ pub(crate) fn look(stores: &mut [Recovering], wal: Option<&Wal>) -> Result<()> {
     Ok(())
 }
 
-/// Applies all that the log holds behind the meta pages. If some of them name the beginning of the log's next lap, which
-/// [`crate::log::checkpoint::begin_lap`] was about to begin, it goes on there. `keeps`: see [`Recovering::replay`].
+/// Applies all that the log holds behind the meta pages. If some of them name the beginning of the log's next lap,
+/// which [`crate::log::checkpoint::begin_lap`] was about to begin, it goes on there. `keeps`: see
+/// [`Recovering::replay`].
 fn replay<'w>(stores: &mut [Recovering], wal: &'w Wal, keeps: bool) -> Result<Records<'w>> {
     let logs = stores.iter().map(|store| store.identity.log);
     if logs.into_iter().any(|log| log != wal.id()) {
@@ -203,8 +206,9 @@ impl Recovering {
         newest(&self.metas).is_ok_and(|newest| newest.head.commit != self.head.commit)
     }
 
-    /// Has both meta pages say that the log goes on at `lap`, as [`crate::log::checkpoint::begin_lap`] was about to: one that names an earlier place would
-    /// not lead there. The one that everything is read from is written last. A store with commits behind its meta pages was not at that.
+    /// Has both meta pages say that the log goes on at `lap`, as [`crate::log::checkpoint::begin_lap`] was about to:
+    /// one that names an earlier place would not lead there. The one that everything is read from is written last. A
+    /// store with commits behind its meta pages was not at that.
     fn go_on_at(&mut self, lap: Position, log_segments: u32) -> Result<()> {
         if self.has_replayed() {
             return Ok(());
@@ -292,8 +296,8 @@ impl Recovering {
         Ok(())
     }
 
-    /// Applies a record, unless the meta page holds it. `keep` is called before pointers are stored that the meta page may lead to: the record is to be durable
-    /// from then on.
+    /// Applies a record, unless the meta page holds it. `keep` is called before pointers are stored that the meta page
+    /// may lead to: the record is to be durable from then on.
     pub(crate) fn replay(
         &mut self,
         header: &RecordHeader,
@@ -405,9 +409,10 @@ impl Recovering {
     }
 }
 
-/// Whether a page is what another one can be made of. The checksum of a leaf of pointers is that of when it was made, and says nothing of the pointers that
-/// were stored since. They are all there: those of commits up to that of the meta page were there when its checkpoint synced the leaf; those of later
-/// ones, before the one that is replayed now, have just been stored; and that one has copied the leaf, to which nobody has stored since. That it is so is proved by the
+/// Whether a page is what another one can be made of. The checksum of a leaf of pointers is that of when it was made,
+/// and says nothing of the pointers that were stored since. They are all there: those of commits up to that of the meta
+/// page were there when its checkpoint synced the leaf; those of later ones, before the one that is replayed now, have
+/// just been stored; and that one has copied the leaf, to which nobody has stored since. That it is so is proved by the
 /// checksum of the page that is made of it.
 fn verify_base(page: &Page, number: PageNo) -> Result<()> {
     if page.kind() == Some(PageKind::PointerLeaf) && page.number() == number {

@@ -1,8 +1,8 @@
 //! Opening an environment whose files cannot be written to: they are looked at as they are.
 //!
-//! There is no lock region to share and no way to let the log go: what the log holds behind the newer meta page is replayed into
-//! private copies of the pages that it changes ([`PrivateCopy`]), and the result stands still. The files must do the same,
-//! so a lock that needs no write access tells everybody else that they are being looked at.
+//! There is no lock region to share and no way to let the log go: what the log holds behind the newer meta page is
+//! replayed into private copies of the pages that it changes ([`PrivateCopy`]), and the result stands still. The files
+//! must do the same, so a lock that needs no write access tells everybody else that they are being looked at.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -22,8 +22,8 @@ use crate::log::recovery;
 use crate::log::recovery::Recovering;
 use crate::sync::Arc;
 
-/// Sees to it that the files do not change, through a lock file that could not be opened for writing. On a read-only medium there may be
-/// none.
+/// Sees to it that the files do not change, through a lock file that could not be opened for writing. On a read-only
+/// medium there may be none.
 pub(super) fn lock(path: &Path, refused: &io::Error) -> Result<Option<LockFile>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -47,7 +47,8 @@ pub(super) fn lock(path: &Path, refused: &io::Error) -> Result<Option<LockFile>>
     Ok(Some(locks))
 }
 
-/// Whether the first to open the environment, with a lock file that can be written to, has to leave the files as they are.
+/// Whether the first to open the environment, with a lock file that can be written to, has to leave the files as they
+/// are.
 pub(super) fn is_due(places: &StoreFiles<'_>, locks: &LockFile) -> Result<bool> {
     if locks.is_held_still()? {
         return Ok(true);

@@ -2,7 +2,8 @@
 
 use crate::ids::PageNo;
 
-/// A bit for each page, as far as any was set so far. Those of all pages that a large transaction comes to are in the processor's caches.
+/// A bit for each page, as far as any was set so far. Those of all pages that a large transaction comes to are in the
+/// processor's caches.
 #[derive(Default)]
 pub(crate) struct PageSet {
     words: Vec<u64>,

@@ -78,9 +78,9 @@ impl Buffer {
 /// So few records are sorted by comparing them as a whole.
 const COMPARED_MAX: usize = 12;
 
-/// Sorts records whose keys agree in their first `depth` bytes: by the next eight as a number, then each group of equal ones by
-/// those that follow. Keys of a directory begin alike, and comparing them as a whole would read their beginnings, in
-/// places far from each other, again and again.
+/// Sorts records whose keys agree in their first `depth` bytes: by the next eight as a number, then each group of equal
+/// ones by those that follow. Keys of a directory begin alike, and comparing them as a whole would read their
+/// beginnings, in places far from each other, again and again.
 fn sort_from(entries: &mut [Entry], bytes: &[u8], mut depth: usize) {
     loop {
         if entries.len() <= COMPARED_MAX {

@@ -1,8 +1,9 @@
 //! Pages that a write transaction may use, taken from the free list.
 //!
-//! Records are taken whole, without touching the tree; what has been taken and is left is written back when the transaction
-//! commits. A single page comes from what the commits right before have freed, the last one first (its pages are probably
-//! still in the processor's caches, dirty and mapped for writing), then from the ready extents in the roots, then from what a [search] finds.
+//! Records are taken whole, without touching the tree; what has been taken and is left is written back when the
+//! transaction commits. A single page comes from what the commits right before have freed, the last one first (its
+//! pages are probably still in the processor's caches, dirty and mapped for writing), then from the ready extents in
+//! the roots, then from what a [search] finds.
 
 mod search;
 
@@ -26,8 +27,8 @@ const CHOICE: usize = 16;
 const READY_MAX: usize = 128;
 const READY_KEPT: usize = 64;
 
-/// Of what the roots have room for, ready and pending extents take no more than so many bytes each when the tree has been written. What the next commits free
-/// goes into the rest, until the tree is written again.
+/// Of what the roots have room for, ready and pending extents take no more than so many bytes each when the tree has
+/// been written. What the next commits free goes into the rest, until the tree is written again.
 const RECENT_READY_BYTES: usize = 100;
 const RECENT_PENDING_BYTES: usize = 64;
 
@@ -70,8 +71,8 @@ pub(crate) struct PageAllocator {
     next_unblocked: PendingKey,
     next_blocked: PendingKey,
     has_seen_unblocked: bool,
-    /// The last search ended for having looked at enough and not for having found enough: a next one that began anew might never
-    /// get further.
+    /// The last search ended for having looked at enough and not for having found enough: a next one that began anew
+    /// might never get further.
     was_cut_off: bool,
     /// Some records may be met a second time.
     looks_again: bool,
@@ -322,8 +323,8 @@ impl PageAllocator {
             && !has_taken_ready
     }
 
-    /// What the roots are to name if the tree stays as it is: all that is left, and what this commit has freed. `None` if they have no room
-    /// for it.
+    /// What the roots are to name if the tree stays as it is: all that is left, and what this commit has freed. `None`
+    /// if they have no room for it.
     pub(crate) fn all_recent(&mut self, freed: &[FreeExtent], commit: CommitNo) -> Option<Recent> {
         let pending = self.pending.iter().chain(freed).copied();
         let recent = Recent::encode(self.left(), pending, commit)?;
@@ -375,8 +376,8 @@ impl PageAllocator {
             .count()
     }
 
-    /// Takes in what this commit has freed, and gives what is to be filed in the tree: what cannot be used again soon, and what the roots have
-    /// no room for.
+    /// Takes in what this commit has freed, and gives what is to be filed in the tree: what cannot be used again soon,
+    /// and what the roots have no room for.
     pub(crate) fn file_pending(
         &mut self,
         freed: Vec<FreeExtent>,
@@ -403,7 +404,8 @@ impl PageAllocator {
         filed
     }
 
-    /// The ready extents that the roots do not name, if they are not what the tree says; from now on it is taken to say so.
+    /// The ready extents that the roots do not name, if they are not what the tree says; from now on it is taken to say
+    /// so.
     pub(crate) fn changed_ready(&mut self) -> Option<Vec<u8>> {
         // What is used first stands last: what an earlier commit has written of the others stays as it is.
         let left: Vec<_> = self.left().skip(self.recent_left()).collect();

@@ -8,8 +8,8 @@ use crate::guard::Guard;
 use crate::ids::CommitNo;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The commits whose pages must not be used again, as of one moment. Later readers can only pin later commits than the one
-/// that was visible then, so what was allowed stays allowed.
+/// The commits whose pages must not be used again, as of one moment. Later readers can only pin later commits than the
+/// one that was visible then, so what was allowed stays allowed.
 #[derive(Debug)]
 pub(crate) struct Protected {
     visible: CommitNo,
@@ -19,9 +19,10 @@ pub(crate) struct Protected {
 
 /// The commits that are protected for the sake of checkpoints; the caller has noted the visible commit before.
 ///
-/// The target is looked at before the meta pages. A checkpoint whose target is not seen here has pinned it afterwards, so that it is not older than what the
-/// caller noted. One whose target is seen keeps its pages by that. Looked at the other way round, a checkpoint could be missed altogether: its meta
-/// pages, because they were not written yet, and its target, because the next one had begun by then.
+/// The target is looked at before the meta pages. A checkpoint whose target is not seen here has pinned it afterwards,
+/// so that it is not older than what the caller noted. One whose target is seen keeps its pages by that. Looked at the
+/// other way round, a checkpoint could be missed altogether: its meta pages, because they were not written yet, and its
+/// target, because the next one had begun by then.
 pub(crate) fn checkpointed(metas: &Metas) -> [(Guard, CommitNo); 3] {
     let load = |commit: &AtomicU64| CommitNo(commit.load(Ordering::SeqCst));
     let target = load(&metas.target);

@@ -1,10 +1,10 @@
-//! The store survives power cuts and failing disks, and it survives them because of its guards: without any single one of them
-//! this suite fails.
+//! The store survives power cuts and failing disks, and it survives them because of its guards: without any single one
+//! of them this suite fails.
 //!
 //! A *life* is what happens on a simulated disk between two power cuts: recovery, then random work that notes on the
-//! recording which commits it is about to make and which were acknowledged. Each life is cut off in many states, each of which
-//! is the beginning of another life. After each recovery every acknowledged commit is there, every other one is wholly there
-//! or wholly absent, and a check finds nothing.
+//! recording which commits it is about to make and which were acknowledged. Each life is cut off in many states, each
+//! of which is the beginning of another life. After each recovery every acknowledged commit is there, every other one
+//! is wholly there or wholly absent, and a check finds nothing.
 
 mod model;
 
@@ -543,8 +543,8 @@ impl Life {
         Ok(())
     }
 
-    /// Commits until the log is as full as it may get: so much after each of two checkpoints that it could not hold what comes
-    /// after the first without being kept for it.
+    /// Commits until the log is as full as it may get: so much after each of two checkpoints that it could not hold
+    /// what comes after the first without being kept for it.
     fn fill_log(&mut self) -> Verdict {
         checkpoint::empty_log(self.env().inner()).map_err(told)?;
         self.checkpoint_a_relaxed_commit()?;
@@ -678,8 +678,8 @@ fn closing_and_opening_survive_power_cuts() {
     run().unwrap();
 }
 
-/// Replay gives each page the number that it had: an increment leads from a backup of before a power cut to what recovery has arrived at, and
-/// the next increment on from there.
+/// Replay gives each page the number that it had: an increment leads from a backup of before a power cut to what
+/// recovery has arrived at, and the next increment on from there.
 #[test]
 fn increments_lead_across_power_cuts() {
     let folder = tempfile::tempdir().unwrap();
@@ -717,8 +717,8 @@ fn increments_lead_across_power_cuts() {
     }
 }
 
-/// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is half
-/// there; with a disk that works again everything goes on.
+/// Every call on the disk fails once, in each way, for once and for ever. Nothing acknowledged is lost, and nothing is
+/// half there; with a disk that works again everything goes on.
 #[test]
 fn failing_calls() {
     let mut seed = 0;

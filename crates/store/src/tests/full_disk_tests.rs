@@ -1,4 +1,5 @@
-//! On a disk that was full before the log had all its segments, the log goes round in those that it has; and no power cut loses anything there.
+//! On a disk that was full before the log had all its segments, the log goes round in those that it has; and no power
+//! cut loses anything there.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ const COUNTER: &[u8] = b"counter";
 /// Of each value so much stands out of line, too.
 const OUT_OF_LINE_BYTES: usize = 300;
 
-/// A note on the recording: from now on the disk is full. All others are a store and the number of a commit that was acknowledged there.
+/// A note on the recording: from now on the disk is full. All others are a store and the number of a commit that was
+/// acknowledged there.
 const FULL: u64 = u64::MAX;
 
 fn options(guards: Guards, stores: u16) -> Options {
@@ -190,7 +192,8 @@ fn segments(disk: &Disk) -> usize {
         .count()
 }
 
-/// A life on a full disk whose log has so many segments, cut off in many states, each of which goes on for a while and is cut off again.
+/// A life on a full disk whose log has so many segments, cut off in many states, each of which goes on for a while and
+/// is cut off again.
 fn lives(guards: Guards, stores: u16, made: usize, seed: u64, states: usize) -> Verdict {
     let disk = Disk::new();
     let envs = open(&disk, guards, stores)?;
@@ -239,8 +242,8 @@ fn it_loses_something_without_the_meta_pages_that_say_so() {
     assert!(error.contains("was lost"), "{error}");
 }
 
-/// A power cut in the middle of beginning a lap: some of the meta pages of two stores name it, and others the end of the log. All of them
-/// are seen by the lives above only by chance.
+/// A power cut in the middle of beginning a lap: some of the meta pages of two stores name it, and others the end of
+/// the log. All of them are seen by the lives above only by chance.
 #[test]
 fn a_lap_that_was_half_begun_is_begun_by_recovery() {
     for named in [
@@ -307,7 +310,8 @@ fn a_record_longer_than_the_log_can_become_is_committed_without_it() {
     work(&disk, &envs, 60).unwrap();
 }
 
-/// Where a lap began early nothing is missing, though the archive cannot read on there: also when the log has gone round since.
+/// Where a lap began early nothing is missing, though the archive cannot read on there: also when the log has gone
+/// round since.
 #[test]
 fn an_archive_leads_across_laps_that_began_early() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! Reader slots, parked and not, checkpoints, and the reuse rule under a model checker, which runs them in many orders that real threads would hardly
-//! ever take.
+//! Reader slots, parked and not, checkpoints, and the reuse rule under a model checker, which runs them in many orders
+//! that real threads would hardly ever take.
 //!
-//! `cargo test -p sapwood-store --lib --features shuttle model` runs only these: nothing else works outside of the checker then.
+//! `cargo test -p sapwood-store --lib --features shuttle model` runs only these: nothing else works outside of the
+//! checker then.
 
 use shuttle::thread;
 
@@ -265,8 +266,8 @@ fn model_of_checkpoints() {
     shuttle::check_pct(run, 20 * SCHEDULES, 5);
 }
 
-/// A writer that reads the meta pages' commits first, and the target then, may find two checkpoints that are both not the one in between, which
-/// has written its meta pages meanwhile.
+/// A writer that reads the meta pages' commits first, and the target then, may find two checkpoints that are both not
+/// the one in between, which has written its meta pages meanwhile.
 #[test]
 #[should_panic(expected = "a page was used again under a meta page")]
 fn model_fails_if_the_target_is_looked_at_last() {

@@ -1,5 +1,5 @@
-//! Several stores survive power cuts together: a multi-store transaction is there in all its stores or in none, each store has what was
-//! acknowledged, and one that rests does not lose what others commit meanwhile.
+//! Several stores survive power cuts together: a multi-store transaction is there in all its stores or in none, each
+//! store has what was acknowledged, and one that rests does not lose what others commit meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ struct Attempt {
     parts: BTreeMap<usize, (u64, Model)>,
 }
 
-/// What is known at some moment: all attempts in order, and how many of them have been acknowledged at least, one by one.
+/// What is known at some moment: all attempts in order, and how many of them have been acknowledged at least, one by
+/// one.
 #[derive(Clone, Debug, Default)]
 struct History {
     /// What was there at the beginning, by store.

@@ -1,5 +1,6 @@
-//! Trees whose values stand out of line survive power cuts, the deaths of those who commit, and checkpoints while others commit: what is there after each is what one of the
-//! commits that may be there has left, and every value of it.
+//! Trees whose values stand out of line survive power cuts, the deaths of those who commit, and checkpoints while
+//! others commit: what is there after each is what one of the commits that may be there has left, and every value of
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ const TREE: &str = "entries";
 const KEYS: usize = 60;
 const STORES: usize = 2;
 
-/// A note on the recording: the commit of a store that is going to be tried, by its number in [`Life::tried`], or that was acknowledged.
+/// A note on the recording: the commit of a store that is going to be tried, by its number in [`Life::tried`], or that
+/// was acknowledged.
 const ACKNOWLEDGED: u64 = 1 << 62;
 
 /// What a commit to a store has left.
@@ -260,7 +262,8 @@ impl Life {
         Ok(())
     }
 
-    /// A process dies between its record's end and the moment when its commit is applied; and all others with it, or one of them does what it has left.
+    /// A process dies between its record's end and the moment when its commit is applied; and all others with it, or
+    /// one of them does what it has left.
     fn die(&mut self, store: usize, all: bool) -> Result<()> {
         let env = self.envs[store].clone();
         if env.inner().wal.as_ref().map_or(0, |wal| wal.room()) < 60_000 {

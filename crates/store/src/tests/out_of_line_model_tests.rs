@@ -1,4 +1,5 @@
-//! Pointers stored beside a checkpoint, under a model checker: at no moment does a meta page on the disk lead to a pointer whose record a power cut would take.
+//! Pointers stored beside a checkpoint, under a model checker: at no moment does a meta page on the disk lead to a
+//! pointer whose record a power cut would take.
 //!
 //! `cargo test -p sapwood-store --lib --features shuttle model`, as with `model_tests`.
 
@@ -27,7 +28,8 @@ enum Broken {
     SyncBeforeStoring,
 }
 
-/// What the checker does not look at: where the others are is known, and looked at all at once, whenever one of them is somewhere. Commits, by number.
+/// What the checker does not look at: where the others are is known, and looked at all at once, whenever one of them is
+/// somewhere. Commits, by number.
 mod plain {
     pub(crate) use std::sync::atomic::AtomicU64;
     pub(crate) use std::sync::atomic::Ordering::SeqCst;

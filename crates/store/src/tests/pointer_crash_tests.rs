@@ -1,7 +1,8 @@
 //! Pointers survive power cuts, the death of whoever stores them, and that of all; and they do because of four guards.
 //!
-//! The commits are made by hand, of one leaf and one segment: what a transaction would do is in [`Life::commit`]. After each recovery the leaf has exactly the pointers of
-//! the commit that is there, and each of them leads to the record of that commit, or an earlier one, with the value that was written.
+//! The commits are made by hand, of one leaf and one segment: what a transaction would do is in [`Life::commit`]. After
+//! each recovery the leaf has exactly the pointers of the commit that is there, and each of them leads to the record of
+//! that commit, or an earlier one, with the value that was written.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -318,7 +319,8 @@ impl Life {
         Ok((new, old))
     }
 
-    /// What the next commit begins with, and where it copies the leaf to, if it does. Nothing if there is no room for that.
+    /// What the next commit begins with, and where it copies the leaf to, if it does. Nothing if there is no room for
+    /// that.
     fn next_state(&mut self) -> Option<(State, Option<u64>)> {
         let mut next = self.state.clone();
         next.commit += 1;
@@ -447,7 +449,8 @@ impl Life {
 
     /// All processes have died, and the system has not.
     fn reopen(&mut self) -> Result<()> {
-        // What was only in their memory is handed to the system with the last handle, which would happen to what is shared.
+        // What was only in their memory is handed to the system with the last handle, which would happen to what is
+        // shared.
         self.env = Env::in_memory(&Options::new())?;
         self.env = open(&self.disk, self.guards)?;
         let commit = self.inner().region.applied().0;

@@ -108,8 +108,8 @@ fn small_commits_go_back_and_forth_between_a_few_pages() {
     assert_clean(&env);
 }
 
-/// Pages that are kept for one snapshot after the other, and while their commit is not visible yet, stay known as freed by that commit: if a later one
-/// took its place, snapshots that see nothing of them would go on keeping them.
+/// Pages that are kept for one snapshot after the other, and while their commit is not visible yet, stay known as freed
+/// by that commit: if a later one took its place, snapshots that see nothing of them would go on keeping them.
 #[test]
 fn who_freed_a_page_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
@@ -327,7 +327,8 @@ fn deleting_works_on_a_disk_that_is_full_after(records: u32) {
     assert_clean(&env);
 }
 
-/// The free list itself shrinks while a commit writes it, and its own pages are free then, even if nothing is left to write.
+/// The free list itself shrinks while a commit writes it, and its own pages are free then, even if nothing is left to
+/// write.
 #[test]
 fn no_page_is_lost_while_the_free_list_is_written() {
     for seed in 0..4_u64 {

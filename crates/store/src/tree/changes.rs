@@ -1,10 +1,12 @@
 //! What distinguishes two states of a tree, found by going through both at once.
 //!
-//! Pages that both states refer to are the same pages: as long as the older state is pinned, none of its pages is used for anything
-//! else. So wherever both walks arrive at the same page, all below it is passed over, and the work is in proportion to what has changed. Where the
-//! two trees have been split differently the walks fall out of step, which costs the way to one leaf.
+//! Pages that both states refer to are the same pages: as long as the older state is pinned, none of its pages is used
+//! for anything else. So wherever both walks arrive at the same page, all below it is passed over, and the work is in
+//! proportion to what has changed. Where the two trees have been split differently the walks fall out of step, which
+//! costs the way to one leaf.
 //!
-//! Leaves of places are the exception: what is stored in one leaves no trace above it, so that all of them are looked at.
+//! Leaves of places are the exception: what is stored in one leaves no trace above it, so that all of them are looked
+//! at.
 
 use std::cmp::Ordering;
 
@@ -16,8 +18,8 @@ use crate::tree::duplicates::Values;
 use crate::tree::node::Node;
 use crate::tree::order::Order;
 
-/// A record that differs: one that was put has a new value, one that was deleted has none. In a tree with duplicates each value
-/// of a key is a record, which is either old or new.
+/// A record that differs: one that was put has a new value, one that was deleted has none. In a tree with duplicates
+/// each value of a key is a record, which is either old or new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change<'c, 'p> {
     /// The key.
@@ -40,7 +42,8 @@ pub struct Changes<'p, P: ?Sized> {
 }
 
 impl<'p, P: ReadPages + ?Sized> Changes<'p, P> {
-    /// From one state to another, of which one may not have the tree at all. Both are read through snapshots of one store.
+    /// From one state to another, of which one may not have the tree at all. Both are read through snapshots of one
+    /// store.
     pub(crate) fn between(old: Option<View<'p, P>>, new: Option<View<'p, P>>) -> Self {
         let (new, then) = match (old, new) {
             (Some(old), Some(new)) if old.record.kind != new.record.kind => (None, Some(new)),
@@ -153,7 +156,8 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
         }
     }
 
-    /// Goes on to the next record that is not known to be the same on both sides. Its key is in `keys`, for each side that has it.
+    /// Goes on to the next record that is not known to be the same on both sides. Its key is in `keys`, for each side
+    /// that has it.
     fn step(&mut self) -> Result<Option<Stands>> {
         for (side, told) in self.sides.iter_mut().zip(std::mem::take(&mut self.told)) {
             if told {
@@ -212,8 +216,8 @@ impl<'p, P: ReadPages + ?Sized> Both<'p, P> {
         }
     }
 
-    /// Whether all below a page that both sides have is the same. Of values out of line only the leaves know: their places are stored to where they are, and
-    /// nothing above learns of it.
+    /// Whether all below a page that both sides have is the same. Of values out of line only the leaves know: their
+    /// places are stored to where they are, and nothing above learns of it.
     fn is_same_below(&self, page: PageNo, level: usize) -> Result<bool> {
         let [Some(old), Some(new)] = self.sides.each_ref().map(Side::walk) else {
             return Ok(true);

@@ -47,8 +47,9 @@ pub fn check<P: ReadPages + ?Sized>(
 }
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
-    /// Walks the whole tree: checksums, page numbers, commits, the order of keys within and between pages, separators, counts,
-    /// duplicates, the record itself. `parent` is the commit of whatever holds the record. Goes on after each problem where that is possible.
+    /// Walks the whole tree: checksums, page numbers, commits, the order of keys within and between pages, separators,
+    /// counts, duplicates, the record itself. `parent` is the commit of whatever holds the record. Goes on after each
+    /// problem where that is possible.
     ///
     /// Order is not checked where the comparator is not known.
     pub fn check(&self, parent: CommitNo, sink: &mut dyn CheckSink) {

@@ -45,12 +45,13 @@ use duplicates::Among;
 /// ```
 pub struct Cursor<'p, P: ?Sized> {
     view: View<'p, P>,
-    /// The way from the root to the leaf, by level. Valid above level 0, up to the tree's height, while there is a leaf.
+    /// The way from the root to the leaf, by level. Valid above level 0, up to the tree's height, while there is a
+    /// leaf.
     steps: [Step; HEIGHT_MAX],
     leaf: Option<Node<'p>>,
     slot: usize,
-    /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record; in an empty
-    /// tree there is no leaf either.
+    /// The record that it stood on is gone: it stands before `slot`, which at the tree's end is behind the last record;
+    /// in an empty tree there is no leaf either.
     gap: bool,
     /// Where among the values of its key.
     among: Among<'p, P>,
@@ -69,7 +70,8 @@ enum Direction {
     Back,
 }
 
-/// Who goes on from record to record has the cell of the record that comes so much later fetched: cells lie in a leaf in the order in which they were put.
+/// Who goes on from record to record has the cell of the record that comes so much later fetched: cells lie in a leaf
+/// in the order in which they were put.
 const CELLS_AHEAD: usize = 6;
 
 /// A page and a slot in it.
@@ -350,8 +352,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         }
     }
 
-    /// Key and value of the record the cursor stands on, both as they stand in their pages: in trees of whole keys. In others there is
-    /// none, as if the cursor stood nowhere.
+    /// Key and value of the record the cursor stands on, both as they stand in their pages: in trees of whole keys. In
+    /// others there is none, as if the cursor stood nowhere.
     #[inline]
     pub fn whole_record(&self) -> Result<Option<(&'p [u8], &'p [u8])>> {
         let Some(leaf) = self.here().filter(|_| self.view.record.kind.whole) else {
@@ -511,7 +513,8 @@ fn miscounted(page: PageNo) -> Error {
     Error::corrupt(page, "fewer records than its parent counts")
 }
 
-/// The records between two bounds, taken from either end: lent one after the other by [`Range::next`], or, with keys of their own, by an iterator.
+/// The records between two bounds, taken from either end: lent one after the other by [`Range::next`], or, with keys of
+/// their own, by an iterator.
 ///
 /// ```
 /// # fn main() -> sapwood_store::Result<()> {

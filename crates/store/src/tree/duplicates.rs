@@ -1,6 +1,7 @@
 //! The values of one key, in a tree with duplicates.
 //!
-//! A single value stands in the leaf's cell like that of any other tree. Several stand there together, as a *sub-page*, while they fit:
+//! A single value stands in the leaf's cell like that of any other tree. Several stand there together, as a *sub-page*,
+//! while they fit:
 //!
 //! ```text
 //!  values of one length       values of any length
@@ -10,8 +11,8 @@
 //!                                   values
 //! ```
 //!
-//! More have a tree of their own, whose record (48 bytes) stands in the cell: its keys are the values, whole or packed, and it has no values. It goes
-//! back to a sub-page when only few are left.
+//! More have a tree of their own, whose record (48 bytes) stands in the cell: its keys are the values, whole or packed,
+//! and it has no values. It goes back to a sub-page when only few are left.
 
 #![deny(clippy::indexing_slicing)]
 

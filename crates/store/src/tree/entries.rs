@@ -136,8 +136,8 @@ impl Entries {
         }
     }
 
-    /// How much of their keys a page of these entries stores once. No more than leaves four bytes to the longest key, since
-    /// heads cost those anyway.
+    /// How much of their keys a page of these entries stores once. No more than leaves four bytes to the longest key,
+    /// since heads cost those anyway.
     pub(crate) fn prefix_len(&self, range: Range<usize>) -> usize {
         let keyed = self.keyed(range);
         if keyed.is_empty() || self.kind.is_whole() {
@@ -181,8 +181,8 @@ impl Entries {
         self.bytes(range) + spare <= self.kind.room_bytes()
     }
 
-    /// Where to divide all entries between two pages: as near to `wish` as they fit, in the middle (by bytes) without a wish. `None` if they
-    /// fit nowhere, which only entries of a damaged page do.
+    /// Where to divide all entries between two pages: as near to `wish` as they fit, in the middle (by bytes) without a
+    /// wish. `None` if they fit nowhere, which only entries of a damaged page do.
     pub(crate) fn cut(&self, wish: Option<usize>) -> Option<usize> {
         let n = self.len();
         // Half a branch has two children at least.
@@ -217,8 +217,8 @@ impl Entries {
             .unwrap_or(self.len() / 2)
     }
 
-    /// The shortest key that is greater than every key before `slot` and not greater than the key there, if keys are ordered
-    /// `bytewise`; otherwise the key there.
+    /// The shortest key that is greater than every key before `slot` and not greater than the key there, if keys are
+    /// ordered `bytewise`; otherwise the key there.
     pub(crate) fn separator(&self, slot: usize, bytewise: bool) -> &[u8] {
         let key = self.key(slot);
         if bytewise && self.kind.is_leaf() && slot > 0 {

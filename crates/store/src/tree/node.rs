@@ -15,16 +15,17 @@
 //!   cells        cells, up to the end of the page, in any order
 //! ```
 //!
-//! A cell of a leaf is `s: u16, v: u16, tail, value`, one of a branch `s: u16, child: u48, [records: u48,] tail`: `s` is the length of
-//! the key behind the prefix, and the tail is what remains of it behind the head. The key itself is nowhere in one piece.
-//! The lowest bits of `v` are the length of the value as it stands in the cell, the highest ones its [`Mark`]. `records`, in counted trees,
-//! is the number of records below the child. The key of a branch's first entry is taken to be less than every key, and is empty.
+//! A cell of a leaf is `s: u16, v: u16, tail, value`, one of a branch `s: u16, child: u48, [records: u48,] tail`: `s`
+//! is the length of the key behind the prefix, and the tail is what remains of it behind the head. The key itself is
+//! nowhere in one piece. The lowest bits of `v` are the length of the value as it stands in the cell, the highest ones
+//! its [`Mark`]. `records`, in counted trees, is the number of records below the child. The key of a branch's first
+//! entry is taken to be less than every key, and is empty.
 //!
-//! The heads lie together, sixteen to a cache line, because a search reads nothing else until its last comparison: keys whose
-//! heads differ are ordered by their heads, and keys with equal heads by their tails and then their lengths.
+//! The heads lie together, sixteen to a cache line, because a search reads nothing else until its last comparison: keys
+//! whose heads differ are ordered by their heads, and keys with equal heads by their tails and then their lengths.
 //!
-//! Pages of *whole* keys have no prefix, and their cells hold the whole key in the place of its tail. If they are ordered
-//! otherwise than bytewise, a search compares whole keys and the heads mean nothing.
+//! Pages of *whole* keys have no prefix, and their cells hold the whole key in the place of its tail. If they are
+//! ordered otherwise than bytewise, a search compares whole keys and the heads mean nothing.
 //!
 //! *Packed* leaves hold keys of one length and no values, one behind the other:
 //!
@@ -38,7 +39,8 @@
 //!
 //! Leaves of places are like these, see [`crate::heap`].
 //!
-//! Reading trusts nothing: every offset and length is checked where it is used, and what does not fit is [`Error::Corrupt`].
+//! Reading trusts nothing: every offset and length is checked where it is used, and what does not fit is
+//! [`Error::Corrupt`].
 
 #![deny(clippy::indexing_slicing)]
 
@@ -73,8 +75,8 @@ pub(crate) const NODE_HEADER_BYTES: usize = 32;
 /// What a tree page has for its prefix, slots and cells.
 pub(crate) const NODE_ROOM_BYTES: usize = PAGE_BYTES - NODE_HEADER_BYTES;
 
-/// What one leaf entry may take, slot and cell; a longer value goes to an extent. Two such entries always fit into a page,
-/// which is why a page can always be split in two around a new entry.
+/// What one leaf entry may take, slot and cell; a longer value goes to an extent. Two such entries always fit into a
+/// page, which is why a page can always be split in two around a new entry.
 pub(crate) const ENTRY_BYTES_MAX: usize = 2000;
 
 /// What the payload of a leaf's cell is.

@@ -9,8 +9,8 @@ use crate::format::tree_record::TreeKind;
 
 /// An order of a program's own: total, and the same for as long as a tree that it orders has records.
 ///
-/// A comparator that contradicts itself, or another one than a tree was written with, makes records hard to find; it does no
-/// other harm.
+/// A comparator that contradicts itself, or another one than a tree was written with, makes records hard to find; it
+/// does no other harm.
 pub type Comparator = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
 
 /// The comparators of one tree; `None` leaves the order as the tree's [`TreeKind`] has it.

@@ -21,7 +21,8 @@ pub(crate) struct Relocation<'a> {
 type Each<'e> = dyn FnMut(Relocation<'_>) -> Result<bool> + 'e;
 
 impl<'p, P: ReadPages + ?Sized> View<'p, P> {
-    /// Tells, for each page of the tree from `tail` on, a record that is on it or below it. Gives whether `each` has wanted them all.
+    /// Tells, for each page of the tree from `tail` on, a record that is on it or below it. Gives whether `each` has
+    /// wanted them all.
     pub(crate) fn relocations(&self, tail: PageNo, each: &mut Each<'_>) -> Result<bool> {
         match self.height().checked_sub(1) {
             Some(level) => self.relocations_below(self.record.root, level, false, tail, each),
@@ -29,7 +30,8 @@ impl<'p, P: ReadPages + ?Sized> View<'p, P> {
         }
     }
 
-    /// Tells the key of each value that stands in one of these segments, which are in the order of their pages, with that segment.
+    /// Tells the key of each value that stands in one of these segments, which are in the order of their pages, with
+    /// that segment.
     pub(crate) fn values_in(
         &self,
         segments: &[Segment],

@@ -1,5 +1,5 @@
-//! What of a tree was written since a commit: a page's commit is at least that of everything below it, so a walk passes over
-//! whatever is older. Only leaves of places say themselves when somebody stored to them last, and all are asked.
+//! What of a tree was written since a commit: a page's commit is at least that of everything below it, so a walk passes
+//! over whatever is older. Only leaves of places say themselves when somebody stored to them last, and all are asked.
 
 use super::{View, verify_extent};
 use crate::error::{Error, Result};
@@ -19,7 +19,8 @@ pub(crate) enum Written {
 }
 
 impl<P: ReadPages + ?Sized> View<'_, P> {
-    /// Tells every page and every extent of the tree that a commit after `since` wrote, verified; but for leaves of places, to which others may be storing.
+    /// Tells every page and every extent of the tree that a commit after `since` wrote, verified; but for leaves of
+    /// places, to which others may be storing.
     pub(crate) fn written_since(
         &self,
         since: CommitNo,

@@ -49,8 +49,8 @@ pub(crate) fn extent_pages(value_len: usize) -> u32 {
     (EXTENT_HEADER_BYTES + value_len).div_ceil(PAGE_BYTES) as u32
 }
 
-/// An extent as it is written, without being put together in memory first: its header, its value, and the zeroes that fill its last page
-/// (never another transaction's leftovers).
+/// An extent as it is written, without being put together in memory first: its header, its value, and the zeroes that
+/// fill its last page (never another transaction's leftovers).
 struct Image<'v> {
     header: [u8; EXTENT_HEADER_BYTES],
     value: &'v [u8],

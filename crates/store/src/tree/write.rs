@@ -1,8 +1,8 @@
 //! Changing a tree.
 //!
-//! A change first searches, and changes nothing when there is nothing to do. Then it makes the path its own from the root down
-//! (copy on write, bringing children's new places and record counts up to date on the way), changes the leaf, and mends what
-//! overflowed or became too empty on the way back up.
+//! A change first searches, and changes nothing when there is nothing to do. Then it makes the path its own from the
+//! root down (copy on write, bringing children's new places and record counts up to date on the way), changes the leaf,
+//! and mends what overflowed or became too empty on the way back up.
 
 mod change;
 mod duplicates;
@@ -28,8 +28,8 @@ use change::Change;
 
 /// A tree to be changed: its pages, and its record, which is kept up to date.
 ///
-/// A refused change ([`Error::is_refusal`]) leaves everything as it was. After any other error the tree may be half changed: the
-/// transaction has to be given up, or taken back to a savepoint.
+/// A refused change ([`Error::is_refusal`]) leaves everything as it was. After any other error the tree may be half
+/// changed: the transaction has to be given up, or taken back to a savepoint.
 pub struct TreeMut<'a, P: ?Sized> {
     pages: &'a mut P,
     record: &'a mut TreeRecord,
@@ -46,7 +46,8 @@ pub(crate) enum Reserved {
 }
 
 impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
-    /// The tree of this record in these pages. Its order must not be [`Custom`](crate::format::tree_record::KeyOrder::Custom), or nothing is found in it.
+    /// The tree of this record in these pages. Its order must not be
+    /// [`Custom`](crate::format::tree_record::KeyOrder::Custom), or nothing is found in it.
     pub fn new(pages: &'a mut P, record: &'a mut TreeRecord) -> Self {
         let orders = Orders::new(record.kind, Comparators::default());
         Self::with_orders(pages, record, orders)
@@ -103,7 +104,8 @@ impl<'a, P: WritePages + ?Sized> TreeMut<'a, P> {
         change.store(key, value)
     }
 
-    /// Stores a record behind all others; [`Error::OutOfOrder`] if that is not its place. With duplicates, the last key may get a value behind its last one.
+    /// Stores a record behind all others; [`Error::OutOfOrder`] if that is not its place. With duplicates, the last key
+    /// may get a value behind its last one.
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check_lengths(key, value.len())?;
         let has_duplicates = self.record.kind.duplicates.is_some();

@@ -64,8 +64,8 @@ impl BulkLoad {
         }
     }
 
-    /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. Trees may be built one after the
-    /// other, or several at once.
+    /// Begins the tree `name`; [`Error::TreeExists`](crate::Error::TreeExists) if there is one already. Trees may be
+    /// built one after the other, or several at once.
     pub fn tree(&mut self, name: impl AsRef<[u8]>, kind: TreeKind) -> Result<BulkTree> {
         let name = name.as_ref();
         if self.txn.tree(name)?.is_some() {
@@ -84,14 +84,14 @@ impl BulkLoad {
         })
     }
 
-    /// Syncs what was built and commits it. Durable and visible on return. [`Error::TxnFailed`](crate::Error::TxnFailed) after
-    /// any error, and if a tree was begun and not finished.
+    /// Syncs what was built and commits it. Durable and visible on return.
+    /// [`Error::TxnFailed`](crate::Error::TxnFailed) after any error, and if a tree was begun and not finished.
     pub fn commit(self) -> Result<CommitNo> {
         self.into_txn()?.commit()?.wait_durable()
     }
 
-    /// Commits what was built in several stores of one environment at once: all of it is there, or nothing. As [`BulkLoad::commit`] otherwise, and as
-    /// [`WriteTxn::commit_stores`].
+    /// Commits what was built in several stores of one environment at once: all of it is there, or nothing. As
+    /// [`BulkLoad::commit`] otherwise, and as [`WriteTxn::commit_stores`].
     pub fn commit_stores(loads: Vec<Self>) -> Result<()> {
         let txns = loads.into_iter().map(Self::into_txn);
         WriteTxn::commit_stores(txns.collect::<Result<_>>()?)?.wait_durable()
@@ -168,8 +168,8 @@ impl fmt::Debug for BulkTree {
     }
 }
 
-/// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they are
-/// collected and written with one call.
+/// Neighbouring pages taken for one tree, so that its pages lie together though others are built at the same time; they
+/// are collected and written with one call.
 struct PageBatch {
     first: PageNo,
     pages: usize,

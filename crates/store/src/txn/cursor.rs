@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 use crate::tree::Position;
 use crate::txn::snapshot::{Tree, TreeCursor};
 
-/// A cursor of a write transaction that borrows nothing from it: it is lent the transaction for each movement and each change. It
-/// remembers the record it stands on, so that any other change, also one of its own, leaves it where it is; and if its record was
-/// deleted, in the gap between those that preceded and followed it.
+/// A cursor of a write transaction that borrows nothing from it: it is lent the transaction for each movement and each
+/// change. It remembers the record it stands on, so that any other change, also one of its own, leaves it where it is;
+/// and if its record was deleted, in the gap between those that preceded and followed it.
 ///
 /// ```
 /// # fn main() -> sapwood_store::Result<()> {
@@ -167,8 +167,9 @@ impl WriteCursor {
         Ok(place)
     }
 
-    /// Replaces the value of the record the cursor stands on. In a tree with duplicates it replaces this one of the key's
-    /// values, and the cursor goes where the new one belongs. [`Error::NoRecord`] if it stands nowhere or its record was deleted.
+    /// Replaces the value of the record the cursor stands on. In a tree with duplicates it replaces this one of the
+    /// key's values, and the cursor goes where the new one belongs. [`Error::NoRecord`] if it stands nowhere or its
+    /// record was deleted.
     pub fn put_current(&mut self, txn: &mut WriteTxn, value: &[u8]) -> Result<()> {
         let has_duplicates = {
             let reading = self.read(txn)?;
@@ -190,8 +191,8 @@ impl WriteCursor {
         result
     }
 
-    /// Deletes the record the cursor stands on; in a tree with duplicates, this one of the key's values. The cursor then stands in its gap.
-    /// [`Error::NoRecord`] if it stands nowhere or its record was deleted before.
+    /// Deletes the record the cursor stands on; in a tree with duplicates, this one of the key's values. The cursor
+    /// then stands in its gap. [`Error::NoRecord`] if it stands nowhere or its record was deleted before.
     pub fn delete(&mut self, txn: &mut WriteTxn) -> Result<()> {
         let deleted = match self.is_on_record(txn)? {
             Some(true) => txn.delete_duplicate(self.tree, &self.key, &self.value)?,

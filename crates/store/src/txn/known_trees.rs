@@ -1,4 +1,5 @@
-//! The trees that a process has changed lately, as its last commit left them: its next transaction need not look them up in the catalog.
+//! The trees that a process has changed lately, as its last commit left them: its next transaction need not look them
+//! up in the catalog.
 
 use crate::format::tree_record::TreeRecord;
 use crate::ids::CommitNo;

@@ -94,8 +94,8 @@ impl WriteTxn {
         Savepoint { txn, number }
     }
 
-    /// Undoes everything since the savepoint, later savepoints included; it may be returned to again.
-    /// Trees created since are gone, and so are their [`TreeId`](crate::TreeId)s. A transaction that had failed before the savepoint
+    /// Undoes everything since the savepoint, later savepoints included; it may be returned to again. Trees created
+    /// since are gone, and so are their [`TreeId`](crate::TreeId)s. A transaction that had failed before the savepoint
     /// remains failed.
     ///
     /// Panics if the savepoint has been released or rolled back over, or belongs to another transaction.
@@ -148,7 +148,8 @@ impl WriteTxn {
     }
 }
 
-/// A nested write transaction, which is used like the one around it. Dropped without [`ChildTxn::commit`] it leaves no trace.
+/// A nested write transaction, which is used like the one around it. Dropped without [`ChildTxn::commit`] it leaves no
+/// trace.
 #[must_use = "a nested transaction that is dropped without being committed changes nothing"]
 pub struct ChildTxn<'t> {
     parent: &'t mut WriteTxn,

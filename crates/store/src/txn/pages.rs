@@ -1,7 +1,9 @@
-//! The pages of a write transaction: taken from the free list or from behind the last page, changed in place, undone by savepoints.
+//! The pages of a write transaction: taken from the free list or from behind the last page, changed in place, undone by
+//! savepoints.
 //!
-//! A page that has been written several times since the last checkpoint began, and is taken again, is stored to through a window: it is dirty, and
-//! from the next time on also mapped for writing, so that stores to it cost nothing. All others are made in memory and written when the transaction commits.
+//! A page that has been written several times since the last checkpoint began, and is taken again, is stored to through
+//! a window: it is dirty, and from the next time on also mapped for writing, so that stores to it cost nothing. All
+//! others are made in memory and written when the transaction commits.
 
 // Pages of the transaction's own are written through windows; who else may look at them is argued at each place.
 #![allow(unsafe_code)]
@@ -88,7 +90,8 @@ impl Workshop {
         }
     }
 
-    /// Unmaps all windows, ends the thread that finishes pages, and gives memory back, since nobody has written for a while.
+    /// Unmaps all windows, ends the thread that finishes pages, and gives memory back, since nobody has written for a
+    /// while.
     pub(crate) fn rest(&mut self) {
         self.windows.clear();
         self.early_sealing.rest();
@@ -148,8 +151,8 @@ impl TxnPages {
         let roots = &head.roots;
         let named = shop.named.take();
         let named = Named::of(&roots.recent, head.commit, roots.pages, named)?;
-        // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest commit, which
-        // are not used again before a later one has become visible, and its own.
+        // SAFETY: all pages of a head are within the file. What the transaction looks at are pages of the newest
+        // commit, which are not used again before a later one has become visible, and its own.
         let mut view = unsafe { inner.data.pages(head.roots.pages) };
         if let Some(plain) = shop.plain.take() {
             view.set_plain(plain);
@@ -273,7 +276,8 @@ impl TxnPages {
     fn base_until_end(&self, base: PageNo) -> Result<Option<(PageNo, &'static Page)>> {
         Ok(match base {
             PageNo(0) => None,
-            // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it, and until its end the file stays mapped.
+            // SAFETY: a page of an earlier commit, which nobody stores to while the transaction can look at it, and
+            // until its end the file stays mapped.
             _ => Some((base, unsafe { self.view.mapped(base)? })),
         })
     }
@@ -389,8 +393,8 @@ impl TxnPages {
         }
     }
 
-    /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how many there are
-    /// beside what a commit needs.
+    /// For a transaction that compacts, and has done nothing yet: only pages below `tail` are used again. Gives how
+    /// many there are beside what a commit needs.
     pub(crate) fn use_only_below(&mut self, tail: PageNo) -> Result<u64> {
         let list = self.inner.free_list(&self.view, &self.roots);
         self.allocator.take_all(list)?;
@@ -398,8 +402,8 @@ impl TxnPages {
         Ok(pages.saturating_sub(COMMIT_PAGES))
     }
 
-    /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet, if they are more than
-    /// its commit may need; whether it has.
+    /// Gives up the pages at the end of the store that may be used again, in a transaction that has done nothing yet,
+    /// if they are more than its commit may need; whether it has.
     pub(crate) fn cut_tail(&mut self) -> Result<bool> {
         let list = self.inner.free_list(&self.view, &self.roots);
         self.allocator.take_all(list)?;
@@ -421,8 +425,8 @@ impl TxnPages {
         self.allocator.refill(list)
     }
 
-    /// Where growing is no way out: has the rest of the free list looked at, then the newest commit checkpointed, so that
-    /// what was freed before it can be used again.
+    /// Where growing is no way out: has the rest of the free list looked at, then the newest commit checkpointed, so
+    /// that what was freed before it can be used again.
     fn look_harder(
         &mut self,
         error: Error,
@@ -462,8 +466,9 @@ impl TxnPages {
         Ok(PageNo(first))
     }
 
-    /// Takes some pages from behind the last one into the allocator, if there is room for so many; whether there was. What is left of them the next
-    /// transactions find in the roots: otherwise each would search the free list in vain first.
+    /// Takes some pages from behind the last one into the allocator, if there is room for so many; whether there was.
+    /// What is left of them the next transactions find in the roots: otherwise each would search the free list in vain
+    /// first.
     fn grow_allocator(&mut self) -> bool {
         if self.saving || self.is_compacting() {
             return false;
@@ -485,8 +490,8 @@ impl TxnPages {
         }
         loop {
             self.allocator.reclaim(&self.inner);
-            // What changes with each commit goes back and forth between pages that are mapped for writing, and what rarely does
-            // stays out of them: each of those would have to be made so again.
+            // What changes with each commit goes back and forth between pages that are mapped for writing, and what
+            // rarely does stays out of them: each of those would have to be made so again.
             let hot_pages = &self.shop.hot_pages;
             let is_alike = |page| base.0 == 0 || hot_pages.has(page) == hot_pages.has(base);
             if let Some((page, taken)) = self.allocator.take_page(is_alike) {
@@ -582,9 +587,10 @@ pub(crate) fn neighbours(
     runs.flat_map(|run| run.chunks(WRITTEN_PAGES))
 }
 
-/// Of pages that are new to a store as many are written with one call, and are in the file one behind the other. What comes into the page cache with one call some file
-/// systems keep there in one piece, and look at as a whole with each later write of one of its pages: on ext4 that takes 2.6 µs where sixteen pages came together, 1.5 where
-/// four did, and 1.1 where one came alone; but a bulk build of single pages takes a third longer.
+/// Of pages that are new to a store as many are written with one call, and are in the file one behind the other. What
+/// comes into the page cache with one call some file systems keep there in one piece, and look at as a whole with each
+/// later write of one of its pages: on ext4 that takes 2.6 µs where sixteen pages came together, 1.5 where four did,
+/// and 1.1 where one came alone; but a bulk build of single pages takes a third longer.
 const NEW_PAGES: u64 = 4;
 
 /// Whether one call is to write two pages of a store that had so many before.

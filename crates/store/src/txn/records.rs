@@ -28,14 +28,15 @@ impl WriteTxn {
         self.change(tree, false, |tree| tree.insert(key, value))
     }
 
-    /// Stores a record behind all others, without searching for its place. [`Error::OutOfOrder`](crate::Error::OutOfOrder) if its key is not greater than the last
-    /// one; then nothing changes. In a tree with duplicates the key may be the last one, if the value is greater than its
-    /// last.
+    /// Stores a record behind all others, without searching for its place.
+    /// [`Error::OutOfOrder`](crate::Error::OutOfOrder) if its key is not greater than the last one; then nothing
+    /// changes. In a tree with duplicates the key may be the last one, if the value is greater than its last.
     pub fn append(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.change(tree, false, |tree| tree.append(key, value))
     }
 
-    /// Adds a value behind the other values of its key. [`Error::OutOfOrder`](crate::Error::OutOfOrder) if it is not greater than the last one; then nothing changes.
+    /// Adds a value behind the other values of its key. [`Error::OutOfOrder`](crate::Error::OutOfOrder) if it is not
+    /// greater than the last one; then nothing changes.
     pub fn append_duplicate(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.change(tree, false, |tree| tree.append_duplicate(key, value))
     }
@@ -52,8 +53,9 @@ impl WriteTxn {
         self.change(tree, false, |tree| tree.put_multiple(key, size, values))
     }
 
-    /// Stores a record whose value of `len` bytes the caller writes into the answer, in its final place. It is zero until then.
-    /// Not for trees with duplicates, whose values are ordered: [`Error::Duplicates`](crate::Error::Duplicates).
+    /// Stores a record whose value of `len` bytes the caller writes into the answer, in its final place. It is zero
+    /// until then. Not for trees with duplicates, whose values are ordered:
+    /// [`Error::Duplicates`](crate::Error::Duplicates).
     ///
     /// ```
     /// # fn main() -> sapwood_store::Result<()> {
@@ -79,7 +81,8 @@ impl WriteTxn {
         self.change(tree, true, |tree| tree.delete(key))
     }
 
-    /// Deletes one value of a key; whether it was there. In a tree without duplicates, deletes the record if it has this value.
+    /// Deletes one value of a key; whether it was there. In a tree without duplicates, deletes the record if it has
+    /// this value.
     pub fn delete_duplicate(&mut self, tree: TreeId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.change(tree, true, |tree| tree.delete_duplicate(key, value))
     }

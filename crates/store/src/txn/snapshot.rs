@@ -101,7 +101,8 @@ impl Snapshot {
         self.pages.limit() * PAGE_BYTES as u64
     }
 
-    /// Lets go of the snapshot for a while in which nothing is read: as long as nobody wants its pages it can be resumed.
+    /// Lets go of the snapshot for a while in which nothing is read: as long as nobody wants its pages it can be
+    /// resumed.
     pub fn park(self) -> Parked {
         self.handle.park();
         Parked(self)
@@ -131,10 +132,10 @@ impl Snapshot {
         Ok(View::new(&self.pages, known.record))
     }
 
-    /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each tells its records
-    /// that differ. The work is in proportion to what was written in between, not to what there is: whatever both snapshots have in the
-    /// same pages is passed over. (Trees whose values stand out of line are looked through leaf by leaf.) The snapshots may be given in any order; `older` is what
-    /// changes lead away from.
+    /// The trees in which this snapshot differs from another one of the same store, in the order of their names; each
+    /// tells its records that differ. The work is in proportion to what was written in between, not to what there is:
+    /// whatever both snapshots have in the same pages is passed over. (Trees whose values stand out of line are looked
+    /// through leaf by leaf.) The snapshots may be given in any order; `older` is what changes lead away from.
     ///
     /// Fails with [`Error::ForeignSnapshot`] if they are of different stores.
     ///
@@ -244,8 +245,8 @@ pub struct ChangedTree<'s> {
 }
 
 impl<'s> ChangedTree<'s> {
-    /// The records that differ. If the tree was made anew as one of another kind, first all that were deleted, then all that are
-    /// there.
+    /// The records that differ. If the tree was made anew as one of another kind, first all that were deleted, then all
+    /// that are there.
     pub fn changes(&self) -> TreeChanges<'s> {
         Changes::between(self.old, self.new)
     }
@@ -302,8 +303,8 @@ impl Parked {
 #[allow(unsafe_code)] // One promise to keep, about pages that a reader slot has pinned.
 #[inline]
 fn pinned_pages(inner: &Inner, pages: u64, commit: CommitNo) -> MappedPages {
-    // SAFETY: all pages of a commit are within the file, and those it refers to stand still as long as the slot pins it,
-    // which is as long as the snapshot lives. So does the region, which says how far the file has grown.
+    // SAFETY: all pages of a commit are within the file, and those it refers to stand still as long as the slot pins
+    // it, which is as long as the snapshot lives. So does the region, which says how far the file has grown.
     unsafe {
         let pages = inner.data.pages(pages);
         pages.reading_as_of(commit, &inner.region.growth.pages)

@@ -276,7 +276,8 @@ impl WriteTxn {
         };
         pages.may_use_reserve = frees;
         pages.only_frees &= frees;
-        // In its place: copied back, it would be read while what the change has stored is still on its way to the caches.
+        // In its place: copied back, it would be read while what the change has stored is still on its way to the
+        // caches.
         let record = &mut tree.state.record;
         let kind = record.kind;
         record.kind = tree.orders.recorded_in(kind);
@@ -343,8 +344,8 @@ impl WriteTxn {
         self.trees.iter().map(|tree| tree.state.clone()).collect()
     }
 
-    /// Brings the trees back to what they were; those that were looked up since are as in the catalog, those that were created
-    /// since are gone.
+    /// Brings the trees back to what they were; those that were looked up since are as in the catalog, those that were
+    /// created since are gone.
     pub(super) fn restore_trees(&mut self, states: &[State]) {
         self.changes += 1;
         let mut states = states.iter();

@@ -46,8 +46,8 @@ impl WriterLock {
     }
 }
 
-/// Completes what a dead writer left: a record that was appended whole is applied, made durable and shown; anything less
-/// is cut off. It may have been a record without pages, which a checkpoint has to follow.
+/// Completes what a dead writer left: a record that was appended whole is applied, made durable and shown; anything
+/// less is cut off. It may have been a record without pages, which a checkpoint has to follow.
 fn complete(inner: &Inner) -> Result<()> {
     drop(AppendLock::take(inner)?);
     checkpoint::settle(inner)

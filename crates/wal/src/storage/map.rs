@@ -1,6 +1,7 @@
 //! Mapped ranges of a file: a [`Map`] to read through, a [`Window`] to write through.
 
-// The mappings hand out raw pointers and unmap themselves; what may be done with the pointers is stated at each function.
+// The mappings hand out raw pointers and unmap themselves; what may be done with the pointers is stated at each
+// function.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -14,8 +15,9 @@ use crate::sys;
 
 /// A file mapped read-only from its first byte in a reserved address range, under which it may grow.
 ///
-/// Bytes beyond the end of the file must not be touched (the system answers with SIGBUS), and bytes may change under the reader
-/// wherever a [`Window`] or a write changes the file; which bytes stand still is the business of whoever reads, hence pointers.
+/// Bytes beyond the end of the file must not be touched (the system answers with SIGBUS), and bytes may change under
+/// the reader wherever a [`Window`] or a write changes the file; which bytes stand still is the business of whoever
+/// reads, hence pointers.
 pub struct Map {
     base: NonNull<u8>,
     reserved: usize,
@@ -68,9 +70,9 @@ impl Map {
         Some(unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), length) })
     }
 
-    /// Tells the system that whoever reads a page wants that page, and asks for others with [`Map::prefetch`]; a hint that may be
-    /// ignored. Without it the system reads much of what lies around a page that is not in memory, and keeps it in large pieces, every
-    /// part of which it looks at again with each write to one of the pages.
+    /// Tells the system that whoever reads a page wants that page, and asks for others with [`Map::prefetch`]; a hint
+    /// that may be ignored. Without it the system reads much of what lies around a page that is not in memory, and
+    /// keeps it in large pieces, every part of which it looks at again with each write to one of the pages.
     pub fn expect_jumps(&self) {
         // SAFETY: all of the mapping.
         unsafe { sys::will_jump(self.base, self.reserved) }
@@ -162,8 +164,8 @@ impl Window {
         })
     }
 
-    /// Empties a file that no [`super::Storage`] knows of, such as a lock file, gives it `length` bytes with disk space behind them
-    /// (a store into a hole of a file on a full disk would be a SIGBUS), and maps them.
+    /// Empties a file that no [`super::Storage`] knows of, such as a lock file, gives it `length` bytes with disk space
+    /// behind them (a store into a hole of a file on a full disk would be a SIGBUS), and maps them.
     pub fn fresh(file: &File, length: usize) -> io::Result<Self> {
         file.set_len(0)?;
         sys::allocate(file, 0, length as u64)?;
@@ -188,14 +190,15 @@ impl Window {
         })
     }
 
-    /// Where the first byte of the window is. It never moves. Stores through the pointer must not overlap with slices others
-    /// hold over the same part of the file.
+    /// Where the first byte of the window is. It never moves. Stores through the pointer must not overlap with slices
+    /// others hold over the same part of the file.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    /// Where the bytes `offset..offset + length` are, in order to be stored to at once; `None` if they are not all within the
-    /// window. As with [`Window::as_mut_ptr`], but a simulated disk learns of the store even if it changes nothing.
+    /// Where the bytes `offset..offset + length` are, in order to be stored to at once; `None` if they are not all
+    /// within the window. As with [`Window::as_mut_ptr`], but a simulated disk learns of the store even if it changes
+    /// nothing.
     #[inline]
     pub fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(length)? > self.length {
@@ -243,7 +246,8 @@ impl fmt::Debug for Window {
     }
 }
 
-/// A whole file, mapped so that what is stored there is seen by this process alone: a page is copied with the first store to it.
+/// A whole file, mapped so that what is stored there is seen by this process alone: a page is copied with the first
+/// store to it.
 pub(super) struct CopyMap {
     base: NonNull<u8>,
     length: usize,
@@ -275,7 +279,8 @@ impl CopyMap {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let count = buffer.len().min(self.length.saturating_sub(offset));
         if count > 0 {
-            // SAFETY: `offset..offset + count` is within the mapping, and the buffer, being borrowed mutably, is not a part of it.
+            // SAFETY: `offset..offset + count` is within the mapping, and the buffer, being borrowed mutably, is not a
+            // part of it.
             unsafe {
                 self.base
                     .add(offset)

@@ -10,8 +10,8 @@ use super::folder::SystemFile;
 use super::{File, Identity, OpenMode, Storage, check_name};
 use crate::sys;
 
-/// A folder in memory: each file is an anonymous one (`memfd_create(2)`), so that it can be mapped like any other. Nothing in it
-/// outlives the process.
+/// A folder in memory: each file is an anonymous one (`memfd_create(2)`), so that it can be mapped like any other.
+/// Nothing in it outlives the process.
 #[derive(Debug)]
 pub struct Memory {
     number: u64,

@@ -1,14 +1,17 @@
 //! The one place that touches files.
 //!
-//! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]), in
-//! memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]), or whose syncs wait ([`gated::Gated`]):
+//! Everything durable goes through two traits, so that the same code runs on a folder of the file system ([`Folder`]),
+//! in memory ([`Memory`]) and on a simulated disk that loses power ([`recording::Disk`]), or whose syncs wait
+//! ([`gated::Gated`]):
 //!
 //! - [`Storage`] is a folder: it opens files by name and makes names durable.
-//! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the store uses, a
-//!   large read-only [`Map`] under which the file grows, and a short-lived writable [`Window`] over freshly allocated pages.
+//! - [`File`] is a file in it: positioned reads and writes, growth ahead of need, and the two kinds of mapping the
+//!   store uses, a large read-only [`Map`] under which the file grows, and a short-lived writable [`Window`] over
+//!   freshly allocated pages.
 //!
-//! The calls are those of the operating system with its guarantees and no more: a write may be short or interrupted, nothing is
-//! durable before [`File::sync_data`], and a created, renamed or removed name not before [`Storage::sync_names`].
+//! The calls are those of the operating system with its guarantees and no more: a write may be short or interrupted,
+//! nothing is durable before [`File::sync_data`], and a created, renamed or removed name not before
+//! [`Storage::sync_names`].
 
 mod folder;
 pub mod gated;
@@ -34,7 +37,8 @@ pub use crate::sys::{Identity, OpenMode};
 /// The granule of [`File::map`] and [`File::window`] offsets in bytes; file offsets handed to them are multiples of it.
 pub const MAP_GRANULE_BYTES: usize = 4096;
 
-/// How a file is created outside of any [`Storage`] that only those with these permission bits (less the umask) may use.
+/// How a file is created outside of any [`Storage`] that only those with these permission bits (less the umask) may
+/// use.
 pub fn creating_with(permissions: u32) -> std::fs::OpenOptions {
     sys::creating_with(permissions)
 }
@@ -47,8 +51,9 @@ pub trait Storage: Send + Sync + Debug {
     /// Opens the file `name`.
     ///
     /// # Errors
-    /// `NotFound`, or `AlreadyExists` for [`OpenMode::CreateNew`]; `InvalidInput` if `name` is not a single path component. For
-    /// [`OpenMode::Blocks`] `Unsupported` or `InvalidInput` where files are only written through the page cache, which a write may say, too.
+    /// `NotFound`, or `AlreadyExists` for [`OpenMode::CreateNew`]; `InvalidInput` if `name` is not a single path
+    /// component. For [`OpenMode::Blocks`] `Unsupported` or `InvalidInput` where files are only written through the
+    /// page cache, which a write may say, too.
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
     /// The names of all files in the folder, in no particular order.
@@ -66,8 +71,8 @@ pub trait Storage: Send + Sync + Debug {
     /// Which folder this is.
     fn identity(&self) -> io::Result<Identity>;
 
-    /// Where the folder is in the file system, if other processes can open it too. Without a path (in memory, on a simulated
-    /// disk) whatever several processes would share, such as a lock region, is private to this process.
+    /// Where the folder is in the file system, if other processes can open it too. Without a path (in memory, on a
+    /// simulated disk) whatever several processes would share, such as a lock region, is private to this process.
     fn path(&self) -> Option<&Path>;
 }
 
@@ -76,7 +81,8 @@ pub trait File: Send + Sync + Debug {
     /// The size in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Whether it is a block device: its size never changes, and room that it is asked for is there, with whatever it holds, or is not.
+    /// Whether it is a block device: its size never changes, and room that it is asked for is there, with whatever it
+    /// holds, or is not.
     fn is_device(&self) -> io::Result<bool> {
         Ok(false)
     }
@@ -84,61 +90,64 @@ pub trait File: Send + Sync + Debug {
     /// Reads at `offset` and returns how many bytes were read, fewer than asked at the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes the parts one after the other at `offset` and returns how many bytes were written, which may be fewer than given.
+    /// Writes the parts one after the other at `offset` and returns how many bytes were written, which may be fewer
+    /// than given.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
-    /// Backs `offset..offset + length` with disk space and grows the file to hold it; new bytes read as zero and bytes already
-    /// there stay. After a [`File::sync_room`], stores to the range through a [`Window`] no longer need space, except on
-    /// file systems that copy on write.
+    /// Backs `offset..offset + length` with disk space and grows the file to hold it; new bytes read as zero and bytes
+    /// already there stay. After a [`File::sync_room`], stores to the range through a [`Window`] no longer need space,
+    /// except on file systems that copy on write.
     ///
     /// # Errors
     /// `StorageFull`; the file may then have grown by a part.
     fn allocate(&self, offset: u64, length: u64) -> io::Result<()>;
 
-    /// Makes durable that the file has the room that [`File::allocate`] has just given it at its end, and waits for nothing else
-    /// that was written to it. Nobody may have stored anything to the last byte of that room, which is written as zero.
-    /// After an error the same holds as for [`File::sync_data`].
+    /// Makes durable that the file has the room that [`File::allocate`] has just given it at its end, and waits for
+    /// nothing else that was written to it. Nobody may have stored anything to the last byte of that room, which is
+    /// written as zero. After an error the same holds as for [`File::sync_data`].
     fn sync_room(&self, offset: u64, length: u64) -> io::Result<()>;
 
     /// Cuts or extends the file to `size` bytes. An extension is not backed by disk space: see [`File::allocate`].
     fn set_size(&self, size: u64) -> io::Result<()>;
 
-    /// Makes everything written to this file before the call durable, through writes and windows alike, with the size needed to
-    /// read it back. After an error nothing may be assumed about what reached the disk, and calling again proves nothing.
+    /// Makes everything written to this file before the call durable, through writes and windows alike, with the size
+    /// needed to read it back. After an error nothing may be assumed about what reached the disk, and calling again
+    /// proves nothing.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// As [`File::sync_data`], but for what was written to `offset..offset + length`, `offset` being a multiple of [`MAP_GRANULE_BYTES`]; the
-    /// rest need not be waited for. The file is open for writing.
+    /// As [`File::sync_data`], but for what was written to `offset..offset + length`, `offset` being a multiple of
+    /// [`MAP_GRANULE_BYTES`]; the rest need not be waited for. The file is open for writing.
     fn sync_range(&self, offset: u64, length: u64) -> io::Result<()> {
         let _ = (offset, length);
         self.sync_data()
     }
 
-    /// Writes the parts one after the other at `offset`, makes what was written durable, with the size needed to read it back, and
-    /// returns how many bytes that were, which may be fewer than given. Whatever else was written to the file is not waited for.
-    /// After an error nothing may be assumed, as after one of [`File::sync_data`].
+    /// Writes the parts one after the other at `offset`, makes what was written durable, with the size needed to read
+    /// it back, and returns how many bytes that were, which may be fewer than given. Whatever else was written to the
+    /// file is not waited for. After an error nothing may be assumed, as after one of [`File::sync_data`].
     fn write_durably_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let written = self.write_at(parts, offset)?;
         self.sync_data()?;
         Ok(written)
     }
 
-    /// Has the system write out what was written to `offset..offset + length` so far, and waits for that. It makes nothing durable,
-    /// but leaves less for a [`File::sync_range`] to do at once. After an error the same holds as after one of that.
+    /// Has the system write out what was written to `offset..offset + length` so far, and waits for that. It makes
+    /// nothing durable, but leaves less for a [`File::sync_range`] to do at once. After an error the same holds as
+    /// after one of that.
     fn write_out(&self, offset: u64, length: u64) -> io::Result<()> {
         let _ = (offset, length);
         Ok(())
     }
 
-    /// Maps the whole file read-only into a reserved address range of `reserve` bytes, under which it may grow without being
-    /// mapped again.
+    /// Maps the whole file read-only into a reserved address range of `reserve` bytes, under which it may grow without
+    /// being mapped again.
     ///
     /// # Errors
     /// `OutOfMemory` if the address range is not to be had; the caller may try a smaller one.
     fn map(&self, reserve: usize) -> io::Result<Map>;
 
-    /// Maps `offset..offset + length`, which must lie within the file, writable. Stores show at once in every [`Map`] and
-    /// [`File::read_at`], may reach the disk at any moment from then on, and are durable after [`File::sync_data`].
+    /// Maps `offset..offset + length`, which must lie within the file, writable. Stores show at once in every [`Map`]
+    /// and [`File::read_at`], may reach the disk at any moment from then on, and are durable after [`File::sync_data`].
     fn window(&self, offset: u64, length: usize) -> io::Result<Window>;
 
     /// Which file this is.
@@ -176,7 +185,8 @@ impl dyn File + '_ {
         self.write_parts_at(&mut [IoSlice::new(bytes)], offset)
     }
 
-    /// Writes the parts one after the other at `offset`, going on after interruptions and short writes. The slices are used up.
+    /// Writes the parts one after the other at `offset`, going on after interruptions and short writes. The slices are
+    /// used up.
     ///
     /// # Errors
     /// As [`write_all_at`](#method.write_all_at).

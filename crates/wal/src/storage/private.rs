@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::map::CopyMap;
 use super::{File, Identity, Map, Window};
 
-/// A file as it is, with changes of this process's own: what is stored through a [`Window`] shows in every [`Map`] and in
-/// reads, and never reaches the file, which may be open for reading only and must not change meanwhile. Memory is needed for the pages
-/// that are stored to. Everything that would change the file itself fails with `ReadOnlyFilesystem`.
+/// A file as it is, with changes of this process's own: what is stored through a [`Window`] shows in every [`Map`] and
+/// in reads, and never reaches the file, which may be open for reading only and must not change meanwhile. Memory is
+/// needed for the pages that are stored to. Everything that would change the file itself fails with
+/// `ReadOnlyFilesystem`.
 #[derive(Debug)]
 pub struct PrivateCopy {
     file: Arc<dyn File>,

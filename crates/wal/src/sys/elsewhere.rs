@@ -1,5 +1,5 @@
-//! Systems for which nothing is written yet: each call answers `Unsupported`, beginning with that which opens a folder, so that
-//! nothing is ever half there.
+//! Systems for which nothing is written yet: each call answers `Unsupported`, beginning with that which opens a folder,
+//! so that nothing is ever half there.
 
 // Functions that are unsafe to call elsewhere are so here.
 #![allow(unsafe_code)]

@@ -1,7 +1,8 @@
 //! Every call to the operating system that the log and the store make.
 //!
-//! There is one file or folder for each system, all with the same functions; they are the only place that knows one. So far
-//! there is Linux; elsewhere everything compiles and each call answers `Unsupported`. The feature `elsewhere` lets that be seen on Linux.
+//! There is one file or folder for each system, all with the same functions; they are the only place that knows one. So
+//! far there is Linux; elsewhere everything compiles and each call answers `Unsupported`. The feature `elsewhere` lets
+//! that be seen on Linux.
 
 #[cfg(any(not(target_os = "linux"), feature = "elsewhere"))]
 mod elsewhere;
@@ -28,9 +29,9 @@ pub enum OpenMode {
     /// A file that must not exist yet, for reading and writing. It is empty, and its name is durable only after
     /// [`Storage::sync_names`](crate::storage::Storage::sync_names).
     CreateNew,
-    /// An existing file, for [`File::write_durably_at`](crate::storage::File::write_durably_at) past the page cache only: in single parts that begin and end at multiples of
-    /// [`BLOCK_BYTES`](crate::storage::BLOCK_BYTES), in memory and in the file. What the page cache has of them is written before and forgotten. Nobody may have
-    /// them mapped.
+    /// An existing file, for [`File::write_durably_at`](crate::storage::File::write_durably_at) past the page cache
+    /// only: in single parts that begin and end at multiples of [`BLOCK_BYTES`](crate::storage::BLOCK_BYTES), in memory
+    /// and in the file. What the page cache has of them is written before and forgotten. Nobody may have them mapped.
     Blocks,
 }
 

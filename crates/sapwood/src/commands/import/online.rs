@@ -1,5 +1,6 @@
-//! Import into a server that runs: additions over LDAP, many under way, in a bulk update where the server takes one. Each source is read and
-//! parsed by a thread of its own and, as long as there are not too many, sent over a connection of its own.
+//! Import into a server that runs: additions over LDAP, many under way, in a bulk update where the server takes one.
+//! Each source is read and parsed by a thread of its own and, as long as there are not too many, sent over a connection
+//! of its own.
 
 use std::cell::RefCell;
 use std::io;
@@ -113,7 +114,8 @@ async fn connect(args: &Import, url: &str) -> Result<Vec<Adder>> {
 
 type Batches = Receiver<io::Result<Batch>>;
 
-/// Reads all sources at the same time, for so many connections. Threads that nobody listens to any more end with what they read next.
+/// Reads all sources at the same time, for so many connections. Threads that nobody listens to any more end with what
+/// they read next.
 fn read_all(sources: Vec<ImportSource<'static>>, connections: usize) -> Result<Vec<Batches>> {
     let (senders, batches): (Vec<_>, Vec<_>) =
         (0..connections).map(|_| channel(BATCHES_MAX)).unzip();

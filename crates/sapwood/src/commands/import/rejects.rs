@@ -150,8 +150,8 @@ impl Rejects {
     }
 }
 
-/// Where rejected entries go unless the command line says otherwise: beside where the command runs, named after the first
-/// file.
+/// Where rejected entries go unless the command line says otherwise: beside where the command runs, named after the
+/// first file.
 fn reject_file(args: &Import, files: &[PathBuf]) -> PathBuf {
     args.reject_file.clone().unwrap_or_else(|| {
         let first = files.first().and_then(|file| file.file_name());

@@ -16,7 +16,8 @@
 //!
 //! `counted=1`, `whole=1`, `packed=1` and `apart=1` say what LMDB does not have; `mdb_load` passes over them.
 //!
-//! A dump of several stores is a folder with a file for each. Their names say how many belong together: see [`file_name`].
+//! A dump of several stores is a folder with a file for each. Their names say how many belong together: see
+//! [`file_name`].
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -81,7 +82,8 @@ fn room(store: &Env) -> Result<u64> {
     Ok(store.stat()?.pages_allocated * PAGE_BYTES as u64)
 }
 
-/// The dump of a store, of so many, in the folder with those of all. That each tells their number makes it evident when one is missing.
+/// The dump of a store, of so many, in the folder with those of all. That each tells their number makes it evident when
+/// one is missing.
 pub(super) fn file_name(store: usize, stores: usize) -> String {
     format!("data-{store}-of-{stores}.dump")
 }
@@ -214,7 +216,8 @@ fn header(name: &[u8], kind: TreeKind, text: Text, room: u64, out: &mut impl Wri
     Ok(())
 }
 
-/// What the header may say of a tree, in the order in which `mdb_dump` says it. (An order of the program's own has no name there.)
+/// What the header may say of a tree, in the order in which `mdb_dump` says it. (An order of the program's own has no
+/// name there.)
 pub(super) fn flags(kind: TreeKind) -> [(&'static str, bool); 11] {
     let duplicates = kind.duplicates.unwrap_or_default();
     let has_duplicates = kind.duplicates.is_some();

@@ -1,7 +1,8 @@
 //! Pages of a write transaction that stay in plain memory until it commits.
 //!
-//! The first store to a page of the map that the system takes for clean costs a page fault, which is more than all else that a small
-//! change of a page costs. A copy in memory that is used again and again costs none, and reaches the file with a write, together with its neighbours.
+//! The first store to a page of the map that the system takes for clean costs a page fault, which is more than all else
+//! that a small change of a page costs. A copy in memory that is used again and again costs none, and reaches the file
+//! with a write, together with its neighbours.
 
 // A page that nobody else has a share in is changed without asking how many have one.
 #![allow(unsafe_code)]
@@ -13,8 +14,8 @@ use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 use crate::sync::Arc;
 
-/// How many pages of one transaction are kept in memory (256 MiB); the others are stored to through windows, where the first store to each costs the system several
-/// times what a page in memory does.
+/// How many pages of one transaction are kept in memory (256 MiB); the others are stored to through windows, where the
+/// first store to each costs the system several times what a page in memory does.
 const PAGES_MAX: usize = if cfg!(test) { 12 } else { 64 << 10 };
 
 /// So many stay allocated for the transactions that follow (8 MiB).
@@ -26,8 +27,9 @@ pub(crate) struct PlainPages(ByNumber<PlainPage>);
 
 struct PlainPage {
     page: Arc<Page>,
-    /// Somebody else may have a share in it. To ask the page itself costs as much as to store to it: what it would say lies elsewhere in memory than what
-    /// is stored to, and is asked for with an instruction that waits for all stores before it.
+    /// Somebody else may have a share in it. To ask the page itself costs as much as to store to it: what it would say
+    /// lies elsewhere in memory than what is stored to, and is asked for with an instruction that waits for all stores
+    /// before it.
     is_shared: bool,
 }
 
@@ -45,8 +47,8 @@ impl PlainPages {
         if std::mem::take(&mut plain.is_shared) {
             return Some(Arc::make_mut(&mut plain.page));
         }
-        // SAFETY: nobody else has a share: only `share` gives any, after which `make_mut` has to leave the page to those who got one; and `&mut self` keeps
-        // everybody from looking at it from here.
+        // SAFETY: nobody else has a share: only `share` gives any, after which `make_mut` has to leave the page to
+        // those who got one; and `&mut self` keeps everybody from looking at it from here.
         Some(unsafe { &mut *Arc::as_ptr(&plain.page).cast_mut() })
     }
 

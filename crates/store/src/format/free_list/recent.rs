@@ -1,4 +1,5 @@
-//! Free pages that the roots of a commit name themselves, so that a small commit leaves the tree of the free list as it is.
+//! Free pages that the roots of a commit name themselves, so that a small commit leaves the tree of the free list as it
+//! is.
 //!
 //! ```text
 //!  ready      v pages, v first, for each range; the first to be used first
@@ -114,7 +115,8 @@ impl Recent {
     }
 }
 
-/// The free pages in the roots of the last commit as the process that made it still has them: the next transaction need not decode them.
+/// The free pages in the roots of the last commit as the process that made it still has them: the next transaction need
+/// not decode them.
 pub(crate) struct Named {
     pub(crate) recent: Recent,
     pub(crate) commit: CommitNo,
@@ -125,7 +127,8 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// What these are in the roots of `commit`, in which there are `limit` pages; `kept` is used if it is about the same.
+    /// What these are in the roots of `commit`, in which there are `limit` pages; `kept` is used if it is about the
+    /// same.
     pub(crate) fn of(
         recent: &Recent,
         commit: CommitNo,

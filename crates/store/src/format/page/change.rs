@@ -113,8 +113,8 @@ impl<'a> PageMut<'a> {
         }
     }
 
-    /// Copies parts of the page as it was, one behind the other, up to the end of the page, from `to` on, which follows from their lengths; `None` if they
-    /// do not lie within the page.
+    /// Copies parts of the page as it was, one behind the other, up to the end of the page, from `to` on, which follows
+    /// from their lengths; `None` if they do not lie within the page.
     pub(crate) fn pack(
         &mut self,
         before: &Before,

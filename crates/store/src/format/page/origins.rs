@@ -1,5 +1,5 @@
-//! Where the bytes of a page that is being changed stood in the page it was copied from, so that its log record can say so without a comparison
-//! of the two.
+//! Where the bytes of a page that is being changed stood in the page it was copied from, so that its log record can say
+//! so without a comparison of the two.
 
 use std::ops::Range;
 

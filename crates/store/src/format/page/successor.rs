@@ -6,8 +6,9 @@ use super::{PAGE_BYTES, PAGE_HEADER_BYTES, Page};
 use crate::format::page::origins::Origins;
 use crate::ids::{CommitNo, PageNo};
 
-/// A page that takes the place of another, most of whose bytes it takes over. It begins with the header, which but for number and commit is that of the
-/// other, and grows up to the end of a page. What is not among the bytes that were taken over is never looked at, and no byte is moved a second time.
+/// A page that takes the place of another, most of whose bytes it takes over. It begins with the header, which but for
+/// number and commit is that of the other, and grows up to the end of a page. What is not among the bytes that were
+/// taken over is never looked at, and no byte is moved a second time.
 #[derive(Debug)]
 pub struct Successor<'a> {
     old: &'a Page,

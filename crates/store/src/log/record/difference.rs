@@ -9,8 +9,8 @@
 //!  3: v from: the bytes that stood at `from`; 0: zeroes
 //! ```
 //!
-//! and `0, 0` ends the list. Where much has changed, as in a page whose gaps were closed or that was divided, most of it is still there, in
-//! other places: such pages are compared with the whole of what they were.
+//! and `0, 0` ends the list. Where much has changed, as in a page whose gaps were closed or that was divided, most of
+//! it is still there, in other places: such pages are compared with the whole of what they were.
 
 use std::ops::Range;
 
@@ -62,7 +62,8 @@ pub(super) fn put(base: Option<&Bytes>, page: &Bytes, out: &mut Vec<u8>) {
     pieces.out.extend_from_slice(&[0, 0]);
 }
 
-/// As [`put`], where it is known what became of the bytes: nothing is read but what has been stored, and what stood there.
+/// As [`put`], where it is known what became of the bytes: nothing is read but what has been stored, and what stood
+/// there.
 pub(super) fn put_known(before: &Bytes, page: &Bytes, origins: &Origins, out: &mut Vec<u8>) {
     let mut pieces = Pieces {
         before,

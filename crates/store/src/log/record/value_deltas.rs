@@ -1,7 +1,8 @@
-//! Records that take the place of others, as the log tells of them: by what distinguishes their values from those that they replace.
+//! Records that take the place of others, as the log tells of them: by what distinguishes their values from those that
+//! they replace.
 //!
-//! A record that is replaced is there as long as a replay may ask for it: its segment is not used again before a meta page holds a commit that is no
-//! earlier than the one which freed it.
+//! A record that is replaced is there as long as a replay may ask for it: its segment is not used again before a meta
+//! page holds a commit that is no earlier than the one which freed it.
 
 use super::{TAG_VALUE_DELTAS, damaged, take, take_number};
 use crate::error::{Error, Result};

@@ -1,10 +1,10 @@
 //! The search for more pages in the free list.
 //!
-//! A single page comes from what commits have freed lately, then from the ready extents in the tree, then from what is not blocked any more, then from a zone. Of
-//! what is not blocked any more, many pages go to the zones first and are taken
-//! from there in the order of their numbers: the system writes pages that lie close together in less time. For
-//! an extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it merges:
-//! if nothing is found, the file grows, and a later transaction finds more.
+//! A single page comes from what commits have freed lately, then from the ready extents in the tree, then from what is
+//! not blocked any more, then from a zone. Of what is not blocked any more, many pages go to the zones first and are
+//! taken from there in the order of their numbers: the system writes pages that lie close together in less time. For an
+//! extent, a bounded number of records and zones is looked at, and what does not suffice goes to the zones, where it
+//! merges: if nothing is found, the file grows, and a later transaction finds more.
 
 use std::collections::btree_map::Entry;
 
@@ -24,8 +24,8 @@ use crate::tree::View;
 /// How many records of the free list one look examines.
 const EXAMINED_MAX: usize = 64;
 
-/// With so many pages found a look for single pages ends: enough for several small commits, so that not each of them changes records of
-/// earlier ones.
+/// With so many pages found a look for single pages ends: enough for several small commits, so that not each of them
+/// changes records of earlier ones.
 const PAGES_ENOUGH: u64 = 64;
 
 /// If a look for single pages has found so many, they go to the zones, to be taken from there in order.
@@ -47,7 +47,8 @@ impl Look {
     }
 }
 
-/// The free list as it was when the transaction began. All it speaks of was within the store then, which the transaction may make smaller.
+/// The free list as it was when the transaction began. All it speaks of was within the store then, which the
+/// transaction may make smaller.
 #[derive(Clone, Copy)]
 pub(crate) struct FreeList<'a> {
     pub(crate) inner: &'a Inner,
@@ -109,7 +110,8 @@ impl PageAllocator {
         Ok(())
     }
 
-    /// Takes all pages that may be used again, however many there are; the lowest are to be used first. Before anything else is taken.
+    /// Takes all pages that may be used again, however many there are; the lowest are to be used first. Before anything
+    /// else is taken.
     pub(crate) fn take_all(&mut self, list: FreeList<'_>) -> Result<()> {
         self.reclaim(list.inner);
         self.next_blocked = PendingKey::first_of(CommitNo(0));
@@ -196,7 +198,8 @@ impl PageAllocator {
         Ok(found)
     }
 
-    /// Takes pending records from a key on, those that nothing blocked or those that something did; gives where to go on.
+    /// Takes pending records from a key on, those that nothing blocked or those that something did; gives where to go
+    /// on.
     fn take_pending(
         &mut self,
         list: FreeList<'_>,

@@ -10,7 +10,8 @@ use crate::tree::duplicates::Values;
 pub(super) enum Among<'p, P: ?Sized> {
     /// The tree has no duplicates.
     One,
-    /// At a number of the values in the leaf; before it if the value that it stood on is gone, which may be behind the last one.
+    /// At a number of the values in the leaf; before it if the value that it stood on is gone, which may be behind the
+    /// last one.
     List {
         values: Values<'p>,
         at: usize,
@@ -207,7 +208,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         piece.map(Some).ok_or(damaged)
     }
 
-    /// The next piece of values of one length, as [`Cursor::duplicates_here`] gives it; `None` behind the last one of the key.
+    /// The next piece of values of one length, as [`Cursor::duplicates_here`] gives it; `None` behind the last one of
+    /// the key.
     pub fn next_duplicates(&mut self) -> Result<Option<&'p [u8]>> {
         self.duplicates_here()?;
         match self.next_duplicate()? {
@@ -234,7 +236,8 @@ impl<'p, P: ReadPages + ?Sized> Cursor<'p, P> {
         self.leaf.is_some() && !matches!(self.among, Among::One)
     }
 
-    /// Having come to a key, goes to the first of its values, or the last. Answers whether the cursor stands on a record.
+    /// Having come to a key, goes to the first of its values, or the last. Answers whether the cursor stands on a
+    /// record.
     #[inline]
     pub(super) fn enter(&mut self, direction: Direction) -> Result<bool> {
         if self.view.record.kind.duplicates.is_some() {

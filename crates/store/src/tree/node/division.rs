@@ -1,7 +1,8 @@
 //! Dividing a full leaf around a new entry.
 //!
-//! Both halves take over the cells as they stand, but for what their longer prefixes take from the keys. Leaves where that is not all there
-//! is to it are divided entry by entry, to the same pages: see [`Entries`](crate::tree::entries::Entries).
+//! Both halves take over the cells as they stand, but for what their longer prefixes take from the keys. Leaves where
+//! that is not all there is to it are divided entry by entry, to the same pages: see
+//! [`Entries`](crate::tree::entries::Entries).
 
 #![deny(clippy::indexing_slicing)]
 
@@ -85,7 +86,8 @@ impl<'a> Overfull<'a> {
         }
     }
 
-    /// How a leaf is divided: as near to `wish` as the halves fit, in the middle without a wish. `None` if its entries have to be looked at one by one.
+    /// How a leaf is divided: as near to `wish` as the halves fit, in the middle without a wish. `None` if its entries
+    /// have to be looked at one by one.
     pub(crate) fn division(&self, wish: Option<usize>) -> Option<Division> {
         let n = self.len();
         let kind = self.node.kind;
@@ -154,8 +156,8 @@ impl<'a> Overfull<'a> {
         (gain == 0 || shortest >= gain + HEAD_BYTES).then_some(gain)
     }
 
-    /// The shortest key that is greater than every key before `cut` and not greater than the key there, if keys are ordered `bytewise`;
-    /// otherwise the key there.
+    /// The shortest key that is greater than every key before `cut` and not greater than the key there, if keys are
+    /// ordered `bytewise`; otherwise the key there.
     pub(crate) fn separator(&self, cut: usize, bytewise: bool) -> Option<Vec<u8>> {
         let mut separator = self.key(cut)?;
         if bytewise {

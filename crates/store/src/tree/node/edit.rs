@@ -101,8 +101,8 @@ impl<'a> NodeMut<'a> {
         self.heads_at() + slots_bytes(self.kind, self.n + 1)
     }
 
-    /// Inserts an entry at `slot`. Answers `false`, and changes nothing, if its key does not begin with the page's prefix or
-    /// there is no room for it.
+    /// Inserts an entry at `slot`. Answers `false`, and changes nothing, if its key does not begin with the page's
+    /// prefix or there is no room for it.
     pub(crate) fn insert(
         &mut self,
         slot: usize,

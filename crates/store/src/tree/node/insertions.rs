@@ -5,8 +5,8 @@ use crate::format::page::Page;
 /// Where in a page's header the hint stands.
 pub(super) const RUN_AT: usize = 6;
 
-/// Where the last insertions into a page went: a run of neighbours splits the page at its end instead of in the middle, so that
-/// pages filled in ascending or descending order end up full. A hint, never relied upon.
+/// Where the last insertions into a page went: a run of neighbours splits the page at its end instead of in the middle,
+/// so that pages filled in ascending or descending order end up full. A hint, never relied upon.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct InsertionRun(pub(super) u16);
 

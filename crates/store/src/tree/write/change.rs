@@ -1,5 +1,5 @@
-//! One change on its way: the path is made the transaction's own from the root down, the leaf changed, and what overflowed or became
-//! too empty mended on the way back up.
+//! One change on its way: the path is made the transaction's own from the root down, the leaf changed, and what
+//! overflowed or became too empty mended on the way back up.
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,8 @@ pub(super) struct Step {
     pub(super) slot: usize,
 }
 
-/// One change on its way: the tree and the way to the key's place in it. Steps are indexed by level, the leaf's being 0.
+/// One change on its way: the tree and the way to the key's place in it. Steps are indexed by level, the leaf's being
+/// 0.
 pub(super) struct Change<'a, P: ?Sized> {
     pub(super) pages: &'a mut P,
     pub(super) tree: &'a mut TreeRecord,
@@ -48,8 +49,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok(change)
     }
 
-    /// As [`Change::find`], for what will be stored in any case: the branches on the way become the transaction's own while the leaf is fetched. For trees
-    /// that count nothing.
+    /// As [`Change::find`], for what will be stored in any case: the branches on the way become the transaction's own
+    /// while the leaf is fetched. For trees that count nothing.
     pub(super) fn find_to_store(
         tree: &'a mut TreeMut<'_, P>,
         key: &[u8],
@@ -99,8 +100,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok(())
     }
 
-    /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last key, `None` in an
-    /// empty tree, is told.
+    /// The way to the end, which is the place of a key that is greater than all others. How it compares with the last
+    /// key, `None` in an empty tree, is told.
     pub(super) fn find_end(
         tree: &'a mut TreeMut<'_, P>,
         key: &[u8],
@@ -201,7 +202,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         self.lead_to(0, new, records)
     }
 
-    /// As [`Change::touch`], and makes a change in the leaf. Answers `false`, and only touches, if there is more to that.
+    /// As [`Change::touch`], and makes a change in the leaf. Answers `false`, and only touches, if there is more to
+    /// that.
     fn touch_and_edit(&mut self, records: i64, edit: Edit<'_>) -> Result<bool> {
         self.touch_branches(records)?;
         let leaf = self.steps[0].page;
@@ -258,7 +260,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         Ok(new)
     }
 
-    /// Stores an entry of the leaf that the way leads to, in place of the one with the same key if there is one. The number of records is the caller's concern.
+    /// Stores an entry of the leaf that the way leads to, in place of the one with the same key if there is one. The
+    /// number of records is the caller's concern.
     pub(super) fn store_payload(&mut self, key: &[u8], payload: &[u8], mark: Mark) -> Result<()> {
         let new = !self.place.exact;
         if self.tree.height == 0 {
@@ -579,7 +582,8 @@ impl<'a, P: WritePages + ?Sized> Change<'a, P> {
         let Some(cut) = entries.cut(None) else {
             return Ok(false);
         };
-        // A new separator may be longer than the old one. If it does not fit, the page stays as it is, which harms nobody.
+        // A new separator may be longer than the old one. If it does not fit, the page stays as it is, which harms
+        // nobody.
         let separator = entries.separator(cut, self.orders.keys.is_bytes());
         if !self.replace_separator(level + 1, slot + 1, separator)? {
             return Ok(false);

@@ -11,7 +11,8 @@ use crate::tree::duplicates::{Values, encode_sub_page};
 use crate::tree::node::{ENTRY_BYTES_MAX, Mark, Node};
 use crate::tree::{Order, Orders, View};
 
-/// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them there.
+/// Values in a tree of their own go back to the leaf when they fit into so many bytes: far less than what sent them
+/// there.
 const SUB_PAGE_AGAIN_BYTES: usize = ENTRY_BYTES_MAX / 4;
 
 /// Where a value was found to belong between those that stand in the leaf.
@@ -101,8 +102,8 @@ impl<P: WritePages + ?Sized> Change<'_, P> {
         TreeMut::with_orders(self.pages, tree, orders)
     }
 
-    /// Adds a value to those of the key that the way leads to. Answers whether it was not there. If it is to come `last` and does not,
-    /// that is an error.
+    /// Adds a value to those of the key that the way leads to. Answers whether it was not there. If it is to come
+    /// `last` and does not, that is an error.
     fn put_duplicate(mut self, key: &[u8], value: &[u8], last: bool) -> Result<bool> {
         if !self.place.exact {
             self.store_values(key, [value].into_iter())?;

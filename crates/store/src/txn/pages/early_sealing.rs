@@ -1,11 +1,11 @@
 //! Pages that are finished before their transaction commits: sealed, logged and written to their places in the file.
 //!
-//! When a large transaction commits, the processor's caches hold neither its pages nor what these were copied from. Finished while they still do, pages
-//! need not be fetched again. One that is changed after that is finished once more at the commit. Few
-//! are, where changes come in the order of keys, or where there are far more pages than changes.
+//! When a large transaction commits, the processor's caches hold neither its pages nor what these were copied from.
+//! Finished while they still do, pages need not be fetched again. One that is changed after that is finished once more
+//! at the commit. Few are, where changes come in the order of keys, or where there are far more pages than changes.
 //!
-//! In transactions that turn out to be very large another thread finishes them (see [`flusher`](super::flusher)), but for those that are not in memory, and at
-//! the commit it takes its share of the pages that are left.
+//! In transactions that turn out to be very large another thread finishes them (see [`flusher`](super::flusher)), but
+//! for those that are not in memory, and at the commit it takes its share of the pages that are left.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,19 +20,23 @@ use crate::page_map::ByNumber;
 use crate::txn::pages::flusher::{Batch, Flusher, HandedPage};
 use crate::txn::pages::states::State;
 
-/// When so many pages wait, half of them are finished: what they and their bases take fits into the caches beside all else.
+/// When so many pages wait, half of them are finished: what they and their bases take fits into the caches beside all
+/// else.
 const WAITING_PAGES: usize = if cfg!(test) { 4 } else { 32 };
 
-/// When the log records of finished pages have so many bytes, the others wait for the commit, which may find that there is no place in the log for all.
+/// When the log records of finished pages have so many bytes, the others wait for the commit, which may find that there
+/// is no place in the log for all.
 const LOGGED_BYTES_MAX: usize = 4 << 20;
 
 /// How many finished pages are kept in mind for the next transaction.
 const FINISHED_KEPT: usize = 4 << 10;
 
-/// When more than this and one in so many leaves, or branches, were finished for nothing, the others wait for the commit.
+/// When more than this and one in so many leaves, or branches, were finished for nothing, the others wait for the
+/// commit.
 const IN_VAIN: usize = 8;
 
-/// A transaction has its pages finished by another thread once so many were finished, and a commit if so many are left: fewer are not worth waking it.
+/// A transaction has its pages finished by another thread once so many were finished, and a commit if so many are left:
+/// fewer are not worth waking it.
 const HANDED_PAGES_MIN: usize = if cfg!(test) { 2 } else { 256 };
 
 /// What is finished, and what will be next.
@@ -46,7 +50,8 @@ pub(super) struct EarlySealing {
     flusher: Flusher,
     /// Those that the writer finished itself.
     batches: Vec<Batch>,
-    /// The newest batch handed over with a page that has been changed since: until it is finished the writer writes no pages itself.
+    /// The newest batch handed over with a page that has been changed since: until it is finished the writer writes no
+    /// pages itself.
     overtaken: u64,
     /// The transaction before had its pages finished by another thread.
     follows_large: bool,
@@ -248,8 +253,8 @@ impl TxnPages {
             .collect()
     }
 
-    /// Has some pages in memory, at most [`WRITTEN_PAGES`], finished by the thread that is there for it, or finishes them if that has enough to do. `is_logged` says
-    /// whether the log record is going to tell of them.
+    /// Has some pages in memory, at most [`WRITTEN_PAGES`], finished by the thread that is there for it, or finishes
+    /// them if that has enough to do. `is_logged` says whether the log record is going to tell of them.
     fn hand_over(&mut self, pages: &[(PageNo, PageNo)], is_logged: bool) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
@@ -297,8 +302,9 @@ impl TxnPages {
         Ok(Some(base).filter(|_| is_stored_to && is_wanted))
     }
 
-    /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for it, if they are many: see [`TxnPages::log_finished`].
-    /// `max` bounds the bytes of the log record; without it there will be none. Whether it holds.
+    /// Takes those that are finished out of the changed pages, and has others finished by the thread that is there for
+    /// it, if they are many: see [`TxnPages::log_finished`]. `max` bounds the bytes of the log record; without it there
+    /// will be none. Whether it holds.
     pub(crate) fn share_with_flusher(
         &mut self,
         changed: &mut Vec<(PageNo, PageNo)>,
@@ -321,7 +327,8 @@ impl TxnPages {
         Ok(fits)
     }
 
-    /// Waits for all that is being finished, and adds to the log record, if there will be one, what it is to say of finished pages.
+    /// Waits for all that is being finished, and adds to the log record, if there will be one, what it is to say of
+    /// finished pages.
     pub(crate) fn log_finished(&mut self, record: Option<&mut Vec<u8>>) -> Result<()> {
         let TxnPages { shop, .. } = self;
         let Workshop {

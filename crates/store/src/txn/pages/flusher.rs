@@ -1,9 +1,9 @@
-//! The thread that finishes pages of large transactions while their writer goes on: it seals them, makes what the log record says of them, and writes them
-//! to their places in the file.
+//! The thread that finishes pages of large transactions while their writer goes on: it seals them, makes what the log
+//! record says of them, and writes them to their places in the file.
 //!
-//! Pages are handed over in batches. The thread only reads them, and seals copies: the writer and others may look at a page meanwhile, and a writer that
-//! changes it again gets a copy of its own. Batches are finished in the order in which they were handed over, so that of a page that is handed over again the
-//! later contents stay.
+//! Pages are handed over in batches. The thread only reads them, and seals copies: the writer and others may look at a
+//! page meanwhile, and a writer that changes it again gets a copy of its own. Batches are finished in the order in
+//! which they were handed over, so that of a page that is handed over again the later contents stay.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -24,11 +24,13 @@ use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, PoisonError, lock,
 };
 
-/// How many batches may wait. A writer that has more finishes them itself, as on a machine that is busy with something else; until then it had better not: the system
-/// lets but one thread write to a file at a time, and a second one waits busily.
+/// How many batches may wait. A writer that has more finishes them itself, as on a machine that is busy with something
+/// else; until then it had better not: the system lets but one thread write to a file at a time, and a second one waits
+/// busily.
 const WAITING_BATCHES_MAX: usize = if cfg!(test) { 4 } else { 64 };
 
-/// The thread is woken for so many batches, unless the writer waits for them: to wake it costs the writer some microseconds.
+/// The thread is woken for so many batches, unless the writer waits for them: to wake it costs the writer some
+/// microseconds.
 const WAKING_BATCHES: usize = 3;
 
 /// So many batches are kept for the transactions that follow, and of each so many bytes of the log record.
@@ -60,7 +62,8 @@ pub(super) struct Batch {
 pub(super) struct HandedPage {
     pub(super) number: PageNo,
     pub(super) page: Arc<Page>,
-    /// What it was copied from. The writer waits for all batches before its transaction ends, until when that stands still.
+    /// What it was copied from. The writer waits for all batches before its transaction ends, until when that stands
+    /// still.
     pub(super) base: Option<(PageNo, &'static Page)>,
     pub(super) origins: Option<Origins>,
 }
@@ -209,8 +212,8 @@ impl Flusher {
         }
     }
 
-    /// Whether batches can be handed over; starts the thread, unless that is of no use. In unit tests batches may wait without
-    /// one, which happens in the same order each time.
+    /// Whether batches can be handed over; starts the thread, unless that is of no use. In unit tests batches may wait
+    /// without one, which happens in the same order each time.
     pub(super) fn is_ready(&mut self) -> bool {
         if self.membership.is_forked() {
             return false;
@@ -287,7 +290,8 @@ impl Flusher {
         }
     }
 
-    /// Finishes a batch at once. No older contents of its pages wait. An error is told by [`Flusher::take_back`], as those of the thread are.
+    /// Finishes a batch at once. No older contents of its pages wait. An error is told by [`Flusher::take_back`], as
+    /// those of the thread are.
     pub(super) fn finish(&mut self, batch: &mut Batch) {
         batch.finish(&*self.file, copies(&mut self.copies));
         self.shared.add_logged(batch);
@@ -314,7 +318,8 @@ impl Flusher {
         self.wait_for(u64::MAX)
     }
 
-    /// Finishes the batches that wait, together with the thread, and gives all that are finished. None of those that wait has older contents of a page of another one.
+    /// Finishes the batches that wait, together with the thread, and gives all that are finished. None of those that
+    /// wait has older contents of a page of another one.
     pub(super) fn take_back(&mut self, finished: &mut Vec<Batch>) -> Result<()> {
         if !self.is_used {
             return Ok(());

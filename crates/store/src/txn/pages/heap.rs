@@ -1,4 +1,5 @@
-//! Records out of line: a write transaction adds them to the segments of their heap, and keeps count of what lives there.
+//! Records out of line: a write transaction adds them to the segments of their heap, and keeps count of what lives
+//! there.
 
 mod emptying;
 mod logged;
@@ -117,7 +118,8 @@ impl TxnPages {
         Ok(segments)
     }
 
-    /// Has the transaction's tree of segments say which segments hold fewer newest records. Those with none are freed, but for those that it has added to or might.
+    /// Has the transaction's tree of segments say which segments hold fewer newest records. Those with none are freed,
+    /// but for those that it has added to or might.
     fn note_outdated(&mut self) -> Result<()> {
         let mut outdated = std::mem::take(&mut self.heaps.outdated);
         outdated.sort_unstable();
@@ -420,7 +422,8 @@ impl TxnPages {
         Ok(())
     }
 
-    /// Where a leaf may be stored to: it is newer than what a checkpoint is about to hold, and the log has room to tell of it, also if all stores commit at once.
+    /// Where a leaf may be stored to: it is newer than what a checkpoint is about to hold, and the log has room to tell
+    /// of it, also if all stores commit at once.
     pub(super) fn store_pointer_in(
         &mut self,
         leaf: PageNo,
@@ -523,7 +526,8 @@ impl TxnPages {
         Ok(())
     }
 
-    /// Writes what was added to segments that are full, if it is too much for a log record in any case or there is no log.
+    /// Writes what was added to segments that are full, if it is too much for a log record in any case or there is no
+    /// log.
     fn write_out_tails(&mut self) -> Result<()> {
         let max = record_bytes_max(&self.inner);
         let own = self.view.records_or_new();
@@ -594,8 +598,8 @@ impl TxnPages {
         }
     }
 
-    /// Has the copy of a leaf say what the leaf was to say, and that nobody has stored in it: so what it is like as of any later commit is seen from its
-    /// records alone.
+    /// Has the copy of a leaf say what the leaf was to say, and that nobody has stored in it: so what it is like as of
+    /// any later commit is seen from its records alone.
     pub(super) fn bring_pointers_along(&mut self, leaf: PageNo, copy: PageNo) -> Result<()> {
         pointer_leaf::clear_changed(&mut self.page_mut(copy)?);
         let Some(own) = self.view.records_mut() else {

@@ -1,5 +1,6 @@
-//! Values out of line beside a simple model, with segments of a few pages: savepoints that are returned to across them, transactions that are too long for the log, large
-//! values, trees that are dropped and made again. What is counted of each segment is exact after each commit, or [`Env::check`] says so.
+//! Values out of line beside a simple model, with segments of a few pages: savepoints that are returned to across them,
+//! transactions that are too long for the log, large values, trees that are dropped and made again. What is counted of
+//! each segment is exact after each commit, or [`Env::check`] says so.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -283,7 +284,8 @@ fn snapshots_of_any_age_see_their_values() {
     }
 }
 
-/// The only place that a leaf was to say is taken back, and the transaction goes on: its record is one that a recovery reads.
+/// The only place that a leaf was to say is taken back, and the transaction goes on: its record is one that a recovery
+/// reads.
 #[test]
 fn a_leaf_of_which_nothing_is_left_to_be_stored_is_not_logged() {
     let disk = Disk::new();

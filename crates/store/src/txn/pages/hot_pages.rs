@@ -2,14 +2,15 @@
 
 use crate::ids::{CommitNo, PageNo};
 
-/// A page that was written so often is hot. Until then a write of all of it costs less than the fault of the first store through a window.
+/// A page that was written so often is hot. Until then a write of all of it costs less than the fault of the first
+/// store through a window.
 const TIMES_HOT: u64 = if cfg!(test) { 1 } else { 3 };
 const TIMES_BITS: u64 = 2;
 const TIMES_MASK: u64 = (1 << TIMES_BITS) - 1;
 const WORD_PAGES: u64 = u64::BITS as u64 / TIMES_BITS;
 
-/// How often this process has written each page since a checkpoint began: the system has them in memory, and dirty, unless it has written
-/// them out on its own account. Only speed depends on it.
+/// How often this process has written each page since a checkpoint began: the system has them in memory, and dirty,
+/// unless it has written them out on its own account. Only speed depends on it.
 #[derive(Default)]
 pub(super) struct HotPages {
     target: CommitNo,
@@ -18,7 +19,8 @@ pub(super) struct HotPages {
 }
 
 impl HotPages {
-    /// Forgets all pages if another checkpoint has begun, and says whether it has: it has them written out, and has the first store to each noticed.
+    /// Forgets all pages if another checkpoint has begun, and says whether it has: it has them written out, and has the
+    /// first store to each noticed.
     pub(super) fn begin(&mut self, target: CommitNo) -> bool {
         let has_begun = self.target != target;
         if has_begun {

@@ -15,8 +15,9 @@ impl TxnPages {
         self.grow(pages)
     }
 
-    /// Writes pages that are the transaction's own and new, from parts one after the other, few with one call: see [`NEW_PAGES`]. Storing to them
-    /// through a window would cost a page fault for each, and have the system fill it with zeroes first.
+    /// Writes pages that are the transaction's own and new, from parts one after the other, few with one call: see
+    /// [`NEW_PAGES`]. Storing to them through a window would cost a page fault for each, and have the system fill it
+    /// with zeroes first.
     pub(crate) fn write_run(&self, first: PageNo, parts: &[&[u8]]) -> Result<()> {
         let file = &self.inner.data.file;
         let mut offset = first.0 * PAGE_BYTES as u64;

@@ -17,9 +17,11 @@ use crate::tree::View;
 const SAVING_PAGES: u64 = 8;
 
 impl TxnPages {
-    /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they have room for it and
-    /// nothing was taken from the free list. Otherwise the list is written, which itself uses and frees pages, until the roots have room for the rest. Pages
-    /// changed once are changed again at no cost, so a few rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in the next.
+    /// Says what is free now that the transaction has used up some pages and freed others: in the roots alone, if they
+    /// have room for it and nothing was taken from the free list. Otherwise the list is written, which itself uses and
+    /// frees pages, until the roots have room for the rest. Pages changed once are changed again at no cost, so a few
+    /// rounds suffice. Only the first one deletes records, so that no page is merged in one round and split again in
+    /// the next.
     pub(crate) fn save_free_list(&mut self) -> Result<(TreeRecord, Recent)> {
         let mut free = self.roots.free;
         self.keep_recycled();
@@ -82,8 +84,9 @@ impl TxnPages {
         Ok(())
     }
 
-    /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one keeps. Who it was that freed them stays as it is:
-    /// if this commit took their place, snapshots that see nothing of the pages would keep them, and these would be looked at, and written, with each commit.
+    /// Writes what cannot be used again yet, in one record or a few for all that one commit freed and another one
+    /// keeps. Who it was that freed them stays as it is: if this commit took their place, snapshots that see nothing of
+    /// the pages would keep them, and these would be looked at, and written, with each commit.
     fn save_blocked(&mut self, free: &mut TreeRecord, blocked: Vec<FreeExtent>) -> Result<()> {
         let protected = self.allocator.protected(&self.inner);
         let mut alike: BTreeMap<(CommitNo, CommitNo), Vec<FreeExtent>> = BTreeMap::new();

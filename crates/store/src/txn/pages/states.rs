@@ -11,7 +11,8 @@ use crate::page_map::set::PageSet;
 pub(super) enum State {
     /// Its own, in use.
     Own {
-        /// The page that it, or the page it was divided from, was copied from, 0 if none: what the log record tells the difference to.
+        /// The page that it, or the page it was divided from, was copied from, 0 if none: what the log record tells the
+        /// difference to.
         base: PageNo,
         /// The savepoint for which it need not be kept as it is: see `Undo::Image`.
         epoch: u64,
@@ -22,8 +23,9 @@ pub(super) enum State {
     Freed,
 }
 
-/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, and each page that is
-/// copied is freed, so there are bits for these: bits of all pages of a large transaction are in the processor's caches where entries of a table are not.
+/// What the transaction knows of pages. Whether one is its own and in use is asked with each change of a page, and each
+/// page that is copied is freed, so there are bits for these: bits of all pages of a large transaction are in the
+/// processor's caches where entries of a table are not.
 #[derive(Default)]
 pub(super) struct PageStates {
     /// Of its own pages.
@@ -32,7 +34,8 @@ pub(super) struct PageStates {
     freed: PageSet,
 }
 
-/// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that follow.
+/// A table for more pages than this is not kept: it would be looked at as a whole by the small transactions that
+/// follow.
 const STATES_KEPT: usize = 4096;
 
 impl PageStates {

@@ -4,7 +4,8 @@ use crate::format::page::Origins;
 use crate::ids::PageNo;
 use crate::page_map::ByNumber;
 
-/// How many pages of one transaction are followed, and kept for the next one (1 MiB); others are compared with what they were copied from.
+/// How many pages of one transaction are followed, and kept for the next one (1 MiB); others are compared with what
+/// they were copied from.
 const PAGES_MAX: usize = if cfg!(test) { 20 } else { 4 << 10 };
 
 /// The origins of the bytes of pages that were copied, by number.

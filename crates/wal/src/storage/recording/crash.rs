@@ -226,8 +226,8 @@ impl FileReplay {
         self.failed.is_none_or(|failed| event > failed)
     }
 
-    /// Makes the newest content of these sectors durable, but for what an earlier sync has failed to write and nobody wrote
-    /// again, and the size.
+    /// Makes the newest content of these sectors durable, but for what an earlier sync has failed to write and nobody
+    /// wrote again, and the size.
     fn sync_sectors(&mut self, synced: &Range<u64>) {
         let mut sectors = std::mem::take(&mut self.sectors);
         sectors.retain(|sector, versions| match versions.last() {

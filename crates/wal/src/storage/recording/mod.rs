@@ -2,20 +2,21 @@
 //!
 //! A [`Disk`] behaves like a folder in memory, and besides it
 //!
-//! - records every write, store through a window, change of size, sync and change of names, with the notes the test adds
-//!   ("transaction 7 was acknowledged");
+//! - records every write, store through a window, change of size, sync and change of names, with the notes the test
+//!   adds ("transaction 7 was acknowledged");
 //! - can fail the n-th call, or everything from the n-th call on ([`Disk::fail`]);
-//! - lists the states in which a power cut could have left the disk at any moment of the recording ([`Disk::crashes`]), each of
-//!   which can be run again as a new disk ([`Disk::from_image`]) and crash again.
+//! - lists the states in which a power cut could have left the disk at any moment of the recording ([`Disk::crashes`]),
+//!   each of which can be run again as a new disk ([`Disk::from_image`]) and crash again.
 //!
 //! # What a power cut may leave
 //!
-//! The unit is the sector of 512 bytes. A sector that was changed since the last sync of its file has its synced content or any content it
-//! had since then, each sector for itself: that covers lost, reordered and torn writes, and pages of a window that the system
-//! wrote back at any moment. (What was stored through a window is seen whenever anything else happens on the disk, and when the
-//! window is closed; a store of the same bytes is seen if it was announced, see [`Window::place`].) The size of a file is the synced one or any it had since. Of the name changes since the last
-//! [`Storage::sync_names`] any number of the first are there, and the others are not. After a failed sync, what it was
-//! to sync may never arrive, not even with a later sync that succeeds.
+//! The unit is the sector of 512 bytes. A sector that was changed since the last sync of its file has its synced
+//! content or any content it had since then, each sector for itself: that covers lost, reordered and torn writes, and
+//! pages of a window that the system wrote back at any moment. (What was stored through a window is seen whenever
+//! anything else happens on the disk, and when the window is closed; a store of the same bytes is seen if it was
+//! announced, see [`Window::place`].) The size of a file is the synced one or any it had since. Of the name changes
+//! since the last [`Storage::sync_names`] any number of the first are there, and the others are not. After a failed
+//! sync, what it was to sync may never arrive, not even with a later sync that succeeds.
 
 mod content;
 mod crash;
@@ -47,8 +48,8 @@ pub enum Fault {
     ShortWrite(usize),
     /// The disk is full (`ENOSPC`) for whatever may need space: everything but reads and removals.
     NoSpace,
-    /// The disk is full (`ENOSPC`) for new files and for files that are to become longer. What has its space already can be
-    /// written to and synced.
+    /// The disk is full (`ENOSPC`) for new files and for files that are to become longer. What has its space already
+    /// can be written to and synced.
     NoGrowth,
     /// The device fails (`EIO`).
     Io,
@@ -190,7 +191,8 @@ impl Disk {
         })))
     }
 
-    /// Adds a note to the recording, such as the number of a transaction that was acknowledged just now. See [`Crash::notes`].
+    /// Adds a note to the recording, such as the number of a transaction that was acknowledged just now. See
+    /// [`Crash::notes`].
     pub fn note(&self, note: u64) {
         let mut state = self.lock();
         state.see_windows();
@@ -202,7 +204,8 @@ impl Disk {
         self.lock().calls
     }
 
-    /// Lets the `nth` call from now on fail (0 is the next one), and if `lasting`, all calls after it too. Faults add up.
+    /// Lets the `nth` call from now on fail (0 is the next one), and if `lasting`, all calls after it too. Faults add
+    /// up.
     pub fn fail(&self, nth: u64, fault: Fault, lasting: bool) {
         let mut state = self.lock();
         let at = state.calls + nth;
@@ -230,8 +233,8 @@ impl Disk {
         replayed.synced()
     }
 
-    /// At most `states` states in which a power cut can have left the disk, spread over all moments of the recording and over
-    /// what may have become of what was not synced. The same seed gives the same states.
+    /// At most `states` states in which a power cut can have left the disk, spread over all moments of the recording
+    /// and over what may have become of what was not synced. The same seed gives the same states.
     pub fn crashes(&self, seed: u64, states: usize) -> Crashes {
         let mut state = self.lock();
         state.see_windows();

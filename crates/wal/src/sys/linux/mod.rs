@@ -145,7 +145,8 @@ pub(crate) fn write_durably_at(
     }
 }
 
-/// `msync(2)`, the one call that syncs a part of a file. A file that is not open for writing is refused, as `msync` does nothing for it.
+/// `msync(2)`, the one call that syncs a part of a file. A file that is not open for writing is refused, as `msync`
+/// does nothing for it.
 pub(crate) fn sync_range(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let Ok(length) = usize::try_from(length) else {
         return sync_data(file);
@@ -161,7 +162,8 @@ pub(crate) fn sync_range(file: &File, offset: u64, length: u64) -> io::Result<()
     Ok(synced?)
 }
 
-/// `sync_file_range(2)`, where there is one. It takes the file's writing errors from the next sync, so its own have to be heeded.
+/// `sync_file_range(2)`, where there is one. It takes the file's writing errors from the next sync, so its own have to
+/// be heeded.
 pub(crate) fn write_out(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -178,7 +180,8 @@ pub(crate) fn write_out(file: &File, offset: u64, length: u64) -> io::Result<()>
     }
 }
 
-/// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on. A device has all its room.
+/// `fallocate(2)`; where the file system has none, zeros are written from the end of the file on. A device has all its
+/// room.
 pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> {
     if is_device(file)? {
         return check_device(file, offset.saturating_add(length));
@@ -190,8 +193,9 @@ pub(crate) fn allocate(file: &File, offset: u64, length: u64) -> io::Result<()> 
     }
 }
 
-/// A write of one byte that is synced by itself: the file's size and the places of its bytes become durable with it, which are all
-/// there is to room from `fallocate(2)`, but bytes written elsewhere in the file need not go to the disk first.
+/// A write of one byte that is synced by itself: the file's size and the places of its bytes become durable with it,
+/// which are all there is to room from `fallocate(2)`, but bytes written elsewhere in the file need not go to the disk
+/// first.
 pub(crate) fn sync_room(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let Some(last) = offset.saturating_add(length).checked_sub(1) else {
         return Ok(());
@@ -232,7 +236,8 @@ fn write_zeros_to(file: &File, end: u64) -> io::Result<()> {
 /// Maps the file from its start, read-only, in a range that may reach beyond its end.
 pub(crate) fn map_shared(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-    // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for the bytes.
+    // SAFETY: the system picks an address range that is in use by nothing else; whoever reads through it answers for
+    // the bytes.
     let base = unsafe { mm::mmap(ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
@@ -250,15 +255,16 @@ pub(crate) fn map_writable(file: &File, offset: u64, length: usize) -> io::Resul
             offset,
         )?
     };
-    // Whoever stores to a page wants that page. Without the advice the system reads its neighbours as well, filling them
-    // with zeroes where nothing was written yet, and keeps them in one large piece, every part of which it looks at
-    // again with each first store to one of its pages. A hint, so errors mean nothing.
-    // SAFETY: the mapping was just made; this advice changes no memory.
+    // Whoever stores to a page wants that page. Without the advice the system reads its neighbours as well, filling
+    // them with zeroes where nothing was written yet, and keeps them in one large piece, every part of which it looks
+    // at again with each first store to one of its pages. A hint, so errors mean nothing. SAFETY: the mapping was just
+    // made; this advice changes no memory.
     let _ = unsafe { mm::madvise(base, length, Advice::Random) };
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// Maps the file from its start so that what is stored there is seen by this process alone; the file may be open for reading only.
+/// Maps the file from its start so that what is stored there is seen by this process alone; the file may be open for
+/// reading only.
 pub(crate) fn map_copy(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -282,7 +288,8 @@ pub(crate) unsafe fn unmap(base: NonNull<u8>, length: usize) {
     let _ = unsafe { mm::munmap(base.as_ptr().cast(), length) };
 }
 
-/// Tells the system that what lies around a page of the range that is read is most likely not wanted; a hint, so errors mean nothing.
+/// Tells the system that what lies around a page of the range that is read is most likely not wanted; a hint, so errors
+/// mean nothing.
 ///
 /// # Safety
 /// `base` and `length` lie within one mapping made here.
@@ -306,7 +313,8 @@ pub fn thread_number() -> u32 {
     thread.cast_unsigned()
 }
 
-/// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up early.
+/// Sleeps while `word`, which may be shared with other processes, is `value`; at most for `patience`. May wake up
+/// early.
 #[cfg(not(feature = "shuttle"))]
 pub fn wait_while(word: &AtomicU32, value: u32, patience: Duration) {
     let timeout = Timespec {

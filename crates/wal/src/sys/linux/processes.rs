@@ -82,7 +82,8 @@ impl ByteLocks {
     }
 
     fn control(&self, command: i32, kind: i32, from: i64, length: i64) -> io::Result<libc::flock> {
-        // SAFETY: `flock` consists of integers, for which zero is a value; open-file-description locks require a pid of 0.
+        // SAFETY: `flock` consists of integers, for which zero is a value; open-file-description locks require a pid of
+        // 0.
         let mut range: libc::flock = unsafe { std::mem::zeroed() };
         range.l_type = kind as i16;
         range.l_whence = libc::SEEK_SET as i16;
@@ -105,8 +106,8 @@ impl Drop for ByteLocks {
             None => true,
         };
         if ours {
-            // SAFETY: the descriptor is this value's own and is not used again. (If the fork handler has closed it in this
-            // process, the place no longer holds it.)
+            // SAFETY: the descriptor is this value's own and is not used again. (If the fork handler has closed it in
+            // this process, the place no longer holds it.)
             unsafe { libc::close(self.fd) };
         }
     }
@@ -141,8 +142,8 @@ extern "C" fn in_the_child() {
     for place in &CLOSED_IN_CHILDREN {
         let fd = place.swap(NO_FD, Ordering::Relaxed);
         if fd != NO_FD {
-            // SAFETY: the descriptor belongs to the `ByteLocks` that registered it, which by the empty place knows that it is
-            // closed in this process.
+            // SAFETY: the descriptor belongs to the `ByteLocks` that registered it, which by the empty place knows that
+            // it is closed in this process.
             unsafe { libc::close(fd) };
         }
     }
@@ -160,7 +161,8 @@ pub(crate) fn boot_id() -> io::Result<u128> {
     u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// When a process was started, in clock ticks since boot. Field 22 of `/proc/PID/stat`; the fields are counted from behind the command's closing parenthesis, which is field 2.
+/// When a process was started, in clock ticks since boot. Field 22 of `/proc/PID/stat`; the fields are counted from
+/// behind the command's closing parenthesis, which is field 2.
 pub(crate) fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     stat.rsplit_once(')')

@@ -11,7 +11,8 @@ use crate::ids::PageNo;
 use crate::tree::View;
 use crate::txn::pages::TxnPages;
 
-/// For each page of a segment that new values begin so many pages of others are emptied at most, and for as much as a page holds of what is removed.
+/// For each page of a segment that new values begin so many pages of others are emptied at most, and for as much as a
+/// page holds of what is removed.
 pub(super) const PAGES_MAX: u32 = 4;
 
 /// So many segments are chosen as victims with one look at all of them, or a share of all.
@@ -21,7 +22,8 @@ const VICTIMS_SHARE: usize = 32;
 /// Where more bytes of each page live, a segment is not worth being emptied.
 const LIVE_SHARE_MAX: u64 = PAGE_BYTES as u64 * 3 / 4;
 
-/// For each heap some segments in which little lives, as far as was known when they were noted: what a process keeps from one transaction to the next.
+/// For each heap some segments in which little lives, as far as was known when they were noted: what a process keeps
+/// from one transaction to the next.
 #[derive(Default)]
 pub(in crate::txn::pages) struct Victims(Vec<(HeapNo, Vec<PageNo>)>);
 
@@ -37,7 +39,8 @@ pub(crate) fn emptied() -> u64 {
 }
 
 impl TxnPages {
-    /// The segment of a heap with the fewest newest records, if one is to be emptied. What this transaction has added to stays.
+    /// The segment of a heap with the fewest newest records, if one is to be emptied. What this transaction has added
+    /// to stays.
     pub(in crate::txn::pages) fn segment_to_empty_of(
         &mut self,
         heap: HeapNo,
@@ -81,7 +84,8 @@ impl TxnPages {
         }
     }
 
-    /// Those segments of a heap in which the fewest bytes live, the first of them last. A look at all of them is not for each one that is emptied.
+    /// Those segments of a heap in which the fewest bytes live, the first of them last. A look at all of them is not
+    /// for each one that is emptied.
     fn choose_victims(&self, heap: HeapNo) -> Result<Vec<PageNo>> {
         let mut found = Vec::new();
         let mut cursor = View::new(self, self.heaps.segments).cursor();

@@ -1,4 +1,5 @@
-//! What a compaction does to heaps: it has them filled further ahead, and gives up segments in which nothing lives any more.
+//! What a compaction does to heaps: it has them filled further ahead, and gives up segments in which nothing lives any
+//! more.
 
 use super::{OpenHeap, damaged};
 use crate::error::Result;
@@ -10,7 +11,8 @@ use crate::tree;
 use crate::tree::View;
 use crate::txn::pages::TxnPages;
 
-/// A segment that a compaction begins has no more pages than its record needs, or so many: a larger one would not find its place between what is in use.
+/// A segment that a compaction begins has no more pages than its record needs, or so many: a larger one would not find
+/// its place between what is in use.
 const COMPACTED_SEGMENT_PAGES: u32 = if cfg!(test) { 4 } else { 32 };
 
 impl TxnPages {
@@ -36,8 +38,8 @@ impl TxnPages {
         }
     }
 
-    /// Has the next record of a heap begin a segment if the one that is being filled has pages from `tail` on, and the transaction has not added to it: where it
-    /// had to begin one there, there is no better place.
+    /// Has the next record of a heap begin a segment if the one that is being filled has pages from `tail` on, and the
+    /// transaction has not added to it: where it had to begin one there, there is no better place.
     pub(crate) fn fill_none_behind(&mut self, heap: HeapNo, tail: PageNo) -> Result<()> {
         let at = self.open_heap(heap)?;
         let OpenHeap {
@@ -66,7 +68,8 @@ impl TxnPages {
         open.usage.open = PageNo(0);
     }
 
-    /// Frees a segment if nothing in it lives, and it is not the one that is being filled; in a transaction without savepoints.
+    /// Frees a segment if nothing in it lives, and it is not the one that is being filled; in a transaction without
+    /// savepoints.
     pub(crate) fn free_if_empty(&mut self, heap: HeapNo, first: PageNo) -> Result<()> {
         self.note_tails()?;
         self.note_outdated()?;
