@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use sapwood_client::{Client, Options};
-use sapwood_ldap::control::{Controls, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::controls::{Controls, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{Frame, ModifyRequest, Request, Scope, SearchRequest, frame};

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sapwood_ldap::control::{
+use sapwood_ldap::controls::{
     Controls, ControlsBuf, PagedResults, ReadEntry, SortKeys, SortResult, put_queue_length,
     put_sort_keys, queue_length,
 };

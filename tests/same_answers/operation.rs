@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sapwood_ldap::control::MANAGE_DSA_IT;
+use sapwood_ldap::controls::MANAGE_DSA_IT;
 use sapwood_ldap::filter::{
     Assertion, ExtensibleMatch, Filter, SubstringPart, open_and, open_not, open_or,
     put_approx_match, put_equality_match, put_extensible_match, put_greater_or_equal,

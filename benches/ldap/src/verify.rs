@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use sapwood_client::{Connection, Options};
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::ldif::{self, Body, Reader};
 use sapwood_ldap::message::{Message, Request, Response, ResponseMessage, Scope, SearchRequest};

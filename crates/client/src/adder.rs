@@ -4,7 +4,7 @@ mod lburp;
 
 use std::collections::{HashMap, VecDeque};
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::Attributes;
 use sapwood_ldap::message::{

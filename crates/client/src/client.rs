@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::NOTICE_OF_DISCONNECTION;
 use sapwood_ldap::filter::Assertion;
 use sapwood_ldap::list::{Attributes, Changes};

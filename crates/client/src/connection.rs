@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustls::pki_types::ServerName;
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::START_TLS;
 use sapwood_ldap::message::{
     Authentication, BindRequest, ExtendedRequest, Frame, Message, Request, Response,

@@ -13,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sapwood_client::{
     Adder, Client, Connection as ClientConnection, Error, Options, Trust, speaks_lburp,
 };
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::*;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::{Attributes, AttributesBuf};

@@ -55,12 +55,12 @@ pub use import::{
 };
 pub use index_change::IndexStatus;
 pub use outcome::{Outcome, Settlement};
-pub use root_dse::{Channel, RootDse};
+pub use root_dse::{Channel, Offered, RootDse};
 pub use search::{Budget, Search, SearchOptions, Searches, Step};
 pub use sources::{Clock, PasswordHasher, SystemClock, TimedUuids, UuidSource};
 #[cfg(feature = "count-steps")]
 pub use steps::counted;
 pub use update::{
     Applied, CHANGES_KEPT_MAX, RequestView, Transaction, TransactionUpdates, Update, UpdateRequest,
-    check_controls, hash_passwords,
+    hash_passwords,
 };

@@ -10,15 +10,22 @@ pub struct RootDse {
     /// OIDs of the controls it supports.
     pub controls: Vec<String>,
     /// OIDs of the extended operations it supports.
-    pub extensions: Vec<String>,
+    pub extensions: Vec<Offered>,
     /// OIDs of the features it supports.
     pub features: Vec<String>,
-    /// OIDs of the extended operations that it supports besides on connections that TLS can be started on.
-    pub tls_extensions: Vec<String>,
-    /// SASL mechanisms for peers that the operating system vouches for; others have none.
-    pub local_sasl_mechanisms: Vec<String>,
+    /// The SASL mechanisms it supports.
+    pub sasl_mechanisms: Vec<Offered>,
     /// Name and version of the product.
     pub vendor_version: String,
+}
+
+/// What is offered where it works.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    /// Its OID or name.
+    pub name: String,
+    /// Whether it works on a connection.
+    pub works_on: fn(Channel) -> bool,
 }
 
 /// What of a connection decides what the root DSE says on it: nothing that would not work there.
@@ -28,10 +35,32 @@ pub struct Channel {
     pub is_vouched_for: bool,
     /// It can be put under TLS, or was.
     pub takes_tls: bool,
+    /// It is under TLS.
+    pub is_under_tls: bool,
+}
+
+impl Channel {
+    /// Kinds of connections.
+    const KINDS: usize = 8;
+
+    /// The kind with a number.
+    const fn of_kind(number: usize) -> Channel {
+        Channel {
+            is_vouched_for: number & 1 != 0,
+            takes_tls: number & 2 != 0,
+            is_under_tls: number & 4 != 0,
+        }
+    }
+
+    fn kind(self) -> usize {
+        usize::from(self.is_vouched_for)
+            | usize::from(self.takes_tls) << 1
+            | usize::from(self.is_under_tls) << 2
+    }
 }
 
 /// The root DSE on each kind of connection.
-pub(crate) struct RootDses([Beside; 4]);
+pub(crate) struct RootDses(Vec<Beside>);
 
 impl RootDses {
     /// All of them.
@@ -44,24 +73,19 @@ impl RootDses {
         naming_contexts: &[&str],
         subschema_dn: &str,
     ) -> Result<RootDses> {
-        let on = |is_vouched_for, takes_tls| {
-            let channel = Channel {
-                is_vouched_for,
-                takes_tls,
-            };
+        let on = |kind| {
+            let channel = Channel::of_kind(kind);
             root_dse.entry(schema, naming_contexts, subschema_dn, channel)
         };
-        Ok(RootDses([
-            on(false, false)?,
-            on(true, false)?,
-            on(false, true)?,
-            on(true, true)?,
-        ]))
+        (0..Channel::KINDS)
+            .map(on)
+            .collect::<Result<_>>()
+            .map(RootDses)
     }
 
     /// The one for a connection.
     pub(crate) fn on(&self, channel: Channel) -> &Beside {
-        &self.0[usize::from(channel.is_vouched_for) + 2 * usize::from(channel.takes_tls)]
+        &self.0[channel.kind()]
     }
 }
 
@@ -82,24 +106,20 @@ impl RootDse {
     ) -> Result<Beside> {
         let one = |value: &str| vec![value.to_owned()];
         let all = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
-        let mut extensions = self.extensions.clone();
-        if channel.takes_tls {
-            extensions.extend_from_slice(&self.tls_extensions);
-        }
-        let mut sasl_mechanisms = Vec::new();
-        if channel.is_vouched_for {
-            sasl_mechanisms.clone_from(&self.local_sasl_mechanisms);
-        }
+        let offered = |all: &[Offered]| {
+            let works = all.iter().filter(|offered| (offered.works_on)(channel));
+            works.map(|offered| offered.name.clone()).collect()
+        };
         let first_context = naming_contexts.split_at(naming_contexts.len().min(1)).0;
         let content = [
             ("objectClass", one("top")),
             ("namingContexts", all(naming_contexts)),
             ("defaultNamingContext", all(first_context)),
             ("supportedControl", self.controls.clone()),
-            ("supportedExtension", extensions),
+            ("supportedExtension", offered(&self.extensions)),
             ("supportedFeatures", self.features.clone()),
             ("supportedLDAPVersion", one(LDAP_VERSION)),
-            ("supportedSASLMechanisms", sasl_mechanisms),
+            ("supportedSASLMechanisms", offered(&self.sasl_mechanisms)),
             ("vendorName", one("Sapwood")),
             (
                 "vendorVersion",

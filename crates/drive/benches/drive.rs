@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use sapwood_drive::{EntryStream, Format, Plan, PlanOptions, Settings, run};
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::{Frame, Message, Response, SearchResultEntry, frame};
 use sapwood_ldap::result::LdapResult;

@@ -210,7 +210,7 @@ impl Piece {
                         dn: &entry.dn,
                         attributes: attributes.view(),
                     }),
-                    controls: sapwood_ldap::control::Controls::EMPTY,
+                    controls: sapwood_ldap::controls::Controls::EMPTY,
                 }
                 .encode(&mut self.bytes);
             }

@@ -275,7 +275,7 @@ fn has_marker(octets: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sapwood_ldap::control::Controls;
+    use sapwood_ldap::controls::Controls;
     use sapwood_ldap::filter_text;
     use sapwood_ldap::message::{Message, Request, RequestMessage, Scope, SearchRequest};
 

@@ -1,7 +1,7 @@
 //! The messages of transactions (RFC 5805).
 
 use sapwood_ldap::ber;
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::message::{ExtendedRequest, Message, Request};
 
 /// Start Transaction, an extended operation (RFC 5805 §2.1).

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ldap_parser::FromBer;
 use sapwood_ldap::ber;
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::{self, Filter};
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;

@@ -123,8 +123,8 @@ pub enum Violation {
     /// An attribute that must have values and has none (RFC 4511 §4.1.7, §4.6).
     #[error("an attribute is given without values")]
     NoValues,
-    /// More controls than [`CONTROLS_MAX`](crate::control::CONTROLS_MAX).
-    #[error("the message has more than {} controls", crate::control::CONTROLS_MAX)]
+    /// More controls than [`CONTROLS_MAX`](crate::controls::CONTROLS_MAX).
+    #[error("the message has more than {} controls", crate::controls::CONTROLS_MAX)]
     Controls,
 }
 

@@ -3,7 +3,7 @@
 pub mod attribute;
 pub mod base64;
 pub mod ber;
-pub mod control;
+pub mod controls;
 pub mod dn;
 pub mod error;
 pub mod extended;

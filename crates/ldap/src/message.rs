@@ -18,7 +18,7 @@ pub use response::{
 };
 
 use crate::ber::{self, Header, Reader};
-use crate::control::Controls;
+use crate::controls::Controls;
 use crate::error::{DecodeError, Malformed, PartError, Violation};
 use crate::list::OctetStrings;
 

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use sapwood_ldap::ber;
-use sapwood_ldap::control::{self, Control, ControlsBuf, PagedResults};
+use sapwood_ldap::controls::{self, Control, ControlsBuf, PagedResults};
 use sapwood_ldap::filter::{self, Filter, FilterView};
 use sapwood_ldap::list::{AttributesBuf, OctetStringsBuf};
 use sapwood_ldap::message::*;
@@ -68,7 +68,7 @@ fn a_search_request() {
     .encode(&mut value);
     let mut controls = ControlsBuf::default();
     controls.push(Control {
-        oid: control::PAGED_RESULTS,
+        oid: controls::PAGED_RESULTS,
         critical: true,
         value: Some(&value),
     });
@@ -100,7 +100,7 @@ fn a_search_request() {
         };
         let paged = message
             .controls
-            .find(control::PAGED_RESULTS)
+            .find(controls::PAGED_RESULTS)
             .and_then(|control| control.value)
             .unwrap();
         let size = PagedResults::decode(paged).unwrap().size;

@@ -9,7 +9,7 @@ use model::{AttributeModel, Bytes, FilterModel, MessageModel, OpModel, ResultMod
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use sapwood_ldap::control::{Controls, PagedResults, ReadEntry, SortKeys, SortResult};
+use sapwood_ldap::controls::{Controls, PagedResults, ReadEntry, SortKeys, SortResult};
 use sapwood_ldap::error::{DecodeError, Malformed, Violation};
 use sapwood_ldap::extended;
 use sapwood_ldap::filter::Filter;

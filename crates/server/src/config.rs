@@ -24,6 +24,9 @@ pub struct Config {
     /// Where to listen.
     #[serde(default = "default_listen")]
     pub listen: Vec<ListenUrl>,
+    /// The server's name among others, as Get Server ID tells it; empty for the host's name.
+    #[serde(default)]
+    pub server_id: String,
     /// Runtimes that serve connections, each a thread; 0 means one per core.
     #[serde(default)]
     pub threads: usize,

@@ -8,6 +8,7 @@ mod accounts;
 pub mod admin;
 mod admission;
 mod arrival;
+mod auth;
 mod closing;
 pub mod config;
 mod connection;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use sapwood_directory::{Directory, RootDse};
+use sapwood_directory::{Directory, Offered, RootDse};
+use sapwood_ldap::controls::KnownControl;
+use sapwood_ldap::extended::LBURP_INCREMENTAL;
 use sapwood_ldap::result::ResultCode;
-use sapwood_ldap::{control, extended};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime;
 use tokio::sync::watch;
@@ -17,6 +18,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
 use crate::admission::{Admission, Full};
+use crate::auth;
 use crate::closing::Reason;
 use crate::config::{Config, Extensions, Flags, Reloaded};
 use crate::connection::{self, OpenSessions};
@@ -25,7 +27,8 @@ use crate::listen::{self, ListenUrl};
 use crate::password::HasherPool;
 use crate::processors::Processors;
 use crate::service::{Parts, Service, Settings, SettingsError};
-use crate::session::{Peer, notice_of_disconnection};
+use crate::session::controls::spoken;
+use crate::session::{Peer, extended, notice_of_disconnection};
 use crate::stream::{Detached, Stream};
 use crate::tls::{self, Tls};
 use crate::workers::Workers;
@@ -81,65 +84,50 @@ pub const IMPLICIT_MEMBERSHIP: &str = "2.25.971479964669398822112902413763212881
 
 /// What the root DSE says about a server with this configuration, for [`sapwood_directory::Options`].
 #[must_use]
-pub fn root_dse(version: &str, spoken: Extensions) -> RootDse {
-    let strings =
-        |oids: &[&str]| -> Vec<String> { oids.iter().map(|&oid| oid.to_owned()).collect() };
-    let mut root_dse = RootDse {
-        controls: strings(&[
-            control::PAGED_RESULTS,
-            control::MANAGE_DSA_IT,
-            control::ASSERTION,
-            control::PRE_READ,
-            control::POST_READ,
-            control::TRANSACTION_SPECIFICATION,
-        ]),
-        extensions: strings(&[
-            extended::PASSWORD_MODIFY,
-            extended::WHO_AM_I,
-            extended::CANCEL,
-            extended::START_TRANSACTION,
-            extended::END_TRANSACTION,
-            // RFC 4373 §9.1 registers the responses, too, as what supportedExtension has.
-            extended::START_LBURP,
-            extended::START_LBURP_RESPONSE,
-            extended::END_LBURP,
-            extended::END_LBURP_RESPONSE,
-            extended::LBURP_UPDATE,
-            extended::LBURP_UPDATE_RESPONSE,
-        ]),
-        // All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters
-        // (RFC 4526), language tags and ranges (RFC 3866), modify-increment (RFC 4525), LBURP's
-        // incremental update style (RFC 4373).
-        features: strings(&[
-            "1.3.6.1.4.1.4203.1.5.1",
-            "1.3.6.1.4.1.4203.1.5.2",
-            "1.3.6.1.4.1.4203.1.5.3",
-            "1.3.6.1.4.1.4203.1.5.4",
-            "1.3.6.1.4.1.4203.1.5.5",
-            "1.3.6.1.1.14",
-            extended::LBURP_INCREMENTAL,
-        ]),
-        tls_extensions: strings(&[extended::START_TLS]),
-        local_sasl_mechanisms: strings(&["EXTERNAL"]),
+pub fn root_dse(version: &str, extensions: Extensions) -> RootDse {
+    let spoken = spoken(extensions);
+    let controls = KnownControl::ALL.iter().filter(|known| spoken.has(**known));
+    let operations = extended::all().flat_map(|operation| {
+        let names = [Some(operation.oid), operation.response];
+        let offered = |name: &str| Offered {
+            name: name.to_owned(),
+            works_on: operation.works_on,
+        };
+        names.into_iter().flatten().map(offered)
+    });
+    let mechanisms = auth::MECHANISMS.iter().map(|mechanism| Offered {
+        name: mechanism.name.to_owned(),
+        works_on: mechanism.works_on,
+    });
+    let own_features = [
+        (extensions.implicit_start, IMPLICIT_START),
+        (extensions.implicit_membership, IMPLICIT_MEMBERSHIP),
+    ];
+    let own_features = own_features.iter().filter(|(is_spoken, _)| *is_spoken);
+    let features = FEATURES.iter().chain(own_features.map(|(_, oid)| oid));
+    RootDse {
+        controls: controls
+            .flat_map(|known| known.oids())
+            .map(|oid| (*oid).to_owned())
+            .collect(),
+        extensions: operations.collect(),
+        features: features.map(|oid| (*oid).to_owned()).collect(),
+        sasl_mechanisms: mechanisms.collect(),
         vendor_version: version.to_owned(),
-    };
-    let of_their_own = [
-        (spoken.implicit_membership, control::NON_TRANSACTIONAL),
-        (spoken.eager_transactions, control::EAGER_TRANSACTION),
-        (spoken.queue_length, control::QUEUE_LENGTH),
-    ];
-    for (_, oid) in of_their_own.iter().filter(|(is_spoken, _)| *is_spoken) {
-        root_dse.controls.push((*oid).to_owned());
     }
-    let features = [
-        (spoken.implicit_start, IMPLICIT_START),
-        (spoken.implicit_membership, IMPLICIT_MEMBERSHIP),
-    ];
-    for (_, oid) in features.iter().filter(|(is_spoken, _)| *is_spoken) {
-        root_dse.features.push((*oid).to_owned());
-    }
-    root_dse
 }
+
+/// All operational attributes (RFC 3673), attributes by object class (RFC 4529), true and false filters (RFC 4526),
+/// language tags and ranges (RFC 3866), modify-increment (RFC 4525), LBURP's incremental update style (RFC 4373).
+const FEATURES: &[&str] = &[
+    "1.3.6.1.4.1.4203.1.5.1",
+    "1.3.6.1.4.1.4203.1.5.2",
+    "1.3.6.1.4.1.4203.1.5.3",
+    "1.3.6.1.4.1.4203.1.5.4",
+    "1.3.6.1.4.1.4203.1.5.5",
+    "1.3.6.1.1.14",
+    LBURP_INCREMENTAL,
+];
 
 /// A server that is running. Dropping it stops it.
 pub struct Server {

@@ -6,12 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sapwood_directory::Directory;
 use sapwood_directory::schema::{NormalDn, Schema};
+use sapwood_ldap::controls::ControlSet;
 
 use crate::admission::Connections;
 use crate::closing::Closings;
 use crate::config::{self, Config, Extensions, Flags, Reloaded};
 use crate::memory::Memory;
 use crate::password::{HasherPool, PasswordError, StoredPassword};
+use crate::session::controls::spoken;
 use crate::tls::{self, Tls};
 use crate::workers::Workers;
 use crate::writer::Writer;
@@ -29,6 +31,10 @@ pub(crate) struct Service {
     pub(crate) memory: Memory,
     /// As they were at the start: the root DSE says so.
     pub(crate) extensions: Extensions,
+    /// The controls that are spoken with them.
+    pub(crate) spoken: ControlSet,
+    /// The server's name, as Get Server ID has it.
+    pub(crate) name: String,
     pub(crate) connections: Arc<Connections>,
     pub(crate) closings: Closings,
     /// The configuration that the server was started with, some of which stays in force until it stops.
@@ -150,6 +156,8 @@ impl Service {
             preparers: parts.preparers,
             tls: parts.tls,
             extensions: settings.config.extensions,
+            spoken: spoken(settings.config.extensions),
+            name: server_name(&settings.config),
             memory: Memory::new(&settings.config.limits),
             connections: Arc::new(Connections::new()),
             closings: Closings::default(),
@@ -204,6 +212,15 @@ impl Service {
     }
 }
 
+/// The server's name among others: as configured, or the host's.
+fn server_name(config: &Config) -> String {
+    if !config.server_id.is_empty() {
+        return config.server_id.clone();
+    }
+    let host = rustix::system::uname();
+    host.nodename().to_string_lossy().into_owned()
+}
+
 /// Where settings are, to be compared.
 fn place(settings: &Arc<Settings>) -> *mut Settings {
     Arc::as_ptr(settings).cast_mut()
@@ -213,4 +230,17 @@ fn place(settings: &Arc<Settings>) -> *mut Settings {
 fn apply_access(settings: &Settings, directory: &Directory) {
     let access = &settings.config.access;
     directory.access().set_anonymous_read(access.anonymous_read);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_a_name_has_the_host_s() {
+        let mut config = toml::from_str::<Config>(&Config::template("cn=admin")).unwrap();
+        assert!(!server_name(&config).is_empty());
+        config.server_id = "one".into();
+        assert_eq!(server_name(&config), "one");
+    }
 }

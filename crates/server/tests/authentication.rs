@@ -359,3 +359,90 @@ fn a_file_without_a_password_of_the_administrator_is_refused() {
     }
     server.admin();
 }
+
+/// An initial response of PLAIN (RFC 4616).
+fn plain(authzid: &str, authcid: &str, password: &str) -> Vec<u8> {
+    [authzid, authcid, password].join("\0").into_bytes()
+}
+
+fn bind_plain(client: &mut Client, authzid: &str, authcid: &str, password: &str) -> ResultCode {
+    let message = plain(authzid, authcid, password);
+    sasl(client, "PLAIN", Some(&message))
+}
+
+#[test]
+fn plain_binds_over_tls_only() {
+    let server = with_ann();
+    let dn = format!("dn:{ANN}");
+    let confidential = ResultCode::ConfidentialityRequired;
+    for mut client in [server.connect(), server.connect_local()] {
+        let code = bind_plain(&mut client, "", &dn, "ann's password");
+        assert_eq!(code, confidential);
+        assert_eq!(client.who_am_i(), "");
+    }
+    let mut client = server.connect_tls();
+    let mut bind = |authzid: &str, authcid: &str, password: &str| {
+        let code = bind_plain(&mut client, authzid, authcid, password);
+        let name = client.who_am_i();
+        assert_eq!(code == ResultCode::Success, !name.is_empty());
+        (code, name)
+    };
+    let ann = (ResultCode::Success, dn.clone());
+    assert_eq!(bind("", &dn, "ann's password"), ann);
+    assert_eq!(bind("", ANN, "ann's password"), ann);
+    assert_eq!(
+        bind("dn:CN=ann, dc=example,dc=com", &dn, "ann's password"),
+        ann
+    );
+    let admin = format!("dn:{ADMIN}");
+    assert_eq!(
+        bind("", &admin, PASSWORD),
+        (ResultCode::Success, admin.clone())
+    );
+    let refused = |code| (code, String::new());
+    let wrong = refused(ResultCode::InvalidCredentials);
+    assert_eq!(bind("", &dn, "another"), wrong);
+    assert_eq!(bind("", "dn:cn=nobody,dc=example,dc=com", "x"), wrong);
+    for name in ["Ann", "u:Ann", "dn:", "dn:Ann"] {
+        assert_eq!(bind("", name, "ann's password"), wrong, "{name}");
+    }
+    let denied = refused(ResultCode::AuthorizationDenied);
+    for authzid in [admin.as_str(), "u:Ann", "dn:"] {
+        assert_eq!(bind(authzid, &dn, "ann's password"), denied, "{authzid}");
+    }
+    // The administrator, too.
+    assert_eq!(bind(&dn, &admin, PASSWORD), denied);
+    let malformed = refused(ResultCode::ProtocolError);
+    assert_eq!(bind("", "", "x"), malformed);
+    assert_eq!(bind("", &dn, ""), malformed);
+    assert_eq!(bind("", &dn, "x\0y"), malformed);
+}
+
+/// RFC 4422 §3.2: a client that sends no initial response is asked for one.
+#[test]
+fn plain_without_an_initial_response_goes_on_in_the_next_bind() {
+    let server = with_ann();
+    let mut client = server.connect_tls();
+    let message = plain("", &format!("dn:{ANN}"), "ann's password");
+    assert_eq!(
+        sasl(&mut client, "PLAIN", None),
+        ResultCode::SaslBindInProgress
+    );
+    assert_eq!(client.who_am_i(), "");
+    assert_eq!(
+        sasl(&mut client, "PLAIN", Some(&message)),
+        ResultCode::Success
+    );
+    assert_eq!(client.who_am_i(), format!("dn:{ANN}"));
+    // RFC 4511 §4.2.1: another bind aborts it.
+    assert_eq!(
+        sasl(&mut client, "PLAIN", None),
+        ResultCode::SaslBindInProgress
+    );
+    client.bind(ANN, b"ann's password").succeeded();
+    assert_eq!(
+        sasl(&mut client, "NONE", None),
+        ResultCode::AuthMethodNotSupported
+    );
+    assert_eq!(client.who_am_i(), "");
+}

@@ -154,7 +154,7 @@ fn a_connection_is_told_of_what_works_on_it() {
     );
     for (client, mechanisms, start_tls) in [
         (&mut plain, &[][..], true),
-        (&mut tls, &[], true),
+        (&mut tls, &["PLAIN"], true),
         (&mut local, &["EXTERNAL"], false),
     ] {
         assert_eq!(told(client, "supportedSASLMechanisms"), mechanisms);

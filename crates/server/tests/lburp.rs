@@ -4,7 +4,7 @@
 
 use sapwood_directory::Partition;
 use sapwood_directory::engine::Embedded;
-use sapwood_ldap::control::{self, Controls, POST_READ, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::controls::{self, Controls, POST_READ, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
 use sapwood_ldap::list::AttributesBuf;
 use sapwood_ldap::message::*;
@@ -156,7 +156,7 @@ fn a_bulk_update_does_what_its_operations_do() {
     no_values.push(b"objectClass", [b"device".as_slice()]);
     no_values.push(b"cn", []);
     let nope = b"\xa3\x0a\x04\x02cn\x04\x04nope".as_slice();
-    let assertion = (control::ASSERTION, true, Some(nope));
+    let assertion = (controls::ASSERTION, true, Some(nope));
     let unknown = ("1.2.3", true, None);
     let list = List::default()
         .device("a")

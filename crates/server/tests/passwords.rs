@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use sapwood_ldap::control::{Controls, TRANSACTION_SPECIFICATION};
+use sapwood_ldap::controls::{Controls, TRANSACTION_SPECIFICATION};
 use sapwood_ldap::extended::*;
 use sapwood_ldap::list::ChangeKind;
 use sapwood_ldap::message::*;

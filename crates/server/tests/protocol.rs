@@ -7,8 +7,12 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use sapwood_ldap::control::{ASSERTION, MANAGE_DSA_IT, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::controls::{
+    ASSERTION, GET_SERVER_ID, GET_SERVER_ID_RESPONSE, KnownControl, MANAGE_DSA_IT, PAGED_RESULTS,
+    PROXIED_AUTHORIZATION, PagedResults, SUBENTRIES, SUBENTRIES_OF_DRAFT,
+};
 use sapwood_ldap::extended::{CANCEL, NOTICE_OF_DISCONNECTION, START_TLS, WHO_AM_I, put_cancel_id};
+use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{Request, Scope};
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::requests::message;
@@ -267,6 +271,189 @@ fn unknown_controls_matter_only_when_critical() {
     client
         .extended("1.2.3.4", None)
         .expect(ResultCode::ProtocolError);
+}
+
+#[test]
+fn a_control_that_is_given_twice_is_a_protocol_error() {
+    let server = TestServer::start();
+    let mut client = server.admin();
+    let visible = Some(b"\x01\x01\xff".as_slice());
+    let mut page = Vec::new();
+    PagedResults {
+        size: 1,
+        cookie: b"",
+    }
+    .encode(&mut page);
+    let everything = filter_text::parse("(objectClass=*)").unwrap();
+    let everything = Some(everything.as_filter().as_ber());
+    let search = |id| requests::search(id, SUFFIX, Scope::Subtree, "(objectClass=*)");
+    let describe = |id| requests::describe(id, SUFFIX, "x");
+    let compare = |id| requests::compare(id, SUFFIX, "dc", "example");
+    let who_am_i = |id| requests::extended(id, WHO_AM_I, None);
+    let bind = |id| requests::bind(id, ADMIN, PASSWORD);
+    type Asked<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+    for (request, oid, value) in [
+        (&search as Asked<'_>, SUBENTRIES, visible),
+        (&search, SUBENTRIES_OF_DRAFT, None),
+        (&search, PAGED_RESULTS, Some(page.as_slice())),
+        (&search, MANAGE_DSA_IT, None),
+        (&compare, ASSERTION, everything),
+        (&describe, ASSERTION, everything),
+        (&describe, GET_SERVER_ID, None),
+        (&who_am_i, GET_SERVER_ID, None),
+        (&bind, GET_SERVER_ID, None),
+    ] {
+        for critical in [true, false] {
+            let id = client.id();
+            let control = (oid, critical, value);
+            client.send(&requests::with(&request(id), &[control, control]));
+            let answer = client.finish(id).pop().unwrap();
+            answer.expect(ResultCode::ProtocolError);
+            assert!(answer.diagnostic.contains(oid), "{}", answer.diagnostic);
+        }
+        let id = client.id();
+        client.send(&requests::with(&request(id), &[(oid, true, value)]));
+        let code = client.finish(id).pop().unwrap().code;
+        assert!(code.is_success(), "{oid}: {code}");
+    }
+    // Where a control has no place it is not looked at, unless it is critical.
+    for (critical, code) in [
+        (true, ResultCode::UnavailableCriticalExtension),
+        (false, ResultCode::Success),
+    ] {
+        let control = (SUBENTRIES, critical, None);
+        client.send(&requests::with(&describe(900), &[control, control]));
+        client.finish(900)[0].expect(code);
+    }
+}
+
+/// RFC 4511 §4.1.11: what has no response must not be done either, but for Unbind (§4.3).
+#[test]
+fn an_abandon_with_an_unknown_critical_control_is_not_done() {
+    let (_server, mut client) = with_a_search_under_way();
+    let unknown = ("1.2.3.4", true, None);
+    let abandon = message(78, Request::Abandon(77));
+    client.send(&requests::with(&abandon, &[unknown]));
+    // So there is something to cancel.
+    client.send(&requests::cancel(79, 77));
+    let (mut searched, mut cancelled) = (None, None);
+    while cancelled.is_none() {
+        let answer = client.receive().unwrap();
+        match answer.id {
+            77 if answer.ends => searched = Some(answer.code),
+            79 => cancelled = Some(answer.code),
+            _ => {}
+        }
+    }
+    assert_eq!(
+        (searched, cancelled),
+        (Some(ResultCode::Canceled), Some(ResultCode::Success))
+    );
+}
+
+#[test]
+fn subentries_are_seen_with_their_control() {
+    let server = TestServer::start();
+    let dn = format!("cn=Rules,{SUFFIX}");
+    let subentry = [
+        ("objectClass", "subentry"),
+        ("cn", "Rules"),
+        ("subtreeSpecification", "{}"),
+    ];
+    server.add(&[(&dn, &subentry)]);
+    server.add_people(3, 10);
+    let mut client = server.admin();
+    let mut seen = |control: Option<(&str, bool, Option<&[u8]>)>| {
+        let id = client.id();
+        let search = requests::search(id, SUFFIX, Scope::Subtree, "(cn=*)");
+        client.send(&requests::with(&search, control.as_slice()));
+        let answers = client.finish(id);
+        answers.last().unwrap().succeeded();
+        let entries = answers.into_iter().filter_map(|answer| answer.entry);
+        entries.collect::<BTreeSet<String>>()
+    };
+    let normal = seen(None);
+    assert_eq!(normal.len(), 3);
+    let rules = BTreeSet::from([dn]);
+    assert_eq!(seen(Some((SUBENTRIES, true, Some(b"\x01\x01\xff")))), rules);
+    assert_eq!(
+        seen(Some((SUBENTRIES, true, Some(b"\x01\x01\x00")))),
+        normal
+    );
+    assert_eq!(seen(Some((SUBENTRIES_OF_DRAFT, true, None))), rules);
+}
+
+/// Each response says which server it is from: entries, and the ends of all operations, however long these take.
+#[test]
+fn get_server_id_is_answered_with_the_name_of_the_server() {
+    let server = TestServer::start();
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    server.add_people(3, 10);
+    let mut client = server.admin();
+    let new = format!("cn=new,{SUFFIX}");
+    let person = [
+        ("objectClass", "person"),
+        ("sn", "x"),
+        ("userPassword", "to be hashed"),
+    ];
+    let requests: [(Vec<u8>, usize); 9] = [
+        (requests::search(1, SUFFIX, Scope::Subtree, "(sn=*)"), 4),
+        (requests::search(1, "", Scope::Base, "(objectClass=*)"), 2),
+        (requests::add(1, &new, &person), 1),
+        (requests::describe(1, &new, "x"), 1),
+        (requests::compare(1, &new, "sn", "x"), 1),
+        (message(1, Request::Delete(&new)), 1),
+        (requests::extended(1, WHO_AM_I, None), 1),
+        (requests::extended(1, "1.2.3.4", None), 1),
+        (requests::bind(1, &new, "wrong"), 1),
+    ];
+    for (request, answers) in requests {
+        for asks in [true, false] {
+            let controls = [(GET_SERVER_ID, true, None)];
+            let controls = if asks { controls.as_slice() } else { &[] };
+            client.send(&requests::with(&request, controls));
+            let all = client.finish(1);
+            if asks {
+                assert_eq!(all.len(), answers);
+            }
+            for answer in all {
+                let named = answer.controls.iter();
+                let named: Vec<_> = named
+                    .filter(|(oid, _)| oid == GET_SERVER_ID_RESPONSE)
+                    .map(|(_, value)| value.as_slice())
+                    .collect();
+                let expected: &[&[u8]] = if asks {
+                    &[name.trim_end().as_bytes()]
+                } else {
+                    &[]
+                };
+                assert_eq!(named, expected, "{answer:?}");
+            }
+        }
+    }
+}
+
+/// The root DSE has the OIDs of the tables.
+#[test]
+fn the_root_dse_is_made_from_the_tables() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let told = client.root_dse().values("supportedControl");
+    for oid in [
+        SUBENTRIES,
+        SUBENTRIES_OF_DRAFT,
+        GET_SERVER_ID,
+        ASSERTION,
+        MANAGE_DSA_IT,
+        PAGED_RESULTS,
+    ] {
+        assert!(told.iter().any(|told| told == oid), "{oid}");
+    }
+    let all = KnownControl::ALL.iter().flat_map(|known| known.oids());
+    let all: BTreeSet<&str> = all.copied().collect();
+    assert!(told.iter().all(|oid| all.contains(oid.as_str())));
+    // It is understood to be refused.
+    assert!(!told.iter().any(|oid| oid == PROXIED_AUTHORIZATION));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use sapwood_directory::Partition;
 use sapwood_directory::engine::Embedded;
-use sapwood_ldap::control::TRANSACTION_SPECIFICATION;
+use sapwood_ldap::controls::TRANSACTION_SPECIFICATION;
 use sapwood_ldap::extended::{END_TRANSACTION, EndTransaction, START_TRANSACTION};
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStringsBuf;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use sapwood_ldap::control::{
+use sapwood_ldap::controls::{
     ASSERTION, EAGER_TRANSACTION, NON_TRANSACTIONAL, POST_READ, PROXIED_AUTHORIZATION,
     QUEUE_LENGTH, ReadEntry, TRANSACTION_SPECIFICATION, put_queue_length,
 };

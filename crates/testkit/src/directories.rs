@@ -155,7 +155,7 @@ pub fn with(request: UpdateRequest, controls: &[Control<'_>]) -> UpdateRequest {
 }
 
 /// The control ManageDsaIT (RFC 3296).
-pub const MANAGE_DSA_IT: Control<'static> = (sapwood_ldap::control::MANAGE_DSA_IT, true, None);
+pub const MANAGE_DSA_IT: Control<'static> = (sapwood_ldap::controls::MANAGE_DSA_IT, true, None);
 
 const MESSAGE_ID: u32 = 1;
 

@@ -1,6 +1,6 @@
 //! The messages that tests send, as bytes.
 
-use sapwood_ldap::control::{self, ControlsBuf};
+use sapwood_ldap::controls::{self, ControlsBuf};
 use sapwood_ldap::extended::{CANCEL, put_cancel_id};
 use sapwood_ldap::filter::Assertion;
 use sapwood_ldap::filter_text;
@@ -37,7 +37,7 @@ pub fn with(message: &[u8], controls: &[Control<'_>]) -> Vec<u8> {
 pub fn controls(list: &[Control<'_>]) -> ControlsBuf {
     let mut controls = ControlsBuf::default();
     for &(oid, critical, value) in list {
-        controls.push(control::Control {
+        controls.push(controls::Control {
             oid,
             critical,
             value,

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::Attributes;
 use sapwood_ldap::message::{
     Frame, Message, Request, RequestMessage, Response, SearchResultEntry, frame,

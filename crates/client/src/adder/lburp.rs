@@ -1,6 +1,6 @@
 //! The client's side of a bulk update (LBURP, RFC 4373): packs additions into update requests.
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::extended::{
     END_LBURP, EndLburp, LBURP_INCREMENTAL, LBURP_UPDATE, LburpUpdate, OperationResults,
     START_LBURP, StartLburp, UpdateOperationsBuf, max_operations, next_sequence_number,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::ldif::{self, AttributeValue, Body, RECORD_BYTES_MAX, Record};
 use sapwood_ldap::list::{Attributes, AttributesBuf};
 use sapwood_ldap::message::{AddRequest, Frame, Message, Request, RequestMessage, frame};
@@ -417,8 +417,8 @@ mod tests {
             format!("dn: cn=a\ncontrol: 1.2.3 {critical}\nchangetype: add\ncn: a\n").into_bytes()
         };
         let ber = |critical| {
-            let mut controls = sapwood_ldap::control::ControlsBuf::default();
-            controls.push(sapwood_ldap::control::Control {
+            let mut controls = sapwood_ldap::controls::ControlsBuf::default();
+            controls.push(sapwood_ldap::controls::Control {
                 oid: "1.2.3",
                 critical,
                 value: None,

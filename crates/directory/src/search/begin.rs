@@ -14,7 +14,7 @@ use super::page::{self, Level, Position};
 use super::plan::{self, Planner, Progress, Term};
 use super::scope::{self, Covered};
 use super::selection::Selection;
-use super::{Limits, Running, SearchOptions, Source};
+use super::{Limits, Running, SearchOptions, Source, sees, subentry_term};
 use crate::access::Identity;
 use crate::beside::Beside;
 use crate::directory::Snapshot;
@@ -70,14 +70,19 @@ impl<'r> Draft<'r> {
         snapshot: &Snapshot<E>,
         identity: &Identity,
         request: &SearchRequest<'r>,
-        options: SearchOptions,
+        mut options: SearchOptions,
     ) -> Result<Begun<Drafted<'r>>> {
         let (schema, state) = (snapshot.schema(), snapshot.state());
         let access = snapshot.access();
         let base = Base::of(schema, request.base, options.channel);
+        let sees = |is_subentry| match sees(options.subentries, request.scope, is_subentry) {
+            true => Some(Source::Beside),
+            false => Some(Source::Nothing),
+        };
         let beside = match (base, request.scope) {
-            (Base::Root(_), Scope::Base) | (Base::Subschema, Scope::Base) => Some(Source::Beside),
-            // RFC 3672 §1: only searches of base scope consider subentries, and there is nothing below one.
+            (Base::Root(_), Scope::Base) => sees(false),
+            (Base::Subschema, Scope::Base | Scope::Subtree) => sees(true),
+            // There is nothing below a subentry.
             (Base::Subschema, _) => Some(Source::Nothing),
             _ => None,
         };
@@ -111,6 +116,8 @@ impl<'r> Draft<'r> {
             message_id: options.message_id,
             base,
             manage_dsa_it: options.manage_dsa_it,
+            subentries: options.subentries,
+            entry_controls: std::mem::take(&mut options.entry_controls),
             assertion,
             filter,
             interrupted: Interrupted::default(),
@@ -139,7 +146,7 @@ impl<'r> Draft<'r> {
             if !cookie.is_empty() {
                 return Ok(Err(foreign_cookie()));
             }
-            running.paged = Some(request_hash(request));
+            running.paged = Some(request_hash(request, options.subentries));
         }
         Ok(Ok(Drafted::Beside(running)))
     }
@@ -217,9 +224,9 @@ impl<'r> Draft<'r> {
         });
         let planning = Planning {
             running,
-            page: options
-                .page
-                .map(|(page_max, cookie)| (page_max, cookie, request_hash(&request))),
+            page: options.page.map(|(page_max, cookie)| {
+                (page_max, cookie, request_hash(&request, options.subentries))
+            }),
             following,
             progress: Progress::default(),
         };
@@ -344,7 +351,7 @@ fn limits(
 }
 
 /// What makes a request the one that a cookie belongs to.
-fn request_hash(request: &SearchRequest<'_>) -> u64 {
+fn request_hash(request: &SearchRequest<'_>, subentries: Option<bool>) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(request.base.as_bytes());
     hash.update(&[
@@ -352,6 +359,7 @@ fn request_hash(request: &SearchRequest<'_>) -> u64 {
         request.scope as u8,
         request.deref_aliases as u8,
         u8::from(request.types_only),
+        subentries.map_or(2, u8::from),
     ]);
     hash.update(request.filter.as_ber());
     hash.update(request.attributes.as_ber());
@@ -370,6 +378,11 @@ fn choose<E: Engine>(
         return Ok(Some(Source::Base));
     }
     let planner = &planner(snapshot);
+    if running.subentries == Some(true)
+        && let Some(term) = subentry_term(planner)?
+    {
+        return Ok(Some(Source::Postings(term)));
+    }
     if let Some(reader) = &mut progress.reader {
         let read = reader.go_on(planner.view, work)?;
         return Ok(read.map(Source::Postings));

@@ -1,6 +1,7 @@
 //! Looking at one entry by itself, in a snapshot or in the middle of an update: what the assertion control (RFC 4528) and
 //! the read entry controls (RFC 4527) ask for.
 
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::result::ResultCode;
@@ -110,7 +111,13 @@ impl Look<'_> {
             false,
             self.sees_protected,
         );
-        let mut sender = Sender::new(&selection, self.schema, self.attributes, None);
+        let mut sender = Sender::new(
+            &selection,
+            self.schema,
+            self.attributes,
+            Controls::EMPTY,
+            None,
+        );
         let vocabulary = self.vocabulary();
         self.at(view, id, |candidate| {
             candidate.examine(vocabulary)?;

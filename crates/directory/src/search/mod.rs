@@ -33,9 +33,9 @@ mod scope;
 mod selection;
 mod walk;
 
-use sapwood_ldap::control::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
+use sapwood_ldap::controls::{Control, ControlsBuf, PAGED_RESULTS, PagedResults};
 use sapwood_ldap::filter::{FILTER_DEPTH_MAX, FilterBuf};
-use sapwood_ldap::message::SearchRequest;
+use sapwood_ldap::message::{Scope, SearchRequest};
 use sapwood_ldap::result::ResultCode;
 
 use crate::access::Identity;
@@ -76,13 +76,29 @@ pub(crate) fn subentries<R: Read>(
         state,
         view,
     };
-    let object_class = schema.well_known().object_class;
-    let indexes = state.indexes.of(object_class);
+    match subentry_term(&planner)? {
+        Some(term) => scope::entries_of(view, &term),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The candidates for subentries; `None` if the index of object classes is being built.
+fn subentry_term<R: Read>(planner: &Planner<'_, R>) -> Result<Option<Term>> {
+    let (schema, indexes) = (planner.schema, &planner.state.indexes);
+    let indexes = indexes.of(schema.well_known().object_class);
     if indexes.is_none_or(|indexes| indexes.equality != Completeness::Complete) {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let subentry = schema.class_of(schema.well_known().subentry);
-    scope::entries_of(&planner, subentry.name())
+    scope::class_term(planner, subentry.name()).map(Some)
+}
+
+/// Whether a search sees subentries, or normal entries, as its control says, if it has one (RFC 3672 §3).
+fn sees(control: Option<bool>, scope: Scope, is_subentry: bool) -> bool {
+    match control {
+        Some(subentries) => subentries == is_subentry,
+        None => !is_subentry || scope == Scope::Base,
+    }
 }
 
 /// A filter is evaluated recursively; so deep is safe on any stack.
@@ -97,8 +113,12 @@ pub struct SearchOptions {
     pub channel: Channel,
     /// ManageDsaIT (RFC 3296): referral objects are plain entries.
     pub manage_dsa_it: bool,
+    /// Subentries (RFC 3672 §3): whether these are visible, and they only, or normal entries only.
+    pub subentries: Option<bool>,
     /// Assertion (RFC 4528): what must be true of the base.
     pub assertion: Option<FilterBuf>,
+    /// What each of its entries and references carries.
+    pub entry_controls: ControlsBuf,
     /// Paged results (RFC 2696): entries of a page, and the cookie of the page before (empty for the first).
     pub page: Option<(u32, Vec<u8>)>,
     /// The server's own limit on entries; the request's counts too. 0 is no limit.
@@ -148,6 +168,9 @@ struct Running {
     message_id: u32,
     base: Base,
     manage_dsa_it: bool,
+    /// As in [`SearchOptions`].
+    subentries: Option<bool>,
+    entry_controls: ControlsBuf,
     /// What must be true of the base before anything else (RFC 4528).
     assertion: Option<Node>,
     filter: Node,
@@ -420,6 +443,7 @@ impl Running {
                 &self.selection,
                 snapshot.schema(),
                 beside.attributes(),
+                self.entry_controls.view(),
                 None,
             );
             let room = budget.out_bytes.saturating_sub(out.len());
@@ -447,6 +471,7 @@ impl Running {
             view: snapshot.view(),
             message_id: self.message_id,
             manage_dsa_it: self.manage_dsa_it,
+            subentries: self.subentries,
             filter: &self.filter,
             covered: &mut self.covered,
             end: self.ids.1,
@@ -458,6 +483,7 @@ impl Running {
                 &self.selection,
                 schema,
                 &state.attributes,
+                self.entry_controls.view(),
                 self.gathered.take(),
             ),
             out,

@@ -157,10 +157,9 @@ fn has(ids: &HashSet<EntryId>, id: EntryId) -> bool {
     !ids.is_empty() && ids.contains(&id)
 }
 
-/// Every entry of an object class, by its name: the index of object classes is always there.
-pub(crate) fn entries_of<R: Read>(planner: &Planner<'_, R>, class: &str) -> Result<Vec<EntryId>> {
-    let term = class_term(planner, class)?;
-    let mut stream = Stream::open(planner.view, &term)?;
+/// Every entry of a term.
+pub(super) fn entries_of<R: Read>(view: &R, term: &Term) -> Result<Vec<EntryId>> {
+    let mut stream = Stream::open(view, term)?;
     let mut entries = Vec::new();
     let mut next = stream.seek(EntryId::ROOT)?;
     while let Some(entry) = next {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sapwood_ldap::attribute::AttributeDescription;
 use sapwood_ldap::ber;
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::list::OctetStrings;
 use sapwood_ldap::message::{EntryWriter, put_search_entry_below};
 
@@ -224,16 +224,18 @@ pub(crate) struct Sender<'s> {
     selection: &'s Selection,
     schema: &'s Schema,
     attributes: &'s AttributeTable,
+    controls: Controls<'s>,
     dn: String,
     values: Values,
 }
 
 impl<'s> Sender<'s> {
-    /// For a search.
+    /// For a search, whose messages carry these controls.
     pub(crate) fn new(
         selection: &'s Selection,
         schema: &'s Schema,
         attributes: &'s AttributeTable,
+        controls: Controls<'s>,
         gathered: Option<Box<Gathered>>,
     ) -> Sender<'s> {
         Sender {
@@ -241,9 +243,15 @@ impl<'s> Sender<'s> {
             selection,
             schema,
             attributes,
+            controls,
             dn: String::new(),
             values: Values::default(),
         }
+    }
+
+    /// What each message carries.
+    pub(crate) fn controls(&self) -> Controls<'s> {
+        self.controls
     }
 
     /// Appends a SearchResultEntry message. On an error `out` is as before.
@@ -256,7 +264,11 @@ impl<'s> Sender<'s> {
     ) -> Result<()> {
         let selection = self.selection;
         let has_large = candidate.entry().has_large();
-        if selection.copies_user() && !selection.sends_operational() && !has_large {
+        if selection.copies_user()
+            && !selection.sends_operational()
+            && !has_large
+            && self.controls.is_empty()
+        {
             let (rdn, superior) = candidate.dn_parts();
             let attributes = selection.user_ber(candidate.entry());
             put_search_entry_below(out, message_id, rdn, superior, attributes);
@@ -306,7 +318,7 @@ impl<'s> Sender<'s> {
         if selection.sends_operational() {
             self.put_operational(candidate, &mut writer)?;
         }
-        writer.finish(Controls::EMPTY);
+        writer.finish(self.controls);
         self.gathered = None;
         Ok(())
     }
@@ -367,7 +379,8 @@ impl<'s> Sender<'s> {
         candidate: &mut Candidate<'_, R>,
     ) -> Result<Option<usize>> {
         let entry = candidate.entry();
-        let bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + entry.ber().len();
+        let envelope = ENVELOPE_BYTES_MAX + self.controls.as_ber().len();
+        let bytes = envelope + candidate.dn_bytes() + entry.ber().len();
         if bytes <= room && !self.selection.sends_operational() && !entry.has_large() {
             return Ok(None);
         }
@@ -389,7 +402,8 @@ impl<'s> Sender<'s> {
             self.wanted_bytes(candidate.entry(), selection.all_user)
         };
         let user = user.map_err(|damaged| candidate.damaged(damaged))?;
-        let mut bytes = ENVELOPE_BYTES_MAX + candidate.dn_bytes() + user;
+        let envelope = ENVELOPE_BYTES_MAX + self.controls.as_ber().len();
+        let mut bytes = envelope + candidate.dn_bytes() + user;
         for large in candidate.entry().large() {
             if selection.wants_number(selection.all_user, large.number) {
                 bytes += self.large_bytes_max(large);

@@ -1,6 +1,5 @@
 //! Going through the candidates of a search, one after the other, so that it can stop anywhere and go on later.
 
-use sapwood_ldap::control::Controls;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{Message, Response, Scope};
 use sapwood_ldap::url;
@@ -20,7 +19,7 @@ use crate::search::page::{Level, Position};
 use crate::search::plan::Stream;
 use crate::search::scope::Covered;
 use crate::search::selection::Sender;
-use crate::search::{Budget, Flow, Limits, Source};
+use crate::search::{Budget, Flow, Limits, Source, sees};
 use crate::state::State;
 
 /// Looks at candidates and sends those that match.
@@ -30,6 +29,7 @@ pub(crate) struct Visitor<'v, R: Read> {
     pub(super) view: &'v R,
     pub(super) message_id: u32,
     pub(super) manage_dsa_it: bool,
+    pub(super) subentries: Option<bool>,
     pub(super) filter: &'v Node,
     pub(super) covered: &'v mut Covered,
     /// No entry from here on is covered.
@@ -212,9 +212,8 @@ impl<R: Read> Visitor<'_, R> {
         };
         let flags = entry.flags();
         let mut candidate = Candidate::in_tree(self.view, vocabulary, id, entry, superior);
-        if !flags.is_plain() {
-            // RFC 3672 §1: only searches of base scope consider subentries.
-            if flags.is_subentry() && self.covered.scope() != Scope::Base {
+        if !flags.is_plain() || self.subentries.is_some() {
+            if !sees(self.subentries, self.covered.scope(), flags.is_subentry()) {
                 return Ok(Flow::Next);
             }
             if flags.is_referral() && !self.manage_dsa_it {
@@ -290,7 +289,7 @@ impl<R: Read> Visitor<'_, R> {
         let message = Message {
             id: self.message_id,
             op: Response::SearchReference(urls.view()),
-            controls: Controls::EMPTY,
+            controls: self.sender.controls(),
         };
         message.encode(self.out);
         Ok(())

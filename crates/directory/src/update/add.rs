@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use sapwood_ldap::attribute::AttributeDescription;
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::{Attribute, AttributesBuf, ChangesBuf};
 use sapwood_ldap::message::{AddRequest, Message, ModifyRequest, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::{Stamp, uuid_text};
 use super::{ChangeKind, Run, UpdateRequest};
@@ -23,7 +23,11 @@ use crate::sources::PasswordHasher;
 use crate::target;
 
 impl<T: Write> Run<'_, T> {
-    pub(super) fn add(&mut self, request: &AddRequest<'_>, asked: &Asked<'_>) -> Result<(), Stop> {
+    pub(super) fn add(
+        &mut self,
+        request: &AddRequest<'_>,
+        controls: &RequestControls<'_>,
+    ) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = target::parse(schema, request.dn)?;
         if normal.is_empty() || target::is_subschema(schema, &normal) {
@@ -72,8 +76,8 @@ impl<T: Write> Run<'_, T> {
         self.txn.guard_child(parent)?;
         self.put_name(parent, vacancy.normal_rdn(), Child { id, flags })?;
         self.write_records(id, None, ChangeKind::Added)?;
-        self.assert(id, asked)?;
-        self.post_read(id, asked)
+        self.assert(id, controls)?;
+        self.post_read(id, controls)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Delete (RFC 4511 §4.8).
 
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::result::ResultCode;
 
-use super::controls::Asked;
 use super::reindex::{self, Side};
 use super::{ChangeKind, Run, read};
 use crate::engine::{Table, Write};
@@ -11,18 +11,18 @@ use crate::names;
 use crate::outcome::Stop;
 
 impl<T: Write> Run<'_, T> {
-    pub(super) fn delete(&mut self, dn: &str, asked: &Asked<'_>) -> Result<(), Stop> {
+    pub(super) fn delete(&mut self, dn: &str, controls: &RequestControls<'_>) -> Result<(), Stop> {
         let normal = self.named(dn, "deleted")?;
         self.require_update_access()?;
-        let target = self.find(dn, normal, asked.manage_dsa_it)?;
+        let target = self.find(dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
-        self.assert(id, asked)?;
+        self.assert(id, controls)?;
         if names::has_children(self.txn, id)? {
             let diagnostic = "the entry has entries below it, which must be deleted first";
             return Err(Stop::refuse(ResultCode::NotAllowedOnNonLeaf, diagnostic));
         }
         self.txn.guard_removal(id)?;
-        self.pre_read(id, asked)?;
+        self.pre_read(id, controls)?;
         let records = self.read_records(id)?;
         let old = [read(id, &records[0])?, read(id, &records[1])?];
         let large = large::all(self.txn, id, &old[0])?;

@@ -20,12 +20,12 @@ pub(crate) mod stamp;
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
-use sapwood_ldap::control::ControlsBuf;
+use sapwood_ldap::controls::{ControlsBuf, RequestControls};
 use sapwood_ldap::message::{Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
 use self::ahead::{Ahead, InOrder, Ordered, UPDATES_AHEAD};
-use self::controls::Asked;
+use self::controls::own_controls;
 use self::draft::{Draft, Frame, Records};
 use self::large_change::LargeWrite;
 use self::reindex::Side;
@@ -65,17 +65,6 @@ const BATCH_CONTROLS_BYTES_MAX: usize = 64 << 20;
 
 /// The feed is trimmed once in so many commits, by twice as many records at most.
 const TRIM_COMMITS: u64 = 256;
-
-/// Why an update that would become part of a transaction cannot: what can be told from its controls.
-///
-/// # Errors
-/// The outcome to answer with.
-pub fn check_controls(message: &RequestMessage<'_>) -> Result<(), Outcome> {
-    match Asked::of(message) {
-        Err(Stop::Refused(outcome)) => Err(*outcome),
-        _ => Ok(()),
-    }
-}
 
 /// What became of a batch.
 #[derive(Debug)]
@@ -409,7 +398,7 @@ impl<'r, T: Write> Run<'r, T> {
             // The messages were read in another order, so that the caches do not hold these: what is to be read of them comes together.
             let asked: Vec<_> = next
                 .iter()
-                .map(|update| Asked::of(&messages[update.at]))
+                .map(|update| own_controls(&messages[update.at]))
                 .collect();
             self.ahead.fetch_ordered(self.txn, next)?;
             for (place, (&Ordered { at, .. }, asked)) in next.iter().zip(asked).enumerate() {
@@ -466,13 +455,13 @@ impl<'r, T: Write> Run<'r, T> {
         read: Option<&Option<RequestMessage<'_>>>,
     ) -> Result<Outcome, Stop> {
         if let Some(Some(message)) = read {
-            return self.request(message, Asked::of(message));
+            return self.request(message, own_controls(message));
         }
         match request {
             RequestView::Message(message) => {
                 let message = RequestMessage::decode(message)
                     .map_err(|error| Stop::refuse(ResultCode::ProtocolError, error.to_string()))?;
-                self.request(&message, Asked::of(&message))
+                self.request(&message, own_controls(&message))
             }
             RequestView::SetPassword {
                 dn,
@@ -492,19 +481,19 @@ impl<'r, T: Write> Run<'r, T> {
     fn request(
         &mut self,
         message: &RequestMessage<'_>,
-        asked: Result<Asked<'_>, Stop>,
+        controls: Result<RequestControls<'_>, Stop>,
     ) -> Result<Outcome, Stop> {
         if *self.identity == Identity::Anonymous {
             let diagnostic = "updates need a bind with a name and a password first";
             return Err(Stop::refuse(ResultCode::StrongerAuthRequired, diagnostic));
         }
         self.response = None;
-        let asked = asked?;
+        let controls = controls?;
         match &message.op {
-            Request::Add(request) => self.add(request, &asked),
-            Request::Delete(dn) => self.delete(dn, &asked),
-            Request::Modify(request) => self.modify(request, &asked),
-            Request::ModifyDn(request) => self.rename(request, &asked),
+            Request::Add(request) => self.add(request, &controls),
+            Request::Delete(dn) => self.delete(dn, &controls),
+            Request::Modify(request) => self.modify(request, &controls),
+            Request::ModifyDn(request) => self.rename(request, &controls),
             _ => Err(Stop::refuse(
                 ResultCode::ProtocolError,
                 "the request is not an update",

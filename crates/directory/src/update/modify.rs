@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::dn::Dn;
 use sapwood_ldap::list::{
     Attribute, Change, ChangeKind as Modification, OctetStrings, OctetStringsBuf,
@@ -10,7 +11,6 @@ use sapwood_ldap::message::ModifyRequest;
 use sapwood_ldap::result::ResultCode;
 
 use super::add::{described, described_before, refuse_no_user_modification};
-use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
 use super::{ChangeKind, Run, rdn_of, read};
@@ -37,7 +37,7 @@ impl<T: Write> Run<'_, T> {
     pub(super) fn modify(
         &mut self,
         request: &ModifyRequest<'_>,
-        asked: &Asked<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
         // What was found ahead is an entry that may be modified.
@@ -60,15 +60,19 @@ impl<T: Write> Run<'_, T> {
         }
         let id = match found {
             Some(id) => id,
-            None => self.find(request.dn, normal, asked.manage_dsa_it)?.entry.id,
+            None => {
+                self.find(request.dn, normal, controls.manage_dsa_it.is_some())?
+                    .entry
+                    .id
+            }
         };
         if !may_update && !self.access().may_set_password(self.identity, id) {
             return Err(not_yours());
         }
-        self.assert(id, asked)?;
-        self.pre_read(id, asked)?;
+        self.assert(id, controls)?;
+        self.pre_read(id, controls)?;
         self.change(id, &changes)?;
-        self.post_read(id, asked)
+        self.post_read(id, controls)
     }
 
     pub(super) fn set_password(

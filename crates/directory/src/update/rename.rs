@@ -1,11 +1,11 @@
 //! Modify DN (RFC 4511 §4.9): a rename, a move, or both. Whatever is below goes along untouched, because it names its
 //! parent by id.
 
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::dn::{Dn, Rdn};
 use sapwood_ldap::message::ModifyDnRequest;
 use sapwood_ldap::result::ResultCode;
 
-use super::controls::Asked;
 use super::draft::{Draft, Frame};
 use super::stamp::Stamp;
 use super::{ChangeKind, Run, rdn_of, read};
@@ -20,7 +20,7 @@ impl<T: Write> Run<'_, T> {
     pub(super) fn rename(
         &mut self,
         request: &ModifyDnRequest<'_>,
-        asked: &Asked<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<(), Stop> {
         let schema = self.schema;
         let normal = self.named(request.dn, "renamed")?;
@@ -34,9 +34,9 @@ impl<T: Write> Run<'_, T> {
             .map(|dn| Ok::<_, Stop>((dn, target::parse(schema, dn)?)))
             .transpose()?;
         self.require_update_access()?;
-        let target = self.find(request.dn, normal, asked.manage_dsa_it)?;
+        let target = self.find(request.dn, normal, controls.manage_dsa_it.is_some())?;
         let id = target.entry.id;
-        self.assert(id, asked)?;
+        self.assert(id, controls)?;
         if target.is_context() {
             let diagnostic = "a naming context's own entry cannot be renamed";
             return Err(Stop::refuse(ResultCode::UnwillingToPerform, diagnostic));
@@ -57,9 +57,9 @@ impl<T: Write> Run<'_, T> {
             let diagnostic = "there is an entry with the new DN already";
             return Err(Stop::refuse(ResultCode::EntryAlreadyExists, diagnostic));
         }
-        self.pre_read(id, asked)?;
+        self.pre_read(id, controls)?;
         self.move_entry(&target, parent, new_rdn, new_key, request.delete_old_rdn)?;
-        self.post_read(id, asked)
+        self.post_read(id, controls)
     }
 
     /// The id of the new superior, after the checks that concern it.

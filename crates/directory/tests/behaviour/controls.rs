@@ -1,7 +1,7 @@
 //! Assertion, pre-read and post-read on updates, searches and comparisons.
 
 use sapwood_directory::{CompareOptions, Identity, Outcome, UpdateRequest};
-use sapwood_ldap::control::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
+use sapwood_ldap::controls::{ASSERTION, Controls, POST_READ, PRE_READ, ReadEntry};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::ChangeKind::Replace;
 use sapwood_ldap::list::OctetStringsBuf;

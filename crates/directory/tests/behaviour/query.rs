@@ -6,7 +6,7 @@ use sapwood_directory::engine::Engine;
 use sapwood_directory::{
     Budget, Directory, Identity, Search, SearchOptions, Searches, Snapshot, Step,
 };
-use sapwood_ldap::control::{Controls, PagedResults};
+use sapwood_ldap::controls::{Controls, PagedResults};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::{DerefAliases, Scope, SearchRequest};

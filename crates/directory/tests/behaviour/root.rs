@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sapwood_directory::engine::Engine;
-use sapwood_directory::{Channel, CompareOptions, Directory, Identity, SearchOptions};
+use sapwood_directory::{Channel, CompareOptions, Directory, Identity, Offered, SearchOptions};
 use sapwood_ldap::message::Scope;
 use sapwood_ldap::result::ResultCode;
 use sapwood_testkit::directories::{
@@ -222,22 +222,57 @@ fn entries_beside_the_tree_are_compared() {
     assert_eq!(code, ResultCode::InsufficientAccessRights);
 }
 
+/// The subentries control, with which the subschema subentry is found below itself and the root DSE is not.
+#[test]
+fn the_subentries_control_tells_the_subschema_from_the_root_dse() {
+    let directory = in_memory();
+    for (base, scope, subentries, count) in [
+        ("", Scope::Base, Some(true), 0),
+        ("", Scope::Base, Some(false), 1),
+        ("cn=Subschema", Scope::Base, Some(true), 1),
+        ("cn=Subschema", Scope::Base, Some(false), 0),
+        ("cn=Subschema", Scope::Subtree, Some(true), 1),
+        ("cn=Subschema", Scope::Subtree, Some(false), 0),
+        ("cn=Subschema", Scope::OneLevel, Some(true), 0),
+    ] {
+        let mut asked = query(base, scope, "(objectClass=*)");
+        asked.options.subentries = subentries;
+        let found = search(&directory, &asked);
+        let told = (found.code, found.entries.len());
+        assert_eq!(
+            told,
+            (ResultCode::Success, count),
+            "{base:?} {scope:?} {subentries:?}"
+        );
+    }
+}
+
 #[test]
 fn the_root_dse_says_what_works_on_a_connection() {
     let mut options = sapwood_testkit::directories::options();
-    options.root_dse.extensions = vec!["1.1.1".into()];
-    options.root_dse.tls_extensions = vec!["1.1.2".into()];
-    options.root_dse.local_sasl_mechanisms = vec!["EXTERNAL".into()];
+    let offered = |name: &str, works_on| Offered {
+        name: name.into(),
+        works_on,
+    };
+    options.root_dse.extensions = vec![
+        offered("1.1.1", |_| true),
+        offered("1.1.2", |channel| channel.takes_tls),
+    ];
+    options.root_dse.sasl_mechanisms = vec![
+        offered("EXTERNAL", |channel| channel.is_vouched_for),
+        offered("PLAIN", |channel| channel.is_under_tls),
+    ];
     let engine = sapwood_directory::engine::Embedded::in_memory().unwrap();
     let directory =
         Directory::create_on(engine, &sapwood_testkit::directories::config(), options).unwrap();
-    for (is_vouched_for, takes_tls) in [(false, false), (false, true), (true, false), (true, true)]
-    {
+    for kind in 0..8 {
+        let [is_vouched_for, takes_tls, is_under_tls] = [1, 2, 4].map(|bit| kind & bit != 0);
         let options = SearchOptions {
             message_id: 7,
             channel: Channel {
                 is_vouched_for,
                 takes_tls,
+                is_under_tls,
             },
             ..SearchOptions::default()
         };
@@ -257,5 +292,6 @@ fn the_root_dse_says_what_works_on_a_connection() {
         );
         assert_eq!(says("supportedExtension: 1.1.2"), takes_tls);
         assert_eq!(says("supportedSASLMechanisms: EXTERNAL"), is_vouched_for);
+        assert_eq!(says("supportedSASLMechanisms: PLAIN"), is_under_tls);
     }
 }

@@ -75,6 +75,126 @@ fn only_searches_of_base_scope_see_subentries() {
     is_hidden(&spread, SUBENTRY);
 }
 
+/// What a search with the control finds.
+fn with_control<E: Engine>(
+    directory: &Directory<E>,
+    base: &str,
+    scope: Scope,
+    filter: &str,
+    subentries: bool,
+) -> BTreeSet<String> {
+    let mut asked = query(base, scope, filter);
+    asked.options.subentries = Some(subentries);
+    let found = search(directory, &asked);
+    assert_eq!(found.code, ResultCode::Success);
+    assert!(found.references.is_empty() || !subentries);
+    found.dns().into_iter().map(str::to_owned).collect()
+}
+
+/// RFC 3672 §3.
+#[test]
+fn the_control_shows_subentries_and_them_only() {
+    let directory = peopled();
+    let spread = in_stores();
+    seed(&spread);
+    succeed(&spread, person("anne"));
+    for directory in [&directory, &spread] {
+        succeed(directory, subentry());
+        let elsewhere = "cn=Top,dc=example,dc=com";
+        let of_top = "objectClass: subentry\ncn: Top\nsubtreeSpecification: {}";
+        succeed(directory, add(elsewhere, of_top));
+        let seen = |base: &str, scope, filter: &str, subentries| {
+            with_control(directory, base, scope, filter, subentries)
+        };
+        let some = |dns: &[&str]| dns.iter().map(|dn| (*dn).to_owned()).collect();
+        for (base, scope, filter, expected) in [
+            (
+                "",
+                Scope::Subtree,
+                "(objectClass=*)",
+                some(&[SUBENTRY, elsewhere]),
+            ),
+            (
+                "dc=example,dc=com",
+                Scope::Subtree,
+                "(cn=*)",
+                some(&[SUBENTRY, elsewhere]),
+            ),
+            (
+                "dc=example,dc=com",
+                Scope::OneLevel,
+                "(cn=*)",
+                some(&[elsewhere]),
+            ),
+            (
+                "dc=example,dc=com",
+                Scope::Subordinates,
+                "(uid=rules)",
+                some(&[SUBENTRY]),
+            ),
+            (
+                "dc=example,dc=com",
+                Scope::Base,
+                "(objectClass=*)",
+                some(&[]),
+            ),
+            ("dc=example,dc=com", Scope::Subtree, "(uid=anne)", some(&[])),
+            (PEOPLE, Scope::Subtree, "(!(uid=nobody))", some(&[SUBENTRY])),
+            (SUBENTRY, Scope::Base, "(objectClass=*)", some(&[SUBENTRY])),
+            (
+                SUBENTRY,
+                Scope::Subtree,
+                "(objectClass=*)",
+                some(&[SUBENTRY]),
+            ),
+        ] {
+            let expected: BTreeSet<String> = expected;
+            assert_eq!(
+                seen(base, scope, filter, true),
+                expected,
+                "{base:?} {scope:?} {filter}"
+            );
+            // All others, and no subentry, not even as the base.
+            let normal = seen(base, scope, filter, false);
+            assert!(normal.is_disjoint(&expected), "{normal:?}");
+            let without = search(directory, &query(base, scope, filter));
+            let without = without.dns().into_iter().map(str::to_owned);
+            let without: BTreeSet<String> = without.filter(|dn| dn != SUBENTRY).collect();
+            assert_eq!(normal, without, "{base:?} {scope:?} {filter}");
+        }
+    }
+}
+
+/// Each page goes on where the one before ended, and a cookie of the other kind of search leads nowhere.
+#[test]
+fn subentries_come_in_pages() {
+    let directory = peopled();
+    for number in 0..5 {
+        let lines = format!("objectClass: subentry\ncn: {number}\nsubtreeSpecification: {{}}");
+        succeed(&directory, add(&format!("cn={number},{PEOPLE}"), &lines));
+    }
+    let page = |cookie: &[u8], subentries| {
+        let mut asked = query("dc=example,dc=com", Scope::Subtree, "(objectClass=*)");
+        asked.options.subentries = subentries;
+        asked.options.page = Some((2, cookie.to_vec()));
+        search(&directory, &asked)
+    };
+    let (mut seen, mut cookie) = (Vec::new(), Vec::new());
+    loop {
+        let found = page(&cookie, Some(true));
+        assert_eq!(found.code, ResultCode::Success);
+        seen.extend(found.entries.into_iter().map(|(dn, _)| dn));
+        if found.cookie.is_empty() {
+            break;
+        }
+        let other = page(&found.cookie, None);
+        assert_eq!(other.code, ResultCode::UnwillingToPerform);
+        cookie = found.cookie;
+    }
+    let all: BTreeSet<_> = seen.iter().collect();
+    assert_eq!((seen.len(), all.len()), (5, 5), "{seen:?}");
+}
+
 /// They stand in the way of a delete as all children do, and are counted as such.
 #[test]
 fn subentries_are_children_and_have_none() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sapwood_directory::{Applied, Directory, Ticket, Transaction, Update, UpdateRequest};
-use sapwood_ldap::control::{Controls, POST_READ, ReadEntry};
+use sapwood_ldap::controls::{Controls, POST_READ, ReadEntry};
 use sapwood_ldap::list::ChangeKind::{Add, Delete, Replace};
 use sapwood_ldap::list::OctetStringsBuf;
 use sapwood_ldap::message::SearchResultEntry;

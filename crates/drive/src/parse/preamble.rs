@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use sapwood_ldap::control::{Control, ControlsBuf};
+use sapwood_ldap::controls::{Control, ControlsBuf};
 use sapwood_ldap::result::ResultCode;
 
 use super::records::Line;

@@ -3,7 +3,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use sapwood_ldap::ber;
-use sapwood_ldap::control::{Control, ControlsBuf};
+use sapwood_ldap::controls::{Control, ControlsBuf};
 use sapwood_ldap::filter::{Assertion, Filter};
 use sapwood_ldap::filter_text;
 use sapwood_ldap::ldif::{self, Block, Body, ModificationKind};

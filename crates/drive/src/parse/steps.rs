@@ -2,7 +2,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use sapwood_ldap::control::Control;
+use sapwood_ldap::controls::Control;
 use sapwood_ldap::extended::PASSWORD_MODIFY;
 use sapwood_ldap::message::Operation;
 use sapwood_ldap::result::ResultCode;

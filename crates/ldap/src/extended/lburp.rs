@@ -1,17 +1,32 @@
-//! The values of bulk updates: LBURP (RFC 4373 §5).
+//! Bulk updates: LBURP (RFC 4373 §5).
 
 #![deny(clippy::indexing_slicing)]
 
 use crate::ber::{self, Reader};
-use crate::control::{Controls, sequence};
+use crate::controls::{Controls, sequence};
 use crate::error::{Malformed, PartError, Violation};
 use crate::message::{CONTROLS, INTEGER_MAX, Operation, ProtocolOp, Request, put_controls, utf8};
 use crate::result::LdapResult;
 
+/// StartLBURP request (RFC 4373 §5.1): [`StartLburp`].
+pub const START_LBURP: &str = "1.3.6.1.1.17.1";
+/// StartLBURP response (RFC 4373 §5.2): [`max_operations`].
+pub const START_LBURP_RESPONSE: &str = "1.3.6.1.1.17.2";
+/// EndLBURP request (RFC 4373 §5.5): [`EndLburp`].
+pub const END_LBURP: &str = "1.3.6.1.1.17.3";
+/// EndLBURP response (RFC 4373 §5.6). It has no value.
+pub const END_LBURP_RESPONSE: &str = "1.3.6.1.1.17.4";
+/// LBURPUpdate request (RFC 4373 §5.3): [`LburpUpdate`].
+pub const LBURP_UPDATE: &str = "1.3.6.1.1.17.5";
+/// LBURPUpdate response (RFC 4373 §5.4): [`OperationResults`].
+pub const LBURP_UPDATE_RESPONSE: &str = "1.3.6.1.1.17.6";
+/// The incremental update style (RFC 4373 §6), which is a feature of a server besides.
+pub const LBURP_INCREMENTAL: &str = "1.3.6.1.1.17.7";
+
 /// The request value of StartLBURP (RFC 4373 §5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartLburp<'a> {
-    /// An OID that says what the updates mean together, such as [`LBURP_INCREMENTAL`](super::LBURP_INCREMENTAL).
+    /// An OID that says what the updates mean together, such as [`LBURP_INCREMENTAL`].
     pub update_style: &'a str,
 }
 
@@ -326,7 +341,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::{Control, ControlsBuf};
+    use crate::controls::{Control, ControlsBuf};
     use crate::extended::LBURP_INCREMENTAL;
     use crate::list::{AttributesBuf, ChangeKind, ChangesBuf};
     use crate::message::{AddRequest, ModifyDnRequest, ModifyRequest, RequestMessage};

@@ -1,9 +1,16 @@
-//! The values of transactions (RFC 5805 §2.3).
+//! Transactions (RFC 5805 §2): how they start and end.
 
 use crate::ber::{self, Reader};
-use crate::control::{Controls, sequence};
+use crate::controls::{Controls, sequence};
 use crate::error::{PartError, Violation};
 use crate::message::MESSAGE_ID_MAX;
+
+/// Start Transaction (RFC 5805 §2.1). The request has no value, the response's value is the transaction's identifier.
+pub const START_TRANSACTION: &str = "1.3.6.1.1.21.1";
+/// End Transaction (RFC 5805 §2.3): [`EndTransaction`] and [`TransactionEnded`].
+pub const END_TRANSACTION: &str = "1.3.6.1.1.21.3";
+/// Aborted Transaction Notice (RFC 5805 §2.4), the name of an unsolicited response whose value is the identifier.
+pub const ABORTED_TRANSACTION: &str = "1.3.6.1.1.21.4";
 
 /// The tag that the identifier had as the value of the Start Transaction Response. The UnboundID SDK sends it back with
 /// this tag in place of that of an OCTET STRING.
@@ -140,7 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::{Control, ControlsBuf};
+    use crate::controls::{Control, ControlsBuf};
 
     #[test]
     fn values_are_what_the_document_says() {

@@ -4,7 +4,7 @@
 
 use super::{Operation, ProtocolOp, checked_list, dn, put_controls, put_envelope, utf8};
 use crate::ber::{self, Reader};
-use crate::control::Controls;
+use crate::controls::Controls;
 use crate::error::{Malformed, PartError};
 use crate::list::{Attributes, OctetStrings, put_attribute};
 use crate::result::LdapResult;

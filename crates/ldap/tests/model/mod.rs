@@ -7,7 +7,7 @@ mod filter;
 
 use ldap_parser::FromBer;
 use ldap_parser::ldap as peer;
-use sapwood_ldap::control::{Control, Controls, ControlsBuf};
+use sapwood_ldap::controls::{Control, Controls, ControlsBuf};
 use sapwood_ldap::filter::{Assertion, Filter};
 use sapwood_ldap::list::{
     Attributes, AttributesBuf, ChangeKind, Changes, ChangesBuf, OctetStrings, OctetStringsBuf,

@@ -11,7 +11,7 @@ use sapwood_directory::{
     ImportProgress, ImportRejection, ImportSource,
 };
 use sapwood_drive::generate::Generator;
-use sapwood_ldap::control::Controls;
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::ldif;
 use sapwood_ldap::list::OctetStringsBuf;

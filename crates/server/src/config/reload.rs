@@ -33,6 +33,7 @@ impl Config {
     pub(crate) fn running_since(&self, started: &Config) -> Config {
         let mut running = self.clone();
         running.listen.clone_from(&started.listen);
+        running.server_id.clone_from(&started.server_id);
         running.threads = started.threads;
         running.schema.clone_from(&started.schema);
         running.extensions = started.extensions;

@@ -2,6 +2,7 @@
 //! same time.
 
 use sapwood_directory::{Search, Searches};
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::message::{Frame, Request, RequestMessage, SearchRequest, frame};
 
@@ -100,7 +101,8 @@ impl Session {
             .filter(|coming| coming.searches().is_some())
             .count();
         let requests = burst.coming.iter().take(count).filter_map(Coming::searches);
-        let requests = requests.map(|(id, request)| (request, self.search_options(id)));
+        let requests = requests
+            .map(|(id, request)| (request, self.search_options(id, &RequestControls::NONE)));
         let searches = burst
             .searches
             .get_or_insert_with(|| Searches::new(snapshot));

@@ -9,13 +9,16 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use sapwood_directory::{Credentials, Identity, Outcome};
+use sapwood_ldap::controls::Controls;
 use sapwood_ldap::message::{
-    Authentication, BindRequest, Frame, Operation, Request, RequestMessage, frame,
+    Authentication, BindRequest, BindResponse, Frame, Message, Operation, Request, RequestMessage,
+    Response, frame,
 };
-use sapwood_ldap::result::ResultCode;
+use sapwood_ldap::result::{LdapResult, ResultCode};
 
 use super::log::LoggedName;
 use super::{Completion, Peer, Session};
+use crate::auth::{self, Exchange, Mechanism, Step, Wait};
 use crate::password::{Ahead, PASSWORD_BYTES_MAX, Ticket, Verified, Verifier};
 use crate::workers::{Claim, Owner, Turn};
 use crate::writer::refusal;
@@ -48,8 +51,16 @@ pub(super) enum Hashing {
 /// What becomes of a bind at once.
 enum Begun {
     Bound(Identity),
+    /// The client is to answer a challenge of the SASL mechanism.
+    Challenged(Vec<u8>),
     /// A hasher is at it, or the timer of its failure runs.
     Waits,
+}
+
+/// A SASL bind whose client was given a challenge.
+pub(super) struct Challenged {
+    mechanism: &'static Mechanism,
+    exchange: Box<dyn Exchange>,
 }
 
 /// Who may have a password.
@@ -77,6 +88,8 @@ impl Session {
         self.deletions = self.service.directory.deletions();
         self.transactions.clear();
         self.abandon_lburp();
+        // RFC 4511 §4.2.1: any other bind than the next of the same mechanism aborts it.
+        let challenged = self.challenged.take();
         let outcome = match request.authentication {
             _ if request.version != 3 => Err(Outcome::new(
                 ResultCode::ProtocolError,
@@ -86,7 +99,7 @@ impl Session {
             Authentication::Sasl {
                 mechanism,
                 credentials,
-            } => self.sasl(mechanism, credentials).map(Begun::Bound),
+            } => self.sasl(id, mechanism, credentials, challenged),
         };
         if self.settings.config.log.access {
             let dn = LoggedName::dn(self.service.directory.schema(), request.name);
@@ -94,6 +107,7 @@ impl Session {
         }
         match outcome {
             Ok(Begun::Bound(identity)) => self.bound(id, identity),
+            Ok(Begun::Challenged(challenge)) => self.answer_challenge(id, &challenge),
             Ok(Begun::Waits) => self.exclusive = Some(id),
             Err(outcome) => self.answer(id, Operation::Bind, &outcome),
         }
@@ -115,6 +129,11 @@ impl Session {
             };
         }
         self.require_confidentiality()?;
+        self.check_password(id, name, password)
+    }
+
+    /// Whether the password is the one of who has this name, unless that takes time.
+    fn check_password(&mut self, id: u32, name: &str, password: &[u8]) -> Result<Begun, Outcome> {
         let came = Instant::now();
         let Some(Bindable { identity, stored }) = self.bindable(name, password)? else {
             let claim = Claim {
@@ -269,48 +288,63 @@ impl Session {
         found.map_err(|error| refusal(&error))
     }
 
-    /// EXTERNAL (RFC 4513 §5.2.3): on a local socket the kernel vouches for the peer's user id. Root and the user that
-    /// runs the server are the administrator; nobody else has an identity.
-    fn sasl(&self, mechanism: &str, credentials: Option<&[u8]>) -> Result<Identity, Outcome> {
-        if mechanism != "EXTERNAL" {
-            let reason = "the only SASL mechanism here is EXTERNAL, on ldapi";
-            return Err(Outcome::new(ResultCode::AuthMethodNotSupported, reason));
-        }
-        let Peer::Local { uid } = self.peer else {
-            let reason = "EXTERNAL works on ldapi only";
-            return Err(Outcome::new(
-                ResultCode::InappropriateAuthentication,
-                reason,
-            ));
-        };
-        if !self.peer.is_trusted() {
-            let reason = format!(
-                "user id {uid} has no identity here: only root and the user that runs the server have"
-            );
-            return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
-        }
-        let dn = &self.settings.config.admin.dn;
-        match credentials.unwrap_or_default() {
-            [] => {}
-            asked => {
-                let asked = std::str::from_utf8(asked)
-                    .ok()
-                    .and_then(|asked| asked.strip_prefix("dn:"));
-                if !asked.is_some_and(|asked| {
-                    self.settings
-                        .is_admin(self.service.directory.schema(), asked)
-                }) {
-                    let reason = format!("the authorization identity here is dn:{dn}");
-                    return Err(Outcome::new(ResultCode::InvalidCredentials, reason));
+    /// A request of a SASL bind (RFC 4513 §5.2), which goes on where its client was challenged.
+    fn sasl(
+        &mut self,
+        id: u32,
+        name: &str,
+        credentials: Option<&[u8]>,
+        challenged: Option<Challenged>,
+    ) -> Result<Begun, Outcome> {
+        let mut bind = match challenged.filter(|challenged| challenged.mechanism.name == name) {
+            Some(challenged) => challenged,
+            None => {
+                let Some(mechanism) = auth::find(name) else {
+                    let reason = "the root DSE has the SASL mechanisms that work here, in supportedSASLMechanisms";
+                    return Err(Outcome::new(ResultCode::AuthMethodNotSupported, reason));
+                };
+                let exchange = (mechanism.begin)();
+                Challenged {
+                    mechanism,
+                    exchange,
                 }
             }
+        };
+        let asked = auth::Asked {
+            peer: self.peer,
+            channel: self.channel,
+            settings: &self.settings,
+            schema: self.service.directory.schema(),
+        };
+        match bind.exchange.step(&asked, credentials)? {
+            Step::Done(identity) => Ok(Begun::Bound(identity)),
+            Step::More(challenge) => {
+                self.challenged = Some(bind);
+                Ok(Begun::Challenged(challenge))
+            }
+            Step::Wait(Wait::Password { dn, password }) => self.check_password(id, &dn, &password),
         }
-        Ok(Identity::Admin { dn: dn.clone() })
+    }
+
+    fn answer_challenge(&mut self, id: u32, challenge: &[u8]) {
+        let outcome = Outcome::new(ResultCode::SaslBindInProgress, "");
+        self.log_result(id, Operation::Bind, &outcome);
+        self.queue_length = self.queue_length.saturating_sub(1);
+        let controls = self.response_controls(id, &[]);
+        Message {
+            id,
+            op: Response::Bind(BindResponse {
+                result: LdapResult::new(outcome.code, ""),
+                server_sasl_credentials: Some(challenge),
+            }),
+            controls: Controls::from_ber(&controls).unwrap_or_default(),
+        }
+        .encode(&mut self.output);
     }
 
     /// Refuses a password that others could have read on its way.
     pub(super) fn require_confidentiality(&self) -> Result<(), Outcome> {
-        let confidential = self.secure
+        let confidential = self.channel.is_under_tls
             || match self.peer {
                 Peer::Tcp(address) => address.ip().to_canonical().is_loopback(),
                 Peer::Local { .. } => true,

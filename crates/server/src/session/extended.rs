@@ -1,14 +1,65 @@
-//! Extended operations: StartTLS, Who am I?, Cancel; [Password Modify](super::password_modify), [transactions](super::transaction) and
-//! [bulk updates](super::lburp) have files of their own.
+//! Extended operations (RFC 4511 §4.12): a file each, which says what the session has to know of it, and a line in the
+//! table below. The root DSE is made from the table.
 
-use sapwood_directory::{Identity, Outcome};
-use sapwood_ldap::control::Controls;
-use sapwood_ldap::extended as oids;
+use sapwood_directory::{Channel, Outcome};
+use sapwood_ldap::controls::{ControlSet, Controls, RequestControls};
 use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Operation, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::{Burst, Peer, Session, Then};
-use crate::writer::refusal;
+use super::{Burst, Session};
+
+macro_rules! extended_operations {
+    ($($file:ident)*) => {
+        $(pub(super) mod $file;)*
+
+        /// By file.
+        static OPERATIONS: &[&[ExtendedOperation]] = &[$($file::OPERATIONS),*];
+    };
+}
+
+extended_operations! {
+    cancel
+    lburp
+    password_modify
+    start_tls
+    transaction
+    who_am_i
+}
+
+/// An extended operation.
+pub(crate) struct ExtendedOperation {
+    /// The name of its requests.
+    pub(crate) oid: &'static str,
+    /// The name of its responses, where that is registered as what the root DSE has besides.
+    pub(crate) response: Option<&'static str>,
+    /// Whether it works on a connection: only there the root DSE has it.
+    pub(crate) works_on: fn(Channel) -> bool,
+    /// Whether it must not overlap with others of its connection.
+    pub(super) is_exclusive: bool,
+    /// The controls that it takes besides those of all extended operations.
+    pub(super) takes: ControlSet,
+    /// Does it, or has it begun; `false` when it has to wait.
+    run: for<'s> fn(&'s mut Session, Call<'_, '_, '_>) -> bool,
+}
+
+/// A request for one.
+struct Call<'m, 'b, 'i> {
+    id: u32,
+    oid: &'static str,
+    value: Option<&'m [u8]>,
+    controls: &'m RequestControls<'m>,
+    burst: &'b mut Burst<'i>,
+}
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static ExtendedOperation> {
+    OPERATIONS.iter().copied().flatten()
+}
+
+/// The one with this name.
+pub(super) fn find(oid: &str) -> Option<&'static ExtendedOperation> {
+    all().find(|known| known.oid == oid)
+}
 
 impl Session {
     /// `false` when it has to wait.
@@ -16,31 +67,25 @@ impl Session {
         &mut self,
         id: u32,
         request: &ExtendedRequest<'_>,
-        controls: Controls<'_>,
+        known: Option<&ExtendedOperation>,
+        controls: &RequestControls<'_>,
         burst: &mut Burst<'_>,
     ) -> bool {
         self.log_extended(id, request.name);
-        match request.name {
-            oids::START_TLS => self.start_tls(id, request.value),
-            oids::WHO_AM_I => self.who_am_i(id, request.value, burst),
-            oids::CANCEL => self.cancel(id, request.value),
-            oids::PASSWORD_MODIFY => self.password_modify(id, request.value, controls),
-            oids::START_TRANSACTION => self.start_transaction(id, request.value, controls),
-            oids::END_TRANSACTION => self.end_transaction(id, request.value, controls, burst),
-            oids::START_LBURP | oids::LBURP_UPDATE | oids::END_LBURP => {
-                return self.lburp(id, request, burst);
-            }
-            oid => {
-                let reason = format!("the extended operation {oid} is not known");
-                self.answer_extended(
-                    id,
-                    &Outcome::new(ResultCode::ProtocolError, reason),
-                    None,
-                    None,
-                );
-            }
-        }
-        true
+        let Some(known) = known else {
+            let reason = format!("the extended operation {} is not known", request.name);
+            let outcome = Outcome::new(ResultCode::ProtocolError, reason);
+            self.answer_extended(id, &outcome, None, None);
+            return true;
+        };
+        let call = Call {
+            id,
+            oid: known.oid,
+            value: request.value,
+            controls,
+            burst,
+        };
+        (known.run)(self, call)
     }
 
     pub(super) fn log_extended(&self, id: u32, oid: &str) {
@@ -59,6 +104,7 @@ impl Session {
     ) {
         self.log_result(id, Operation::Extended, outcome);
         self.queue_length = self.queue_length.saturating_sub(1);
+        let controls = self.response_controls(id, &[]);
         let result =
             LdapResult::new(outcome.code, &outcome.diagnostic).matched(&outcome.matched_dn);
         let op = Response::Extended(ExtendedResponse {
@@ -69,79 +115,8 @@ impl Session {
         Message {
             id,
             op,
-            controls: Controls::EMPTY,
+            controls: Controls::from_ber(&controls).unwrap_or_default(),
         }
         .encode(&mut self.output);
-    }
-
-    /// RFC 4511 §4.14. Nothing else is under way: the request is exclusive.
-    fn start_tls(&mut self, id: u32, value: Option<&[u8]>) {
-        let outcome = if value.is_some() {
-            Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
-        } else if self.secure {
-            Outcome::new(ResultCode::OperationsError, "TLS is established already")
-        } else if !self.transactions.is_empty() {
-            // RFC 5805 §3.5: a transaction keeps to one security context.
-            let reason = "a transaction is open: end it first";
-            Outcome::new(ResultCode::OperationsError, reason)
-        } else if self.lburp.is_open() {
-            let reason = "a bulk update is open: end it first";
-            Outcome::new(ResultCode::OperationsError, reason)
-        } else if matches!(self.peer, Peer::Local { .. }) {
-            Outcome::new(
-                ResultCode::UnwillingToPerform,
-                "a local socket needs no TLS",
-            )
-        } else if self.service.tls.is_none() {
-            Outcome::new(ResultCode::Unavailable, "this server has no certificate")
-        } else {
-            self.then = Then::StartTls;
-            Outcome::SUCCESS
-        };
-        self.answer_extended(id, &outcome, Some(oids::START_TLS), None);
-    }
-
-    /// RFC 4532. A user is told the name that the entry has now.
-    fn who_am_i(&mut self, id: u32, value: Option<&[u8]>, burst: &mut Burst<'_>) {
-        if value.is_some() {
-            let outcome = Outcome::new(ResultCode::ProtocolError, "Who am I? has no value");
-            return self.answer_extended(id, &outcome, None, None);
-        }
-        let authorization = match &self.identity {
-            Identity::Anonymous => Ok(String::new()),
-            Identity::Admin { dn } => Ok(format!("dn:{dn}")),
-            Identity::User { entry, dn } => burst.snapshot(self).and_then(|snapshot| {
-                let now = snapshot.dn_of(*entry).map_err(|error| refusal(&error))?;
-                Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))
-            }),
-        };
-        let authorization = match authorization {
-            Ok(authorization) => authorization,
-            Err(outcome) => return self.answer_extended(id, &outcome, None, None),
-        };
-        self.answer_extended(id, &Outcome::SUCCESS, None, Some(authorization.as_bytes()));
-    }
-
-    /// RFC 3909. A search or compare is ended with `canceled`; an update that the writer has can no longer be stopped.
-    fn cancel(&mut self, id: u32, value: Option<&[u8]>) {
-        let target = match oids::cancel_id(value.unwrap_or_default()) {
-            Ok(target) => target,
-            Err(error) => {
-                let outcome = Outcome::new(ResultCode::ProtocolError, format!("Cancel: {error}"));
-                return self.answer_extended(id, &outcome, None, None);
-            }
-        };
-        let outcome = if let Some(operation) = self.searches.remove(target) {
-            return self.canceled(id, target, operation);
-        } else if self.updating.contains(&target) {
-            Outcome::new(ResultCode::TooLate, "the update is being applied")
-        } else if self.lburp.keeps(target) {
-            let reason = "a request of a bulk update has its place among others";
-            Outcome::new(ResultCode::CannotCancel, reason)
-        } else {
-            let reason = format!("no operation {target} is under way");
-            Outcome::new(ResultCode::NoSuchOperation, reason)
-        };
-        self.answer_extended(id, &outcome, None, None);
     }
 }

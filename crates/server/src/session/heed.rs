@@ -124,7 +124,15 @@ impl Session {
                 }
                 Ending::All
             }
-            Request::Abandon(target) => self.give_up(input, target).0,
+            Request::Abandon(target)
+                if message.controls.is_empty() || self.read_controls(&message, None).is_ok() =>
+            {
+                let (ending, operation) = self.give_up(input, target);
+                if operation.is_some() {
+                    self.naming.remove(&target);
+                }
+                ending
+            }
             Request::Extended(extended)
                 if extended.name == oids::CANCEL && message.controls.is_empty() =>
             {
@@ -157,6 +165,13 @@ impl Session {
             return (Ending::First, Some(operation));
         }
         (Ending::None, None)
+    }
+
+    /// Gives up the search or compare under way with this message id, without an answer.
+    pub(super) fn abandon(&mut self, target: u32) {
+        if self.searches.remove(target).is_some() {
+            self.naming.remove(&target);
+        }
     }
 
     /// Answers a search or compare that was canceled, and who asked for that.

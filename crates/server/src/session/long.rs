@@ -16,11 +16,15 @@
 
 use std::ops::ControlFlow;
 
-use sapwood_directory::{Clock, Identity, Outcome, SearchOptions, Snapshot, SystemClock};
+use sapwood_directory::{
+    Clock, CompareOptions, Identity, Outcome, Search, SearchOptions, Snapshot, SystemClock,
+};
+use sapwood_ldap::controls::RequestControls;
+use sapwood_ldap::filter::FilterBuf;
 use sapwood_ldap::message::{Operation, Request, RequestMessage};
 use sapwood_ldap::result::ResultCode;
 
-use super::search::{Queued, Reading, UnderWay, begin_compare, begin_search};
+use super::search::{Queued, Reading, UnderWay, begin_compare};
 use super::{Burst, Completion, Session};
 use crate::memory::{MEDIUM_BYTES_MAX, Share};
 use crate::workers::{Disposer, Length, Ticket, Turn};
@@ -99,19 +103,22 @@ impl Long {
         let Ok(message) = RequestMessage::decode(&bytes) else {
             return Err(failed());
         };
-        let controls = message.controls;
         let reading = match &message.op {
             Request::Search(request) => {
-                begin_search(snapshot, &identity, request, controls, options).map(Reading::Search)
+                Reading::Search(Search::new(snapshot, &identity, request, options))
             }
             Request::Compare(request) => {
-                let channel = options.channel;
-                begin_compare(snapshot, &identity, request, controls, channel, deadline)
-                    .map(Reading::Compare)
+                let options = CompareOptions {
+                    channel: options.channel,
+                    manage_dsa_it: options.manage_dsa_it,
+                    assertion: options.assertion.as_ref().map(FilterBuf::as_filter),
+                    deadline_micros: deadline,
+                };
+                Reading::Compare(begin_compare(snapshot, &identity, request, options))
             }
-            _ => Err(failed()),
+            _ => return Err(failed()),
         };
-        let running = UnderWay::new(message.id, message.op.operation(), reading?, share);
+        let running = UnderWay::new(message.id, message.op.operation(), reading, share);
         Ok(running.long(disposer))
     }
 }
@@ -130,6 +137,7 @@ impl Session {
         &mut self,
         bytes: &[u8],
         message: &RequestMessage<'_>,
+        controls: &RequestControls<'_>,
         share: Share,
         burst: &mut Burst<'_>,
     ) {
@@ -140,7 +148,7 @@ impl Session {
             Ok(snapshot) => snapshot.clone(),
             Err(outcome) => return self.answer(id, operation, &outcome),
         };
-        let mut options = self.search_options(id);
+        let mut options = self.search_options(id, controls);
         // The time limits count from now on.
         let wanted = match message.op {
             Request::Search(request) => u64::from(request.time_limit) * 1_000_000,

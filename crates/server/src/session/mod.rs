@@ -11,18 +11,16 @@
 
 mod ahead;
 mod bind;
-mod extended;
+pub(crate) mod controls;
+pub(crate) mod extended;
 mod heed;
 mod identity;
 mod ids;
-mod lburp;
 mod log;
 mod long;
-mod password_modify;
 mod search;
 #[cfg(test)]
 mod tests;
-mod transaction;
 mod update;
 
 use std::cell::Cell;
@@ -35,22 +33,20 @@ use std::time::Instant;
 use sapwood_directory::{
     Channel, Identity, Outcome, Remains, Searches, Snapshot, StoreSet, UpdateRequest,
 };
-use sapwood_ldap::control::{self, Controls, queue_length};
+use sapwood_ldap::controls::{Controls, RequestControls};
 use sapwood_ldap::error::{DecodeError, Malformed};
 use sapwood_ldap::extended as oids;
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{
-    ExtendedResponse, Message, Operation, Request, RequestMessage, Response,
-};
+use sapwood_ldap::message::{ExtendedResponse, Message, Operation, Request, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode, shortened};
 use tokio::sync::mpsc::UnboundedSender;
 
 use self::ahead::{Coming, SEARCHES_AHEAD_MAX};
-use self::bind::{Hashing, Verdict};
+use self::bind::{Challenged, Hashing, Verdict};
+use self::extended::lburp::{HashedOperation, Lburp};
+use self::extended::transaction::Transactions;
 use self::ids::MessageIds;
-use self::lburp::{HashedOperation, Lburp};
 use self::long::Prepared;
-use self::transaction::Transactions;
 use crate::accounts::{Claimant, Origin};
 use crate::admission::Admission;
 use crate::closing::Reason;
@@ -173,8 +169,7 @@ pub(crate) struct Session {
     settings: Arc<Settings>,
     last_snapshot: LastSnapshot,
     peer: Peer,
-    secure: bool,
-    /// What the root DSE says on this connection.
+    /// What kind of connection it is.
     channel: Channel,
     /// Deletions that were counted when the user's entry was certainly there.
     deletions: u64,
@@ -206,8 +201,12 @@ pub(crate) struct Session {
     exclusive: Option<u32>,
     /// What it waits for, if that is a hasher or the time at which a failed bind is answered.
     hashing: Option<Hashing>,
+    /// A SASL bind that its client goes on with.
+    challenged: Option<Challenged>,
     transactions: Transactions,
     lburp: Lburp,
+    /// Message ids of requests whose responses carry the server's name.
+    naming: MessageIds,
     /// When the burst came, if somebody has asked.
     now: Option<Instant>,
     /// Responses that the client waits for, as it said.
@@ -243,13 +242,13 @@ impl Session {
         let channel = Channel {
             is_vouched_for: peer.is_trusted(),
             takes_tls: service.tls.is_some() && matches!(peer, Peer::Tcp(_)),
+            is_under_tls: secure,
         };
         Self {
             service,
             settings,
             last_snapshot,
             peer,
-            secure,
             channel,
             deletions: 0,
             number: admission.number,
@@ -268,8 +267,10 @@ impl Session {
             homes: Vec::new(),
             exclusive: None,
             hashing: None,
+            challenged: None,
             transactions: Transactions::default(),
             lburp: Lburp::default(),
+            naming: MessageIds::default(),
             now: None,
             queue_length: 0,
             wanted: None,
@@ -495,7 +496,7 @@ impl Session {
 
     /// TLS protects the connection from now on; what was received before is dropped, for it may have been slipped in by others.
     pub(crate) fn secured(&mut self) {
-        self.secure = true;
+        self.channel.is_under_tls = true;
         self.input.clear();
         self.input_needed = 0;
         self.then = Then::Continue;
@@ -728,7 +729,13 @@ impl Session {
                 return true;
             }
         };
-        if is_exclusive(&message.op) && !(self.is_idle() && burst.unit.updates.is_empty()) {
+        let extended = match &message.op {
+            Request::Extended(request) => extended::find(request.name),
+            _ => None,
+        };
+        let is_exclusive = matches!(message.op, Request::Bind(_))
+            || extended.is_some_and(|extended| extended.is_exclusive);
+        if is_exclusive && !(self.is_idle() && burst.unit.updates.is_empty()) {
             return false;
         }
         if let Request::Extended(request) = &message.op
@@ -736,100 +743,41 @@ impl Session {
         {
             return false;
         }
-        let id = message.id;
-        let operation = message.op.operation();
-        if let Some(oid) = self.unknown_critical(&message) {
-            let diagnostic = format!("the critical control {oid} is not known for this operation");
-            self.answer(
-                id,
-                operation,
-                &Outcome::new(ResultCode::UnavailableCriticalExtension, diagnostic),
-            );
-            return true;
-        }
-        // RFC 4511 §4.3, §4.11: what has no response is done whatever its controls are.
-        let has_response = !matches!(message.op, Request::Unbind | Request::Abandon(_));
-        if self.service.extensions.queue_length
-            && has_response
-            && let Some(control) = message.controls.find(control::QUEUE_LENGTH)
-        {
-            match queue_length(control.value.unwrap_or_default()) {
-                Ok(length) => self.queue_length = length,
-                Err(error) => {
-                    let reason = format!("queue length control: {error}");
-                    let outcome = Outcome::new(ResultCode::ProtocolError, reason);
+        let (id, operation) = (message.id, message.op.operation());
+        let read;
+        let controls = if message.controls.is_empty() {
+            &RequestControls::NONE
+        } else {
+            match self.read_controls(&message, extended) {
+                Ok(controls) => {
+                    read = controls;
+                    self.heed_controls(id, &read);
+                    &read
+                }
+                Err(outcome) => {
                     self.answer(id, operation, &outcome);
                     return true;
                 }
             }
-        }
+        };
         match message.op {
             Request::Bind(request) => self.bind(id, &request),
             Request::Unbind => self.then = Then::Close,
             Request::Search(request) => {
-                return self.search(&message, &request, bytes, search, burst);
+                return self.search(&message, &request, controls, bytes, search, burst);
             }
             Request::Compare(request) => {
-                return self.compare(&message, &request, bytes, burst);
+                return self.compare(&message, &request, controls, bytes, burst);
             }
-            Request::Abandon(abandoned) => drop(self.searches.remove(abandoned)),
+            Request::Abandon(abandoned) => self.abandon(abandoned),
             Request::Extended(request) => {
-                return self.extended(id, &request, message.controls, burst);
+                return self.extended(id, &request, extended, controls, burst);
             }
             Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_) => {
-                return self.update(bytes, &message, burst);
+                return self.update(bytes, &message, controls, burst);
             }
         }
         true
-    }
-
-    /// The first critical control that the operation does not know. Those that say something to the directory about an
-    /// update are the directory's to judge.
-    fn unknown_critical<'m>(&self, message: &RequestMessage<'m>) -> Option<&'m str> {
-        if message.controls.is_empty() {
-            return None;
-        }
-        let spoken = self.service.extensions;
-        let mut controls = message.controls.iter().filter(|control| control.critical);
-        let known = |oid: &str| match (oid, &message.op) {
-            (control::QUEUE_LENGTH, _) => spoken.queue_length,
-            (control::EAGER_TRANSACTION, Request::Extended(request)) => {
-                spoken.eager_transactions && request.name == oids::START_TRANSACTION
-            }
-            (_, Request::Extended(request)) if request.name == oids::PASSWORD_MODIFY => {
-                self.knows_on_update(oid)
-            }
-            // RFC 5805 §4.4: a protocol error, which is told where it is decided.
-            (control::PROXIED_AUTHORIZATION, Request::Extended(request)) => {
-                request.name == oids::END_TRANSACTION
-            }
-            (_, Request::Bind(_) | Request::Extended(_)) => false,
-            (control::PAGED_RESULTS, Request::Search(_)) => true,
-            (_, Request::Search(_) | Request::Compare(_)) => {
-                matches!(oid, control::MANAGE_DSA_IT | control::ASSERTION)
-            }
-            // RFC 4511 §4.1.11: where there is no response, criticality is ignored.
-            (_, Request::Abandon(_) | Request::Unbind) => true,
-            (
-                oid,
-                Request::Add(_) | Request::Modify(_) | Request::Delete(_) | Request::ModifyDn(_),
-            ) => !control::OF_SESSIONS.contains(&oid) || self.knows_on_update(oid),
-        };
-        controls
-            .find(|control| !known(control.oid))
-            .map(|control| control.oid)
-    }
-
-    /// Whether a control that says which transaction an update belongs to is understood.
-    fn knows_on_update(&self, oid: &str) -> bool {
-        let spoken = self.service.extensions;
-        match oid {
-            control::TRANSACTION_SPECIFICATION => true,
-            control::NON_TRANSACTIONAL => spoken.implicit_membership,
-            control::EAGER_TRANSACTION => spoken.implicit_start && spoken.eager_transactions,
-            control::PROXIED_AUTHORIZATION => !self.transactions.is_empty(),
-            _ => false,
-        }
     }
 
     /// Appends the response that ends an operation, if it has one.
@@ -838,7 +786,8 @@ impl Session {
         if let Some(response) = Response::of_result(operation, result(outcome, &mut referrals)) {
             self.log_result(id, operation, outcome);
             self.queue_length = self.queue_length.saturating_sub(1);
-            let controls = Controls::from_ber(&outcome.controls).unwrap_or_default();
+            let controls = self.response_controls(id, &outcome.controls);
+            let controls = Controls::from_ber(&controls).unwrap_or_default();
             Message {
                 id,
                 op: response,
@@ -930,17 +879,6 @@ impl Burst<'_> {
             None => session.last_snapshot.next(&session.service)?,
         };
         Ok(self.snapshot.insert(snapshot))
-    }
-}
-
-/// Whether a request must not overlap with others of its connection.
-fn is_exclusive(request: &Request<'_>) -> bool {
-    match request {
-        Request::Bind(_) => true,
-        Request::Extended(request) => {
-            request.name == oids::START_TLS || request.name == oids::PASSWORD_MODIFY
-        }
-        _ => false,
     }
 }
 

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use sapwood_directory::schema::EXPANSION_MAX;
 use sapwood_directory::{
-    Budget, Channel, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions,
-    Snapshot, Step, SystemClock, is_secret,
+    Budget, Clock, Compare, CompareOptions, Identity, Outcome, Search, SearchOptions, Snapshot,
+    Step, SystemClock, is_secret,
 };
-use sapwood_ldap::control::{self, Control, Controls, PagedResults, assertion_filter};
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::filter::Filter;
 use sapwood_ldap::message::{CompareRequest, Operation, RequestMessage, SearchRequest};
 use sapwood_ldap::result::ResultCode;
@@ -245,6 +245,7 @@ impl Session {
         &mut self,
         message: &RequestMessage<'_>,
         request: &SearchRequest<'_>,
+        controls: &RequestControls<'_>,
         bytes: &[u8],
         begun: Option<Search>,
         burst: &mut Burst<'_>,
@@ -255,14 +256,14 @@ impl Session {
         let id = message.id;
         self.log_search(id, request);
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, share, burst);
+            self.prepare(bytes, message, controls, share, burst);
             return true;
         }
         let search = match begun {
             Some(search) => Ok(search),
-            None => burst.snapshot(self).cloned().and_then(|snapshot| {
-                let options = self.search_options(id);
-                begin_search(snapshot, &self.identity, request, message.controls, options)
+            None => burst.snapshot(self).cloned().map(|snapshot| {
+                let options = self.search_options(id, controls);
+                Search::new(snapshot, &self.identity, request, options)
             }),
         };
         match search {
@@ -296,13 +297,22 @@ impl Session {
         self.share(Wanted::Search(SEARCH_BYTES + bytes))
     }
 
-    /// What a search is asked besides its request, when it has no controls.
-    pub(super) fn search_options(&self, id: u32) -> SearchOptions {
+    /// What a search is asked besides its request.
+    pub(super) fn search_options(&self, id: u32, controls: &RequestControls<'_>) -> SearchOptions {
         let mut options = SearchOptions {
             message_id: id,
             channel: self.channel,
+            manage_dsa_it: controls.manage_dsa_it.is_some(),
+            subentries: controls.subentries,
+            assertion: controls.assertion.map(Filter::to_buf),
+            page: controls
+                .paged_results
+                .map(|page| (page.size, page.cookie.to_vec())),
             ..SearchOptions::default()
         };
+        if controls.get_server_id.is_some() {
+            options.entry_controls = self.entry_controls();
+        }
         if !matches!(self.identity, Identity::Admin { .. }) {
             options.entries_max = self.settings.config.limits.search_entries_max;
             options.deadline_micros = self.deadline_micros();
@@ -446,15 +456,12 @@ impl Session {
         &mut self,
         message: &RequestMessage<'_>,
         request: &CompareRequest<'_>,
+        controls: &RequestControls<'_>,
         bytes: &[u8],
         burst: &mut Burst<'_>,
     ) -> bool {
-        let (id, controls) = (message.id, message.controls);
-        let asserted = controls.find(control::ASSERTION);
-        let items = || {
-            let filter = asserted.and_then(|control| assertion(&control).ok());
-            1 + filter.map_or(0, Filter::items)
-        };
+        let id = message.id;
+        let items = || 1 + controls.assertion.map_or(0, Filter::items);
         let Some(share) = self.share_of_reading(bytes.len(), items) else {
             return false;
         };
@@ -465,20 +472,18 @@ impl Session {
             tracing::info!(target: "access", conn = self.number, id, %dn, attribute, "compare");
         }
         if bytes.len() > LONG_REQUEST_BYTES {
-            self.prepare(bytes, message, share, burst);
+            self.prepare(bytes, message, controls, share, burst);
             return true;
         }
-        let (channel, deadline) = (self.channel, self.deadline_micros());
-        let compare = burst.snapshot(self).cloned().and_then(|snapshot| {
-            begin_compare(
-                snapshot,
-                &self.identity,
-                request,
-                controls,
-                channel,
-                deadline,
-            )
-        });
+        let options = CompareOptions {
+            channel: self.channel,
+            manage_dsa_it: controls.manage_dsa_it.is_some(),
+            assertion: controls.assertion,
+            deadline_micros: self.deadline_micros(),
+        };
+        let compare = burst.snapshot(self).cloned();
+        let compare =
+            compare.map(|snapshot| begin_compare(snapshot, &self.identity, request, options));
         match compare {
             Ok(compare) => {
                 let reading = Reading::Compare(compare);
@@ -501,68 +506,20 @@ impl Session {
     }
 }
 
-/// Begins a search with what its controls ask for besides.
-pub(super) fn begin_search(
-    snapshot: Snapshot,
-    identity: &Identity,
-    request: &SearchRequest<'_>,
-    controls: Controls<'_>,
-    mut options: SearchOptions,
-) -> Result<Search, Outcome> {
-    for control in controls.iter() {
-        if control.oid == control::MANAGE_DSA_IT {
-            options.manage_dsa_it = true;
-        } else if control.oid == control::ASSERTION {
-            options.assertion = Some(assertion(&control)?.to_buf());
-        } else if control.oid == control::PAGED_RESULTS {
-            let value = control.value.unwrap_or_default();
-            let page = PagedResults::decode(value).map_err(|error| {
-                Outcome::new(
-                    ResultCode::ProtocolError,
-                    format!("paged results control: {error}"),
-                )
-            })?;
-            options.page = Some((page.size, page.cookie.to_vec()));
-        }
-    }
-    Ok(Search::new(snapshot, identity, request, options))
-}
-
-/// Begins a compare with what its controls ask for besides.
+/// Begins a compare.
 pub(super) fn begin_compare(
     snapshot: Snapshot,
     identity: &Identity,
     request: &CompareRequest<'_>,
-    controls: Controls<'_>,
-    channel: Channel,
-    deadline_micros: Option<u64>,
-) -> Result<Compare, Outcome> {
-    let options = CompareOptions {
-        channel,
-        manage_dsa_it: controls.find(control::MANAGE_DSA_IT).is_some(),
-        assertion: controls
-            .find(control::ASSERTION)
-            .map(|control| assertion(&control))
-            .transpose()?,
-        deadline_micros,
-    };
+    options: CompareOptions<'_>,
+) -> Compare {
     let asserted = &request.assertion;
-    Ok(Compare::new(
+    Compare::new(
         snapshot,
         identity,
         request.dn,
         asserted.attribute,
         asserted.value,
         options,
-    ))
-}
-
-/// The filter of an assertion control (RFC 4528).
-fn assertion<'m>(control: &Control<'m>) -> Result<Filter<'m>, Outcome> {
-    assertion_filter(control.value.unwrap_or_default()).map_err(|error| {
-        Outcome::new(
-            ResultCode::ProtocolError,
-            format!("assertion control: {error}"),
-        )
-    })
+    )
 }

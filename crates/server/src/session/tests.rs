@@ -9,6 +9,7 @@ use std::path::Path;
 use sapwood_directory::engine::Embedded;
 use sapwood_directory::schema::Schema;
 use sapwood_directory::{Directory, Options};
+use sapwood_ldap::controls::ASSERTION;
 use sapwood_ldap::filter_text;
 use sapwood_ldap::message::{AddRequest, Scope, SearchRequest};
 use sapwood_testkit::Answer;
@@ -712,7 +713,7 @@ fn a_long_evaluation_gives_others_their_turns_and_can_be_abandoned() {
 fn a_compare_whose_assertion_takes_long_can_be_canceled() {
     let (mut bench, filter) = long_evaluation();
     let filter = filter_text::parse(&filter).unwrap();
-    let assertion = (control::ASSERTION, true, Some(filter.as_filter().as_ber()));
+    let assertion = (ASSERTION, true, Some(filter.as_filter().as_ber()));
     let compare =
         |id: u32| requests::with(&requests::compare(id, "cn=p,o=X", "cn", "p"), &[assertion]);
     bench.receive(&compare(7));

@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use sapwood_directory::{Outcome, RequestView, StoreSet, Update, UpdateRequest, hash_passwords};
+use sapwood_ldap::controls::RequestControls;
 use sapwood_ldap::list::{Attribute, ChangeKind};
 use sapwood_ldap::message::{Request, RequestMessage};
 
 use super::bind::{Hashing, stopped};
+use super::extended::transaction::refuse_proxied_authorization;
 use super::log::LoggedName;
-use super::transaction::check_member;
 use super::{Burst, Completion, Hashed, Session, Wanted};
 use crate::memory::Share;
 use crate::password::{self, Hasher, Work, hash_work};
@@ -24,11 +25,12 @@ impl Session {
         &mut self,
         bytes: &[u8],
         message: &RequestMessage<'_>,
+        controls: &RequestControls<'_>,
         burst: &mut Burst<'_>,
     ) -> bool {
         let (id, operation) = (message.id, message.op.operation());
-        let transaction = match self.transaction_of(message.controls) {
-            Ok(Some(at)) => check_member(message).map(|()| Some(at)),
+        let transaction = match self.transaction_of(controls) {
+            Ok(Some(at)) => refuse_proxied_authorization(controls).map(|()| Some(at)),
             other => other,
         };
         let transaction = match transaction {
@@ -301,7 +303,7 @@ pub(super) fn has_cleartext_password(request: &Request<'_>) -> bool {
 mod tests {
     use super::*;
     use sapwood_directory::schema::Schema;
-    use sapwood_ldap::control::Controls;
+    use sapwood_ldap::controls::Controls;
     use sapwood_ldap::list::{AttributesBuf, ChangesBuf};
     use sapwood_ldap::message::{AddRequest, Message, ModifyRequest};
 

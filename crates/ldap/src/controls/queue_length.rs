@@ -1,8 +1,28 @@
-//! Queue length: how many responses the client waits for, so that they can travel in full segments.
+//! Queue length, Sapwood's own (`docs/protocol-extensions.md`): how many responses the client waits for, so that they can
+//! travel in full segments.
+//!
+//! controlValue: `INTEGER (1..maxInt)`
 
+use super::{Control, Fault, Layer, OF_ANSWERED, Spec};
 use crate::ber::{self, Reader};
 use crate::error::{Malformed, PartError, Violation};
 use crate::message::INTEGER_MAX;
+
+/// Its OID.
+pub const QUEUE_LENGTH: &str = "2.25.17923252228340713602020445768925731241";
+
+pub(super) const SPEC: Spec = Spec {
+    oids: &[QUEUE_LENGTH],
+    operations: OF_ANSWERED,
+    layer: Layer::Session,
+};
+
+/// The responses that the client waits for.
+pub(super) type Value<'m> = u32;
+
+pub(super) fn decode(control: &Control<'_>) -> Result<u32, Fault> {
+    Ok(queue_length(control.value()?)?)
+}
 
 /// Reads the control's value: the responses that the client waits for, that of this request included.
 pub fn queue_length(value: &[u8]) -> Result<u32, PartError> {

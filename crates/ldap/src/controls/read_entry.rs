@@ -1,4 +1,6 @@
-//! Pre-read and post-read (RFC 4527).
+//! The value that pre-read and post-read share (RFC 4527).
+//!
+//! controlValue: `AttributeSelection` (RFC 4511 §4.5.1)
 
 use super::sequence;
 use crate::ber;

@@ -1,9 +1,27 @@
-//! Simple paged results (RFC 2696).
+//! Simple paged results (RFC 2696), in a request and in its last response.
+//!
+//! controlValue: `SEQUENCE { size INTEGER (0..maxInt), cookie OCTET STRING }`
 
-use super::sequence;
+use super::{Control, Fault, Layer, Spec, sequence};
 use crate::ber;
 use crate::error::{PartError, Violation};
-use crate::message::INTEGER_MAX;
+use crate::message::{INTEGER_MAX, Operation};
+
+/// Its OID.
+pub const PAGED_RESULTS: &str = "1.2.840.113556.1.4.319";
+
+pub(super) const SPEC: Spec = Spec {
+    oids: &[PAGED_RESULTS],
+    operations: &[Operation::Search],
+    layer: Layer::Directory,
+};
+
+/// Which page is asked for.
+pub(super) type Value<'m> = PagedResults<'m>;
+
+pub(super) fn decode<'m>(control: &Control<'m>) -> Result<Value<'m>, Fault> {
+    Ok(PagedResults::decode(control.value()?)?)
+}
 
 /// The value of the control, in a request and in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

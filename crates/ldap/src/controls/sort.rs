@@ -6,6 +6,11 @@ use crate::error::{Malformed, PartError, Violation};
 use crate::message::utf8;
 use crate::result::ResultCode;
 
+/// OID of the request control.
+pub const SORT_REQUEST: &str = "1.2.840.113556.1.4.473";
+/// OID of the response control.
+pub const SORT_RESPONSE: &str = "1.2.840.113556.1.4.474";
+
 /// Most sort keys in one request.
 pub const SORT_KEYS_MAX: usize = 16;
 

@@ -7,22 +7,43 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use sapwood_directory::{Identity, Outcome, StoreSet, UpdateRequest};
-use sapwood_ldap::control::{self, Controls};
+use sapwood_ldap::controls::{
+    Control, ControlSet, Controls, KnownControl, RequestControls, TRANSACTION_SPECIFICATION,
+};
 use sapwood_ldap::error::{PartError, Violation};
 use sapwood_ldap::extended::{
     self as oids, EndLburp, LburpUpdate, OperationResultsBuf, StartLburp, UpdateOperation,
     next_sequence_number, put_max_operations,
 };
 use sapwood_ldap::list::OctetStringsBuf;
-use sapwood_ldap::message::{ExtendedRequest, INTEGER_MAX, Request};
+use sapwood_ldap::message::{INTEGER_MAX, Request};
 use sapwood_ldap::result::ResultCode;
 
-use super::bind::stopped;
-use super::log::{self, LoggedName};
-use super::update::{UPDATE_BYTES, has_cleartext_password, may_depend, target_dn};
-use super::{Burst, Completion, Session, Wanted, result};
+use super::{Call, ExtendedOperation};
 use crate::memory::Share;
+use crate::session::bind::stopped;
+use crate::session::log::{self, LoggedName};
+use crate::session::update::{UPDATE_BYTES, has_cleartext_password, may_depend, target_dn};
+use crate::session::{Completion, Session, Wanted, result};
 use crate::writer::{Form, Reply, Unit};
+
+pub(super) const OPERATIONS: &[ExtendedOperation] = &[
+    operation(oids::START_LBURP, oids::START_LBURP_RESPONSE),
+    operation(oids::END_LBURP, oids::END_LBURP_RESPONSE),
+    operation(oids::LBURP_UPDATE, oids::LBURP_UPDATE_RESPONSE),
+];
+
+const fn operation(oid: &'static str, response: &'static str) -> ExtendedOperation {
+    ExtendedOperation {
+        oid,
+        // RFC 4373 §9.1 registers it so.
+        response: Some(response),
+        works_on: |_| true,
+        is_exclusive: false,
+        takes: ControlSet::EMPTY,
+        run: |session, call| session.lburp(call),
+    }
+}
 
 /// A request whose number is this far ahead of the one that is missing is refused.
 const AHEAD_MAX: u32 = 64;
@@ -31,7 +52,7 @@ const KEPT_BYTES: usize = 256;
 
 /// The bulk update of a session.
 #[derive(Default)]
-pub(super) struct Lburp {
+pub(in crate::session) struct Lburp {
     /// From its start to the response to its end.
     stream: Option<UpdateStream>,
     /// Requests whose operations are under way, the oldest first.
@@ -100,25 +121,25 @@ enum ListShare {
 }
 
 impl Lburp {
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::session) fn is_open(&self) -> bool {
         self.stream.is_some()
     }
 
     /// Whether the message id is that of an update request that waits for those before it.
-    pub(super) fn keeps(&self, id: u32) -> bool {
+    pub(in crate::session) fn keeps(&self, id: u32) -> bool {
         let stream = self.stream.iter();
         let mut kept = stream.flat_map(|stream| stream.kept.values());
         kept.any(|kept| kept.id == id)
     }
 
     /// Whether a request that was kept is next.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(in crate::session) fn is_ready(&self) -> bool {
         let stream = self.stream.as_ref();
         stream.is_some_and(|stream| stream.kept.contains_key(&stream.next))
     }
 
     /// Since when a request is missing that others wait for.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
+    pub(in crate::session) fn waits_since(&self) -> Option<Instant> {
         let stream = self.stream.as_ref()?;
         let waits = !stream.kept.is_empty() || stream.end.is_some();
         (waits && self.under_way.is_empty() && self.hashing.is_none()).then_some(stream.last_used)
@@ -157,17 +178,12 @@ impl UpdateStream {
 
 impl Session {
     /// `false` when it has to wait until what is under way has been answered, or for memory.
-    pub(super) fn lburp(
-        &mut self,
-        id: u32,
-        request: &ExtendedRequest<'_>,
-        burst: &mut Burst<'_>,
-    ) -> bool {
-        let value = request.value.unwrap_or_default();
-        let (name, refusal) = match request.name {
+    fn lburp(&mut self, call: Call<'_, '_, '_>) -> bool {
+        let (id, value) = (call.id, call.value.unwrap_or_default());
+        let (name, refusal) = match call.oid {
             oids::START_LBURP => (oids::START_LBURP_RESPONSE, self.start_lburp(id, value)),
             oids::END_LBURP => (oids::END_LBURP_RESPONSE, self.end_lburp(id, value)),
-            _ => match self.update_request(id, value, &mut burst.unit) {
+            _ => match self.update_request(id, value, &mut call.burst.unit) {
                 Ok(is_taken) => return is_taken,
                 Err(refusal) => (oids::LBURP_UPDATE_RESPONSE, Err(refusal)),
             },
@@ -323,7 +339,7 @@ impl Session {
     }
 
     /// Does the requests that were kept and are next.
-    pub(super) fn take_kept(&mut self, unit: &mut Unit) {
+    pub(in crate::session) fn take_kept(&mut self, unit: &mut Unit) {
         while self.lburp.is_ready() && self.exclusive.is_none() {
             let Some(stream) = &mut self.lburp.stream else {
                 return;
@@ -561,7 +577,7 @@ impl Session {
     }
 
     /// The passwords of an operation have been hashed.
-    pub(super) fn lburp_hashed(&mut self, hashed: HashedOperation) {
+    pub(in crate::session) fn lburp_hashed(&mut self, hashed: HashedOperation) {
         self.end_hashing();
         let Some(hashing) = &mut self.lburp.hashing else {
             return;
@@ -577,7 +593,7 @@ impl Session {
     }
 
     /// An operation of an update request has its result, durable if it is success.
-    pub(super) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
+    pub(in crate::session) fn operation_done(&mut self, request: u64, number: u32, outcome: Outcome) {
         let under_way = &mut self.lburp.under_way;
         // They were numbered as they came.
         let Ok(at) = under_way.binary_search_by_key(&request, |own| own.request) else {
@@ -648,7 +664,7 @@ impl Session {
     }
 
     /// A bind ends the bulk update: what waits for its turn is not done.
-    pub(super) fn abandon_lburp(&mut self) {
+    pub(in crate::session) fn abandon_lburp(&mut self) {
         let Some(stream) = self.lburp.stream.take() else {
             return;
         };
@@ -700,35 +716,20 @@ fn operations(
     Ok(operations)
 }
 
-/// Refuses controls of operations that say something to the session, which has said it at the start, and those whose answer has no place in
-/// an OperationResult.
+/// Refuses controls that cannot go with an operation: those that say something to the session, which has said it at the
+/// start, and those whose answer has no place in an OperationResult.
 fn check_controls(controls: Controls<'_>) -> Result<(), Outcome> {
-    if controls.is_empty() {
-        return Ok(());
-    }
-    let is_refused = |oid: &str| {
-        control::OF_SESSIONS.contains(&oid)
-            || matches!(
-                oid,
-                control::PRE_READ | control::POST_READ | control::PROXIED_AUTHORIZATION
-            )
-    };
-    let mut controls = controls.iter();
-    let refused = controls.find(|control| {
-        // An update that was meant to be part of a transaction must not be done by itself.
-        control.oid == control::TRANSACTION_SPECIFICATION
-            || (control.critical && is_refused(control.oid))
+    let takes = ControlSet::EMPTY
+        .with(KnownControl::Assertion)
+        .with(KnownControl::ManageDsaIt);
+    // An update that was meant to be part of a transaction must not be done by itself.
+    let controls = controls.iter().map(|control| Control {
+        critical: control.critical || control.oid == TRANSACTION_SPECIFICATION,
+        ..control
     });
-    match refused {
-        None => Ok(()),
-        Some(control) => {
-            let reason = format!(
-                "the control {} cannot go with an operation of a bulk update",
-                control.oid
-            );
-            let code = ResultCode::UnavailableCriticalExtension;
-            Err(Outcome::new(code, reason))
-        }
+    match RequestControls::read(controls, takes) {
+        Ok(_) => Ok(()),
+        Err(refused) => Err(Outcome::new(refused.code(), refused.to_string())),
     }
 }
 

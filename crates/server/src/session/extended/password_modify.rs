@@ -3,33 +3,40 @@
 use std::ops::ControlFlow;
 
 use sapwood_directory::{AccessPolicy, Identity, Outcome, UpdateRequest};
-use sapwood_ldap::control::Controls;
-use sapwood_ldap::extended::{PasswordModify, put_generated_password};
+use sapwood_ldap::controls::{ControlSet, KnownControl, RequestControls};
+use sapwood_ldap::extended::{PASSWORD_MODIFY, PasswordModify, put_generated_password};
 use sapwood_ldap::result::ResultCode;
 
-use super::bind::stopped;
+use super::ExtendedOperation;
 use super::transaction::refuse_proxied_authorization;
-use super::{Completion, Hashed, Session};
 use crate::memory::Share;
 use crate::password::{
     self, PASSWORD_BYTES_MAX, Password, PasswordError, Verified, Verifier, Work, hash_work,
 };
+use crate::session::bind::stopped;
+use crate::session::{Completion, Hashed, Session};
 use crate::workers::Turn;
 use crate::writer::{Form, Reply};
 
-impl Session {
-    pub(super) fn password_modify(
-        &mut self,
-        id: u32,
-        value: Option<&[u8]>,
-        controls: Controls<'_>,
-    ) {
-        if let Err(outcome) = self.begin_password_modify(id, value, controls) {
-            self.answer_extended(id, &outcome, None, None);
+pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
+    oid: PASSWORD_MODIFY,
+    response: None,
+    works_on: |_| true,
+    is_exclusive: true,
+    takes: ControlSet::EMPTY
+        .with(KnownControl::TransactionSpecification)
+        .with(KnownControl::NonTransactional)
+        .with(KnownControl::EagerTransaction),
+    run: |session, call| {
+        if let Err(outcome) = session.password_modify(call.id, call.value, call.controls) {
+            session.answer_extended(call.id, &outcome, None, None);
         }
-    }
+        true
+    },
+}];
 
-    pub(super) fn answer_password_modify(
+impl Session {
+    pub(in crate::session) fn answer_password_modify(
         &mut self,
         id: u32,
         generated: Option<Password>,
@@ -49,11 +56,11 @@ impl Session {
     }
 
     /// Checks what can be checked at once and leaves the rest to a hasher: the old password, then the new hash.
-    fn begin_password_modify(
+    fn password_modify(
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<(), Outcome> {
         let request = PasswordModify::decode(value).map_err(|error| {
             Outcome::new(
@@ -81,9 +88,7 @@ impl Session {
             }
         };
         let transaction = self.transaction_of(controls)?;
-        if transaction.is_some() || controls.iter().any(|control| control.critical) {
-            refuse_proxied_authorization(controls)?;
-        }
+        refuse_proxied_authorization(controls)?;
         let (dn, stored_before) = match self.credentials(&target)? {
             Some(credentials) => {
                 // The update is judged again when it is applied; this keeps the hasher from working for who may not.

@@ -8,18 +8,21 @@ use std::time::{Duration, Instant};
 
 use sapwood_directory::{
     Identity, Outcome, RequestView, Settlement, StoreSet, Transaction, TransactionUpdates,
-    UpdateRequest, check_controls,
+    UpdateRequest,
 };
-use sapwood_ldap::control::{self, Control, Controls};
-use sapwood_ldap::extended::{self as oids, EndTransaction, put_transaction_ended};
-use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, RequestMessage, Response};
+use sapwood_ldap::controls::{ControlSet, Controls, KnownControl, RequestControls};
+use sapwood_ldap::extended::{
+    ABORTED_TRANSACTION, END_TRANSACTION, EndTransaction, START_TRANSACTION, put_transaction_ended,
+};
+use sapwood_ldap::message::{ExtendedRequest, ExtendedResponse, Message, Response};
 use sapwood_ldap::result::{LdapResult, ResultCode};
 
-use super::ids::MessageIds;
-use super::{Burst, Session};
+use super::ExtendedOperation;
 use crate::accounts::Claimant;
 use crate::closing::Reason;
 use crate::memory::{Pool, Share};
+use crate::session::ids::MessageIds;
+use crate::session::{Burst, Session};
 use crate::writer::{Form, Reply, Trial, Unit};
 
 /// Bytes that an update in a transaction counts for besides its own.
@@ -31,9 +34,34 @@ const VOID_MAX: usize = 64;
 /// Longest identifier that a client may choose.
 const IDENTIFIER_BYTES_MAX: usize = 256;
 
+pub(super) const OPERATIONS: &[ExtendedOperation] = &[
+    ExtendedOperation {
+        oid: START_TRANSACTION,
+        response: None,
+        works_on: |_| true,
+        is_exclusive: false,
+        takes: ControlSet::EMPTY.with(KnownControl::EagerTransaction),
+        run: |session, call| {
+            session.start_transaction(call.id, call.value, call.controls);
+            true
+        },
+    },
+    ExtendedOperation {
+        oid: END_TRANSACTION,
+        response: None,
+        works_on: |_| true,
+        is_exclusive: false,
+        takes: ControlSet::EMPTY.with(KnownControl::ProxiedAuthorization),
+        run: |session, call| {
+            session.end_transaction(call.id, call.value, call.controls, call.burst);
+            true
+        },
+    },
+];
+
 /// The transactions of a session.
 #[derive(Default)]
-pub(super) struct Transactions {
+pub(in crate::session) struct Transactions {
     open: Vec<OpenTransaction>,
     started: u64,
     /// Identifiers of transactions that were aborted, or could not be started, until their end is asked for: what the client had
@@ -59,12 +87,12 @@ struct OpenTransaction {
 }
 
 impl Transactions {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::session) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Forgets all, as a bind does (RFC 5805 §3.5).
-    pub(super) fn clear(&mut self) {
+    pub(in crate::session) fn clear(&mut self) {
         self.open.clear();
         self.void.clear();
         self.are_all_void = false;
@@ -134,11 +162,11 @@ impl OpenTransaction {
 
 impl Session {
     /// Start Transaction (RFC 5805 §2.1).
-    pub(super) fn start_transaction(
+    fn start_transaction(
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
     ) {
         self.transactions.started += 1;
         let identifier = format!("{}.{}", self.number, self.transactions.started).into_bytes();
@@ -158,7 +186,7 @@ impl Session {
     fn open_transaction(
         &mut self,
         identifier: Vec<u8>,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<usize, Outcome> {
         if self.identity == Identity::Anonymous {
             let reason = "a transaction needs a bind with a name and a password first";
@@ -180,8 +208,7 @@ impl Session {
             ids: None,
             bytes: 0,
             homes: StoreSet::default(),
-            is_eager: controls.find(control::EAGER_TRANSACTION).is_some()
-                && self.service.extensions.eager_transactions,
+            is_eager: controls.eager_transaction.is_some(),
             last_used: Instant::now(),
             share: Share::default(),
         });
@@ -190,24 +217,12 @@ impl Session {
 
     /// Which of the open transactions an update belongs to, as its controls say. With implicit start an identifier that
     /// is not known opens one.
-    pub(super) fn transaction_of(
+    pub(in crate::session) fn transaction_of(
         &mut self,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<Option<usize>, Outcome> {
-        if controls.is_empty() && self.transactions.is_empty() {
-            return Ok(None);
-        }
         let spoken = self.service.extensions;
-        if let Some(control) = controls.find(control::TRANSACTION_SPECIFICATION) {
-            let same = |other: &Control<'_>| other.oid == control.oid;
-            if controls.iter().filter(same).count() > 1 {
-                let reason = "the transaction specification control is given twice";
-                return Err(Outcome::new(ResultCode::ProtocolError, reason));
-            }
-            let Some(identifier) = control.value.filter(|_| control.critical) else {
-                let reason = "the transaction specification control must be critical and have a value (RFC 5805 §2.2)";
-                return Err(Outcome::new(ResultCode::ProtocolError, reason));
-            };
+        if let Some(identifier) = controls.transaction_specification {
             return match self.transactions.position(identifier) {
                 Some(at) => Ok(Some(at)),
                 None if !spoken.implicit_start => Err(unknown_transaction()),
@@ -230,7 +245,7 @@ impl Session {
                 }
             };
         }
-        if !spoken.implicit_membership || controls.find(control::NON_TRANSACTIONAL).is_some() {
+        if !spoken.implicit_membership || controls.non_transactional.is_some() {
             return Ok(None);
         }
         match self.transactions.open.len() {
@@ -244,13 +259,13 @@ impl Session {
     }
 
     /// Bytes of the updates that are tried again with each update of an open transaction, if they are.
-    pub(super) fn tried_bytes(&self, at: usize) -> Option<usize> {
+    pub(in crate::session) fn tried_bytes(&self, at: usize) -> Option<usize> {
         let open = &self.transactions.open[at];
         open.is_eager.then_some(open.bytes)
     }
 
     /// The identifier of an open transaction, for what comes back later.
-    pub(super) fn transaction_identifier(&self, at: usize) -> Vec<u8> {
+    pub(in crate::session) fn transaction_identifier(&self, at: usize) -> Vec<u8> {
         self.transactions
             .open
             .get(at)
@@ -258,7 +273,7 @@ impl Session {
     }
 
     /// Makes an update part of a transaction that was open a while ago.
-    pub(super) fn join_identified(
+    pub(in crate::session) fn join_identified(
         &mut self,
         identifier: &[u8],
         request: UpdateRequest,
@@ -277,7 +292,7 @@ impl Session {
 
     /// Makes an update part of an open transaction and answers it; in an eager one it is tried first. A transaction that
     /// grows too large is aborted.
-    pub(super) fn join(
+    pub(in crate::session) fn join(
         &mut self,
         at: usize,
         request: RequestView<'_>,
@@ -351,7 +366,7 @@ impl Session {
     }
 
     /// An update of an eager transaction has been tried.
-    pub(super) fn tried(&mut self, id: u32, trial: Trial, mut outcome: Outcome) {
+    pub(in crate::session) fn tried(&mut self, id: u32, trial: Trial, mut outcome: Outcome) {
         self.exclusive = None;
         let reply = Reply {
             id,
@@ -383,21 +398,21 @@ impl Session {
     }
 
     /// The homes of the updates that a request commits, if it is the end of a transaction.
-    pub(super) fn homes_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
+    pub(in crate::session) fn homes_of_end(&self, request: &ExtendedRequest<'_>) -> StoreSet {
         let value = request
             .value
-            .filter(|_| request.name == oids::END_TRANSACTION);
+            .filter(|_| request.name == END_TRANSACTION);
         let end = value.and_then(|value| EndTransaction::decode(value).ok());
         let at = end.and_then(|end| self.transactions.position(end.identifier));
         at.map_or(StoreSet::default(), |at| self.transactions.open[at].homes)
     }
 
     /// End Transaction (RFC 5805 §2.3): its updates go to the writer as one.
-    pub(super) fn end_transaction(
+    fn end_transaction(
         &mut self,
         id: u32,
         value: Option<&[u8]>,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
         burst: &mut Burst<'_>,
     ) {
         match self.ended(value, controls) {
@@ -422,7 +437,7 @@ impl Session {
     fn ended(
         &mut self,
         value: Option<&[u8]>,
-        controls: Controls<'_>,
+        controls: &RequestControls<'_>,
     ) -> Result<Option<OpenTransaction>, Outcome> {
         refuse_proxied_authorization(controls)?;
         let end = EndTransaction::decode(value.unwrap_or_default()).map_err(|error| {
@@ -436,7 +451,7 @@ impl Session {
     }
 
     /// Appends the response that ends a transaction.
-    pub(super) fn answer_end_transaction(&mut self, id: u32, outcome: &Outcome) {
+    pub(in crate::session) fn answer_end_transaction(&mut self, id: u32, outcome: &Outcome) {
         let mut value = Vec::new();
         if let Some(settlement) = &outcome.settlement {
             let Settlement { failed, controls } = &**settlement;
@@ -499,7 +514,7 @@ impl Session {
     }
 
     /// Aborts all transactions, telling the client why.
-    pub(super) fn abort_transactions(&mut self, outcome: &Outcome) {
+    pub(in crate::session) fn abort_transactions(&mut self, outcome: &Outcome) {
         for open in std::mem::take(&mut self.transactions.open) {
             self.notify_aborted(&open.identifier, outcome);
         }
@@ -512,7 +527,7 @@ impl Session {
         }
         let op = Response::Extended(ExtendedResponse {
             result: LdapResult::new(outcome.code, &outcome.diagnostic),
-            name: Some(oids::ABORTED_TRANSACTION),
+            name: Some(ABORTED_TRANSACTION),
             value: Some(identifier),
         });
         Message {
@@ -524,15 +539,9 @@ impl Session {
     }
 }
 
-/// Refuses at once what need not wait for the transaction's end.
-pub(super) fn check_member(message: &RequestMessage<'_>) -> Result<(), Outcome> {
-    refuse_proxied_authorization(message.controls)?;
-    check_controls(message)
-}
-
 /// RFC 5805 §4.4.
-pub(super) fn refuse_proxied_authorization(controls: Controls<'_>) -> Result<(), Outcome> {
-    if controls.find(control::PROXIED_AUTHORIZATION).is_none() {
+pub(in crate::session) fn refuse_proxied_authorization(controls: &RequestControls<'_>) -> Result<(), Outcome> {
+    if controls.proxied_authorization.is_none() {
         return Ok(());
     }
     let reason = "proxied authorization goes with the start of a transaction only (RFC 5805 §4.4)";

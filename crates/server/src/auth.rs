@@ -1,0 +1,61 @@
+//! SASL mechanisms (RFC 4422): a file each, and a line in the table below. The root DSE is made from the table.
+
+mod external;
+mod plain;
+
+use sapwood_directory::schema::Schema;
+use sapwood_directory::{Channel, Identity, Outcome};
+
+use crate::password::Password;
+use crate::service::Settings;
+use crate::session::Peer;
+
+/// All of them.
+pub(crate) static MECHANISMS: &[Mechanism] = &[external::MECHANISM, plain::MECHANISM];
+
+/// A mechanism.
+pub(crate) struct Mechanism {
+    pub(crate) name: &'static str,
+    /// Whether it works on a connection: only there the root DSE has it.
+    pub(crate) works_on: fn(Channel) -> bool,
+    /// Begins an exchange.
+    pub(crate) begin: fn() -> Box<dyn Exchange>,
+}
+
+/// A mechanism at work: one bind, of one request or several.
+pub(crate) trait Exchange {
+    /// Takes what the client says; `None` is different from empty.
+    ///
+    /// # Errors
+    /// How the bind ends.
+    fn step(&mut self, asked: &Asked<'_>, credentials: Option<&[u8]>) -> Result<Step, Outcome>;
+}
+
+/// Where a bind stands after a step.
+pub(crate) enum Step {
+    /// The client is known.
+    Done(Identity),
+    /// The client is to answer this challenge.
+    More(Vec<u8>),
+    /// Others have to find something out first.
+    Wait(Wait),
+}
+
+/// What a bind waits for.
+pub(crate) enum Wait {
+    /// Whether this is the password of the entry, or administrator, with this DN, whom the client is then.
+    Password { dn: String, password: Password },
+}
+
+/// What a mechanism may ask.
+pub(crate) struct Asked<'s> {
+    pub(crate) peer: Peer,
+    pub(crate) channel: Channel,
+    pub(crate) settings: &'s Settings,
+    pub(crate) schema: &'s Schema,
+}
+
+/// The mechanism with a name.
+pub(crate) fn find(name: &str) -> Option<&'static Mechanism> {
+    MECHANISMS.iter().find(|mechanism| mechanism.name == name)
+}

@@ -1,0 +1,88 @@
+//! Which controls a request takes on this connection, and what Get Server ID adds to the answers. What other controls ask
+//! for stands with the operation: `RequestControls` says it decoded.
+
+use std::borrow::Cow;
+
+use sapwood_directory::Outcome;
+use sapwood_ldap::controls::{
+    ControlSet, ControlsBuf, KnownControl, RequestControls, server_id_response,
+};
+use sapwood_ldap::extended::START_TRANSACTION;
+use sapwood_ldap::message::{Request, RequestMessage};
+
+use super::Session;
+use super::extended::ExtendedOperation;
+use crate::config::Extensions;
+
+/// The controls that a server speaks, with extensions of its own: the root DSE says so.
+pub(crate) fn spoken(extensions: Extensions) -> ControlSet {
+    let speaks = |known: &&KnownControl| match known {
+        KnownControl::NonTransactional => extensions.implicit_membership,
+        KnownControl::EagerTransaction => extensions.eager_transactions,
+        KnownControl::QueueLength => extensions.queue_length,
+        // It is only understood to be refused.
+        KnownControl::ProxiedAuthorization => false,
+        _ => true,
+    };
+    let known = KnownControl::ALL.iter().filter(speaks);
+    known.fold(ControlSet::EMPTY, |set, known| set.with(*known))
+}
+
+impl Session {
+    /// Reads the controls of a request (RFC 4511 §4.1.11). Unbind has no response and is done whatever they are
+    /// (§4.3).
+    #[cold]
+    pub(super) fn read_controls<'m>(
+        &self,
+        message: &RequestMessage<'m>,
+        extended: Option<&ExtendedOperation>,
+    ) -> Result<RequestControls<'m>, Outcome> {
+        if matches!(message.op, Request::Unbind) {
+            return Ok(RequestControls::NONE);
+        }
+        RequestControls::read(message.controls.iter(), self.takes(&message.op, extended))
+            .map_err(|refused| Outcome::new(refused.code(), refused.to_string()))
+    }
+
+    /// The controls that a request takes.
+    fn takes(&self, op: &Request<'_>, extended: Option<&ExtendedOperation>) -> ControlSet {
+        let own = extended.map_or(ControlSet::EMPTY, |extended| extended.takes);
+        let mut takes = ControlSet::of(op.operation()).or(own);
+        let is_start = extended.is_some_and(|extended| extended.oid == START_TRANSACTION);
+        if !is_start && !self.service.extensions.implicit_start {
+            takes = takes.without(KnownControl::EagerTransaction);
+        }
+        // RFC 5805 §4.4: it is a protocol error in a transaction, which is told where that is decided.
+        let may_belong = takes.has(KnownControl::TransactionSpecification);
+        if may_belong && !self.transactions.is_empty() {
+            takes = takes.with(KnownControl::ProxiedAuthorization);
+        }
+        takes.and(self.service.spoken.with(KnownControl::ProxiedAuthorization))
+    }
+
+    /// Does what controls ask of the session, whatever the operation.
+    pub(super) fn heed_controls(&mut self, id: u32, controls: &RequestControls<'_>) {
+        if let Some(length) = controls.queue_length {
+            self.queue_length = length;
+        }
+        if controls.get_server_id.is_some() {
+            self.naming.insert(id);
+        }
+    }
+
+    /// The controls of a response: those of the outcome, and the server's name if the request asked for it.
+    pub(super) fn response_controls<'o>(&mut self, id: u32, own: &'o [u8]) -> Cow<'o, [u8]> {
+        if self.naming.is_empty() || !self.naming.remove(&id) {
+            return Cow::Borrowed(own);
+        }
+        let named = self.entry_controls();
+        Cow::Owned([own, named.view().as_ber()].concat())
+    }
+
+    /// What entries and references carry when the request asks for the server's name.
+    pub(super) fn entry_controls(&self) -> ControlsBuf {
+        let mut controls = ControlsBuf::default();
+        controls.push(server_id_response(&self.service.name));
+        controls
+    }
+}

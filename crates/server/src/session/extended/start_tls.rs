@@ -1,0 +1,48 @@
+//! StartTLS (RFC 4511 §4.14).
+
+use sapwood_directory::Outcome;
+use sapwood_ldap::controls::ControlSet;
+use sapwood_ldap::extended::START_TLS;
+use sapwood_ldap::result::ResultCode;
+
+use super::{Call, ExtendedOperation};
+use crate::session::{Peer, Session, Then};
+
+pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
+    oid: START_TLS,
+    response: None,
+    works_on: |channel| channel.takes_tls,
+    is_exclusive: true,
+    takes: ControlSet::EMPTY,
+    run: |session, call| session.start_tls(&call),
+}];
+
+impl Session {
+    /// Nothing else is under way: the request is exclusive.
+    fn start_tls(&mut self, call: &Call<'_, '_, '_>) -> bool {
+        let outcome = if call.value.is_some() {
+            Outcome::new(ResultCode::ProtocolError, "StartTLS has no value")
+        } else if self.channel.is_under_tls {
+            Outcome::new(ResultCode::OperationsError, "TLS is established already")
+        } else if !self.transactions.is_empty() {
+            // RFC 5805 §3.5: a transaction keeps to one security context.
+            let reason = "a transaction is open: end it first";
+            Outcome::new(ResultCode::OperationsError, reason)
+        } else if self.lburp.is_open() {
+            let reason = "a bulk update is open: end it first";
+            Outcome::new(ResultCode::OperationsError, reason)
+        } else if matches!(self.peer, Peer::Local { .. }) {
+            Outcome::new(
+                ResultCode::UnwillingToPerform,
+                "a local socket needs no TLS",
+            )
+        } else if self.service.tls.is_none() {
+            Outcome::new(ResultCode::Unavailable, "this server has no certificate")
+        } else {
+            self.then = Then::StartTls;
+            Outcome::SUCCESS
+        };
+        self.answer_extended(call.id, &outcome, Some(START_TLS), None);
+        true
+    }
+}

@@ -1,0 +1,45 @@
+//! Who am I? (RFC 4532).
+
+use sapwood_directory::{Identity, Outcome};
+use sapwood_ldap::controls::ControlSet;
+use sapwood_ldap::extended::WHO_AM_I;
+use sapwood_ldap::result::ResultCode;
+
+use super::{Call, ExtendedOperation};
+use crate::session::Session;
+use crate::writer::refusal;
+
+pub(super) const OPERATIONS: &[ExtendedOperation] = &[ExtendedOperation {
+    oid: WHO_AM_I,
+    response: None,
+    works_on: |_| true,
+    is_exclusive: false,
+    takes: ControlSet::EMPTY,
+    run: |session, call| session.who_am_i(call),
+}];
+
+impl Session {
+    /// A user is told the name that the entry has now.
+    fn who_am_i(&mut self, call: Call<'_, '_, '_>) -> bool {
+        let authorization = if call.value.is_some() {
+            let reason = "Who am I? has no value";
+            Err(Outcome::new(ResultCode::ProtocolError, reason))
+        } else {
+            match &self.identity {
+                Identity::Anonymous => Ok(String::new()),
+                Identity::Admin { dn } => Ok(format!("dn:{dn}")),
+                Identity::User { entry, dn } => call.burst.snapshot(self).and_then(|snapshot| {
+                    let now = snapshot.dn_of(*entry).map_err(|error| refusal(&error))?;
+                    Ok(format!("dn:{}", now.as_ref().unwrap_or(dn)))
+                }),
+            }
+        };
+        match authorization {
+            Ok(name) => {
+                self.answer_extended(call.id, &Outcome::SUCCESS, None, Some(name.as_bytes()));
+            }
+            Err(outcome) => self.answer_extended(call.id, &outcome, None, None),
+        }
+        true
+    }
+}
