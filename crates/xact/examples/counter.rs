@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sapwood_xact::{Error, Memory, Mode, Offset, Options, Space};
+use sapwood_xact::{Error, Memory, Mode, Options, Ptr, Space};
 
 /// Adds 1 so often to the counter in a folder; gives what it came to.
 pub(crate) fn count(folder: &Path, times: u64) -> Result<u64, Error> {
@@ -12,7 +12,7 @@ pub(crate) fn count(folder: &Path, times: u64) -> Result<u64, Error> {
     for _ in 0..times {
         // Runs again if another process was faster.
         value = space.transaction(|t| {
-            let mut counter: Offset<u64> = Offset::new(t.root()?);
+            let mut counter: Ptr<u64> = Ptr::new(t.root()?);
             if counter.is_none() {
                 counter = t.place(&0)?;
                 t.set_root(counter.get())?;

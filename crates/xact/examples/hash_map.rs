@@ -5,7 +5,7 @@
 //!  root -> buckets, an offset each -> entry: next entry, lengths of key and value, key, value -> ...
 //! ```
 
-use sapwood_xact::{Fault, Memory, Offset, Options, Space};
+use sapwood_xact::{Fault, Memory, Options, Ptr, Space};
 
 const BUCKETS: u64 = 1024;
 /// Next entry, length of the key, length of the value.
@@ -25,9 +25,9 @@ impl Entry {
     fn load<M: Memory>(memory: &M, at: u64) -> Result<Self, M::Error> {
         let entry = Self {
             at,
-            next: memory.load(Offset::new(at))?,
-            key_bytes: memory.load(Offset::new(at + 8))?,
-            value_bytes: memory.load(Offset::new(at + 12))?,
+            next: memory.load(Ptr::new(at))?,
+            key_bytes: memory.load(Ptr::new(at + 8))?,
+            value_bytes: memory.load(Ptr::new(at + 12))?,
         };
         // What stands in a file is bounded before it is used.
         if entry.key_bytes.max(entry.value_bytes) > TEXT_BYTES_MAX {
@@ -50,12 +50,12 @@ impl Entry {
 }
 
 /// Where the list of a key's bucket begins, if the map has been made.
-fn bucket<M: Memory>(memory: &M, key: &[u8]) -> Result<Option<Offset<u64>>, M::Error> {
+fn bucket<M: Memory>(memory: &M, key: &[u8]) -> Result<Option<Ptr<u64>>, M::Error> {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
     let buckets = memory.root()?;
-    Ok((buckets != 0).then(|| Offset::new(buckets + hash % BUCKETS * 8)))
+    Ok((buckets != 0).then(|| Ptr::new(buckets + hash % BUCKETS * 8)))
 }
 
 /// The value of a key.
@@ -92,7 +92,7 @@ pub(crate) fn remove<M: Memory>(memory: &mut M, key: &[u8]) -> Result<bool, M::E
             return Ok(true);
         }
         // An entry begins with the offset of the next.
-        link = Offset::new(at);
+        link = Ptr::new(at);
     }
 }
 
@@ -110,9 +110,9 @@ pub(crate) fn set<M: Memory>(memory: &mut M, key: &[u8], value: &[u8]) -> Result
     let (key_bytes, value_bytes) = (key.len() as u32, value.len() as u32);
     let next = memory.load(bucket)?;
     let entry = memory.allocate(HEAD_BYTES + u64::from(key_bytes) + u64::from(value_bytes))?;
-    memory.store(Offset::new(entry), &next)?;
-    memory.store(Offset::new(entry + 8), &key_bytes)?;
-    memory.store(Offset::new(entry + 12), &value_bytes)?;
+    memory.store(Ptr::new(entry), &next)?;
+    memory.store(Ptr::new(entry + 8), &key_bytes)?;
+    memory.store(Ptr::new(entry + 12), &value_bytes)?;
     let text = memory.write(entry + HEAD_BYTES, key.len() + value.len())?;
     let (key_place, value_place) = text.split_at_mut(key.len());
     key_place.copy_from_slice(key);

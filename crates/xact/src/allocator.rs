@@ -1,7 +1,7 @@
 //! The persistent allocator of a space: areas whose sizes are powers of two, cut from free extents, which join when they touch.
 //!
 //! ```text
-//!  page 0        the root, alone on its page: everybody reads it, hardly anybody writes it
+//!  page 0        roots, see `root_page`
 //!  page 1        the end of what was ever handed out
 //!  pages 2-17    arenas: their free extents, see `free_extents`
 //!  page 18 on    areas, and nodes
@@ -19,12 +19,12 @@
 //! else, have left there. It goes into the tree before an arena gets another chunk.
 
 use crate::error::{Error, Result};
+use crate::fixed::{Fixed, Ptr};
 use crate::free_extents::{CLASS_MAX, CLASS_MIN, FreeExtent, alignment};
-use crate::memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
+use crate::memory::{Fault, Memory, PAGE_BYTES};
 
 const PAGE: u64 = PAGE_BYTES as u64;
-const ROOT: Offset<u64> = Offset::new(8);
-const END: Offset<u64> = Offset::new(PAGE);
+const END: Ptr<u64> = Ptr::new(PAGE);
 const ARENAS: u64 = 16;
 const ARENAS_AT: u64 = 2 * PAGE;
 const AREAS_AT: u64 = ARENAS_AT + ARENAS * PAGE;
@@ -37,14 +37,6 @@ const CHUNK_BYTES: u64 = 256 << 10;
 /// So many listed areas go into the tree at a time, and so many where there is no room left.
 const LISTED_MAX: usize = 64;
 const LISTED_MAX_WITHOUT_ROOM: usize = 1 << 16;
-
-pub(crate) fn root(memory: &impl Memory<Error = Error>) -> Result<u64> {
-    memory.load(ROOT)
-}
-
-pub(crate) fn set_root(memory: &mut impl Memory<Error = Error>, root: u64) -> Result<()> {
-    memory.store(ROOT, &root)
-}
 
 /// Takes an area from an arena, whose number may be any.
 pub(crate) fn allocate(
@@ -70,6 +62,20 @@ pub(crate) fn free(
     heap.check(offset, class, "this was never allocated")?;
     let bytes = 1 << class;
     heap.give(FreeExtent { offset, bytes })
+}
+
+/// The end of what was ever handed out.
+pub(crate) fn end(memory: &impl Memory<Error = Error>) -> Result<u64> {
+    let end = memory.load(END)?.max(AREAS_AT);
+    if !end.is_multiple_of(PAGE) {
+        let reason = "what was handed out ends within a page";
+        return Err(Fault::Damaged {
+            offset: END.get(),
+            reason,
+        }
+        .into());
+    }
+    Ok(end)
 }
 
 /// The binary logarithm of the size of an area for so many bytes.
@@ -162,18 +168,8 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         Ok(end.map(|_| area))
     }
 
-    /// The end of what was ever handed out.
     fn end(&self) -> Result<u64> {
-        let end = self.memory.load(END)?.max(AREAS_AT);
-        if !end.is_multiple_of(PAGE) {
-            let reason = "what was handed out ends within a page";
-            return Err(Fault::Damaged {
-                offset: END.get(),
-                reason,
-            }
-            .into());
-        }
-        Ok(end)
+        end(self.memory)
     }
 
     /// Takes an area of a class from extents that lie side by side in several arenas, or before what was never handed out.
@@ -312,7 +308,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
             return Ok(None);
         }
         self.check(area, class, "a list of free areas leads elsewhere")?;
-        let next = self.memory.load(Offset::<u64>::new(area))?;
+        let next = self.memory.load(Ptr::<u64>::new(area))?;
         self.memory.store(list, &next)?;
         Ok(Some(area))
     }
@@ -320,7 +316,7 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
     fn push(&mut self, class: u32, area: u64) -> Result<()> {
         let list = self.list_of(class);
         let next = self.memory.load(list)?;
-        self.memory.store(Offset::new(area), &next)?;
+        self.memory.store(Ptr::new(area), &next)?;
         self.memory.store(list, &area)
     }
 
@@ -346,9 +342,9 @@ impl<'a, M: Memory<Error = Error>> Heap<'a, M> {
         ARENAS_AT + self.arena * PAGE
     }
 
-    fn list_of(&self, class: u32) -> Offset<u64> {
+    fn list_of(&self, class: u32) -> Ptr<u64> {
         let place = u64::from(class - CLASS_MIN) * u64::BYTES as u64;
-        Offset::new(self.arena_at() + place)
+        Ptr::new(self.arena_at() + place)
     }
 }
 
@@ -393,7 +389,7 @@ pub(crate) fn audit(
             while offset != 0 {
                 let bytes = 1 << class;
                 pieces.push((FreeExtent { offset, bytes }, "listed"));
-                offset = heap.memory.load(Offset::<u64>::new(offset))?;
+                offset = heap.memory.load(Ptr::<u64>::new(offset))?;
             }
         }
     }

@@ -13,7 +13,7 @@ use sapwood_wal::storage::recording::Disk;
 
 use crate::allocator::{allocate, audit, free};
 use crate::transaction::Reserved;
-use crate::{Durability, Error, Fault, Memory, Offset, Options, PAGE_BYTES, Space, Transaction};
+use crate::{Durability, Error, Fault, Memory, Options, PAGE_BYTES, Ptr, Space, Transaction};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Pages that are no areas.
@@ -155,7 +155,7 @@ proptest! {
             // The arena's page, or one behind it.
             let page = if page < 30 { 2 } else { page - 12 };
             let word = if page == 2 { 64 + word } else { word };
-            Reserved(&mut t).store(Offset::new(page * PAGE + word * 8), &(value >> shift)).unwrap();
+            Reserved(&mut t).store(Ptr::new(page * PAGE + word * 8), &(value >> shift)).unwrap();
         }
         for (which, bytes, arena) in steps {
             let limit = t.bytes();
@@ -192,15 +192,15 @@ fn what_an_earlier_release_has_listed_is_used_again() {
     let mut held = Held::default();
     // Two pages and the halves of a third, as lists of free areas of the first arena.
     Reserved(&mut t)
-        .store(Offset::new(PAGE), &((OWN_PAGES + 3) * PAGE))
+        .store(Ptr::new(PAGE), &((OWN_PAGES + 3) * PAGE))
         .unwrap();
     let list = |t: &mut Transaction<'_>, class: u64, areas: &[u64]| {
         Reserved(t)
-            .store(Offset::new(2 * PAGE + (class - 4) * 8), &areas[0])
+            .store(Ptr::new(2 * PAGE + (class - 4) * 8), &areas[0])
             .unwrap();
         for (place, area) in areas.iter().enumerate() {
             let next = areas.get(place + 1).copied().unwrap_or(0);
-            t.store(Offset::new(*area), &next).unwrap();
+            t.store(Ptr::new(*area), &next).unwrap();
         }
     };
     let at = OWN_PAGES * PAGE;
@@ -231,9 +231,9 @@ const PLACES: u64 = 40;
 /// Each with offset, length, and what it begins and ends with.
 const PLACE_BYTES: u64 = 24;
 
-fn place_at(t: &Transaction<'_>, place: u64) -> Result<[Offset<u64>; 3], Error> {
+fn place_at(t: &Transaction<'_>, place: u64) -> Result<[Ptr<u64>; 3], Error> {
     let at = t.root()? + 8 + place * PLACE_BYTES;
-    Ok([0, 8, 16].map(|word| Offset::new(at + word)))
+    Ok([0, 8, 16].map(|word| Ptr::new(at + word)))
 }
 
 /// Gives some areas back and takes others, of other sizes; gives the number of such changes.
@@ -243,7 +243,7 @@ pub(crate) fn change_areas(t: &mut Transaction<'_>) -> Result<u64, Error> {
         t.write(table, (8 + PLACES * PLACE_BYTES) as usize)?.fill(0);
         t.set_root(table)?;
     }
-    let counter = Offset::new(t.root()?);
+    let counter = Ptr::new(t.root()?);
     let number: u64 = t.load(counter)? + 1;
     t.store(counter, &number)?;
     let mut dice = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -261,8 +261,8 @@ pub(crate) fn change_areas(t: &mut Transaction<'_>) -> Result<u64, Error> {
             t.store(offset, &area)?;
             t.store(bytes, &length)?;
             t.store(mark, &dice)?;
-            t.store(Offset::new(area), &dice)?;
-            t.store(Offset::new(area + length - 8), &dice)?;
+            t.store(Ptr::new(area), &dice)?;
+            t.store(Ptr::new(area + length - 8), &dice)?;
         }
     }
     Ok(number)
@@ -281,13 +281,13 @@ pub(crate) fn check_areas(space: &Space, may_touch: bool) -> Result<u64, Error> 
         let [offset, bytes, mark] = place_at(&t, place)?;
         let (area, length, mark) = (t.load(offset)?, t.load(bytes)?, t.load(mark)?);
         if area != 0 {
-            assert_eq!(t.load(Offset::<u64>::new(area))?, mark, "place {place}");
-            assert_eq!(t.load(Offset::<u64>::new(area + length - 8))?, mark);
+            assert_eq!(t.load(Ptr::<u64>::new(area))?, mark, "place {place}");
+            assert_eq!(t.load(Ptr::<u64>::new(area + length - 8))?, mark);
             areas.push((area, length));
         }
     }
     audit(&mut t, limit, areas, may_touch)?;
-    t.load(Offset::new(t.root()?))
+    t.load(Ptr::new(t.root()?))
 }
 
 #[test]

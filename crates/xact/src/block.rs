@@ -26,7 +26,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Fault, Memory, PAGE_BYTES};
 
 pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const SLOT_BYTES: usize = 8;

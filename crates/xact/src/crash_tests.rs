@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sapwood_wal::storage::Storage;
-use sapwood_wal::storage::recording::{Disk, Fault};
+use sapwood_wal::storage::recording::{Crash, Disk, Fault};
 
 use crate::guard::{Guard, Guards};
 use crate::{
@@ -32,6 +32,7 @@ fn every_crash_state_recovers() {
     let factor = std::env::var("SAPWOOD_CRASH_FACTOR").map_or(1, |factor| factor.parse().unwrap());
     for seed in 0..12 * factor {
         lives(Guards::default(), seed).unwrap();
+        growth(Guards::default(), seed).unwrap();
     }
 }
 
@@ -39,12 +40,15 @@ fn every_crash_state_recovers() {
 fn the_suite_fails_without_any_single_guard() {
     let useless: Vec<Guard> = Guard::ALL
         .into_iter()
-        .filter(|guard| (0..30).all(|seed| lives(Guards::without(*guard), seed).is_ok()))
+        .filter(|guard| {
+            let guards = || Guards::without(*guard);
+            (0..30).all(|seed| lives(guards(), seed).and(growth(guards(), seed)).is_ok())
+        })
         .collect();
     assert!(useless.is_empty(), "the suite passes without {useless:?}");
 }
 
-fn lives(guards: Guards, seed: u64) -> Verdict {
+fn options_of(guards: Guards, seed: u64) -> Options {
     let durability = match seed % 3 {
         2 => Durability::Eventual,
         _ => Durability::Durable,
@@ -61,7 +65,46 @@ fn lives(guards: Guards, seed: u64) -> Verdict {
         .log_bytes(0)
         .versions_bytes(32 * PAGE_BYTES as u64)
         .patience(std::time::Duration::ZERO);
-    let options = Options { guards, ..options };
+    Options { guards, ..options }
+}
+
+/// The power is cut while a space becomes larger, and whoever comes next goes on with it, or does not.
+fn growth(guards: Guards, seed: u64) -> Verdict {
+    let options = options_of(guards, seed);
+    let larger = options
+        .clone()
+        .grow_to((BYTES + (40 + seed as usize) * PAGE_BYTES) as u64);
+    let mut first = Life::begin(Disk::new(), &options, seed, 0, true)?;
+    first.work(12)?;
+    // What a checkpoint has synced no record speaks of any more.
+    let checkpointed = first.space.clone().unwrap().checkpoint();
+    checkpointed.map_err(|error| format!("checkpoint: {error}"))?;
+    first.note();
+    let reopened = |crash: &Crash, options: &Options, known: u64| {
+        let disk = Disk::from_image(crash.image()).map_err(|error| error.to_string())?;
+        let known = crash.notes().iter().max().copied().unwrap_or(known);
+        let life = Life::begin(disk, options, seed, known, false);
+        let life = life.map_err(|error| format!("growth, seed {seed}, {crash}: {error}"))?;
+        Ok::<_, String>((life, known))
+    };
+    let Some(crash) = first.disk.crashes(seed, 3).last() else {
+        return Ok(());
+    };
+    let (second, known) = reopened(&crash, &larger, 0)?;
+    // Many states, as little is unsynced for long.
+    for (number, crash) in (0..).zip(second.disk.crashes(seed, 120)) {
+        let again = if number % 2 == 0 { &options } else { &larger };
+        let (mut third, _) = reopened(&crash, again, known)?;
+        if number % 12 == 0 {
+            third.work(3)?;
+            third.open(third.promised)?;
+        }
+    }
+    Ok(())
+}
+
+fn lives(guards: Guards, seed: u64) -> Verdict {
+    let options = options_of(guards, seed);
     let mut first = Life::begin(Disk::new(), &options, seed, 0, true)?;
     first
         .work(26)
@@ -284,12 +327,14 @@ fn check(transaction: &Transaction<'_>) -> Result<u64, Error> {
     if number > 10_000 {
         return damaged(format!("number {number}"));
     }
-    let mut model = vec![0; BYTES];
+    // What the space has grown by is as empty as it was.
+    let bytes = transaction.bytes() as usize;
+    let mut model = vec![0; bytes];
     for (offset, length, byte) in (1..=number).flat_map(stores) {
         model[offset..offset + length].fill(byte);
     }
     model[NUMBER as usize..NUMBER as usize + 8].copy_from_slice(&number.to_le_bytes());
-    let found = transaction.read(0, BYTES)?;
+    let found = transaction.read(0, bytes)?;
     match found
         .iter()
         .zip(&model)

@@ -78,6 +78,14 @@ pub enum Error {
     /// As many transactions run as can: [`SLOTS_MAX`](crate::SLOTS_MAX).
     #[error("too many transactions run at the same time")]
     SlotsFull,
+    /// A space is made larger by the first process to open it, and another one has it open.
+    #[error(
+        "the space has {bytes} bytes, and becomes larger only when it is opened while nobody has it open"
+    )]
+    InUse {
+        /// How large it is.
+        bytes: u64,
+    },
     /// As many processes have the space open as can.
     #[error("too many processes have the space open")]
     ProcessesFull,
@@ -99,6 +107,14 @@ pub enum Error {
         made: &'static str,
         /// What it is now.
         asked: &'static str,
+    },
+    /// A space that does not hold what [`Options::layout`](crate::Options::layout) says.
+    #[error("the space holds {made}, and is opened as {asked}")]
+    OtherLayout {
+        /// What it holds, as far as it says so.
+        made: String,
+        /// What it was asked for.
+        asked: String,
     },
     /// Options that cannot be.
     #[error("a space cannot be like this: {0}")]

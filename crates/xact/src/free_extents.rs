@@ -23,7 +23,8 @@
 
 use crate::allocator::Heap;
 use crate::error::{Error, Result};
-use crate::memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
+use crate::fixed::{Fixed, Ptr};
+use crate::memory::{Fault, Memory, PAGE_BYTES};
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const PAGE_CLASS: u32 = PAGE.ilog2();
@@ -523,18 +524,18 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
     /// Stores level and count; what the root says of spare pages stays.
     fn store_head(&mut self, node: &Node) -> Result<()> {
         let kept = if node.at == self.tree_at() {
-            self.memory.load(Offset::<u64>::new(node.at))? >> 32 << 32
+            self.memory.load(Ptr::<u64>::new(node.at))? >> 32 << 32
         } else {
             0
         };
         let head = node.level + ((node.entries.len() as u64) << 16);
-        self.memory.store(Offset::new(node.at), &(kept + head))
+        self.memory.store(Ptr::new(node.at), &(kept + head))
     }
 
     fn store_entry(&mut self, node_at: u64, place: usize, entry: Entry) -> Result<()> {
         let at = node_at + ENTRIES_AT + place as u64 * ENTRY_BYTES;
-        self.memory.store(Offset::new(at), &entry.0)?;
-        self.memory.store(Offset::new(at + 8), &entry.1)
+        self.memory.store(Ptr::new(at), &entry.0)?;
+        self.memory.store(Ptr::new(at + 8), &entry.1)
     }
 
     fn set_entry(&mut self, node: &mut Node, place: usize, entry: Entry) -> Result<()> {
@@ -579,7 +580,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
             return Ok(None);
         }
         self.check_page(first)?;
-        let next: u64 = self.memory.load(Offset::new(first))?;
+        let next: u64 = self.memory.load(Ptr::new(first))?;
         let fewer = head.checked_sub(1 << 32);
         let fewer = fewer.ok_or_else(|| damaged(first, "a spare page that was not counted"))?;
         self.set_spares(fewer, next)?;
@@ -590,21 +591,21 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         let (head, first) = self.spares()?;
         let more = head.checked_add(1 << 32);
         let more = more.ok_or_else(|| damaged(page, "more spare pages than there can be"))?;
-        self.memory.store(Offset::new(page), &first)?;
+        self.memory.store(Ptr::new(page), &first)?;
         self.set_spares(more, page)
     }
 
     /// The root's head, with the number of spare pages, and the first of them.
     fn spares(&self) -> Result<(u64, u64)> {
         let at = self.tree_at();
-        let head = self.memory.load(Offset::<u64>::new(at))?;
-        Ok((head, self.memory.load(Offset::<u64>::new(at + 8))?))
+        let head = self.memory.load(Ptr::<u64>::new(at))?;
+        Ok((head, self.memory.load(Ptr::<u64>::new(at + 8))?))
     }
 
     fn set_spares(&mut self, head: u64, first: u64) -> Result<()> {
         let at = self.tree_at();
-        self.memory.store(Offset::new(at), &head)?;
-        self.memory.store(Offset::new(at + 8), &first)
+        self.memory.store(Ptr::new(at), &head)?;
+        self.memory.store(Ptr::new(at + 8), &first)
     }
 
     /// Has a page that is no node any more used again.
@@ -614,7 +615,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
             return self.add_spare(page);
         }
         // Whoever looks at it still finds that it was changed.
-        self.memory.store(Offset::new(page), &0_u64)?;
+        self.memory.store(Ptr::new(page), &0_u64)?;
         self.emptied.push(page);
         Ok(())
     }
@@ -685,7 +686,7 @@ impl<M: Memory<Error = Error>> Heap<'_, M> {
         let mut count = 0;
         while spare != 0 {
             pages.push(spare);
-            spare = self.memory.load(Offset::<u64>::new(spare))?;
+            spare = self.memory.load(Ptr::<u64>::new(spare))?;
             count += 1;
         }
         assert_eq!(head >> 32, count, "spare pages");

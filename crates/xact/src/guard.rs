@@ -25,6 +25,10 @@ pub(crate) enum Guard {
     SyncNewSpace,
     /// What is applied from a record goes into the file with its checksum.
     StoreSums,
+    /// The checksums of a space that grows are synced before a header says where they are.
+    SyncMovedSums,
+    /// A header that says so is synced before the next step of growing.
+    SyncGrownHeader,
     /// A transaction that begins looks whether somebody has gone further meanwhile. (The model tests prove this one and the next.)
     LookAgain,
     /// A frame that a running transaction may look at is not used again.
@@ -34,7 +38,7 @@ pub(crate) enum Guard {
 #[cfg(all(test, not(feature = "shuttle")))]
 impl Guard {
     /// Those that the crash tests prove.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::SyncCommit,
         Self::SyncBeforeApply,
         Self::SyncBeforeHeader,
@@ -45,6 +49,8 @@ impl Guard {
         Self::KeepLarge,
         Self::SyncNewSpace,
         Self::StoreSums,
+        Self::SyncMovedSums,
+        Self::SyncGrownHeader,
     ];
 }
 

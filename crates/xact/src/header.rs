@@ -12,7 +12,8 @@
 //! | 48 | 4 | its chain |
 //! | 52 | 4 | mode: 0 explicit, 1 tracked, 2 snapshot; plus 256 if commits are durable, 512 if pages have checksums |
 //! | 56 | 8 | how many header pages had been written before |
-//! | 64 | 16 | zero |
+//! | 64 | 8 | while the space is made larger (`grow`) how many pages it had before, otherwise zero |
+//! | 72 | 8 | zero |
 //!
 //! Behind the pages there are their checksums, four bytes each, see `sums`.
 
@@ -50,6 +51,8 @@ pub(crate) struct Header {
     pub(crate) durability: Durability,
     /// Whether pages have checksums.
     pub(crate) has_sums: bool,
+    /// The size before, if what was behind it has to be filled with zeros.
+    pub(crate) grown_from: u64,
     pub(crate) number: u64,
 }
 
@@ -76,7 +79,7 @@ impl Header {
         };
         let sums = if self.has_sums { SUMS } else { 0 };
         let mut page = [0; PAGE_BYTES];
-        let fields: [(usize, &[u8]); 9] = [
+        let fields: [(usize, &[u8]); 10] = [
             (0, &MAGIC),
             (8, &FORMAT_VERSION.to_le_bytes()),
             (16, &self.id),
@@ -85,7 +88,8 @@ impl Header {
             (48, &self.replay_from.chain.to_le_bytes()),
             (52, &(mode | durable | sums).to_le_bytes()),
             (56, &self.number.to_le_bytes()),
-            (64, &[0; 16]),
+            (64, &self.grown_from.to_le_bytes()),
+            (72, &[0; 8]),
         ];
         for (offset, bytes) in fields {
             put(&mut page, offset, bytes);
@@ -135,9 +139,18 @@ impl Header {
                 Durability::Durable
             },
             has_sums: flags & SUMS != 0,
+            grown_from: u64::from_le_bytes(bytes_at(page, 64)),
             number: u64::from_le_bytes(bytes_at(page, 56)),
         };
-        if header.pages == 0 || header.pages > PAGES_MAX {
+        let is_grown = header.grown_from != 0;
+        if header.pages == 0
+            || header.pages > PAGES_MAX
+            || is_grown
+                && header
+                    .grown_from
+                    .saturating_add(sum_pages(header.grown_from))
+                    > header.pages
+        {
             return Err(Error::Damaged(format!(
                 "the header says that the space has {} pages",
                 header.pages
@@ -175,6 +188,7 @@ mod tests {
             mode: Mode::Explicit,
             durability: Durability::Durable,
             has_sums: true,
+            grown_from: 7,
             number: 5,
         };
         let page = header.encode();

@@ -14,7 +14,8 @@
 //!   2080  2016  the free extents, each by offset and length, in order; no two of them touch
 //! ```
 
-use crate::memory::{Fault, Fixed, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Fault, PAGE_BYTES};
 
 const MAGIC: [u8; 8] = *b"sapwheap";
 const ROOT: usize = 8;

@@ -5,6 +5,7 @@ pub mod abi;
 mod allocator;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod allocator_tests;
+mod backup;
 mod block;
 mod bplus;
 mod buffer;
@@ -16,9 +17,12 @@ mod error;
 mod explicit;
 mod fault;
 mod file;
+mod fixed;
 mod free_extents;
 mod granule;
+mod grow;
 mod guard;
+mod hash_map;
 mod header;
 mod heap;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -33,18 +37,22 @@ mod packed;
 mod page;
 mod page_writer;
 mod plain;
+mod queue;
 mod range;
 mod record;
 mod recovery;
 mod region;
+mod root_page;
 mod slot;
 mod space;
 mod step;
 mod sums;
 mod table;
+mod text;
 mod transaction;
 mod tree;
 mod value;
+mod vector;
 mod versions;
 mod view;
 
@@ -52,16 +60,22 @@ pub use allocator::RESERVED_BYTES;
 pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
 pub use error::{Error, Result};
 pub use file::{File, FileError};
-pub use memory::{Fault, Fixed, Memory, Offset, PAGE_BYTES};
+pub use fixed::{Fixed, Ptr, bytes_before};
+pub use hash_map::{HASH_MAP_KEY_BYTES_MAX, HashMap};
+pub use memory::{Fault, Memory, PAGE_BYTES};
 pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Upkeep};
 pub use plain::Plain;
+pub use queue::Queue;
 pub use range::Range;
+pub use root_page::{Layout, NAME_BYTES_MAX, NAMED_ROOTS_MAX};
 pub use slot::SLOTS_MAX;
 pub use space::{
     Durability, LOG_BYTES_DEFAULT, Mode, Options, SPACE_BYTES_DEFAULT, SPILL_BYTES_DEFAULT, Space,
     Stat, VERSIONS_BYTES_DEFAULT,
 };
 pub use sums::Checked;
+pub use text::Text;
 pub use transaction::{PageAccess, Transaction};
 pub use tree::Census;
 pub use value::VALUE_BYTES_MAX;
+pub use vector::{VECTOR_LENGTH_MAX, Vector};

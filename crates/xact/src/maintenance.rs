@@ -324,6 +324,7 @@ impl Maintenance<'_> {
             mode: inner.mode,
             durability: inner.durability,
             has_sums: inner.verified.is_needed(),
+            grown_from: 0,
             number,
         };
         let written = || {

@@ -8,8 +8,7 @@
 //! Transactions conflict by pages of [`PAGE_BYTES`]: what is changed by different processes at once belongs on different pages,
 //! and whatever invalidates a page for others must write to it.
 
-use std::fmt;
-use std::marker::PhantomData;
+use crate::fixed::{Fixed, Ptr};
 
 /// The granule in which transactions notice each other.
 pub const PAGE_BYTES: usize = 4096;
@@ -74,7 +73,7 @@ pub trait Memory {
     ///
     /// # Errors
     /// As for [`Memory::read`].
-    fn load<T: Fixed>(&self, at: Offset<T>) -> Result<T, Self::Error> {
+    fn load<T: Fixed>(&self, at: Ptr<T>) -> Result<T, Self::Error> {
         Ok(T::decode(self.read(at.get(), T::BYTES)?))
     }
 
@@ -82,7 +81,7 @@ pub trait Memory {
     ///
     /// # Errors
     /// As for [`Memory::write`].
-    fn store<T: Fixed>(&mut self, at: Offset<T>, value: &T) -> Result<(), Self::Error> {
+    fn store<T: Fixed>(&mut self, at: Ptr<T>, value: &T) -> Result<(), Self::Error> {
         value.encode(self.write(at.get(), T::BYTES)?);
         Ok(())
     }
@@ -91,8 +90,8 @@ pub trait Memory {
     ///
     /// # Errors
     /// As for [`Memory::allocate`] and [`Memory::write`].
-    fn place<T: Fixed>(&mut self, value: &T) -> Result<Offset<T>, Self::Error> {
-        let at = Offset::new(self.allocate(T::BYTES as u64)?);
+    fn place<T: Fixed>(&mut self, value: &T) -> Result<Ptr<T>, Self::Error> {
+        let at = Ptr::new(self.allocate(T::BYTES as u64)?);
         self.store(at, value)?;
         Ok(at)
     }
@@ -134,109 +133,17 @@ impl<M: Memory> Memory for &mut M {
     }
 }
 
-/// A value of a fixed number of bytes, stored in the same form on every machine.
-pub trait Fixed {
-    /// How many bytes it takes, more than 0.
-    const BYTES: usize;
-
-    /// Reads the value from exactly [`Fixed::BYTES`] bytes. Any bytes must give a value.
-    fn decode(bytes: &[u8]) -> Self;
-
-    /// Writes the value over exactly [`Fixed::BYTES`] bytes.
-    fn encode(&self, bytes: &mut [u8]);
-}
-
-macro_rules! fixed_number {
-    ($($number:ty),*) => {$(
-        impl Fixed for $number {
-            const BYTES: usize = size_of::<$number>();
-
-            fn decode(bytes: &[u8]) -> Self {
-                bytes.try_into().map_or(0, <$number>::from_le_bytes)
-            }
-
-            fn encode(&self, bytes: &mut [u8]) {
-                bytes.copy_from_slice(&self.to_le_bytes());
-            }
-        }
-    )*};
-}
-
-fixed_number!(u8, u16, u32, u64, i8, i16, i32, i64);
-
-impl<const N: usize> Fixed for [u8; N] {
-    const BYTES: usize = N;
-
-    fn decode(bytes: &[u8]) -> Self {
-        bytes.try_into().unwrap_or([0; N])
+/// Gives an area back. Where others may be using it they find out that they lost: all of its pages are written to.
+pub(crate) fn retire<M: Memory>(memory: &mut M, at: u64, bytes: u64) -> Result<(), M::Error> {
+    let page_bytes = PAGE_BYTES as u64;
+    let end = at.saturating_add(bytes);
+    let mut place = at;
+    while memory.is_shared() && place < end {
+        let byte = memory.write(place, 1)?;
+        byte.iter_mut().for_each(|byte| *byte = !*byte);
+        place = (place / page_bytes + 1) * page_bytes;
     }
-
-    fn encode(&self, bytes: &mut [u8]) {
-        bytes.copy_from_slice(self);
-    }
-}
-
-impl<T> Fixed for Offset<T> {
-    const BYTES: usize = u64::BYTES;
-
-    fn decode(bytes: &[u8]) -> Self {
-        Offset::new(u64::decode(bytes))
-    }
-
-    fn encode(&self, bytes: &mut [u8]) {
-        self.raw.encode(bytes);
-    }
-}
-
-/// Where a `T` is stored.
-pub struct Offset<T> {
-    raw: u64,
-    kind: PhantomData<fn() -> T>,
-}
-
-impl<T> Offset<T> {
-    /// The offset that stands for "nothing".
-    pub const NONE: Self = Self::new(0);
-
-    /// The place `raw` bytes from the beginning of the memory.
-    pub const fn new(raw: u64) -> Self {
-        Self {
-            raw,
-            kind: PhantomData,
-        }
-    }
-
-    /// The distance from the beginning of the memory in bytes.
-    pub const fn get(self) -> u64 {
-        self.raw
-    }
-
-    /// Whether it stands for "nothing".
-    pub const fn is_none(self) -> bool {
-        self.raw == 0
-    }
-}
-
-impl<T> Clone for Offset<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Offset<T> {}
-
-impl<T> PartialEq for Offset<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.raw == other.raw
-    }
-}
-
-impl<T> Eq for Offset<T> {}
-
-impl<T> fmt::Debug for Offset<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Offset({})", self.raw)
-    }
+    memory.free(at, bytes)
 }
 
 /// What a data structure finds wrong with its memory or with what it was asked.
@@ -271,6 +178,18 @@ pub enum Fault {
         /// How many bytes were asked for.
         bytes: u64,
     },
+    /// The system has no random numbers to give.
+    #[error("the system has no random numbers to give")]
+    NoRandomness,
+    /// A name of a root or a layout that is empty or too long.
+    #[error("a name of {bytes} bytes: 1 to {max} are possible", max = crate::NAME_BYTES_MAX)]
+    Name {
+        /// The length of the name.
+        bytes: usize,
+    },
+    /// One named root more than there can be.
+    #[error("there are {max} named roots already", max = crate::NAMED_ROOTS_MAX)]
+    RootsFull,
     /// A key that is longer than this structure takes.
     #[error("a key of {bytes} bytes is longer than {max}")]
     KeyTooLong {

@@ -13,7 +13,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
 use crate::guard::{Guard, Guards};
-use crate::{Durability, Error, Memory, Offset, Options, PAGE_BYTES, Space, Transaction};
+use crate::{Durability, Error, Memory, Options, PAGE_BYTES, Ptr, Space, Transaction};
 
 const SCHEDULES: usize = 400;
 /// Of little work many more can be run.
@@ -29,7 +29,7 @@ const WRITERS: u64 = 3;
 const COMMITS: u64 = 3;
 /// How often others may go on while a long reader looks at nothing.
 const LASTING: usize = 1500;
-const COUNTER: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
+const COUNTER: Ptr<u64> = Ptr::new(40 * PAGE_BYTES as u64);
 /// Each writer has two pages of its own, and uses so many bytes of them: nearly a quarter of the log, which would be too much.
 const OWN_AT: u64 = 50;
 const OWN_BYTES: usize = PAGE_BYTES + PAGE_BYTES / 2;
@@ -51,8 +51,8 @@ fn open_with(guards: Guards, backoff: bool, spill: u64) -> Space {
     Space::in_memory(&Options { guards, ..options }).unwrap()
 }
 
-fn own_at(writer: u64) -> Offset<u64> {
-    Offset::new((OWN_AT + 2 * writer) * PAGE_BYTES as u64)
+fn own_at(writer: u64) -> Ptr<u64> {
+    Ptr::new((OWN_AT + 2 * writer) * PAGE_BYTES as u64)
 }
 
 /// Fills what a writer has with a number.

@@ -23,7 +23,8 @@ use sapwood_wal::sync::Mutex;
 use sapwood_wal::{LogId, Position, Wal};
 
 use crate::error::{Doing, Error, Result};
-use crate::guard::Guard;
+use crate::grow::grow;
+use crate::guard::{Guard, Guards};
 use crate::header::{HEADER_PAGES, Header};
 use crate::page::PAGE_BYTES;
 use crate::page_writer::PageWriter;
@@ -33,7 +34,7 @@ use crate::space::{Durability, Inner, Mode, Options, Space, free_slots_of};
 use crate::sums::Verified;
 
 const LOCK_NAME: &str = "lock";
-const DATA_NAME: &str = "data";
+pub(crate) const DATA_NAME: &str = "data";
 const NEW_DATA_NAME: &str = "data.new";
 const LOG_NAME: &str = "log";
 const LOG_SEGMENTS: u32 = 8;
@@ -86,7 +87,7 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Resu
     Ok(opened.into_space(storage, membership, options))
 }
 
-fn create_folder(path: &Path) -> Result<()> {
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -156,9 +157,11 @@ fn start(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> 
         }
         result => result.doing(opening)?,
     };
-    let headers = read_headers(&*data)?;
-    let header = *newest(&headers)?;
+    let mut headers = read_headers(&*data)?;
+    let header = newest(&headers)?;
     options.check_made(header.mode, header.durability)?;
+    grow(&*data, &mut headers, options.grown_pages, options.guards)?;
+    let header = *newest(&headers)?;
     let map = map(&*data, &header)?;
     let wal = Wal::open(storage, LOG_NAME, OpenMode::Write, region.clone())?;
     recovery::recover(&**storage, &*data, &wal, &headers, &region, options.guards)?;
@@ -185,6 +188,10 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
     let headers = read_headers(&*data)?;
     let header = *newest(&headers)?;
     options.check_made(header.mode, header.durability)?;
+    if header.pages < options.grown_pages {
+        let bytes = header.pages * PAGE_BYTES as u64;
+        return Err(Error::InUse { bytes });
+    }
     if header.pages != region.pages() {
         return Err(Error::Damaged(
             "the lock region belongs to a space of another size".into(),
@@ -205,7 +212,8 @@ fn join(storage: &Arc<dyn Storage>, region: Arc<Region>, options: &Options) -> R
     })
 }
 
-fn map(data: &dyn File, header: &Header) -> Result<Map> {
+/// Refuses a data file that somebody has shortened.
+pub(crate) fn check_length(data: &dyn File, header: &Header) -> Result<()> {
     let bytes = header.file_bytes();
     let size = data.size().doing("cannot look at the data file")?;
     if size < bytes {
@@ -213,51 +221,81 @@ fn map(data: &dyn File, header: &Header) -> Result<Map> {
             "the data file has {size} of its {bytes} bytes"
         )));
     }
-    let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Ok(())
+}
+
+fn map(data: &dyn File, header: &Header) -> Result<Map> {
+    check_length(data, header)?;
+    let length = usize::try_from(header.file_bytes()).unwrap_or(usize::MAX);
     let map = data.map(length).doing("cannot map the data file")?;
     map.expect_jumps();
     Ok(map)
 }
 
-/// Makes an empty space. Its data file gets its name last: if that is there, everything is.
+/// Makes an empty space.
 fn create(storage: &Arc<dyn Storage>, options: &Options) -> Result<()> {
     let header = Header {
         id: new_id()?,
-        pages: options.pages,
+        pages: options.pages.max(options.grown_pages),
         replay_from: Position::START,
         mode: options.mode.unwrap_or(Mode::Explicit),
         durability: options.durability.unwrap_or(Durability::Durable),
         has_sums: options.checksums,
+        grown_from: 0,
         number: 0,
     };
-    Wal::remove(&**storage, LOG_NAME)?;
-    let segment_bytes = (options.log_bytes / u64::from(LOG_SEGMENTS)).max(2 * PAGE_BYTES as u64);
+    create_files(storage, &header, options.log_bytes, options.guards, |_| {
+        Ok(())
+    })
+}
+
+/// Makes the files of a space whose pages are what is written to them then. Its data file gets its name last: if that is
+/// there, everything is.
+pub(crate) fn create_files(
+    storage: &Arc<dyn Storage>,
+    header: &Header,
+    log_bytes: u64,
+    guards: Guards,
+    write_pages: impl FnOnce(&dyn File) -> Result<()>,
+) -> Result<()> {
+    let making = "cannot make the data file";
+    remove_files(&**storage)?;
+    let segment_bytes = (log_bytes / u64::from(LOG_SEGMENTS)).max(2 * PAGE_BYTES as u64);
     let shape = sapwood_wal::Options {
         segment_bytes: segment_bytes.next_multiple_of(PAGE_BYTES as u64),
         segments: LOG_SEGMENTS,
     };
     Wal::create(storage, LOG_NAME, LogId(header.id), &shape)?;
-    let made = || {
-        match storage.remove(NEW_DATA_NAME) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = storage.open(NEW_DATA_NAME, OpenMode::CreateNew)?;
-        file.allocate(0, HEADER_PAGES * PAGE_BYTES as u64)?;
-        file.set_size(header.file_bytes())?;
-        for place in 0..HEADER_PAGES {
-            write_header(&*file, place, &header)?;
-        }
-        if options.guards.has(Guard::SyncNewSpace) {
+    let file = storage
+        .open(NEW_DATA_NAME, OpenMode::CreateNew)
+        .doing(making)?;
+    file.allocate(0, HEADER_PAGES * PAGE_BYTES as u64)
+        .and_then(|()| file.set_size(header.file_bytes()))
+        .and_then(|()| (0..HEADER_PAGES).try_for_each(|place| write_header(&*file, place, header)))
+        .doing(making)?;
+    write_pages(&*file)?;
+    let named = || {
+        if guards.has(Guard::SyncNewSpace) {
             file.sync_data()?;
         }
         storage.rename(NEW_DATA_NAME, DATA_NAME)?;
         storage.sync_names()
     };
-    made().doing("cannot make the data file")
+    named().doing(making)
 }
 
-fn new_id() -> Result<[u8; 16]> {
+/// Removes what is left of a space that was not made to the end.
+pub(crate) fn remove_files(storage: &dyn Storage) -> Result<()> {
+    Wal::remove(storage, LOG_NAME)?;
+    match storage.remove(NEW_DATA_NAME) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).doing("cannot remove what is left of a new space")
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn new_id() -> Result<[u8; 16]> {
     let mut id = [0; 16];
     // So few bytes come at once.
     rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty())

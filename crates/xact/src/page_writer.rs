@@ -150,6 +150,7 @@ mod tests {
             mode: crate::Mode::Explicit,
             durability: crate::Durability::Durable,
             has_sums: true,
+            grown_from: 0,
             number: 0,
         };
         file.set_size(header.file_bytes()).unwrap();

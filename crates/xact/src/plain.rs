@@ -94,7 +94,7 @@ impl Memory for Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Offset;
+    use crate::fixed::Ptr;
 
     #[test]
     fn areas_are_aligned_apart_and_used_again() {
@@ -154,7 +154,7 @@ mod tests {
         let pointer = memory.place(&number).unwrap();
         memory.set_root(pointer.get()).unwrap();
         let memory = Plain::from_bytes(memory.as_bytes().to_vec()).unwrap();
-        let pointer: Offset<Offset<i64>> = Offset::new(memory.root().unwrap());
+        let pointer: Ptr<Ptr<i64>> = Ptr::new(memory.root().unwrap());
         let number = memory.load(pointer).unwrap();
         assert_eq!(memory.load(number).unwrap(), -5);
         assert!(Plain::from_bytes(vec![0; 10]).is_err());

@@ -20,6 +20,7 @@ use crate::open;
 use crate::page::{PAGE_BYTES, PageBytes, page_of};
 use crate::page_writer::PageWriter;
 use crate::region::{FRAMES_MAX, Region};
+use crate::root_page::{self, Layout};
 use crate::slot::{Slot, Snapshot, wait_while};
 use crate::sums::{Checked, Verified};
 use crate::transaction::Transaction;
@@ -75,6 +76,9 @@ pub struct Options {
     pub(crate) mode: Option<Mode>,
     pub(crate) durability: Option<Durability>,
     pub(crate) pages: u64,
+    /// At least so many; 0 if that is left as it is.
+    pub(crate) grown_pages: u64,
+    pub(crate) layout: Option<Layout>,
     pub(crate) checksums: bool,
     pub(crate) log_bytes: u64,
     pub(crate) frames: u64,
@@ -100,6 +104,8 @@ impl Default for Options {
             mode: None,
             durability: None,
             pages: SPACE_BYTES_DEFAULT / PAGE_BYTES as u64,
+            grown_pages: 0,
+            layout: None,
             checksums: true,
             log_bytes: LOG_BYTES_DEFAULT,
             frames: VERSIONS_BYTES_DEFAULT / PAGE_BYTES as u64,
@@ -137,6 +143,16 @@ impl Options {
         self
     }
 
+    /// What the program stores in the space, and in which version of its form: a name of 1 to
+    /// [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes. A new space is said to hold that; one that holds something else,
+    /// or does not say what it holds, is not opened ([`Error::OtherLayout`]). Who asks for no layout gets any: so a
+    /// program that knows older versions looks at [`Transaction::layout`], and changes it with what it stores.
+    pub fn layout(mut self, name: &str, version: u64) -> Self {
+        let name = name.to_owned();
+        self.layout = Some(Layout { name, version });
+        self
+    }
+
     /// Whether the pages of a new space have checksums; they do by default. A page in the file is verified when a
     /// process first looks at it, and by [`Space::check`]. They take up four bytes for each page that was written, in
     /// the file and in the log.
@@ -150,6 +166,13 @@ impl Options {
     /// that runs at the same time.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.pages = bytes.div_ceil(PAGE_BYTES as u64);
+        self
+    }
+
+    /// Makes a space that is smaller so large, in bytes, when the first process opens it; it is [`Error::InUse`] while
+    /// another one has it open. With checksums a space grows by a thousandth at least. Nothing is ever made smaller.
+    pub fn grow_to(mut self, bytes: u64) -> Self {
+        self.grown_pages = bytes.div_ceil(PAGE_BYTES as u64);
         self
     }
 
@@ -213,7 +236,10 @@ impl Options {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.pages <= page_of(RESERVED_BYTES) || self.pages > PAGES_MAX {
+        if let Some(layout) = &self.layout {
+            root_page::check_name(&layout.name)?;
+        }
+        if self.pages <= page_of(RESERVED_BYTES) || self.pages.max(self.grown_pages) > PAGES_MAX {
             Err(Error::BadOptions(
                 "it has more than the 72 KiB that its allocator takes up, and at most 16 TiB less 16 GiB",
             ))
@@ -244,9 +270,11 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Log`], [`Error::Damaged`], [`Error::UnknownVersion`], [`Error::MadeOtherwise`],
-    /// [`Error::ProcessesFull`], [`Error::BadOptions`].
+    /// [`Error::OtherLayout`], [`Error::ProcessesFull`], [`Error::BadOptions`].
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        open::open(path.as_ref(), options)
+        let space = open::open(path.as_ref(), options)?;
+        space.check_layout()?;
+        Ok(space)
     }
 
     /// A space in the memory of this process.
@@ -262,7 +290,35 @@ impl Space {
     /// # Errors
     /// As [`Space::open`].
     pub fn open_storage(storage: Arc<dyn Storage>, options: &Options) -> Result<Self> {
-        open::open_storage(storage, options)
+        let space = open::open_storage(storage, options)?;
+        space.check_layout()?;
+        Ok(space)
+    }
+
+    /// Compares what it holds with what it was asked for; a space that nothing was committed to holds that.
+    fn check_layout(&self) -> Result<()> {
+        let Some(asked) = &self.inner.options.layout else {
+            return Ok(());
+        };
+        let mut made = self.read(|t| t.layout())?;
+        if made.is_none() {
+            made = self.transaction(|t| {
+                let made = t.layout()?;
+                if made.is_some() || !t.is_untouched()? {
+                    return Ok(made);
+                }
+                t.set_layout(asked)?;
+                Ok::<_, Error>(Some(asked.clone()))
+            })?;
+        }
+        if made.as_ref() == Some(asked) {
+            return Ok(());
+        }
+        let told = made.map(|made| made.to_string());
+        Err(Error::OtherLayout {
+            made: told.unwrap_or_else(|| "something that it does not name".to_owned()),
+            asked: asked.to_string(),
+        })
     }
 
     /// The size in bytes.
@@ -294,6 +350,18 @@ impl Space {
         self.inner.check_size()?;
         self.checkpoint()?;
         self.inner.check_pages()
+    }
+
+    /// Copies the space, as its newest durable commit has left it, into a folder that is made or has none, beside whoever
+    /// uses it; gives how many pages that were. The copy is a space of its own: to restore it, open it, or have it
+    /// copied to where it is wanted. Every page is verified.
+    ///
+    /// As long as it takes versions are kept for it as for any long reader, see [`Options::spill_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`], [`Error::Io`], [`Error::Log`], [`Error::SlotsFull`]. There is no copy then.
+    pub fn back_up(&self, path: impl AsRef<Path>) -> Result<u64> {
+        self.inner.back_up(path.as_ref())
     }
 
     /// Runs a transaction: what `body` does happens as a whole, or not at all if it fails. `body` runs again if another

@@ -179,7 +179,7 @@ pub struct Checked {
 const DAMAGED_MAX: usize = 1000;
 
 /// The parts of a range of the file that may hold something other than zeros.
-fn extents(file: &dyn File, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+pub(crate) fn extents(file: &dyn File, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
     std::iter::from_fn(move || {
         if at >= range.end {
@@ -191,10 +191,13 @@ fn extents(file: &dyn File, range: Range<u64>) -> impl Iterator<Item = Range<u64
             Err(rustix::io::Errno::NXIO) => return None,
             Err(_) => at,
         };
+        if start >= range.end {
+            return None;
+        }
         let hole = rustix::fs::seek(file.handle(), SeekFrom::Hole(start));
         let end = hole.unwrap_or(range.end).clamp(start, range.end);
         at = end.max(at + 1);
-        (start < range.end).then_some(start..end)
+        Some(start..end)
     })
 }
 

@@ -9,14 +9,17 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
+use sapwood_wal::Position;
 use sapwood_wal::storage::Identity;
 
 use crate::allocator::{self, RESERVED_BYTES};
 use crate::commit::Wait;
 use crate::context::{Access, Context};
 use crate::error::{Error, Result};
+use crate::explicit;
 use crate::memory::{Fault, Memory};
-use crate::page::{PAGE_BYTES, pages_of};
+use crate::page::{PAGE_BYTES, PageBytes, pages_of};
+use crate::root_page::{self, Layout};
 use crate::slot::Snapshot;
 use crate::space::Inner;
 
@@ -166,9 +169,76 @@ impl<'s> Transaction<'s> {
         }
     }
 
+    /// The offset that [`Transaction::set_named_root`] has stored under a name, or 0. A structure is found so by whoever
+    /// knows its name, beside [`Memory::root`], and none has to know of the others.
+    ///
+    /// # Errors
+    /// As for [`Memory::read`].
+    pub fn named_root(&self, name: &str) -> Result<u64> {
+        root_page::named_root(self, name)
+    }
+
+    /// Stores an offset under a name of at most [`NAME_BYTES_MAX`](crate::NAME_BYTES_MAX) bytes; 0 removes the name.
+    /// There are at most [`NAMED_ROOTS_MAX`](crate::NAMED_ROOTS_MAX), all on one page that everybody reads: a structure
+    /// has one for as long as it exists, and changes what stands there.
+    ///
+    /// # Errors
+    /// [`Fault::RootsFull`], [`Fault::Name`], and as for [`Memory::write`].
+    pub fn set_named_root(&mut self, name: &str, root: u64) -> Result<()> {
+        root_page::set_named_root(&mut Reserved(self), name, root)
+    }
+
+    /// All named roots, in no particular order.
+    ///
+    /// # Errors
+    /// As for [`Memory::read`].
+    pub fn named_roots(&self) -> Result<Vec<(String, u64)>> {
+        root_page::named_roots(self)
+    }
+
+    /// What the space is said to hold, see [`Options::layout`](crate::Options::layout).
+    ///
+    /// # Errors
+    /// As for [`Memory::read`].
+    pub fn layout(&self) -> Result<Option<Layout>> {
+        root_page::layout(self)
+    }
+
+    /// Says what the space holds from now on: for a program that brings its structures into another form, in the same
+    /// transaction.
+    ///
+    /// # Errors
+    /// [`Fault::Name`], and as for [`Memory::write`].
+    pub fn set_layout(&mut self, layout: &Layout) -> Result<()> {
+        root_page::set_layout(&mut Reserved(self), layout)
+    }
+
+    /// How much of the space was ever handed out, in bytes from its beginning. What was given back since is a part of
+    /// that, and is handed out again.
+    ///
+    /// # Errors
+    /// As for [`Memory::read`].
+    pub fn handed_out(&self) -> Result<u64> {
+        allocator::end(self)
+    }
+
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// A page as the transaction's snapshot has it, verified. That it was looked at is not noticed.
+    pub(crate) fn page(&self, page: u64) -> Result<&PageBytes> {
+        let found = explicit::verified(self.inner, &self.snapshot(), page)?;
+        // SAFETY: it stays as it is while the transaction runs, which is borrowed.
+        Ok(unsafe { &*found })
+    }
+
+    /// Whether it sees a space to which nothing was ever committed.
+    pub(crate) fn is_untouched(&self) -> Result<bool> {
+        // A copy of a space begins a log of its own, with what the space holds.
+        let is_first = self.snapshot().version == Position::START.lsn.0;
+        Ok(is_first && self.root()? == 0 && allocator::end(self)? == RESERVED_BYTES)
     }
 
     /// What it sees.
@@ -337,11 +407,11 @@ impl Memory for Transaction<'_> {
     }
 
     fn root(&self) -> Result<u64> {
-        allocator::root(self)
+        root_page::root(self)
     }
 
     fn set_root(&mut self, root: u64) -> Result<()> {
-        allocator::set_root(&mut Reserved(self), root)
+        root_page::set_root(&mut Reserved(self), root)
     }
 
     fn prefetch(&self, offset: u64, bytes: u64) {

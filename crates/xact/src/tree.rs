@@ -1,4 +1,5 @@
-//! What both search trees have in common for whoever uses them: how one is found in its memory, and what a check of it counts.
+//! What the structures have in common for whoever uses them: how one is found in its memory; and what a check of a tree
+//! counts.
 
 use crate::block::damaged;
 use crate::memory::Memory;
@@ -17,7 +18,7 @@ pub struct Census {
     pub height: usize,
 }
 
-/// How a kind of tree is told: the first bytes of its description.
+/// How a kind of structure is told: the first bytes of its description.
 pub(crate) struct Magic {
     pub(crate) bytes: [u8; 8],
     /// What is wrong where they are not.
@@ -25,14 +26,14 @@ pub(crate) struct Magic {
 }
 
 impl Magic {
-    /// Begins the description of a tree.
+    /// Begins the description of a structure.
     pub(crate) fn store<M: Memory>(&self, memory: &mut M, at: u64) -> Result<(), M::Error> {
         let begin = memory.write(at, self.bytes.len())?;
         begin.copy_from_slice(&self.bytes);
         Ok(())
     }
 
-    /// The description of the tree there.
+    /// The description of the structure there.
     pub(crate) fn description<'m, M: Memory>(
         &self,
         memory: &'m M,
@@ -47,11 +48,11 @@ impl Magic {
     }
 }
 
-/// What is the same to the letter for a tree that has a `memory`, is described `at` an offset of it and gives a `cursor` for an edge.
-macro_rules! tree_in_a_memory {
-    ($tree:ident) => {
-        impl<M: Memory> $tree<M> {
-            /// Where the tree is described: what opens it again.
+/// What is the same to the letter for a structure that has a `memory` and is described `at` an offset of it.
+macro_rules! in_a_memory {
+    ($name:ident $(, $kind:ident)?) => {
+        impl<M: Memory $(, $kind)?> $name<M $(, $kind)?> {
+            /// Where it is described: what opens it again.
             pub fn offset(&self) -> u64 {
                 self.at
             }
@@ -65,7 +66,16 @@ macro_rules! tree_in_a_memory {
             pub fn into_memory(self) -> M {
                 self.memory
             }
+        }
+    };
+}
 
+/// The same for a tree, which also gives a `cursor` for an edge.
+macro_rules! tree_in_a_memory {
+    ($tree:ident) => {
+        crate::tree::in_a_memory!($tree);
+
+        impl<M: Memory> $tree<M> {
             /// The records between two keys in order, from both ends.
             ///
             /// # Errors
@@ -80,4 +90,4 @@ macro_rules! tree_in_a_memory {
     };
 }
 
-pub(crate) use tree_in_a_memory;
+pub(crate) use {in_a_memory, tree_in_a_memory};

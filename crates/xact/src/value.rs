@@ -1,7 +1,8 @@
 //! Values that are too long for a block: an area of their own, described in the block by its offset and length.
 
 use crate::block::{Cell, OUTSIDE_BYTES, damaged};
-use crate::memory::{Fault, Fixed, Memory};
+use crate::fixed::Fixed;
+use crate::memory::{Fault, Memory};
 
 /// The longest value of both trees: 64 MiB.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;

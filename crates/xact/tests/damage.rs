@@ -7,11 +7,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sapwood_wal::storage::{Memory as Files, OpenMode, Storage};
 use sapwood_xact::{
-    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, RESERVED_BYTES, Space,
+    Error, Memory, Mode, Options, PAGE_BYTES, PageAccess, Ptr, RESERVED_BYTES, Space,
 };
 
 const PAGES: usize = 34;
-const COUNT: Offset<u64> = Offset::new(RESERVED_BYTES + 64);
+const COUNT: Ptr<u64> = Ptr::new(RESERVED_BYTES + 64);
 
 fn small() -> Options {
     Options::new()

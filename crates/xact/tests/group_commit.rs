@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use sapwood_wal::storage::gated::Gated;
-use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, Space};
+use sapwood_xact::{Error, Memory, Mode, Options, PAGE_BYTES, Ptr, Space};
 
 /// Each in its own page, so that nobody is in anybody's way.
 fn increment(space: &Space, cell: u64) {
-    let at = Offset::<u64>::new((20 + cell) * PAGE_BYTES as u64);
+    let at = Ptr::<u64>::new((20 + cell) * PAGE_BYTES as u64);
     let incremented: Result<(), Error> = space.transaction(|t| {
         let count = t.load(at)? + 1;
         t.store(at, &count)

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sapwood_testkit::Random;
-use sapwood_xact::{Error, Memory, Mode, Offset, Options, PAGE_BYTES, Space, Transaction};
+use sapwood_xact::{Error, Memory, Mode, Options, PAGE_BYTES, Ptr, Space, Transaction};
 
 const CELLS: u64 = 5;
 const PROCESSES: u64 = 3;
@@ -180,7 +180,7 @@ fn load_at(t: &Transaction<'_>, at: u64) -> Result<u64, Error> {
     match t.map() {
         // SAFETY: the place is within the space, and the transaction runs.
         Some(base) => Ok(unsafe { base.add(at as usize).cast::<u64>().read() }),
-        None => t.load(Offset::new(at)),
+        None => t.load(Ptr::new(at)),
     }
 }
 
@@ -188,7 +188,7 @@ fn store_at(t: &mut Transaction<'_>, at: u64, value: u64) -> Result<(), Error> {
     match t.map() {
         // SAFETY: as above.
         Some(base) => unsafe { base.add(at as usize).cast::<u64>().write(value) },
-        None => t.store(Offset::new(at), &value)?,
+        None => t.store(Ptr::new(at), &value)?,
     }
     Ok(())
 }

@@ -8,8 +8,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use sapwood_xact::{
-    Error, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess, RESERVED_BYTES, Space,
-    Transaction,
+    Error, Memory, Mode, Options, PAGE_BYTES, PageAccess, Ptr, RESERVED_BYTES, Space, Transaction,
 };
 
 const MAPPED: [Mode; 2] = [Mode::Tracked, Mode::Snapshot];
@@ -99,12 +98,12 @@ fn loads_and_stores_are_those_of_memory() {
 
 #[test]
 fn what_is_read_conflicts_when_tracked_and_not_in_a_snapshot() {
-    const HERE: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
-    const THERE: Offset<u64> = Offset::new(50 * PAGE_BYTES as u64);
+    const HERE: Ptr<u64> = Ptr::new(40 * PAGE_BYTES as u64);
+    const THERE: Ptr<u64> = Ptr::new(50 * PAGE_BYTES as u64);
     for mode in MAPPED {
         let folder = tempfile::tempdir().unwrap();
         let space = open(folder.path(), mode);
-        let meanwhile = |at: Offset<u64>| {
+        let meanwhile = |at: Ptr<u64>| {
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| {
                     let stored: Result<(), Error> = space.transaction(|t| {
@@ -138,7 +137,7 @@ fn what_is_read_conflicts_when_tracked_and_not_in_a_snapshot() {
 
 #[test]
 fn a_copy_is_kept_until_somebody_else_changes_the_page() {
-    const HERE: Offset<u64> = Offset::new(40 * PAGE_BYTES as u64);
+    const HERE: Ptr<u64> = Ptr::new(40 * PAGE_BYTES as u64);
     let folder = tempfile::tempdir().unwrap();
     let space = open(folder.path(), Mode::Snapshot);
     let store = |value: u64| {
@@ -301,14 +300,12 @@ fn faults() {
     let folder = tempfile::tempdir().unwrap();
     let space = open(folder.path(), Mode::Tracked);
     let mut t = space.begin().unwrap();
-    t.store(Offset::new(PAGE_BYTES as u64 * 30), &5_u64)
-        .unwrap();
+    t.store(Ptr::new(PAGE_BYTES as u64 * 30), &5_u64).unwrap();
     let base = t.map().unwrap().as_ptr();
     match case.as_str() {
         "stack overflow" => {
             // Accesses are learnt of on the same alternate stack.
-            t.store(Offset::new(PAGE_BYTES as u64 * 31), &6_u64)
-                .unwrap();
+            t.store(Ptr::new(PAGE_BYTES as u64 * 31), &6_u64).unwrap();
             println!("{}", overflow_the_stack(0));
         }
         "sent" => {
@@ -437,7 +434,7 @@ fn interrupted() {
             for page in 20..PAGES {
                 // In turns by faults and by asking.
                 if page % 2 == 0 {
-                    t.store(Offset::new((page * PAGE_BYTES) as u64), &round)?;
+                    t.store(Ptr::new((page * PAGE_BYTES) as u64), &round)?;
                 } else {
                     // SAFETY: within the space, which this thread's transaction borrows.
                     unsafe { base.add(page * PAGE_BYTES).cast::<u32>().write(round) };
@@ -495,7 +492,7 @@ fn a_child_that_gives_up_leaves_the_transaction_of_its_parent_alone() {
     for mode in [Mode::Explicit, Mode::Tracked] {
         let folder = tempfile::tempdir().unwrap();
         let space = open(folder.path(), mode);
-        let at = Offset::<u64>::new(PAGE_BYTES as u64 * 40);
+        let at = Ptr::<u64>::new(PAGE_BYTES as u64 * 40);
         let mut parent = true;
         let committed: Result<(), Error> = space.transaction(|t| {
             t.store(at, &1)?;

@@ -6,9 +6,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use sapwood_xact::{Error, Memory, Offset, Options, Space, Transaction};
+use sapwood_xact::{Error, Memory, Options, Ptr, Space, Transaction};
 
-const COUNTER: Offset<u64> = Offset::new(1 << 20);
+const COUNTER: Ptr<u64> = Ptr::new(1 << 20);
 
 fn small() -> Options {
     Options::new()

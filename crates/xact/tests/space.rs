@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use sapwood_xact::{
-    Durability, Error, Fault, Memory, Mode, Offset, Options, PAGE_BYTES, PageAccess,
-    RESERVED_BYTES, Space,
+    Durability, Error, Fault, Memory, Mode, NAME_BYTES_MAX, NAMED_ROOTS_MAX, Options, PAGE_BYTES,
+    PageAccess, Ptr, RESERVED_BYTES, Space,
 };
 
-const COUNTER: Offset<u64> = Offset::new(16 * 1024 * 1024);
+const COUNTER: Ptr<u64> = Ptr::new(16 * 1024 * 1024);
 
 fn small() -> Options {
     Options::new()
@@ -149,8 +149,8 @@ fn a_reader_that_stays_for_ever_is_named() {
     let pinned = (0..100).find_map(|_| {
         let result: Result<(), Error> = space.transaction(|t| {
             t.store(COUNTER, &1).and_then(|()| {
-                let seen = t.load(Offset::<u64>::new(1 << 18))? + 1;
-                t.store(Offset::new(1 << 18), &seen)
+                let seen = t.load(Ptr::<u64>::new(1 << 18))? + 1;
+                t.store(Ptr::new(1 << 18), &seen)
             })
         });
         result.err()
@@ -249,7 +249,7 @@ fn of_two_that_touch_the_same_page_one_must_repeat() {
     // Somebody who only reads what changes must repeat as well, if it writes anything.
     let mut second = space.begin().unwrap();
     assert_eq!(second.load(COUNTER).unwrap(), 1);
-    second.store(Offset::<u64>::new(1 << 20), &7).unwrap();
+    second.store(Ptr::<u64>::new(1 << 20), &7).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(increment(&space), 2));
     });
@@ -296,7 +296,7 @@ fn threads_count_together_and_the_oldest_gets_through() {
 fn writers_that_wait_for_room_do_not_keep_each_other_waiting() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 400;
-    let own = |thread: u64| Offset::<u64>::new((1 << 20) + thread * PAGE_BYTES as u64);
+    let own = |thread: u64| Ptr::<u64>::new((1 << 20) + thread * PAGE_BYTES as u64);
     for backoff in [true, false] {
         // The memory for versions is used again every few commits, and the log every few hundred.
         let options = small()
@@ -427,7 +427,7 @@ fn what_the_allocator_keeps_is_not_stored_to() {
     let refused = |result: Result<(), Error>, at: u64| matches!(result, Err(Error::Fault(Fault::Reserved { offset })) if offset == at);
     for at in [0, 8, 4096, RESERVED_BYTES - 1] {
         assert!(refused(t.write(at, 2).map(drop), at));
-        assert!(refused(t.store(Offset::new(at), &5_u64), at));
+        assert!(refused(t.store(Ptr::new(at), &5_u64), at));
         assert!(refused(t.touch(at, 1, PageAccess::Write), at));
         t.read(at, 2).unwrap();
         t.touch(at, 1, PageAccess::Read).unwrap();
@@ -558,4 +558,79 @@ fn a_structure_whose_sizes_change_has_room_where_it_was() {
             t.free(areas.swap_remove(place), bytes).unwrap();
         }
     }
+}
+
+#[test]
+fn roots_with_names_are_found_by_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = Space::open(folder.path(), &small()).unwrap();
+    let name = |number: usize| format!("{number:03}{}", "n".repeat(NAME_BYTES_MAX - 3));
+    let set = |name: &str, root| space.transaction(|t| t.set_named_root(name, root));
+    for number in 0..NAMED_ROOTS_MAX {
+        set(&name(number), number as u64 + 1).unwrap();
+    }
+    let full = set("one more", 1).unwrap_err();
+    assert!(matches!(full, Error::Fault(Fault::RootsFull)), "{full}");
+    for bad in ["", &"x".repeat(NAME_BYTES_MAX + 1)] {
+        let refused = set(bad, 1).unwrap_err();
+        assert!(
+            matches!(refused, Error::Fault(Fault::Name { .. })),
+            "{refused}"
+        );
+    }
+    set(&name(7), 70).unwrap();
+    set(&name(8), 0).unwrap();
+    set("one more", 1).unwrap();
+    drop(space);
+    let space = Space::open(folder.path(), &small()).unwrap();
+    let root = |name: &str| space.read(|t| t.named_root(name)).unwrap();
+    assert_eq!([root(&name(6)), root(&name(7)), root(&name(8))], [7, 70, 0]);
+    assert_eq!([root("one more"), root("nobody"), root("")], [1, 0, 0]);
+    let t = space.begin_read().unwrap();
+    assert_eq!(t.named_roots().unwrap().len(), NAMED_ROOTS_MAX);
+    assert_eq!(t.root().unwrap(), 0);
+}
+
+#[test]
+fn a_space_of_another_layout_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |options: Options| Space::open(folder.path(), &options);
+    let space = open(small().layout("bank", 1)).unwrap();
+    space.transaction(|t| t.set_root(5)).unwrap();
+    for other in [small().layout("bank", 2), small().layout("shop", 1)] {
+        let refused = open(other).unwrap_err();
+        let Error::OtherLayout { made, .. } = &refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(made, "layout bank version 1");
+    }
+    // A program that knows both brings it from one to the other.
+    let space = open(small()).unwrap();
+    space
+        .transaction(|t| {
+            let mut layout = t.layout()?.unwrap();
+            layout.version += 1;
+            t.set_layout(&layout)?;
+            t.set_root(6)
+        })
+        .unwrap();
+    assert!(open(small().layout("bank", 1)).is_err());
+    let space = open(small().layout("bank", 2)).unwrap();
+    assert_eq!(space.read(|t| t.root()).unwrap(), 6);
+    let named = open(small().layout("", 1)).unwrap_err();
+    assert!(
+        matches!(named, Error::Fault(Fault::Name { bytes: 0 })),
+        "{named}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let space = Space::open(folder.path(), &small()).unwrap();
+    space.transaction(|t| t.set_root(5)).unwrap();
+    let refused = Space::open(folder.path(), &small().layout("bank", 1)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("something that it does not name"),
+        "{refused}"
+    );
 }

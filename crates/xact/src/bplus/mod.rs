@@ -20,7 +20,8 @@ mod range;
 use std::ops::{Bound, RangeBounds as _};
 
 use crate::block::{Block, BlockMut, Kind, damaged};
-use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Fault, Memory, PAGE_BYTES};
 use crate::tree::{Census, Magic, tree_in_a_memory};
 use crate::value;
 

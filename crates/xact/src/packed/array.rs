@@ -20,7 +20,8 @@ use super::index::{Bound, HEAD_BYTES, Index, SEGMENTS_MAX};
 use crate::block::{
     Block, BlockMut, CELL_HEADER_BYTES, HEADER_BYTES, Kind, Records, damaged, separator,
 };
-use crate::memory::{Fault, Fixed, Memory, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Fault, Memory, PAGE_BYTES};
 
 /// A segment is a page, the granule of conflicts and of disks.
 pub(super) const SEGMENT_BYTES: usize = PAGE_BYTES;

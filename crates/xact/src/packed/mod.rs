@@ -33,7 +33,8 @@ use std::sync::Arc;
 use self::array::{ARRAY_BYTES, Array, SEGMENT_BYTES};
 use self::rebuild::Progress;
 use crate::block::{Block, BlockMut, Kind, damaged};
-use crate::memory::{Fixed, Memory, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Memory, PAGE_BYTES};
 use crate::tree::{Census, Magic, tree_in_a_memory};
 use crate::value;
 

@@ -22,7 +22,8 @@ use super::index::Index;
 use super::upkeep::Run;
 use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side};
 use crate::block::{Kind, Records};
-use crate::memory::{Fixed, Memory, PAGE_BYTES};
+use crate::fixed::Fixed;
+use crate::memory::{Memory, PAGE_BYTES};
 
 /// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a B+tree.
 const NEXT_DENSITY: f64 = 0.67;
