@@ -2,6 +2,7 @@
 
 pub(crate) mod drive;
 pub(crate) mod store;
+pub(crate) mod xact;
 
 use std::path::PathBuf;
 
@@ -62,6 +63,9 @@ pub(crate) enum Command {
     /// Look after a store itself, whatever is in it
     #[command(subcommand)]
     Store(store::Store),
+    /// Look after a space of memory-mapped transactions, whatever is in it
+    #[command(subcommand)]
+    Xact(xact::Xact),
     /// Put load on an LDAP server as a plan says and check every answer; make entries to load
     Drive(Box<drive::Drive>),
 }

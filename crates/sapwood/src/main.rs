@@ -48,6 +48,7 @@ fn run(command: Command, out: &mut Output) -> Result<ExitCode> {
         Command::Passwd(args) => commands::passwd::run(&args, out),
         Command::Demo(args) => commands::demo::run(&args, out),
         Command::Store(command) => commands::store::run(&command, out),
+        Command::Xact(command) => commands::xact::run(&command, out),
         Command::Drive(args) => commands::drive::run(&args, out),
         Command::Index(args) => commands::index::run(&args, out),
     }

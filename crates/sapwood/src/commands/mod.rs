@@ -15,3 +15,4 @@ pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod store;
 pub(crate) mod suffix;
+pub(crate) mod xact;
