@@ -44,6 +44,11 @@ pub(crate) const TEST: &[Package] = &[
         present: || in_path("java") && in_path("javac"),
     },
     Package {
+        name: "pkgconf",
+        purpose: "compiling programs in C as users do",
+        present: || in_path("pkg-config"),
+    },
+    Package {
         name: "curl",
         purpose: "fetching Java libraries that Debian does not have",
         present: || in_path("curl"),

@@ -3,20 +3,25 @@
 // Pointers from and to C programs; the header says what they promise.
 #![allow(unsafe_code)]
 
+pub mod code;
+pub mod options;
+pub mod tree;
+
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
+
+use self::code::{CONFLICT, OK, code};
 
 use crate::commit::Wait;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::root_page::Layout;
 use crate::space::{Durability, Mode, Options, Space};
 use crate::transaction::{PageAccess, Transaction};
 
-const OK: c_int = 0;
-const CONFLICT: c_int = 1;
-const ERROR: c_int = 2;
 const WRITE: c_int = 1;
 const EXPLICIT: c_int = 0;
 const TRACKED: c_int = 1;
@@ -27,7 +32,6 @@ const AS_MADE: c_int = 8;
 const EVENTUAL: c_int = 16;
 
 thread_local! {
-    static MESSAGE: RefCell<CString> = RefCell::default();
     /// The transactions of this thread that may write, no two of them on the same space.
     static WRITING: RefCell<Vec<*mut COwned>> = RefCell::default();
 }
@@ -63,15 +67,30 @@ unsafe fn take_back(transaction: *mut COwned) {
     drop(unsafe { Box::from_raw(transaction) });
 }
 
-fn code(result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => OK,
-        Err(error) => {
-            let message = CString::new(error.to_string()).unwrap_or_default();
-            MESSAGE.with_borrow_mut(|last| *last = message);
-            ERROR
-        }
+fn mode_of(mode: c_int) -> Result<Mode> {
+    match mode & !EVENTUAL {
+        EXPLICIT => Ok(Mode::Explicit),
+        TRACKED => Ok(Mode::Tracked),
+        SNAPSHOT => Ok(Mode::Snapshot),
+        _ => Err(Error::BadOptions("there is no such mode")),
     }
+}
+
+/// # Safety
+/// It is a string, which stays as it is.
+unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) };
+    Path::new(OsStr::from_bytes(path.to_bytes()))
+}
+
+/// # Safety
+/// It is a string, which stays as it is.
+unsafe fn text_of<'a>(text: *const c_char) -> Result<&'a str> {
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    let text = text.to_str();
+    text.map_err(|_| Error::BadOptions("a name that is not UTF-8"))
 }
 
 /// See the header.
@@ -86,19 +105,20 @@ pub unsafe extern "C" fn xact_open(
     space: *mut *mut Space,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let folder = OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes());
+    unsafe { space.write(ptr::null_mut()) };
+    // SAFETY: the caller's promise.
+    let folder = unsafe { path_of(folder) };
     let options = Options::new().bytes(bytes);
-    let options = match mode & !EVENTUAL {
-        EXPLICIT => options.mode(Mode::Explicit),
-        TRACKED => options.mode(Mode::Tracked),
-        SNAPSHOT => options.mode(Mode::Snapshot),
-        AS_MADE if mode == AS_MADE => options,
-        _ => return code(Err(Error::BadOptions("there is no such mode"))),
+    let durability = match mode & EVENTUAL {
+        0 => Durability::Durable,
+        _ => Durability::Eventual,
     };
     let options = match mode {
         AS_MADE => options,
-        _ if mode & EVENTUAL != 0 => options.durability(Durability::Eventual),
-        _ => options.durability(Durability::Durable),
+        _ => match mode_of(mode) {
+            Ok(mode) => options.mode(mode).durability(durability),
+            Err(error) => return code(Err(error)),
+        },
     };
     code(Space::open(folder, &options).map(|opened| {
         // SAFETY: the caller's promise.
@@ -190,6 +210,23 @@ pub unsafe extern "C" fn xact_begin(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xact_commit(transaction: *mut COwned) -> c_int {
     // SAFETY: the caller's promise.
+    unsafe { commit(transaction, Wait::Promised) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As for [`xact_commit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_commit_relaxed(transaction: *mut COwned) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { commit(transaction, Wait::Relaxed) }
+}
+
+/// # Safety
+/// As for [`xact_commit`].
+unsafe fn commit(transaction: *mut COwned, wait: Wait) -> c_int {
+    // SAFETY: the caller's promise.
     let owned = unsafe { &mut *transaction };
     if let Some(depth) = owned.depth.checked_sub(1) {
         owned.depth = depth;
@@ -198,7 +235,7 @@ pub unsafe extern "C" fn xact_commit(transaction: *mut COwned) -> c_int {
             false => OK,
         };
     }
-    let ended = match owned.transaction.try_commit(Wait::Promised) {
+    let ended = match owned.transaction.try_commit(wait) {
         Err(Error::Conflict) => match owned.transaction.begin_again() {
             Ok(()) => return CONFLICT,
             result => code(result),
@@ -349,14 +386,108 @@ pub unsafe extern "C" fn xact_set_root(transaction: *mut COwned, offset: u64) ->
 }
 
 /// See the header.
+///
+/// # Safety
+/// `transaction` came from [`xact_begin`] in this thread, `name` is a string, and `offset` a place for a number.
 #[unsafe(no_mangle)]
-pub extern "C" fn xact_message() -> *const c_char {
-    MESSAGE.with_borrow(|message| message.as_ptr())
+pub unsafe extern "C" fn xact_named_root(
+    transaction: *mut COwned,
+    name: *const c_char,
+    offset: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (owned, name) = unsafe { (&*transaction, text_of(name)) };
+    let root = name.and_then(|name| owned.transaction.named_root(name));
+    // SAFETY: the caller's promise.
+    code(root.map(|found| unsafe { offset.write(found) }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `transaction` came from [`xact_begin`] in this thread, and `name` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_set_named_root(
+    transaction: *mut COwned,
+    name: *const c_char,
+    offset: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (owned, name) = unsafe { (&mut *transaction, text_of(name)) };
+    code(name.and_then(|name| owned.transaction.set_named_root(name, offset)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `transaction` came from [`xact_begin`] in this thread, and `name` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_set_layout(
+    transaction: *mut COwned,
+    name: *const c_char,
+    version: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (owned, name) = unsafe { (&mut *transaction, text_of(name)) };
+    code(name.and_then(|name| {
+        let name = name.to_owned();
+        owned.transaction.set_layout(&Layout { name, version })
+    }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `space` came from [`xact_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_checkpoint(space: *const Space) -> c_int {
+    // SAFETY: the caller's promise.
+    code(unsafe { &*space }.checkpoint())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `space` came from [`xact_open`], and `pages` and `damaged` are places for numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_check(
+    space: *const Space,
+    pages: *mut u64,
+    damaged: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let checked = unsafe { &*space }.check();
+    code(checked.and_then(|checked| {
+        // SAFETY: the caller's promise.
+        unsafe { pages.write(checked.pages) };
+        match checked.damaged.first() {
+            None => Ok(()),
+            Some(&offset) => {
+                // SAFETY: the caller's promise.
+                unsafe { damaged.write(offset) };
+                Err(Error::PageDamaged { offset })
+            }
+        }
+    }))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `space` came from [`xact_open`], and `folder` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_back_up(space: *const Space, folder: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let (space, folder) = unsafe { (&*space, path_of(folder)) };
+    code(space.back_up(folder).map(drop))
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::ffi::CString;
+
+    use super::code::{GIVEN_UP, INVALID, OTHERWISE, xact_message};
     use super::*;
 
     fn open(folder: &std::path::Path, mode: c_int) -> *mut Space {
@@ -390,17 +521,17 @@ mod tests {
                 (EXPLICIT, "eventual"),
             ] {
                 let opened = xact_open(name.as_ptr(), mode, 1 << 20, &mut other);
-                assert_eq!(opened, ERROR);
+                assert_eq!(opened, OTHERWISE);
                 let message = CStr::from_ptr(xact_message()).to_string_lossy();
                 assert!(message.contains(said), "{message}");
             }
             for mode in [AS_MADE | EVENTUAL, AS_MADE | TRACKED, 3, -1] {
                 let opened = xact_open(name.as_ptr(), mode, 1 << 20, &mut other);
-                assert_eq!(opened, ERROR, "{mode}");
+                assert_eq!(opened, INVALID, "{mode}");
             }
             assert!(other.is_null());
             let opened = xact_open(name.as_ptr(), AS_MADE, 0, &mut other);
-            assert_eq!(opened, ERROR, "a space of no bytes");
+            assert_eq!(opened, INVALID, "a space of no bytes");
             let opened = xact_open(name.as_ptr(), AS_MADE, 1 << 20, &mut other);
             assert_eq!((opened, xact_mode(other)), (OK, EVENTUAL));
             // It is the same space, so that a transaction on it is a part of the one that runs.
@@ -450,7 +581,7 @@ mod tests {
             let inner = begin(space, WRITE);
             assert_eq!(xact_set_root(inner, 7), OK);
             xact_abort(inner);
-            assert_eq!(xact_commit(outer), ERROR);
+            assert_eq!(xact_commit(outer), GIVEN_UP);
             assert_eq!((*space).read(|t| t.root()).unwrap(), 6);
             let message = CStr::from_ptr(xact_message()).to_string_lossy();
             assert_eq!(message, Error::GivenUp.to_string());

@@ -1,0 +1,114 @@
+//! Options of a space that is opened.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+use std::time::Duration;
+
+use super::code::code;
+use super::{EVENTUAL, mode_of, path_of, text_of};
+use crate::error::{Error, Result};
+use crate::space::{Durability, Options, Space};
+
+/// What an option is called, in the order of the header.
+const CREATE: c_int = 0;
+const MODE: c_int = 1;
+const BYTES: c_int = 2;
+const GROW_TO: c_int = 3;
+const CHECKSUMS: c_int = 4;
+const LOG_BYTES: c_int = 5;
+const VERSIONS_BYTES: c_int = 6;
+const SPILL_BYTES: c_int = 7;
+const PATIENCE: c_int = 8;
+const BACKOFF: c_int = 9;
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn xact_options_new() -> *mut Options {
+    Box::into_raw(Box::new(Options::new()))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `options` came from [`xact_options_new`] and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_options_free(options: *mut Options) {
+    if !options.is_null() {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(options) });
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `options` came from [`xact_options_new`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_options_set(
+    options: *mut Options,
+    option: c_int,
+    value: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let place = unsafe { &mut *options };
+    code(with(place.clone(), option, value).map(|changed| *place = changed))
+}
+
+fn with(options: Options, option: c_int, value: u64) -> Result<Options> {
+    Ok(match option {
+        CREATE => options.create(value != 0),
+        MODE => {
+            let asked = c_int::try_from(value).unwrap_or(-1);
+            let durability = match asked & EVENTUAL {
+                0 => Durability::Durable,
+                _ => Durability::Eventual,
+            };
+            let mode = mode_of(asked)?;
+            options.mode(mode).durability(durability)
+        }
+        BYTES => options.bytes(value),
+        GROW_TO => options.grow_to(value),
+        CHECKSUMS => options.checksums(value != 0),
+        LOG_BYTES => options.log_bytes(value),
+        VERSIONS_BYTES => options.versions_bytes(value),
+        SPILL_BYTES => options.spill_bytes(value),
+        PATIENCE => options.patience(Duration::from_millis(value)),
+        BACKOFF => options.backoff(value != 0),
+        _ => return Err(Error::BadOptions("there is no such option")),
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `options` came from [`xact_options_new`], and `name` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_options_layout(
+    options: *mut Options,
+    name: *const c_char,
+    version: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (place, name) = unsafe { (&mut *options, text_of(name)) };
+    code(name.map(|name| *place = place.clone().layout(name, version)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `folder` is a string, `options` came from [`xact_options_new`], and `space` is a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xact_open_with(
+    folder: *const c_char,
+    options: *const Options,
+    space: *mut *mut Space,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { space.write(ptr::null_mut()) };
+    // SAFETY: the caller's promise.
+    let (folder, options) = unsafe { (path_of(folder), &*options) };
+    code(Space::open(folder, options).map(|opened| {
+        // SAFETY: the caller's promise.
+        unsafe { space.write(Box::into_raw(Box::new(opened))) }
+    }))
+}
