@@ -1,5 +1,37 @@
-//! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads and
-//! processes at once.
+//! Memory-mapped transactions: loads and stores in a mapped file, made atomic, isolated and durable, for several threads
+//! and processes at once.
+//!
+//! A [`Space`] is a folder whose file is memory. What happens there happens in a [`Transaction`], as a whole or not at all;
+//! it is on the disk when it has been committed.
+//!
+//! ```
+//! use sapwood_xact::{Error, Memory, Options, Ptr, Space};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! let space = Space::open(folder, &Options::new().bytes(1 << 24).layout("counter", 1))?;
+//! let count = || {
+//!     space.transaction(|t| {
+//!         let mut counter: Ptr<u64> = Ptr::new(t.named_root("counter")?);
+//!         if counter.is_none() {
+//!             counter = t.place(&0)?;
+//!             t.set_named_root("counter", counter.get())?;
+//!         }
+//!         let count = t.load(counter)? + 1;
+//!         t.store(counter, &count)?;
+//!         Ok::<_, Error>(count)
+//!     })
+//! };
+//! assert_eq!(count()?, 1);
+//! assert_eq!(count()?, 2);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The closure runs again if another transaction got in the way. Structures are serial code over a [`Memory`]: the
+//! [`BPlusTree`], the [`PackedTree`], the [`HashMap`], the [`Vector`], the [`Queue`], the [`Text`], and any other.
+//!
+//! Where it runs: Linux, 64 bits, pages of 4096 bytes. Limits: 16 TiB less 16 GiB a space, [`SLOTS_MAX`] transactions at
+//! once, 128 processes, [`NAMED_ROOTS_MAX`] named roots, [`VALUE_BYTES_MAX`] for a value of a tree.
 
 pub mod abi;
 mod allocator;

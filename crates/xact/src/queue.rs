@@ -38,6 +38,16 @@ const NEXT: u64 = 8;
 const VALUES: u64 = 16;
 
 /// A queue in a memory, as [`BPlusTree`](crate::BPlusTree) is a tree in one.
+///
+/// ```
+/// use sapwood_xact::{Fault, Plain, Queue};
+///
+/// let mut queue: Queue<_, (u32, bool)> = Queue::create(Plain::new())?;
+/// queue.push(&(3, true))?;
+/// queue.push(&(4, false))?;
+/// assert_eq!((queue.pop()?, queue.len()?), (Some((3, true)), 1));
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct Queue<M, T> {
     memory: M,

@@ -260,6 +260,22 @@ impl Options {
 }
 
 /// A space: a file of pages that transactions read and write as memory. Clones are the same space.
+///
+/// ```
+/// use sapwood_xact::{BPlusTree, Error, Options, Space};
+///
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let (folder, copy) = (scratch.path().join("space"), scratch.path().join("copy"));
+/// let space = Space::open(&folder, &Options::new().bytes(1 << 24))?;
+/// let tree = space.transaction(|t| Ok::<_, Error>(BPlusTree::create(t, 4096)?.offset()))?;
+/// space.transaction(|t| BPlusTree::open(t, tree)?.insert(b"colour", b"green"))?;
+/// space.back_up(&copy)?;
+///
+/// let copy = Space::open(&copy, &Options::new().create(false))?;
+/// let mut reader = copy.begin_read()?;
+/// assert_eq!(BPlusTree::open(&mut reader, tree)?.get(b"colour")?, Some(&b"green"[..]));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Space {
     pub(crate) inner: Arc<Inner>,

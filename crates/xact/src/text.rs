@@ -22,6 +22,15 @@ const DESCRIPTION_BYTES: usize = 32;
 
 /// A string in a memory, as [`BPlusTree`](crate::BPlusTree) is a tree in one: at most [`VALUE_BYTES_MAX`] bytes of
 /// UTF-8.
+///
+/// ```
+/// use sapwood_xact::{Fault, Plain, Text};
+///
+/// let mut text = Text::create(Plain::new(), "so")?;
+/// text.push_str(" on")?;
+/// assert_eq!(text.get()?, "so on");
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct Text<M> {
     memory: M,

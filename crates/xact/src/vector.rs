@@ -35,6 +35,17 @@ pub const VECTOR_LENGTH_MAX: u64 = FIRST * ((1 << CHUNKS_MAX) - 1);
 
 /// A vector in a memory, as [`BPlusTree`](crate::BPlusTree) is a tree in one.
 ///
+/// ```
+/// use sapwood_xact::{Fault, Plain, Vector};
+///
+/// let mut vector: Vector<_, u64> = Vector::create(Plain::new())?;
+/// vector.push(&3)?;
+/// vector.push(&4)?;
+/// vector.set(0, &5)?;
+/// assert_eq!((vector.get(0)?, vector.pop()?, vector.len()?), (Some(5), Some(4), 1));
+/// # Ok::<(), Fault>(())
+/// ```
+///
 /// Whoever appends or takes away changes its length, so only one at a time does; values are changed side by side unless
 /// they are on the same page.
 #[derive(Debug)]

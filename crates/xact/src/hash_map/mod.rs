@@ -52,6 +52,16 @@ pub const HASH_MAP_KEY_BYTES_MAX: usize =
 
 /// A hash map in a memory, as [`BPlusTree`](crate::BPlusTree) is a tree in one. Keys have at most
 /// [`HASH_MAP_KEY_BYTES_MAX`] bytes, values [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX).
+///
+/// ```
+/// use sapwood_xact::{Fault, HashMap, Plain};
+///
+/// let mut map = HashMap::create(Plain::new())?;
+/// assert!(map.insert(b"colour", b"green")?);
+/// assert!(!map.insert(b"colour", b"blue")?, "it was there");
+/// assert_eq!(map.get(b"colour")?, Some(&b"blue"[..]));
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct HashMap<M> {
     memory: M,
