@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use sapwood_xact::{Error, HashMap, Mode, Options, Queue, Space, Text, Transaction, Vector};
+use sapwood_xact::{
+    Error, HashMap, Memory, Mode, Options, Queue, Space, Text, Transaction, Vector,
+};
 
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
 const THREADS: u64 = 4;
@@ -155,5 +157,66 @@ fn vectors_and_strings_are_whole_while_others_clear_them() {
         }
         let text = Text::open(&mut t, text).unwrap();
         assert_eq!(text.get().unwrap(), "abc".repeat(text.len().unwrap() / 3));
+    });
+}
+
+/// Whoever changes what another one has given back meanwhile finds out, also where only stores are noticed.
+#[test]
+fn what_is_given_back_conflicts_with_changes_of_it() {
+    let change = |t: &mut Transaction<'_>, name: &str| {
+        let at = t.named_root(name)?;
+        match name {
+            "vector" => Vector::<_, u64>::open(t, at)?.set(50, &7).map(drop),
+            "queue" => Queue::<_, u64>::open(t, at)?.push(&7),
+            "map" => HashMap::open(t, at)?.insert(b"key", b"other").map(drop),
+            _ => Text::open(t, at)?.set("else"),
+        }
+    };
+    let give_back = |t: &mut Transaction<'_>, name: &str| {
+        let at = t.named_root(name)?;
+        t.set_named_root(name, 0)?;
+        match name {
+            "vector" => Vector::<_, u64>::open(t, at)?.destroy().map(drop),
+            "queue" => Queue::<_, u64>::open(t, at)?.destroy().map(drop),
+            "map" => HashMap::open(t, at)?.destroy().map(drop),
+            _ => Text::open(t, at)?.destroy().map(drop),
+        }
+    };
+    with_space(|space| {
+        for name in ["vector", "queue", "map", "text"] {
+            let made = space.transaction(|t| {
+                // So that their pages are their own.
+                t.allocate(1 << 16)?;
+                let mut vector = Vector::<_, u64>::create(&mut *t)?;
+                (0..100).try_for_each(|value| vector.push(&value))?;
+                let vector = vector.offset();
+                let queue = Queue::<_, u64>::create(&mut *t)?.offset();
+                let mut map = HashMap::create(&mut *t)?;
+                map.insert(b"key", b"value")?;
+                let map = map.offset();
+                let text = Text::create(&mut *t, "some")?.offset();
+                let all = [
+                    ("vector", vector),
+                    ("queue", queue),
+                    ("map", map),
+                    ("text", text),
+                ];
+                all.iter()
+                    .try_for_each(|(name, at)| t.set_named_root(name, *at))
+            });
+            made.unwrap();
+            let mut late = space.begin().unwrap();
+            change(&mut late, name).unwrap();
+            thread::scope(|scope| {
+                let other = scope.spawn(|| space.transaction(|t| give_back(t, name)));
+                other.join().unwrap().unwrap();
+            });
+            let ended = late.commit();
+            assert!(
+                matches!(ended, Err(Error::Conflict)),
+                "{name} in {:?}",
+                space.mode()
+            );
+        }
     });
 }
