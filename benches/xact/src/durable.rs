@@ -16,7 +16,7 @@ const ENGINES: [Engine; 5] = [
     Engine::BerkeleyDbDurable,
     Engine::LmdbDurable,
     Engine::SpaceBplus,
-    Engine::SpacePacked,
+    Engine::SpaceCacheOblivious,
 ];
 
 /// How many processes may insert at once.
@@ -158,7 +158,7 @@ fn report(options: &Options, measured: &[(Engine, u64, Vec<Outcome>)]) -> Result
     }
     report.line("");
     if let Some(base) = base {
-        for engine in [Engine::SpaceBplus, Engine::SpacePacked] {
+        for engine in [Engine::SpaceBplus, Engine::SpaceCacheOblivious] {
             let outcomes = COUNTS.map(|processes| of(engine, processes));
             requirements(&mut report, &engine.name(), base, outcomes);
         }

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let place = options.place()?;
     let mut candidates = vec![
         candidate("Berkeley DB", Engine::BerkeleyDb, 4096),
-        candidate("cache-oblivious", Engine::FilePacked, 4096),
+        candidate("cache-oblivious", Engine::FileCacheOblivious, 4096),
     ];
     for kib in BLOCKS_KIB {
         candidates.push(candidate(
@@ -259,7 +259,7 @@ fn report(options: &Options, candidates: &[Candidate], limited: bool) -> Result<
             up: "seconds",
             lines: vec![
                 line("B+tree", Engine::FileBplus),
-                line("cache-oblivious", Engine::FilePacked),
+                line("cache-oblivious", Engine::FileCacheOblivious),
                 line("Berkeley DB", Engine::BerkeleyDb),
             ],
         };
@@ -288,7 +288,7 @@ fn requirements(report: &mut Report, candidates: &[Candidate]) {
             .iter()
             .find(|candidate| candidate.engine == engine)
     };
-    let Some(packed) = find(Engine::FilePacked) else {
+    let Some(cache_oblivious) = find(Engine::FileCacheOblivious) else {
         return;
     };
     let blocks: Vec<&Candidate> = candidates
@@ -305,10 +305,10 @@ fn requirements(report: &mut Report, candidates: &[Candidate]) {
         let walk = best(1, &blocks);
         report.at_most(
             "walk × that of the best block size",
-            packed.seconds(1) / walk,
+            cache_oblivious.seconds(1) / walk,
             1.1,
         );
-        let searches = packed.seconds(2) / best(2, &blocks);
+        let searches = cache_oblivious.seconds(2) / best(2, &blocks);
         report.at_most("searches × those of the best block size", searches, 1.1);
         let walkers: Vec<&Candidate> = blocks
             .iter()
@@ -317,12 +317,12 @@ fn requirements(report: &mut Report, candidates: &[Candidate]) {
             .collect();
         report.at_most(
             "random inserts × those of the best block size whose walk takes at most 1.5 × the best",
-            packed.seconds(0) / best(0, &walkers),
+            cache_oblivious.seconds(0) / best(0, &walkers),
             1.5,
         );
     }
     if let Some(peer) = find(Engine::BerkeleyDb) {
-        let inserts = packed.seconds(3) / peer.seconds(3);
+        let inserts = cache_oblivious.seconds(3) / peer.seconds(3);
         report.at_most("in-order inserts × Berkeley DB's", inserts, 1.5);
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use rustix::fs::OFlags;
 use rustix::io::{ReadWriteFlags, pwritev2};
-use sapwood_xact::{BPlusTree, File, Memory, Options, PackedTree, Space, Upkeep};
+use sapwood_xact::{BPlusTree, CacheObliviousTree, File, Memory, Options, Rebalancer, Space};
 
 use crate::keys::{self, KEY_BYTES, VALUE_BYTES};
 use crate::outcome::{Outcome, Times};
@@ -23,11 +23,11 @@ pub(crate) enum Engine {
     /// A B+tree in a mapped file
     FileBplus,
     /// The cache-oblivious tree in a mapped file
-    FilePacked,
+    FileCacheOblivious,
     /// A B+tree in a space, a durable transaction for each insert
     SpaceBplus,
     /// The cache-oblivious tree in a space
-    SpacePacked,
+    SpaceCacheOblivious,
     /// Berkeley DB without transactions
     BerkeleyDb,
     /// Berkeley DB with transactions and its write-ahead log
@@ -91,7 +91,7 @@ impl Engine {
 /// Runs in a worker: opens, says so, waits for the start, works, and prints what it measured.
 pub(crate) fn run(work: &Work) -> Result<()> {
     match work.engine {
-        Engine::FileBplus | Engine::FilePacked => {
+        Engine::FileBplus | Engine::FileCacheOblivious => {
             let mut file = File::open(&work.folder.join("tree"))?;
             if work.phase == Phase::Create {
                 create(work, &mut file)?;
@@ -101,11 +101,11 @@ pub(crate) fn run(work: &Work) -> Result<()> {
                 let mut tree = BPlusTree::open(file, root)?;
                 drive(work, &mut tree, || 0)
             } else {
-                let mut tree = PackedTree::open(file, root)?;
+                let mut tree = CacheObliviousTree::open(file, root)?;
                 drive(work, &mut tree, || 0)
             }
         }
-        Engine::SpaceBplus | Engine::SpacePacked => {
+        Engine::SpaceBplus | Engine::SpaceCacheOblivious => {
             let space = Space::open(work.folder.join("space"), &Options::new())?;
             if work.phase == Phase::Create {
                 space.transaction(|transaction| create(work, transaction))?;
@@ -115,8 +115,8 @@ pub(crate) fn run(work: &Work) -> Result<()> {
             let mut tree = InSpace {
                 space,
                 root,
-                packed: work.engine == Engine::SpacePacked,
-                upkeep: Arc::new(Upkeep::deferred()),
+                cache_oblivious: work.engine == Engine::SpaceCacheOblivious,
+                rebalancer: Arc::new(Rebalancer::deferred()),
             };
             drive(work, &mut tree, || log.stat().last)
         }
@@ -138,7 +138,7 @@ fn create<M: Memory>(work: &Work, memory: &mut M) -> Result<(), M::Error> {
         Engine::FileBplus | Engine::SpaceBplus => {
             BPlusTree::create(&mut *memory, work.block_bytes)?.offset()
         }
-        _ => PackedTree::create(&mut *memory)?.offset(),
+        _ => CacheObliviousTree::create(&mut *memory)?.offset(),
     };
     memory.set_root(root)
 }
@@ -175,34 +175,35 @@ macro_rules! subject {
 }
 
 subject!(BPlusTree);
-subject!(PackedTree);
+subject!(CacheObliviousTree);
 
 /// A tree in a space: every operation is a transaction.
 struct InSpace {
     space: Space,
     root: u64,
-    packed: bool,
-    upkeep: Arc<Upkeep>,
+    cache_oblivious: bool,
+    rebalancer: Arc<Rebalancer>,
 }
 
 impl Subject for InSpace {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let root = self.root;
-        if !self.packed {
+        if !self.cache_oblivious {
             return self.space.transaction(|transaction| {
                 BPlusTree::open(transaction, root)?.insert(key, value)?;
                 Ok::<_, anyhow::Error>(())
             });
         }
         self.space.transaction(|transaction| {
-            let upkeep = Arc::clone(&self.upkeep);
-            PackedTree::with_upkeep(transaction, root, upkeep)?.insert(key, value)?;
+            let rebalancer = Arc::clone(&self.rebalancer);
+            CacheObliviousTree::with_rebalancer(transaction, root, rebalancer)?
+                .insert(key, value)?;
             Ok::<_, anyhow::Error>(())
         })?;
-        if self.upkeep.due() {
+        if self.rebalancer.due() {
             self.space.transaction_relaxed(|transaction| {
-                let upkeep = Arc::clone(&self.upkeep);
-                PackedTree::with_upkeep(transaction, root, upkeep)?.maintain()?;
+                let rebalancer = Arc::clone(&self.rebalancer);
+                CacheObliviousTree::with_rebalancer(transaction, root, rebalancer)?.maintain()?;
                 Ok::<_, anyhow::Error>(())
             })?;
         }
@@ -211,9 +212,10 @@ impl Subject for InSpace {
 
     fn contains(&self, key: &[u8]) -> Result<bool> {
         let mut transaction = self.space.begin_read()?;
-        let found = if self.packed {
-            let upkeep = Arc::clone(&self.upkeep);
-            let tree = PackedTree::with_upkeep(&mut transaction, self.root, upkeep)?;
+        let found = if self.cache_oblivious {
+            let rebalancer = Arc::clone(&self.rebalancer);
+            let tree =
+                CacheObliviousTree::with_rebalancer(&mut transaction, self.root, rebalancer)?;
             tree.get(key)?.is_some()
         } else {
             let tree = BPlusTree::open(&mut transaction, self.root)?;
@@ -225,9 +227,10 @@ impl Subject for InSpace {
     fn count(&self) -> Result<u64> {
         let mut transaction = self.space.begin_read()?;
         let mut count = 0;
-        if self.packed {
-            let upkeep = Arc::clone(&self.upkeep);
-            let tree = PackedTree::with_upkeep(&mut transaction, self.root, upkeep)?;
+        if self.cache_oblivious {
+            let rebalancer = Arc::clone(&self.rebalancer);
+            let tree =
+                CacheObliviousTree::with_rebalancer(&mut transaction, self.root, rebalancer)?;
             for record in tree.range(..)? {
                 record?;
                 count += 1;

@@ -1,4 +1,4 @@
-/* Counts the words of its input in a tree: tree FOLDER [bplus|packed|hash], then shows them in order. */
+/* Counts the words of its input in a tree: tree FOLDER [bplus|oblivious|hash], then shows them in order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,11 +60,11 @@ static void show(xact_space *space) {
 
 int main(int count, char **arguments) {
     if (count < 2) {
-        fprintf(stderr, "usage: tree FOLDER [bplus|packed|hash]\n");
+        fprintf(stderr, "usage: tree FOLDER [bplus|oblivious|hash]\n");
         return 2;
     }
     const char *name = count > 2 ? arguments[2] : "bplus";
-    int kind = strcmp(name, "packed") == 0 ? XACT_PACKED : strcmp(name, "hash") == 0 ? XACT_HASH_MAP : XACT_BPLUS;
+    int kind = strcmp(name, "oblivious") == 0 ? XACT_CACHE_OBLIVIOUS : strcmp(name, "hash") == 0 ? XACT_HASH_MAP : XACT_BPLUS;
     xact_space *space;
     check(xact_open(arguments[1], XACT_EXPLICIT, 1 << 26, &space), "cannot open the space");
     char word[100];

@@ -127,9 +127,9 @@ int xact_set_layout(xact_transaction *transaction, const char *name, uint64_t ve
 /* Keys with values: structures that transactions in any mode share. A tree is named by its offset, as any area is. Keys are
  * in the order of their bytes, but those of a hash map, which is found with one look and cannot be walked. What is found
  * is valid until the next call on the transaction that writes. The longest keys are 480 bytes in a B+tree of blocks of 4096
- * bytes (an eighth of a block), 500 in a packed tree, and 458 in a hash map; values have up to 64 MiB. */
+ * bytes (an eighth of a block), 500 in a cache-oblivious tree, and 458 in a hash map; values have up to 64 MiB. */
 #define XACT_BPLUS 0    /* a B+tree; block_bytes is a power of two from 2048 to 524288, or 0 for 4096 */
-#define XACT_PACKED 1   /* a cache-oblivious B-tree; block_bytes counts for nothing, here and below */
+#define XACT_CACHE_OBLIVIOUS 1   /* a cache-oblivious B-tree; block_bytes counts for nothing, here and below */
 #define XACT_HASH_MAP 2 /* a hash map */
 int xact_tree_create(xact_transaction *transaction, int kind, size_t block_bytes, uint64_t *tree);
 int xact_tree_get(xact_transaction *transaction, uint64_t tree, const void *key, size_t key_bytes, const void **value,

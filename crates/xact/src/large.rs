@@ -130,7 +130,7 @@ fn end_last(inner: &Inner) -> Result<()> {
     // Whoever has chosen an older version to begin with, but has not said so yet, chooses again.
     region.ring.floor.fetch_max(last, Ordering::SeqCst);
     step();
-    if region.upkeep.checkpoint.load(Ordering::SeqCst) < last {
+    if region.progress.checkpoint.load(Ordering::SeqCst) < last {
         if inner.options.guards.has(Guard::KeepLarge) {
             inner.checkpoint_at_last()?;
             step();

@@ -28,7 +28,7 @@
 //! ```
 //!
 //! The closure runs again if another transaction got in the way. Structures are serial code over a [`Memory`]: the
-//! [`BPlusTree`], the [`PackedTree`], the [`HashMap`], the [`Vector`], the [`Queue`], the [`Text`], and any other.
+//! [`BPlusTree`], the [`CacheObliviousTree`], the [`HashMap`], the [`Vector`], the [`Queue`], the [`Text`], and any other.
 //!
 //! Where it runs: Linux, 64 bits, pages of 4096 bytes. Limits: 16 TiB less 16 GiB a space, [`SLOTS_MAX`] transactions at
 //! once, 128 processes, [`NAMED_ROOTS_MAX`] named roots, [`VALUE_BYTES_MAX`] for a value of a tree.
@@ -41,6 +41,7 @@ mod backup;
 mod block;
 mod bplus;
 mod buffer;
+mod cache_oblivious;
 mod commit;
 mod context;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -65,7 +66,6 @@ mod memory;
 #[cfg(all(test, feature = "shuttle"))]
 mod model_tests;
 mod open;
-mod packed;
 mod page;
 mod page_writer;
 mod plain;
@@ -90,12 +90,14 @@ mod view;
 
 pub use allocator::RESERVED_BYTES;
 pub use bplus::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BPlusTree};
+pub use cache_oblivious::{
+    CacheObliviousTree, KEY_BYTES_MAX as CACHE_OBLIVIOUS_KEY_BYTES_MAX, Rebalancer,
+};
 pub use error::{Error, Result};
 pub use file::{File, FileError};
 pub use fixed::{Fixed, Ptr, bytes_before};
 pub use hash_map::{HASH_MAP_KEY_BYTES_MAX, HashMap};
 pub use memory::{Fault, Memory, PAGE_BYTES};
-pub use packed::{KEY_BYTES_MAX as PACKED_KEY_BYTES_MAX, PackedTree, Upkeep};
 pub use plain::Plain;
 pub use queue::Queue;
 pub use range::Range;

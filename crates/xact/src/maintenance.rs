@@ -193,8 +193,8 @@ impl Inner {
     /// A checkpoint at the newest commit, whose pages are all in the file; for a transaction that runs alone.
     pub(crate) fn checkpoint_at_last(&self) -> Result<()> {
         let lock = self.maintenance_at_last();
-        store_position(&self.region.upkeep.target, Default::default());
-        store_position(&self.region.upkeep.applied, self.region.last());
+        store_position(&self.region.progress.target, Default::default());
+        store_position(&self.region.progress.applied, self.region.last());
         lock.checkpoint()
     }
 }
@@ -208,10 +208,10 @@ impl Maintenance<'_> {
         let Self(inner) = self;
         let region = &*inner.region;
         inner.check_usable()?;
-        let mut target = load_position(&region.upkeep.target);
+        let mut target = load_position(&region.progress.target);
         if target.lsn == Lsn(0) {
             target = region.last();
-            store_position(&region.upkeep.target, target);
+            store_position(&region.progress.target, target);
         }
         let guards = inner.options.guards;
         if guards.has(Guard::SyncBeforeApply) {
@@ -260,7 +260,10 @@ impl Maintenance<'_> {
                     .write(content.page, content.mask, content.sum, bytes)
                     .doing("cannot write to the data file")?;
                 step();
-                region.upkeep.applied_pages.fetch_add(1, Ordering::Relaxed);
+                region
+                    .progress
+                    .applied_pages
+                    .fetch_add(1, Ordering::Relaxed);
             }
             passed = content.version;
             frame += 1;
@@ -272,8 +275,8 @@ impl Maintenance<'_> {
         region.ring.tail.store(frame, Ordering::SeqCst);
         step();
         if reached {
-            store_position(&region.upkeep.applied, target);
-            store_position(&region.upkeep.target, Default::default());
+            store_position(&region.progress.applied, target);
+            store_position(&region.progress.target, Default::default());
         }
         Ok(reached)
     }
@@ -307,16 +310,16 @@ impl Maintenance<'_> {
     /// Syncs the file and writes a header, from whose position the log is replayed from now on.
     fn checkpoint(&self) -> Result<()> {
         let Self(inner) = self;
-        let upkeep = &inner.region.upkeep;
-        let applied = load_position(&upkeep.applied);
+        let progress = &inner.region.progress;
+        let applied = load_position(&progress.applied);
         inner.check_usable()?;
-        if applied.lsn.0 <= upkeep.checkpoint.load(Ordering::SeqCst) {
+        if applied.lsn.0 <= progress.checkpoint.load(Ordering::SeqCst) {
             return Ok(());
         }
         inner.check_size()?;
         let guards = inner.options.guards;
-        let number = upkeep.header.load(Ordering::SeqCst) + 1;
-        let place = 1 - upkeep.header_place.load(Ordering::SeqCst);
+        let number = progress.header.load(Ordering::SeqCst) + 1;
+        let place = 1 - progress.header_place.load(Ordering::SeqCst);
         let header = Header {
             id: inner.id,
             pages: inner.pages,
@@ -344,13 +347,13 @@ impl Maintenance<'_> {
             .inspect_err(|_: &std::io::Error| inner.poison())
             .doing("cannot sync the data file")?;
         step();
-        upkeep.header_place.store(place, Ordering::SeqCst);
+        progress.header_place.store(place, Ordering::SeqCst);
         step();
-        upkeep.header.store(number, Ordering::SeqCst);
+        progress.header.store(number, Ordering::SeqCst);
         step();
-        upkeep.checkpoint.store(applied.lsn.0, Ordering::SeqCst);
+        progress.checkpoint.store(applied.lsn.0, Ordering::SeqCst);
         step();
-        upkeep.checkpoints.fetch_add(1, Ordering::Relaxed);
+        progress.checkpoints.fetch_add(1, Ordering::Relaxed);
         step();
         inner.wal.recycle_before(applied.lsn);
         Ok(())

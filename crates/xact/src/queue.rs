@@ -57,7 +57,7 @@ pub struct Queue<M, T> {
 
 /// A place for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Position {
     block: u64,
     index: u64,
 }
@@ -86,7 +86,7 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
             kind: PhantomData,
         };
         let block = queue.new_block(0)?;
-        let first = Place { block, index: 0 };
+        let first = Position { block, index: 0 };
         queue.set_place(HEAD, first)?;
         queue.set_place(TAIL, first)?;
         Ok(queue)
@@ -141,7 +141,7 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
             let number = self.number(tail.block)?.wrapping_add(1);
             let block = self.new_block(number)?;
             self.memory.store(Ptr::new(tail.block + NEXT), &block)?;
-            tail = Place { block, index: 0 };
+            tail = Position { block, index: 0 };
         }
         self.memory.store(Self::ptr(tail), value)?;
         tail.index += 1;
@@ -162,7 +162,7 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
             retire(&mut self.memory, before, Self::BLOCK_BYTES)?;
         }
         let index = first.index + 1;
-        self.set_place(HEAD, Place { index, ..first })?;
+        self.set_place(HEAD, Position { index, ..first })?;
         Ok(Some(value))
     }
 
@@ -188,7 +188,7 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
             let mut step = || {
                 let value = self.memory.load(Self::ptr(place))?;
                 let index = place.index + 1;
-                next = self.settled(Place { index, ..place })?;
+                next = self.settled(Position { index, ..place })?;
                 Ok(value)
             };
             Some(step())
@@ -214,17 +214,17 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
     }
 
     /// Where the next value comes from, if there is one.
-    fn first(&self) -> Result<Option<Place>, M::Error> {
+    fn first(&self) -> Result<Option<Position>, M::Error> {
         self.settled(self.place(HEAD)?)
     }
 
     /// The place of the value that a place stands before: perhaps the first one in the next block.
-    fn settled(&self, place: Place) -> Result<Option<Place>, M::Error> {
+    fn settled(&self, place: Position) -> Result<Option<Position>, M::Error> {
         match self.next(place.block)? {
             // Whoever puts in writes elsewhere.
             Some(_) if place.index < Self::BLOCK_LENGTH => Ok(Some(place)),
             Some(block) => {
-                let place = Place { block, index: 0 };
+                let place = Position { block, index: 0 };
                 // A block is only begun for a value.
                 Ok(Some(place))
             }
@@ -261,9 +261,9 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
         Ok(block)
     }
 
-    fn place(&self, end: u64) -> Result<Place, M::Error> {
+    fn place(&self, end: u64) -> Result<Position, M::Error> {
         let at = self.at + end;
-        let place = Place {
+        let place = Position {
             block: self.memory.load(Ptr::new(at))?,
             index: self.memory.load(Ptr::new(at + 8))?,
         };
@@ -274,13 +274,13 @@ impl<M: Memory, T: Fixed> Queue<M, T> {
         Ok(place)
     }
 
-    fn set_place(&mut self, end: u64, place: Place) -> Result<(), M::Error> {
+    fn set_place(&mut self, end: u64, place: Position) -> Result<(), M::Error> {
         let at = self.at + end;
         self.memory.store(Ptr::new(at), &place.block)?;
         self.memory.store(Ptr::new(at + 8), &place.index)
     }
 
-    fn ptr(place: Place) -> Ptr<T> {
+    fn ptr(place: Position) -> Ptr<T> {
         Ptr::new(place.block + VALUES + place.index * T::BYTES as u64)
     }
 }

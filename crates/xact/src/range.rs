@@ -4,7 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::block::{Block, Record};
 use crate::memory::Memory;
-use crate::{bplus, packed, value};
+use crate::{bplus, cache_oblivious, value};
 
 /// A walk asks for no more than so many bytes ahead of it, 4 MiB: half of it keeps a disk busy while the walk goes through the other half.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
@@ -51,7 +51,7 @@ pub(crate) struct Cursor<'t, M> {
 #[derive(Debug)]
 pub(crate) enum Way<'t, M> {
     BPlus(bplus::Way<'t, M>),
-    Packed(Box<packed::Way<'t, M>>),
+    CacheOblivious(Box<cache_oblivious::Way<'t, M>>),
 }
 
 /// How far ahead of a cursor blocks were asked for: little at first, as most walks are short, and twice as much each time.
@@ -145,7 +145,7 @@ impl<M: Memory> Cursor<'_, M> {
             (Way::BPlus(way), Way::BPlus(to)) => {
                 (way.turns(), self.index) < (to.turns(), other.index)
             }
-            (Way::Packed(way), Way::Packed(to)) => {
+            (Way::CacheOblivious(way), Way::CacheOblivious(to)) => {
                 (way.place(), self.index) < (to.place(), other.index)
             }
             _ => false,
@@ -156,8 +156,10 @@ impl<M: Memory> Cursor<'_, M> {
     fn turn(&mut self, forward: bool, other: &Self) -> Result<bool, M::Error> {
         let block = match (&mut self.way, &other.way) {
             (Way::BPlus(way), _) => way.turn(&self.block, forward)?,
-            (Way::Packed(way), Way::Packed(other)) => way.turn(forward, other.place())?,
-            (Way::Packed(_), Way::BPlus(_)) => None,
+            (Way::CacheOblivious(way), Way::CacheOblivious(other)) => {
+                way.turn(forward, other.place())?
+            }
+            (Way::CacheOblivious(_), Way::BPlus(_)) => None,
         };
         let Some(block) = block else {
             return Ok(false);

@@ -73,11 +73,11 @@ pub(crate) fn recover(
         wal.recycle_before(last.lsn);
         large::remove(storage)?;
     }
-    let upkeep = &region.upkeep;
+    let progress = &region.progress;
     let from = header.replay_from.lsn.0;
-    upkeep.checkpoint.store(from, Ordering::SeqCst);
-    upkeep.header.store(header.number, Ordering::SeqCst);
-    upkeep.header_place.store(place, Ordering::SeqCst);
+    progress.checkpoint.store(from, Ordering::SeqCst);
+    progress.header.store(header.number, Ordering::SeqCst);
+    progress.header_place.store(place, Ordering::SeqCst);
     if homeless.pages.is_empty() {
         region.start(header.pages, last, last);
         return Ok(());

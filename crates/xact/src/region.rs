@@ -10,7 +10,7 @@
 //!  gate                the process that wants no other transaction to begin, see `large`
 //!  last                the newest commit: appended to the log, not necessarily durable
 //!  ring                where the frames in use begin and end
-//!  upkeep              how far the file has been brought, and where the log is read from after a crash
+//!  progress            how far the file has been brought, and where the log is read from after a crash
 //!  log                 the state of the log that its users share
 //!  processes           who has the space open
 //!  slots               the running transactions, see `slot`
@@ -91,7 +91,7 @@ pub(crate) struct Layout {
     pub(crate) ring: Line<Ring>,
     /// Where frames are put, see `Area`.
     area: Line<AtomicU64>,
-    pub(crate) upkeep: Line<Upkeep>,
+    pub(crate) progress: Line<Progress>,
     log: Line<Shared>,
     pub(crate) processes: Line<[ProcessEntry; PROCESSES_MAX]>,
     pub(crate) slots: Line<Slots>,
@@ -134,7 +134,7 @@ pub(crate) struct Ring {
 /// For the holder of the maintenance lock.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Upkeep {
+pub(crate) struct Progress {
     /// The commit up to which the present pass brings the file, as LSN and chain; 0 without one.
     pub(crate) target: [AtomicU64; 2],
     /// The commit up to which the file has been brought.
@@ -233,7 +233,7 @@ impl Region {
         let layout = &**self;
         layout.frames.store(self.frames, Ordering::Relaxed);
         layout.spill.store(self.spill, Ordering::Relaxed);
-        store_position(&self.upkeep.applied, applied);
+        store_position(&self.progress.applied, applied);
         self.ring.floor.store(last.lsn.0, Ordering::Relaxed);
         self.set_last(last);
         self.layout.store(LAYOUT, Ordering::Relaxed);

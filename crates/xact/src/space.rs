@@ -393,7 +393,7 @@ impl Space {
         self.repeat(body, Wait::Promised)
     }
 
-    /// As [`Space::transaction`], for what nobody is promised, such as the upkeep of a tree: it does not wait for the disk. In a durable space
+    /// As [`Space::transaction`], for what nobody is promised, such as the rebalancing of a tree: it does not wait for the disk. In a durable space
     /// the commit becomes durable with the next one that is waited for, or with a checkpoint. If all processes die before that, or the
     /// machine stops, it may be missing: as a whole, and with everything that was committed after it.
     ///
@@ -480,8 +480,8 @@ impl Space {
             syncs: inner.wal.syncs(),
             frames: region.frames(),
             frames_used: region.used(),
-            pages_applied: region.upkeep.applied_pages.load(Ordering::Relaxed),
-            checkpoints: region.upkeep.checkpoints.load(Ordering::Relaxed),
+            pages_applied: region.progress.applied_pages.load(Ordering::Relaxed),
+            checkpoints: region.progress.checkpoints.load(Ordering::Relaxed),
             transactions: inner
                 .slots()
                 .filter(|slot| slot.snapshot().is_some())

@@ -8,14 +8,14 @@ use std::slice;
 use super::COwned;
 use super::code::{NOT_FOUND, OK, code};
 use crate::bplus::BPlusTree;
+use crate::cache_oblivious::CacheObliviousTree;
 use crate::error::{Error, Result};
 use crate::hash_map::HashMap;
 use crate::memory::Memory;
-use crate::packed::PackedTree;
 use crate::transaction::Transaction;
 
 const BPLUS: c_int = 0;
-const PACKED: c_int = 1;
+const CACHE_OBLIVIOUS: c_int = 1;
 const HASH_MAP: c_int = 2;
 /// The block size of a B+tree unless another is chosen.
 const BLOCK_BYTES: usize = 4096;
@@ -23,7 +23,7 @@ const BLOCK_BYTES: usize = 4096;
 /// What stands at an offset.
 enum Kind {
     BPlus,
-    Packed,
+    CacheOblivious,
     HashMap,
 }
 
@@ -31,7 +31,7 @@ impl Kind {
     fn of(t: &Transaction<'_>, at: u64) -> Result<Self> {
         match t.read(at, 8)? {
             b"sapbplus" => Ok(Self::BPlus),
-            b"sappackd" => Ok(Self::Packed),
+            b"sappackd" => Ok(Self::CacheOblivious),
             // What is none of them is told so when it is opened.
             _ => Ok(Self::HashMap),
         }
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn xact_tree_create(
     let made = match (kind, block_bytes) {
         (BPLUS, 0) => BPlusTree::create(t, BLOCK_BYTES).map(|made| made.offset()),
         (BPLUS, bytes) => BPlusTree::create(t, bytes).map(|made| made.offset()),
-        (PACKED, _) => PackedTree::create(t).map(|made| made.offset()),
+        (CACHE_OBLIVIOUS, _) => CacheObliviousTree::create(t).map(|made| made.offset()),
         (HASH_MAP, _) => HashMap::create(t).map(|made| made.offset()),
         _ => Err(Error::BadOptions("there is no such kind of tree")),
     };
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn xact_tree_get(
     // Through the address of the transaction, so that what is found outlives the tree that found it.
     let found = Kind::of(t, tree).and_then(|kind| match kind {
         Kind::BPlus => Ok(BPlusTree::open(t, tree)?.get(key)?.map(parts)),
-        Kind::Packed => Ok(PackedTree::open(t, tree)?.get(key)?.map(parts)),
+        Kind::CacheOblivious => Ok(CacheObliviousTree::open(t, tree)?.get(key)?.map(parts)),
         Kind::HashMap => Ok(HashMap::open(t, tree)?.get(key)?.map(parts)),
     });
     // SAFETY: the caller's promise.
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn xact_tree_put(
     let value = unsafe { bytes_of(value, value_bytes) };
     let put = Kind::of(t, tree).and_then(|kind| match kind {
         Kind::BPlus => BPlusTree::open(t, tree)?.insert(key, value),
-        Kind::Packed => PackedTree::open(t, tree)?.insert(key, value),
+        Kind::CacheOblivious => CacheObliviousTree::open(t, tree)?.insert(key, value),
         Kind::HashMap => HashMap::open(t, tree)?.insert(key, value),
     });
     code(put.map(drop))
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn xact_tree_remove(
     let (t, key) = unsafe { (&mut (*transaction).transaction, bytes_of(key, key_bytes)) };
     let removed = Kind::of(t, tree).and_then(|kind| match kind {
         Kind::BPlus => BPlusTree::open(t, tree)?.remove(key),
-        Kind::Packed => PackedTree::open(t, tree)?.remove(key),
+        Kind::CacheOblivious => CacheObliviousTree::open(t, tree)?.remove(key),
         Kind::HashMap => HashMap::open(t, tree)?.remove(key),
     });
     answer(removed.map(|was_there| was_there.then_some(())), |()| ())
@@ -177,8 +177,8 @@ pub unsafe extern "C" fn xact_tree_next(
                 let first = tree.range(keys)?.next().transpose()?;
                 Ok(first.map(pair))
             }
-            Kind::Packed => {
-                let tree = PackedTree::open(t, tree)?;
+            Kind::CacheOblivious => {
+                let tree = CacheObliviousTree::open(t, tree)?;
                 let first = tree.range(keys)?.next().transpose()?;
                 Ok(first.map(pair))
             }

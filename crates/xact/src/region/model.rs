@@ -42,7 +42,7 @@ impl Parts {
             last: Default::default(),
             ring: Default::default(),
             area: Default::default(),
-            upkeep: Default::default(),
+            progress: Default::default(),
             log: Default::default(),
             processes: Line(array::from_fn(|_| Default::default())),
             slots: Line(Slots {

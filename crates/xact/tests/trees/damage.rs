@@ -1,7 +1,7 @@
 //! Damaged memory: whatever stands there, operations end, with an answer or an error.
 
 use proptest::prelude::*;
-use sapwood_xact::{BPlusTree, Memory, PackedTree, Plain};
+use sapwood_xact::{BPlusTree, CacheObliviousTree, Memory, Plain};
 
 use crate::model::{Step, cases, run_of, step};
 use crate::subject::{Deferred, Subject};
@@ -118,12 +118,12 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_packed_tree_is_an_error_at_worst(
+    fn a_damaged_cache_oblivious_tree_is_an_error_at_worst(
         damages in prop::collection::vec(damage(), 1..6),
         steps in prop::collection::vec(step(), 1..20),
     ) {
-        survive(PackedTree::create(Plain::new()).unwrap(), &damages, &steps);
-        let tree = PackedTree::create(Plain::new()).unwrap();
+        survive(CacheObliviousTree::create(Plain::new()).unwrap(), &damages, &steps);
+        let tree = CacheObliviousTree::create(Plain::new()).unwrap();
         survive(Deferred::new(tree).unwrap(), &damages, &steps);
     }
 }
@@ -134,5 +134,5 @@ fn a_tree_is_not_opened_where_none_is() {
     assert!(memory.root().is_ok());
     assert!(BPlusTree::open(memory.clone(), 0).is_err());
     assert!(BPlusTree::open(memory.clone(), u64::MAX).is_err());
-    assert!(PackedTree::open(memory, 0).is_err());
+    assert!(CacheObliviousTree::open(memory, 0).is_err());
 }

@@ -6,7 +6,7 @@ use std::ops::{Bound, RangeBounds};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use sapwood_xact::{BPlusTree, Fault, File, Options, PackedTree, Plain, Space};
+use sapwood_xact::{BPlusTree, CacheObliviousTree, Fault, File, Options, Plain, Space};
 
 use crate::subject::{Committing, Deferred, Renew, Subject};
 
@@ -189,13 +189,13 @@ proptest! {
     }
 
     #[test]
-    fn a_packed_tree_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
-        compare(PackedTree::create(Plain::new()).unwrap(), steps)?;
+    fn a_cache_oblivious_tree_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+        compare(CacheObliviousTree::create(Plain::new()).unwrap(), steps)?;
     }
 
     #[test]
-    fn a_packed_tree_with_deferred_upkeep_is_a_map(steps in prop::collection::vec(step(), 1..120)) {
-        let tree = PackedTree::create(Plain::new()).unwrap();
+    fn a_cache_oblivious_tree_with_deferred_rebalancing_is_a_map(steps in prop::collection::vec(step(), 1..120)) {
+        let tree = CacheObliviousTree::create(Plain::new()).unwrap();
         compare(Deferred::new(tree).unwrap(), steps)?;
     }
 }
@@ -216,10 +216,10 @@ proptest! {
     }
 
     #[test]
-    fn a_packed_tree_in_a_file_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+    fn a_cache_oblivious_tree_in_a_file_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
         let folder = tempfile::tempdir().unwrap();
         let file = File::open(&folder.path().join("tree")).unwrap();
-        compare(PackedTree::create(file).unwrap(), steps)?;
+        compare(CacheObliviousTree::create(file).unwrap(), steps)?;
     }
 
     #[test]
@@ -229,25 +229,25 @@ proptest! {
     }
 
     #[test]
-    fn a_packed_tree_in_transactions_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
+    fn a_cache_oblivious_tree_in_transactions_is_a_map(steps in prop::collection::vec(step(), 1..80)) {
         let space = space();
-        compare(PackedTree::create(Committing::new(&space)).unwrap(), steps)?;
+        compare(CacheObliviousTree::create(Committing::new(&space)).unwrap(), steps)?;
     }
 
     #[test]
-    fn a_packed_tree_with_deferred_upkeep_in_transactions_is_a_map(
+    fn a_cache_oblivious_tree_with_deferred_rebalancing_in_transactions_is_a_map(
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let space = space();
-        let tree = PackedTree::create(Committing::new(&space)).unwrap();
+        let tree = CacheObliviousTree::create(Committing::new(&space)).unwrap();
         compare(Deferred::new(tree).unwrap(), steps)?;
     }
 
     #[test]
-    fn large_packed_trees_grow_move_and_shrink(
+    fn large_cache_oblivious_trees_grow_move_and_shrink(
         (deferred, seed, shift) in (any::<bool>(), any::<u64>(), 0..60_u32),
     ) {
-        let tree = PackedTree::create(Plain::new()).unwrap();
+        let tree = CacheObliviousTree::create(Plain::new()).unwrap();
         if deferred {
             grow_and_shrink(Deferred::new(tree).unwrap(), seed, shift)?;
         } else {
@@ -316,7 +316,7 @@ fn grow_and_shrink<S: Subject<Plain>>(mut tree: S, seed: u64, shift: u32) -> Tes
 
 #[test]
 fn a_move_goes_on_whoever_began_it() {
-    let mut tree = Deferred::new(PackedTree::create(Plain::new()).unwrap()).unwrap();
+    let mut tree = Deferred::new(CacheObliviousTree::create(Plain::new()).unwrap()).unwrap();
     let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
     let mut number = 0;
     let mut moves = 0;
@@ -343,7 +343,7 @@ fn a_move_goes_on_whoever_began_it() {
 /// bounded by nothing instead of by what was still to come: records that the move then put there were in segments that no search found.
 #[test]
 fn keys_arrive_in_order_where_a_move_has_come_to() {
-    let mut tree = Deferred::new(PackedTree::create(Plain::new()).unwrap()).unwrap();
+    let mut tree = Deferred::new(CacheObliviousTree::create(Plain::new()).unwrap()).unwrap();
     let mut keys = BTreeSet::new();
     let mut number = 0_u32;
     while number < 20_000 || !tree.due() {
@@ -385,13 +385,13 @@ fn what_a_move_keeps_at_the_end_is_used_when_all_before_it_is_full() {
         Step::Insert(vec![34; 183], vec![0; 21]),
         run(&[7; 211], 111, 75),
     ];
-    compare(PackedTree::create(Plain::new()).unwrap(), steps).unwrap();
+    compare(CacheObliviousTree::create(Plain::new()).unwrap(), steps).unwrap();
 }
 
 #[test]
-fn a_packed_tree_filled_in_order_is_full_and_grows_in_place() {
+fn a_cache_oblivious_tree_filled_in_order_is_full_and_grows_in_place() {
     for descending in [false, true] {
-        let mut tree = PackedTree::create(Plain::new()).unwrap();
+        let mut tree = CacheObliviousTree::create(Plain::new()).unwrap();
         for number in 0..60_000_u64 {
             let number = if descending {
                 u64::MAX - number
@@ -413,18 +413,18 @@ fn a_packed_tree_filled_in_order_is_full_and_grows_in_place() {
 
 /// The room of arrays that records have moved away from is used again, joined with what is free beside it.
 #[test]
-fn a_packed_tree_filled_in_any_order_takes_little_more_than_twice_a_b_plus_tree() {
-    let mut packed = PackedTree::create(Plain::new()).unwrap();
+fn a_cache_oblivious_tree_filled_in_any_order_takes_little_more_than_twice_a_b_plus_tree() {
+    let mut tree = CacheObliviousTree::create(Plain::new()).unwrap();
     let mut blocks = BPlusTree::create(Plain::new(), 4096).unwrap();
     for number in 1..=60_000_u64 {
         let mut key = [7; 64];
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         key[..8].copy_from_slice(&(mixed ^ mixed >> 32).to_be_bytes());
-        packed.insert(&key, &number.to_be_bytes()).unwrap();
+        tree.insert(&key, &number.to_be_bytes()).unwrap();
         blocks.insert(&key, &number.to_be_bytes()).unwrap();
         if number % 3000 == 0 && number > 20_000 {
-            let bytes = packed.memory().as_bytes().len();
+            let bytes = tree.memory().as_bytes().len();
             let beside = blocks.memory().as_bytes().len();
             assert!(
                 bytes * 10 < beside * 23,
@@ -432,7 +432,7 @@ fn a_packed_tree_filled_in_any_order_takes_little_more_than_twice_a_b_plus_tree(
             );
         }
     }
-    assert_eq!(packed.check().unwrap().keys, 60_000);
+    assert_eq!(tree.check().unwrap().keys, 60_000);
 }
 
 #[test]

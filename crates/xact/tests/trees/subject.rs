@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use sapwood_xact::{
-    BPlusTree, Census, Error, File, Memory, PackedTree, Plain, Space, Transaction, Upkeep,
+    BPlusTree, CacheObliviousTree, Census, Error, File, Memory, Plain, Rebalancer, Space,
+    Transaction,
 };
 
 pub(crate) type Keys<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
@@ -148,17 +149,17 @@ macro_rules! subject {
 }
 
 subject!(BPlusTree);
-subject!(PackedTree);
+subject!(CacheObliviousTree);
 
-/// A packed tree that leaves upkeep for later, and does a step of it after every third change.
+/// A cache-oblivious tree that leaves rebalancing for later, and does a step of it after every third change.
 pub(crate) struct Deferred<M> {
-    tree: PackedTree<M>,
-    upkeep: Arc<Upkeep>,
+    tree: CacheObliviousTree<M>,
+    rebalancer: Arc<Rebalancer>,
     changes: u64,
 }
 
 impl<M: Memory> Deferred<M> {
-    pub(crate) fn new(tree: PackedTree<M>) -> Result<Self, M::Error> {
+    pub(crate) fn new(tree: CacheObliviousTree<M>) -> Result<Self, M::Error> {
         let offset = tree.offset();
         Self::reopen(tree.into_memory(), offset)
     }
@@ -167,13 +168,13 @@ impl<M: Memory> Deferred<M> {
         self.tree.maintain()
     }
 
-    /// Inserts without doing any upkeep.
+    /// Inserts without any rebalancing.
     pub(crate) fn insert_alone(&mut self, key: &[u8], value: &[u8]) -> Result<bool, M::Error> {
         self.tree.insert(key, value)
     }
 
     pub(crate) fn due(&self) -> bool {
-        self.upkeep.due()
+        self.rebalancer.due()
     }
 
     fn changed(&mut self) -> Result<(), M::Error> {
@@ -187,10 +188,10 @@ impl<M: Memory> Deferred<M> {
 
 impl<M: Memory> Subject<M> for Deferred<M> {
     fn reopen(memory: M, offset: u64) -> Result<Self, M::Error> {
-        let upkeep = Arc::new(Upkeep::deferred());
+        let rebalancer = Arc::new(Rebalancer::deferred());
         Ok(Self {
-            tree: PackedTree::with_upkeep(memory, offset, Arc::clone(&upkeep))?,
-            upkeep,
+            tree: CacheObliviousTree::with_rebalancer(memory, offset, Arc::clone(&rebalancer))?,
+            rebalancer,
             changes: 0,
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sapwood_xact::{Census, Error, Memory, Mode, Options, PackedTree, Space, Upkeep};
+use sapwood_xact::{CacheObliviousTree, Census, Error, Memory, Mode, Options, Rebalancer, Space};
 
 const MODES: [Mode; 3] = [Mode::Explicit, Mode::Tracked, Mode::Snapshot];
 
@@ -16,25 +16,28 @@ fn open(folder: &std::path::Path, mode: Mode) -> Space {
     let space = Space::open(folder, &options).unwrap();
     space
         .transaction(|t| {
-            let root = PackedTree::create(&mut *t)?.offset();
+            let root = CacheObliviousTree::create(&mut *t)?.offset();
             t.set_root(root)
         })
         .unwrap();
     space
 }
 
-fn open_tree<M: Memory>(memory: M, upkeep: &Arc<Upkeep>) -> Result<PackedTree<M>, M::Error> {
+fn open_tree<M: Memory>(
+    memory: M,
+    rebalancer: &Arc<Rebalancer>,
+) -> Result<CacheObliviousTree<M>, M::Error> {
     let root = memory.root()?;
-    PackedTree::with_upkeep(memory, root, Arc::clone(upkeep))
+    CacheObliviousTree::with_rebalancer(memory, root, Arc::clone(rebalancer))
 }
 
 fn insert(t: &mut impl Memory<Error = Error>, key: &[u8], value: &[u8]) -> Result<bool, Error> {
-    open_tree(t, &Arc::new(Upkeep::immediate()))?.insert(key, value)
+    open_tree(t, &Arc::new(Rebalancer::immediate()))?.insert(key, value)
 }
 
 fn census(space: &Space) -> Census {
     let mut t = space.begin_read().unwrap();
-    let tree = open_tree(&mut t, &Arc::new(Upkeep::immediate())).unwrap();
+    let tree = open_tree(&mut t, &Arc::new(Rebalancer::immediate())).unwrap();
     tree.check().unwrap()
 }
 
@@ -72,7 +75,7 @@ fn keys_that_several_threads_insert_in_order_and_anywhere_are_all_there() {
     for mode in MODES {
         let folder = tempfile::tempdir().unwrap();
         let space = open(folder.path(), mode);
-        let upkeep = Arc::new(Upkeep::deferred());
+        let rebalancer = Arc::new(Rebalancer::deferred());
         let next = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -85,12 +88,12 @@ fn keys_that_several_threads_insert_in_order_and_anywhere_are_all_there() {
                         };
                         space
                             .transaction(|t| {
-                                open_tree(t, &upkeep)?.insert(&key.to_be_bytes(), &[7; 90])
+                                open_tree(t, &rebalancer)?.insert(&key.to_be_bytes(), &[7; 90])
                             })
                             .unwrap();
-                        if upkeep.due() {
+                        if rebalancer.due() {
                             space
-                                .transaction_relaxed(|t| open_tree(t, &upkeep)?.maintain())
+                                .transaction_relaxed(|t| open_tree(t, &rebalancer)?.maintain())
                                 .unwrap();
                         }
                     }
@@ -109,20 +112,20 @@ fn a_step_of_a_move_leaves_inserts_elsewhere_alone() {
     for mode in [Mode::Explicit, Mode::Tracked] {
         let folder = tempfile::tempdir().unwrap();
         let space = open(folder.path(), mode);
-        let upkeep = Arc::new(Upkeep::deferred());
+        let rebalancer = Arc::new(Rebalancer::deferred());
         let (mut steps, mut conflicts) = (0, 0);
         for number in 0..KEYS {
             let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
             space
-                .transaction(|t| open_tree(t, &upkeep)?.insert(&key.to_be_bytes(), &[7; 90]))
+                .transaction(|t| open_tree(t, &rebalancer)?.insert(&key.to_be_bytes(), &[7; 90]))
                 .unwrap();
-            while upkeep.due() {
+            while rebalancer.due() {
                 let mut t = space.begin().unwrap();
                 let inserted = insert(&mut t, &HIGH, &[]);
                 std::thread::scope(|scope| {
                     let step = || {
                         space
-                            .transaction(|t| open_tree(t, &upkeep)?.maintain())
+                            .transaction(|t| open_tree(t, &rebalancer)?.maintain())
                             .unwrap();
                     };
                     scope.spawn(step).join().unwrap();
@@ -134,7 +137,7 @@ fn a_step_of_a_move_leaves_inserts_elsewhere_alone() {
                     // Its segment stays as full as it was: one that needs room looks at how far the move is.
                     Ok(_) => assert!(
                         space
-                            .transaction(|t| open_tree(t, &upkeep)?.remove(&HIGH))
+                            .transaction(|t| open_tree(t, &rebalancer)?.remove(&HIGH))
                             .unwrap()
                     ),
                     Err(Error::Conflict) => conflicts += u64::from(counts),

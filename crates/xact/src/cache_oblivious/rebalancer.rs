@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 /// After so many keys, each next to the one before, free room is left where the next ones will come.
 const RUN_KEYS: i32 = 8;
 
-/// What a [`PackedTree`](super::PackedTree) remembers from one operation to the next, shared by all who open the tree in a process.
+/// What a [`CacheObliviousTree`](super::CacheObliviousTree) remembers from one operation to the next, shared by all who open the tree in a process.
 ///
 /// Forgetting it costs speed and nothing else.
 #[derive(Debug)]
-pub struct Upkeep {
+pub struct Rebalancer {
     deferred: bool,
     due: AtomicBool,
     /// A fingerprint of the key inserted last.
@@ -43,13 +43,13 @@ pub(super) enum Run {
     Falling,
 }
 
-impl Upkeep {
+impl Rebalancer {
     /// Operations do at once whatever is to be done: for memory without transactions.
     pub fn immediate() -> Self {
         Self::new(false)
     }
 
-    /// Operations rebalance a few segments at most and leave the rest to [`PackedTree::maintain`](super::PackedTree::maintain),
+    /// Operations rebalance a few segments at most and leave the rest to [`CacheObliviousTree::maintain`](super::CacheObliviousTree::maintain),
     /// unless they find no room at all.
     pub fn deferred() -> Self {
         Self::new(true)
@@ -66,7 +66,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether there is something for [`PackedTree::maintain`](super::PackedTree::maintain) to do.
+    /// Whether there is something for [`CacheObliviousTree::maintain`](super::CacheObliviousTree::maintain) to do.
     pub fn due(&self) -> bool {
         self.due.load(Ordering::Relaxed)
     }

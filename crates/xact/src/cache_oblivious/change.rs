@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use super::array::{CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
 use super::index::SEGMENTS_MAX;
-use super::upkeep::Run;
+use super::rebalancer::Run;
 use super::{
-    Description, KEY_BYTES_MAX, LEAF_MAX, LEAF_MIN, PackedTree, Place, ROOT_MAX, ROOT_MIN, Side,
+    CacheObliviousTree, Description, KEY_BYTES_MAX, LEAF_MAX, LEAF_MIN, ROOT_MAX, ROOT_MIN,
+    SegmentId, Side,
 };
 use crate::block::{
     BlockMut, CELL_HEADER_BYTES, Cell, OUTSIDE_BYTES, Records, SLOT_BYTES, damaged, separator,
@@ -14,10 +15,10 @@ use crate::block::{
 use crate::memory::{Fault, Memory};
 use crate::value;
 
-/// With deferred upkeep, windows above this level, of more than 16 segments, wait.
+/// With deferred rebalancing, windows above this level, of more than 16 segments, wait.
 const DEFERRED_LEVEL: u32 = 4;
 
-/// With deferred upkeep, how full a window at that level may become meanwhile.
+/// With deferred rebalancing, how full a window at that level may become meanwhile.
 const CROWDED_MAX: f64 = 0.97;
 
 /// The largest window rebalanced in one go, in segments: 4 MiB, as its records are in memory meanwhile. Beyond, the whole array moves.
@@ -29,7 +30,7 @@ const CELL_BYTES_MAX: usize = CELL_HEADER_BYTES + KEY_BYTES_MAX + OUTSIDE_BYTES;
 /// A move of the whole array makes room, after which a record fits; more than once is odd.
 const MOVES_MAX: usize = 4;
 
-impl<M: Memory> PackedTree<M> {
+impl<M: Memory> CacheObliviousTree<M> {
     /// Stores a value under a key, and tells whether the key is new.
     ///
     /// # Errors
@@ -56,8 +57,12 @@ impl<M: Memory> PackedTree<M> {
         } else {
             let before = index.checked_sub(1).map(|before| block.key(before));
             let after = (index < block.count()).then(|| block.key(index));
-            self.upkeep
-                .note_insert(place.segment, key, before.transpose()?, after.transpose()?);
+            self.rebalancer.note_insert(
+                place.segment,
+                key,
+                before.transpose()?,
+                after.transpose()?,
+            );
         }
         let outside = CELL_HEADER_BYTES + key.len() + value.len() > CELL_BYTES_MAX;
         let area = if outside {
@@ -73,8 +78,8 @@ impl<M: Memory> PackedTree<M> {
         let bytes = cell.bytes() + SLOT_BYTES;
         for _ in 0..MOVES_MAX {
             let block = self.segment(&description, place)?;
-            // Deferred upkeep lives on the room that is left in each segment.
-            let crowded = self.upkeep.is_deferred() && block.used() + bytes > DENSE_BYTES;
+            // deferred rebalancing lives on the room that is left in each segment.
+            let crowded = self.rebalancer.is_deferred() && block.used() + bytes > DENSE_BYTES;
             let fits = block.fits(bytes);
             if (!fits || crowded)
                 && index == block.count()
@@ -105,7 +110,7 @@ impl<M: Memory> PackedTree<M> {
     /// Removes a key with its value, and tells whether it was there.
     ///
     /// # Errors
-    /// As for [`PackedTree::insert`].
+    /// As for [`CacheObliviousTree::insert`].
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, M::Error> {
         let description = self.description()?;
         let place = self.find(&description, key)?;
@@ -124,7 +129,7 @@ impl<M: Memory> PackedTree<M> {
     fn remove_at(
         &mut self,
         description: &Description,
-        place: Place,
+        place: SegmentId,
         index: usize,
     ) -> Result<(), M::Error> {
         let cell = self.segment(description, place)?.cell(index)?;
@@ -143,7 +148,7 @@ impl<M: Memory> PackedTree<M> {
     fn extend(
         &mut self,
         description: &Description,
-        place: Place,
+        place: SegmentId,
         cell: Cell<'_>,
     ) -> Result<bool, M::Error> {
         let (mut array, new) = (description.current, place.segment + 1);
@@ -183,7 +188,7 @@ impl<M: Memory> PackedTree<M> {
     fn make_room(
         &mut self,
         description: &Description,
-        place: Place,
+        place: SegmentId,
         index: usize,
         cell: Cell<'_>,
     ) -> Result<bool, M::Error> {
@@ -198,10 +203,10 @@ impl<M: Memory> PackedTree<M> {
                 used += array.used(&self.memory, added)?;
             }
             let fits = |max: f64| used as f64 <= max * windows.capacity();
-            let deferred = self.upkeep.is_deferred() && windows.level >= DEFERRED_LEVEL;
+            let deferred = self.rebalancer.is_deferred() && windows.level >= DEFERRED_LEVEL;
             let max = windows.bound(LEAF_MAX, ROOT_MAX);
             if deferred && !fits(max) {
-                self.upkeep.note_crowded();
+                self.rebalancer.note_crowded();
             }
             if fits(if deferred { CROWDED_MAX } else { max })
                 && self.rebalance(description, place.side, windows.window.clone(), None, more)?
@@ -215,7 +220,7 @@ impl<M: Memory> PackedTree<M> {
         // Room behind the last segment, as another array has more of it only if it is larger.
         if windows.window == in_use && place.side == Side::Current && description.next.is_none() {
             let end = array.count().min(self.segments_for(used)).max(in_use.end);
-            let max = match self.upkeep.is_deferred() {
+            let max = match self.rebalancer.is_deferred() {
                 true => 1 << DEFERRED_LEVEL,
                 false => WINDOW_SEGMENTS_MAX,
             };
@@ -235,7 +240,7 @@ impl<M: Memory> PackedTree<M> {
     fn close_up(
         &mut self,
         description: &Description,
-        place: Place,
+        place: SegmentId,
         mut used: u64,
     ) -> Result<(), M::Error> {
         let array = description.array(place.side);
@@ -254,14 +259,14 @@ impl<M: Memory> PackedTree<M> {
                 self.rebalance(description, place.side, windows.window.clone(), None, None)?;
                 return Ok(());
             }
-            if self.upkeep.is_deferred() && windows.level >= DEFERRED_LEVEL
+            if self.rebalancer.is_deferred() && windows.level >= DEFERRED_LEVEL
                 || windows.window.end - windows.window.start >= WINDOW_SEGMENTS_MAX
             {
                 break;
             }
         }
-        if self.upkeep.is_deferred() && array.count() > 1 << DEFERRED_LEVEL {
-            self.upkeep.set_due(true);
+        if self.rebalancer.is_deferred() && array.count() > 1 << DEFERRED_LEVEL {
+            self.rebalancer.set_due(true);
         } else if description.next.is_none() {
             self.move_all()?;
         }
@@ -287,7 +292,7 @@ impl<M: Memory> PackedTree<M> {
                 array.gather(&self.memory, window.start..segment, &mut records)?;
                 let block = array.segment(&self.memory, segment)?;
                 records.take(&block, 0..index)?;
-                match self.upkeep.run() {
+                match self.rebalancer.run() {
                     Run::Rising => spread = Spread::Gap(records.len() + 1),
                     Run::Falling => spread = Spread::Gap(records.len()),
                     Run::None => {}
@@ -381,7 +386,7 @@ impl Windows {
 }
 
 /// The bytes of the records on a side.
-impl<M: Memory> PackedTree<M> {
+impl<M: Memory> CacheObliviousTree<M> {
     pub(super) fn used_on(&self, description: &Description, side: Side) -> Result<u64, M::Error> {
         let in_use = self.in_use(description, side)?;
         description.array(side).used(&self.memory, in_use)

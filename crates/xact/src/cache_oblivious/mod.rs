@@ -25,8 +25,8 @@ mod array;
 mod change;
 mod index;
 mod range;
+mod rebalancer;
 mod rebuild;
-mod upkeep;
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ use crate::tree::{Census, Magic, tree_in_a_memory};
 use crate::value;
 
 pub(crate) use range::Way;
-pub use upkeep::Upkeep;
+pub use rebalancer::Rebalancer;
 
 /// The longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 500;
@@ -54,7 +54,7 @@ const LEAF_MIN: f64 = 0.08;
 
 const MAGIC: Magic = Magic {
     bytes: *b"sappackd",
-    missing: "no packed tree begins here",
+    missing: "no cache-oblivious tree begins here",
 };
 
 /// Where the description has the array, the next one, and how far the move is.
@@ -65,14 +65,14 @@ const DESCRIPTION_BYTES: usize = PROGRESS_AT + 8;
 
 /// A cache-oblivious B-tree in a memory.
 ///
-/// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an [`Upkeep`]
-/// that outlives the transaction, and [`PackedTree::maintain`] is called in transactions of its own while the upkeep says so
+/// It does what [`BPlusTree`](crate::BPlusTree) does and needs no block size. In a transaction it is opened with an [`Rebalancer`]
+/// that outlives the transaction, and [`CacheObliviousTree::maintain`] is called in transactions of its own while it says so
 /// ([`Space::transaction_relaxed`](crate::Space::transaction_relaxed), as nobody waits for them).
 #[derive(Debug)]
-pub struct PackedTree<M> {
+pub struct CacheObliviousTree<M> {
     memory: M,
     at: u64,
-    upkeep: Arc<Upkeep>,
+    rebalancer: Arc<Rebalancer>,
 }
 
 /// What the tree's page says.
@@ -85,7 +85,7 @@ struct Description {
 
 /// A segment of the tree: those of the next array come before those of the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct SegmentId {
     side: Side,
     segment: u64,
 }
@@ -105,10 +105,10 @@ impl Description {
     }
 }
 
-tree_in_a_memory!(PackedTree);
+tree_in_a_memory!(CacheObliviousTree);
 
-impl<M: Memory> PackedTree<M> {
-    /// Makes an empty tree that does its upkeep at once.
+impl<M: Memory> CacheObliviousTree<M> {
+    /// Makes an empty tree that rebalances at once.
     ///
     /// # Errors
     /// What the memory says.
@@ -121,7 +121,7 @@ impl<M: Memory> PackedTree<M> {
         let mut tree = Self {
             memory,
             at,
-            upkeep: Arc::new(Upkeep::immediate()),
+            rebalancer: Arc::new(Rebalancer::immediate()),
         };
         tree.describe(Description {
             current,
@@ -130,24 +130,28 @@ impl<M: Memory> PackedTree<M> {
         Ok(tree)
     }
 
-    /// The tree that [`PackedTree::offset`] has named, doing its upkeep at once.
+    /// The tree that [`CacheObliviousTree::offset`] has named, rebalancing at once.
     ///
     /// # Errors
     /// [`Fault::Damaged`](crate::Fault::Damaged) if there is none, or what the memory says.
     pub fn open(memory: M, offset: u64) -> Result<Self, M::Error> {
-        Self::with_upkeep(memory, offset, Arc::new(Upkeep::immediate()))
+        Self::with_rebalancer(memory, offset, Arc::new(Rebalancer::immediate()))
     }
 
-    /// As [`PackedTree::open`], with what was remembered about the tree before.
+    /// As [`CacheObliviousTree::open`], with what was remembered about the tree before.
     ///
     /// # Errors
-    /// As for [`PackedTree::open`].
-    pub fn with_upkeep(memory: M, offset: u64, upkeep: Arc<Upkeep>) -> Result<Self, M::Error> {
+    /// As for [`CacheObliviousTree::open`].
+    pub fn with_rebalancer(
+        memory: M,
+        offset: u64,
+        rebalancer: Arc<Rebalancer>,
+    ) -> Result<Self, M::Error> {
         MAGIC.description(&memory, offset, DESCRIPTION_BYTES)?;
         Ok(Self {
             memory,
             at: offset,
-            upkeep,
+            rebalancer,
         })
     }
 
@@ -237,27 +241,31 @@ impl<M: Memory> PackedTree<M> {
     }
 
     /// Where a key belongs.
-    fn find(&self, description: &Description, key: &[u8]) -> Result<Place, M::Error> {
+    fn find(&self, description: &Description, key: &[u8]) -> Result<SegmentId, M::Error> {
         let segment = description.current.find(&self.memory, key)?;
         if let Some((next, _)) = description.next {
             // Perhaps whoever began the move is gone.
-            self.upkeep.set_due(true);
+            self.rebalancer.set_due(true);
             let block = description.current.segment(&self.memory, segment)?;
             if block.kind() == Kind::Moved {
-                return Ok(Place {
+                return Ok(SegmentId {
                     side: Side::Next,
                     segment: next.find(&self.memory, key)?,
                 });
             }
         }
-        Ok(Place {
+        Ok(SegmentId {
             side: Side::Current,
             segment,
         })
     }
 
     /// A segment that holds records.
-    fn segment(&self, description: &Description, place: Place) -> Result<Block<'_, M>, M::Error> {
+    fn segment(
+        &self,
+        description: &Description,
+        place: SegmentId,
+    ) -> Result<Block<'_, M>, M::Error> {
         let block = description
             .array(place.side)
             .segment(&self.memory, place.segment)?;

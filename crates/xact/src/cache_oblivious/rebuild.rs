@@ -19,8 +19,8 @@ use std::ops::Range;
 
 use super::array::{Array, CAPACITY, DENSE_BYTES, SEGMENT_BYTES, Spread};
 use super::index::Index;
-use super::upkeep::Run;
-use super::{Description, PackedTree, ROOT_MAX, ROOT_MIN, Side};
+use super::rebalancer::Run;
+use super::{CacheObliviousTree, Description, ROOT_MAX, ROOT_MIN, Side};
 use crate::block::{Kind, Records};
 use crate::fixed::Fixed;
 use crate::memory::{Memory, PAGE_BYTES};
@@ -28,14 +28,14 @@ use crate::memory::{Memory, PAGE_BYTES};
 /// How full the next array is: low enough that it stays for a while, high enough that a walk reads no more than in a B+tree.
 const NEXT_DENSITY: f64 = 0.67;
 
-/// The same for deferred upkeep, in transactions: what is moved goes to the log, into a version and into the file, so that records move three times
+/// The same for deferred rebalancing, in transactions: what is moved goes to the log, into a version and into the file, so that records move three times
 /// in their life there instead of five.
 const NEXT_DENSITY_DEFERRED: f64 = 0.5;
 
 /// One of so many segments of the next array is left for the end.
 const SPARE_PART: u64 = 32;
 
-/// Segments that one step of deferred upkeep takes, leaves free or counts.
+/// Segments that one step of deferred rebalancing takes, leaves free or counts.
 const STEP_SEGMENTS: u64 = 8;
 const STEP_FREE_SEGMENTS: u64 = 32;
 const STEP_COUNTED_SEGMENTS: u64 = 128;
@@ -100,7 +100,7 @@ impl Progress {
     }
 }
 
-impl<M: Memory> PackedTree<M> {
+impl<M: Memory> CacheObliviousTree<M> {
     /// Does a part of what operations have left to do, as much as suits one transaction, and tells whether there is more.
     ///
     /// # Errors
@@ -110,9 +110,9 @@ impl<M: Memory> PackedTree<M> {
         let more = if description.next.is_some() {
             self.step(&description, 1)?
         } else {
-            self.upkeep.due() && self.measure(&description)?
+            self.rebalancer.due() && self.measure(&description)?
         };
-        self.upkeep.set_due(more);
+        self.rebalancer.set_due(more);
         Ok(more)
     }
 
@@ -156,7 +156,7 @@ impl<M: Memory> PackedTree<M> {
     fn measure(&mut self, description: &Description) -> Result<bool, M::Error> {
         let array = description.current;
         let in_use = array.in_use(&self.memory)?;
-        let mut measured = *self.upkeep.measured();
+        let mut measured = *self.rebalancer.measured();
         if measured.array != array.index.at() {
             measured.array = array.index.at();
             (measured.segments, measured.bytes) = (0, 0);
@@ -171,7 +171,7 @@ impl<M: Memory> PackedTree<M> {
         }
         let crowded = measured.crowded;
         measured.crowded &= !complete;
-        *self.upkeep.measured() = measured;
+        *self.rebalancer.measured() = measured;
         if !complete {
             return Ok(true);
         }
@@ -208,9 +208,9 @@ impl<M: Memory> PackedTree<M> {
             split: 0,
             released: 0,
         };
-        let split = self.upkeep.split();
+        let split = self.rebalancer.split();
         // What comes behind all others finds room there anyway.
-        if self.upkeep.run() != Run::None && split < description.current.in_use(&self.memory)? {
+        if self.rebalancer.run() != Run::None && split < description.current.in_use(&self.memory)? {
             // Some are lost where records do not fill a segment exactly, and at the seams between steps.
             let dense = used.div_ceil(DENSE_BYTES as u64);
             progress.goal = DENSE_BYTES as u64;
@@ -375,7 +375,7 @@ impl<M: Memory> PackedTree<M> {
             array
                 .index
                 .clear(&mut self.memory, 0..Index::pages(array.count()))?;
-            let spread = match self.upkeep.run() {
+            let spread = match self.rebalancer.run() {
                 Run::Falling => Spread::Gap(0),
                 Run::Rising | Run::None => Spread::Even,
             };
@@ -395,7 +395,7 @@ impl<M: Memory> PackedTree<M> {
 
     /// How many segments the next array has for so many bytes of records.
     pub(super) fn segments_for(&self, bytes: u64) -> u64 {
-        let density = match self.upkeep.is_deferred() {
+        let density = match self.rebalancer.is_deferred() {
             true => NEXT_DENSITY_DEFERRED,
             false => NEXT_DENSITY,
         };

@@ -1,7 +1,7 @@
 //! How a walk finds its way from segment to segment.
 
 use super::array::SEGMENT_BYTES;
-use super::{Description, PackedTree, Place, Side};
+use super::{CacheObliviousTree, Description, SegmentId, Side};
 use crate::block::Block;
 use crate::memory::Memory;
 use crate::range::{self, Ahead, Cursor, Edge};
@@ -9,15 +9,15 @@ use crate::range::{self, Ahead, Cursor, Edge};
 /// Where a cursor is among the segments.
 #[derive(Debug)]
 pub(crate) struct Way<'t, M> {
-    tree: &'t PackedTree<M>,
+    tree: &'t CacheObliviousTree<M>,
     description: Description,
     /// The segments in use, of the next array and of the current one.
     in_use: [std::ops::Range<u64>; 2],
-    place: Place,
+    place: SegmentId,
     ahead: Ahead,
 }
 
-impl<M: Memory> PackedTree<M> {
+impl<M: Memory> CacheObliviousTree<M> {
     /// The place of an edge.
     pub(super) fn cursor(&self, edge: Edge<'_>) -> Result<Cursor<'_, M>, M::Error> {
         let description = self.description()?;
@@ -49,13 +49,13 @@ impl<M: Memory> PackedTree<M> {
         Ok(Cursor {
             block,
             index,
-            way: range::Way::Packed(Box::new(way)),
+            way: range::Way::CacheOblivious(Box::new(way)),
         })
     }
 }
 
 /// The first or the last segment in use. That none is would be a contradiction, which the look at a segment finds.
-fn outermost([next, current]: &[std::ops::Range<u64>; 2], last: bool) -> Place {
+fn outermost([next, current]: &[std::ops::Range<u64>; 2], last: bool) -> SegmentId {
     let use_next = !next.is_empty() && (!last || current.is_empty());
     let (side, segments) = match use_next {
         true => (Side::Next, next),
@@ -65,11 +65,11 @@ fn outermost([next, current]: &[std::ops::Range<u64>; 2], last: bool) -> Place {
         true => segments.end.saturating_sub(1),
         false => segments.start,
     };
-    Place { side, segment }
+    SegmentId { side, segment }
 }
 
 impl<'t, M: Memory> Way<'t, M> {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> SegmentId {
         self.place
     }
 
@@ -77,10 +77,10 @@ impl<'t, M: Memory> Way<'t, M> {
     pub(crate) fn turn(
         &mut self,
         forward: bool,
-        other: Place,
+        other: SegmentId,
     ) -> Result<Option<Block<'t, M>>, M::Error> {
         let [next, current] = &self.in_use;
-        let Place { side, segment } = self.place;
+        let SegmentId { side, segment } = self.place;
         let turned = match (side, forward) {
             (Side::Next, true) if segment + 1 < next.end => Some((side, segment + 1)),
             (Side::Next, true) if !current.is_empty() => Some((Side::Current, current.start)),
@@ -90,9 +90,9 @@ impl<'t, M: Memory> Way<'t, M> {
             (Side::Next, false) if segment > 0 => Some((side, segment - 1)),
             _ => None,
         };
-        let place = turned.map(|(side, segment)| Place { side, segment });
+        let place = turned.map(|(side, segment)| SegmentId { side, segment });
         // Empty segments can lead past the other cursor.
-        let beyond = |place: &Place| {
+        let beyond = |place: &SegmentId| {
             if forward {
                 *place > other
             } else {
@@ -111,8 +111,8 @@ impl<'t, M: Memory> Way<'t, M> {
     }
 
     /// Asks for the segments that the walk will reach soon.
-    fn ask_ahead(&mut self, forward: bool, other: Place) {
-        let Place { side, segment } = self.place;
+    fn ask_ahead(&mut self, forward: bool, other: SegmentId) {
+        let SegmentId { side, segment } = self.place;
         let segments = match side {
             Side::Next => &self.in_use[0],
             Side::Current => &self.in_use[1],
